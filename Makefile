@@ -1,0 +1,33 @@
+# Each target is one line a person can read. `make help` lists them.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20
+BIN := .venv/bin
+
+help:  ## show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+setup: .venv/ready  ## install everything into .venv (the other targets do this by themselves)
+
+.venv/ready: pyproject.toml training_lib/compat/pyproject.toml training_lib/trackside.pth .ci/set_up
+	@.ci/set_up $(PYTHON)
+
+demo: setup  ## the whole story on the local account: fault -> finding -> event -> stop, and the healthy twin
+	@$(BIN)/python examples/demo/demo.py
+
+test: setup check  ## all checks and all tests
+	@$(BIN)/pytest -n 2 --dist loadgroup
+
+check: setup  ## format, lint, types, import contracts, docs current
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python docs/generate.py --check
+
+synth: setup  ## synthesize the stacks into cdk.out (no credentials, no network)
+	@.ci/cdk synth --quiet
+
+drill: setup  ## bootstrap, deploy, deploy again, destroy: the real CDK command line against the local account
+	@$(BIN)/python examples/demo/drill.py
+
+docs: setup  ## write the generated pages again
+	@$(BIN)/python docs/generate.py
+
+.PHONY: help setup demo test check synth drill docs

@@ -1,0 +1,1 @@
+"""The import name of the original, served by Trackside."""

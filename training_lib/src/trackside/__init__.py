@@ -1,0 +1,32 @@
+"""Trackside: captures what happens inside a training run, judges it with rules while it runs, and acts.
+
+Public names load on first use, so that importing `trackside.contracts` in a Lambda never imports NumPy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trackside.trial.trial import Trial, open_trial
+
+__version__ = "0.1.0"
+
+__all__ = ["Trial", "__version__", "open_trial"]
+
+_HOME = {
+    "Trial": "trackside.trial.trial",
+    "open_trial": "trackside.trial.trial",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'trackside' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

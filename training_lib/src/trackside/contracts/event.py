@@ -1,0 +1,258 @@
+"""What travels on the event bus: AWS's own field names and status enum, plus a small snapshot of the evidence.
+
+Two shapes arrive at the same handlers:
+
+- ours, detail type `Rule Evaluation Status Change`, one rule of one run;
+- AWS's `SageMaker Training Job State Change`, whose `DebugRuleEvaluationStatuses` list may hold several rules
+  (accounts that still have SageMaker Debugger). It carries no action: the deployment's default decides.
+
+Sources: https://docs.aws.amazon.com/sagemaker/latest/dg/automating-sagemaker-with-eventbridge.html and
+https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DebugRuleEvaluationStatus.html.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from trackside.contracts.action import Action
+from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.contracts.fields import Fields, write_number
+from trackside.contracts.verdict import Outcome, Severity, Verdict
+
+VERSION = 1
+SOURCE = "trackside"
+DETAIL_TYPE = "Rule Evaluation Status Change"
+AWS_SOURCE = "aws.sagemaker"
+AWS_DETAIL_TYPE = "SageMaker Training Job State Change"
+
+MOST_STATUS_DETAILS = 1024  # API_DebugRuleEvaluationStatus: StatusDetails has at most 1,024 characters
+MOST_EVIDENCE_POINTS = 20
+TERMINAL_JOB_STATUSES = ("Completed", "Failed", "Stopped")
+
+
+class RuleEvaluationStatus(str, Enum):
+    """AWS's enum."""
+
+    IN_PROGRESS = "InProgress"
+    NO_ISSUES_FOUND = "NoIssuesFound"
+    ISSUES_FOUND = "IssuesFound"
+    ERROR = "Error"
+    STOPPING = "Stopping"
+    STOPPED = "Stopped"
+
+
+STATUS_OF_OUTCOME: Mapping[Outcome, RuleEvaluationStatus] = {
+    Outcome.CLEAN: RuleEvaluationStatus.NO_ISSUES_FOUND,
+    Outcome.ISSUE_FOUND: RuleEvaluationStatus.ISSUES_FOUND,
+    Outcome.NOT_EVALUATED: RuleEvaluationStatus.ERROR,
+}
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """The training job an event is about. The ARN is what actions use; a name alone may match a sibling."""
+
+    name: str
+    arn: str
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A small snapshot: the tensor, the step, a few statistics, the recent series, and where the tensor lies."""
+
+    tensor_name: str = ""
+    worker: str = ""
+    step: int = 0
+    since_step: int = 0
+    comparison: str = ""
+    affected: int = 0
+    statistics: Mapping[str, float] = field(default_factory=dict)
+    series: tuple[tuple[int, float], ...] = ()
+    tensor_uri: str = ""
+
+
+@dataclass(frozen=True)
+class RuleEvaluation:
+    """The status of one rule of one training job, whichever event brought it."""
+
+    job: TrainingJob
+    configuration_name: str
+    status: RuleEvaluationStatus
+    details: str
+    rule_id: str = ""
+    severity: Severity = Severity.CRITICAL
+    actions: tuple[Action, ...] | None = None  # None: the event names none, the deployment's default decides
+    what_to_do: tuple[str, ...] = ()
+    evaluation_job_arn: str = ""
+    run_uri: str = ""
+    modified_at: float = 0.0
+    evidence: Evidence = Evidence()
+
+    @property
+    def found_issues(self) -> bool:
+        """True for IssuesFound only."""
+        return self.status is RuleEvaluationStatus.ISSUES_FOUND
+
+    def to_detail(self) -> dict[str, Any]:
+        """The `detail` of our event: plain JSON values, well under EventBridge's 256 KB."""
+        return {
+            "Version": VERSION,
+            "TrainingJobName": self.job.name,
+            "TrainingJobArn": self.job.arn,
+            "RuleConfigurationName": self.configuration_name,
+            "RuleEvaluationJobArn": self.evaluation_job_arn,
+            "RuleEvaluationStatus": self.status.value,
+            "StatusDetails": self.details[:MOST_STATUS_DETAILS],
+            "LastModifiedTime": int(self.modified_at * 1000),  # milliseconds, as in AWS's events
+            "Rule": self.rule_id,
+            "Severity": self.severity.value,
+            "Actions": [action.value for action in self.actions or ()],
+            "WhatToDo": list(self.what_to_do),
+            "Run": self.run_uri,
+            "Evidence": {
+                "TensorName": self.evidence.tensor_name,
+                "Worker": self.evidence.worker,
+                "Step": self.evidence.step,
+                "SinceStep": self.evidence.since_step,
+                "Comparison": self.evidence.comparison,
+                "Affected": self.evidence.affected,
+                "Statistics": {name: write_number(value) for name, value in sorted(self.evidence.statistics.items())},
+                "Series": [[step, write_number(value)] for step, value in self.evidence.series[-MOST_EVIDENCE_POINTS:]],
+                "TensorUri": self.evidence.tensor_uri,
+            },
+        }
+
+
+def evaluation_of(verdict: Verdict, *, job: TrainingJob, run_uri: str, evaluation_job_arn: str = "") -> RuleEvaluation:
+    """A verdict as it goes onto the bus."""
+    lead = verdict.lead
+    evidence = (
+        Evidence(
+            tensor_name=lead.subject,
+            worker=lead.worker,
+            step=lead.step,
+            since_step=verdict.since_step,
+            comparison=lead.comparison,
+            affected=verdict.affected,
+            statistics=lead.statistics,
+            series=lead.series,
+            tensor_uri=f"{run_uri}/{verdict.tensor_key}" if verdict.tensor_key else "",
+        )
+        if lead
+        else Evidence(step=verdict.step, since_step=verdict.since_step)
+    )
+    return RuleEvaluation(
+        job=job,
+        configuration_name=verdict.configuration_name,
+        status=STATUS_OF_OUTCOME[verdict.outcome],
+        details=verdict.message,
+        rule_id=verdict.rule_id,
+        severity=verdict.severity,
+        actions=verdict.actions,
+        what_to_do=verdict.what_to_do,
+        evaluation_job_arn=evaluation_job_arn,
+        run_uri=run_uri,
+        modified_at=verdict.detected_at,
+        evidence=evidence,
+    )
+
+
+def read_rule_evaluations(event: Mapping[str, Any]) -> tuple[RuleEvaluation, ...]:
+    """Every rule status in an EventBridge event of either shape.
+
+    An official event of a job that is no longer InProgress yields nothing: AWS repeats the old statuses on each later
+    state change. Errors: `ConfigurationError` for any other event, with every problem at once.
+    """
+    subject = f"The event {event.get('id', '')!r}"
+    kind = event.get("detail-type")
+    if kind not in (DETAIL_TYPE, AWS_DETAIL_TYPE):
+        fix = f"Expected {DETAIL_TYPE!r} or {AWS_DETAIL_TYPE!r}."
+        raise ConfigurationError([Problem("detail-type", f"is {kind!r}.", fix)], subject=subject)
+    fields = Fields(event.get("detail"), where="detail")
+    if kind == DETAIL_TYPE:
+        evaluations: tuple[RuleEvaluation, ...] = (_read_ours(fields),)
+    else:
+        evaluations = _read_official(fields)
+    fields.finish(subject=subject)
+    return evaluations
+
+
+@dataclass(frozen=True)
+class TrainingJobStateChange:
+    """A training job changed its state. Tags opt a job in: `trackside:run` says where its data lies."""
+
+    job: TrainingJob
+    status: str
+    secondary_status: str
+    tags: Mapping[str, str]
+
+    @property
+    def has_ended(self) -> bool:
+        """True once the job will never write again."""
+        return self.status in TERMINAL_JOB_STATUSES
+
+
+def read_training_job_state_change(event: Mapping[str, Any]) -> TrainingJobStateChange:
+    """AWS's `SageMaker Training Job State Change`. Errors: `ConfigurationError`."""
+    fields = Fields(event.get("detail"), where="detail")
+    change = TrainingJobStateChange(
+        job=_read_job(fields),
+        status=fields.text("TrainingJobStatus"),
+        secondary_status=fields.text("SecondaryStatus", ""),
+        tags={str(key): str(value) for key, value in fields.mapping("Tags", {}).items()},
+    )
+    fields.finish(subject=f"The event {event.get('id', '')!r}")
+    return change
+
+
+def _read_job(fields: Fields) -> TrainingJob:
+    return TrainingJob(name=fields.text("TrainingJobName"), arn=fields.text("TrainingJobArn"))
+
+
+def _read_ours(fields: Fields) -> RuleEvaluation:
+    evidence = Fields(fields.mapping("Evidence", {}), where="detail.Evidence", problems=fields.problems)
+    return RuleEvaluation(
+        job=_read_job(fields),
+        configuration_name=fields.text("RuleConfigurationName"),
+        status=fields.choice("RuleEvaluationStatus", RuleEvaluationStatus),
+        details=fields.text("StatusDetails", ""),
+        rule_id=fields.text("Rule", ""),
+        severity=fields.choice("Severity", Severity, Severity.CRITICAL),
+        actions=fields.choices("Actions", Action, ()),
+        what_to_do=fields.texts("WhatToDo", ()),
+        evaluation_job_arn=fields.text("RuleEvaluationJobArn", ""),
+        run_uri=fields.text("Run", ""),
+        modified_at=fields.number("LastModifiedTime", 0) / 1000,
+        evidence=Evidence(
+            tensor_name=evidence.text("TensorName", ""),
+            worker=evidence.text("Worker", ""),
+            step=evidence.integer("Step", 0),
+            since_step=evidence.integer("SinceStep", 0),
+            comparison=evidence.text("Comparison", ""),
+            affected=evidence.integer("Affected", 0),
+            statistics=evidence.numbers("Statistics"),
+            series=evidence.series("Series"),
+            tensor_uri=evidence.text("TensorUri", ""),
+        ),
+    )
+
+
+def _read_official(fields: Fields) -> tuple[RuleEvaluation, ...]:
+    job = _read_job(fields)
+    in_progress = fields.text("TrainingJobStatus") == "InProgress"
+
+    def read_status(status: Fields) -> RuleEvaluation:
+        return RuleEvaluation(
+            job=job,
+            configuration_name=status.text("RuleConfigurationName"),
+            status=status.choice("RuleEvaluationStatus", RuleEvaluationStatus),
+            details=status.text("StatusDetails", ""),
+            evaluation_job_arn=status.text("RuleEvaluationJobArn", ""),
+            modified_at=status.number("LastModifiedTime", 0) / 1000,
+        )
+
+    statuses = fields.items("DebugRuleEvaluationStatuses", read_status, required=False)
+    return statuses if in_progress else ()

@@ -1,0 +1,203 @@
+"""Reads plain JSON into contract types and collects every problem on the way, so that one error can list them all."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import Any, TypeVar
+
+from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
+
+T = TypeVar("T")
+E = TypeVar("E", bound=Enum)
+
+
+class Fields:
+    """One JSON object being read: ask for each field once, then `finish`."""
+
+    def __init__(self, data: Any, *, where: str, problems: list[Problem] | None = None) -> None:
+        self.where = where
+        self.problems: list[Problem] = [] if problems is None else problems
+        self._asked: set[str] = set()
+        if not isinstance(data, Mapping):
+            self.problem("", f"must be an object, but is {_kind(data)}.")
+            data = {}
+        self._data: Mapping[str, Any] = data
+
+    def problem(self, name: str, what: str, fix: str = "") -> None:
+        where = ".".join(part for part in (self.where, name) if part)
+        self.problems.append(Problem(where=where, what=what, fix=fix))
+
+    def text(self, name: str, default: str | None = None) -> str:
+        return self._take(name, default, lambda v: isinstance(v, str), "text") or ""
+
+    def integer(self, name: str, default: int | None = None, *, minimum: int | None = None) -> int:
+        value = self._take(name, default, _is_integer, "a whole number")
+        if value is not None and minimum is not None and int(value) < minimum:
+            self.problem(name, f"must be at least {minimum}, but is {value}.")
+        return int(value) if value is not None else 0
+
+    def optional_integer(self, name: str, *, minimum: int | None = None) -> int | None:
+        if self._data.get(name) is None:
+            self._asked.add(name)
+            return None
+        return self.integer(name, minimum=minimum)
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """A number; `"NaN"`, `"Infinity"` and `"-Infinity"` are numbers too (JSON itself has no word for them)."""
+        self._asked.add(name)
+        value = self._data.get(name, default)
+        number = read_number(value)
+        if number is None:
+            self.problem(name, _wanted("a number", name in self._data, value))
+            return math.nan
+        return number
+
+    def boolean(self, name: str, default: bool | None = None) -> bool:
+        return bool(self._take(name, default, lambda v: isinstance(v, bool), "true or false"))
+
+    def texts(self, name: str, default: Iterable[str] | None = None) -> tuple[str, ...]:
+        value = self._take(
+            name,
+            None if default is None else list(default),
+            lambda v: isinstance(v, list | tuple) and all(isinstance(item, str) for item in v),
+            "a list of texts",
+        )
+        return tuple(value or ())
+
+    def integers(
+        self, name: str, default: Iterable[int] | None = None, *, minimum: int | None = None
+    ) -> tuple[int, ...]:
+        value = self._take(
+            name,
+            None if default is None else list(default),
+            lambda v: isinstance(v, list | tuple) and all(_is_integer(item) for item in v),
+            "a list of whole numbers",
+        )
+        numbers = tuple(value or ())
+        if minimum is not None and any(number < minimum for number in numbers):
+            self.problem(name, f"must hold numbers of at least {minimum}, but is {list(numbers)}.")
+        return numbers
+
+    def mapping(self, name: str, default: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        value = self._take(name, default, lambda v: isinstance(v, Mapping), "an object")
+        return value if isinstance(value, Mapping) else {}
+
+    def choice(self, name: str, kind: type[E], default: E | None = None) -> E:
+        """One value of an enumeration; anything else is a problem that lists the choices."""
+        self._asked.add(name)
+        value = self._data.get(name, default)
+        try:
+            return kind(value)
+        except ValueError:
+            choices = ", ".join(str(choice.value) for choice in kind)
+            self.problem(name, _wanted(f"one of {choices}", name in self._data, value))
+            return next(iter(kind))
+
+    def choices(self, name: str, kind: type[E], default: Iterable[E] | None = None) -> tuple[E, ...]:
+        """A list of values of an enumeration, each once, in the order given."""
+        if name not in self._data and default is not None:
+            self._asked.add(name)
+            return tuple(default)
+        known = {choice.value: choice for choice in kind}
+        found: dict[E, None] = {}
+        for word in self.texts(name):
+            if word in known:
+                found[known[word]] = None
+            else:
+                self.problem(name, f"{word!r} is not known.", did_you_mean(word, known))
+        return tuple(found)
+
+    def series(self, name: str) -> tuple[tuple[int, float], ...]:
+        """A list of [step, value] pairs."""
+        pairs = []
+        for pair in self._take(name, [], lambda v: isinstance(v, list), "a list of [step, value]"):
+            number = read_number(pair[1]) if isinstance(pair, list) and len(pair) == 2 else None
+            if number is None or not _is_integer(pair[0]):
+                self.problem(name, f"must hold [step, value] pairs, but holds {_kind(pair)}.")
+            else:
+                pairs.append((pair[0], number))
+        return tuple(pairs)
+
+    def numbers(self, name: str) -> dict[str, float]:
+        """An object whose values are all numbers."""
+        inner = Fields(self.mapping(name, {}), where=f"{self.where}.{name}".lstrip("."), problems=self.problems)
+        return {key: inner.number(key) for key in inner._data}
+
+    def items(self, name: str, read: Callable[[Fields], T], *, required: bool = True) -> tuple[T, ...]:
+        """A list of objects, each read by `read`; problems name the index (`rules[2].name`)."""
+        value = self._take(name, None if required else [], lambda v: isinstance(v, list | tuple), "a list")
+        found = []
+        for index, item in enumerate(value or ()):
+            where = ".".join(part for part in (self.where, f"{name}[{index}]") if part)
+            found.append(read(Fields(item, where=where, problems=self.problems)))
+        return tuple(found)
+
+    def ignore(self, *names: str) -> None:
+        """These names may be there and are not read."""
+        self._asked.update(names)
+
+    def reject_unknown(self) -> None:
+        """Every name that nobody asked for is a problem, with a did-you-mean."""
+        for name in self._data:
+            if name not in self._asked:
+                self.problem(str(name), "is not a known name.", did_you_mean(str(name), self._asked))
+
+    def finish(self, *, subject: str) -> None:
+        """Raises one `ConfigurationError` if anything was wrong."""
+        if self.problems:
+            raise ConfigurationError(self.problems, subject=subject)
+
+    def _take(self, name: str, default: Any, good: Callable[[Any], bool], kind: str) -> Any:
+        self._asked.add(name)
+        value = self._data.get(name, default)
+        if value is not None and good(value):
+            return value
+        self.problem(name, _wanted(kind, name in self._data, value))
+        return default
+
+
+def parse_json(text: str | bytes, *, subject: str) -> Any:
+    """The JSON value in `text`, or a `ConfigurationError` that says where it breaks."""
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError([Problem(where="text", what=f"is not JSON: {error}.")], subject=subject) from error
+
+
+def read_number(value: Any) -> float | None:
+    """The number that JSON carries, non-finite ones written as words included; None if it is none."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return float(value)
+    words = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+    return words.get(value) if isinstance(value, str) else None
+
+
+def write_number(value: float) -> float | str:
+    """`value` as JSON can carry it: non-finite numbers become words, because JSON has none for them."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def to_json(value: Mapping[str, Any]) -> str:
+    """Compact, key-ordered JSON; refuses the non-finite numbers that other readers would choke on."""
+    return json.dumps(value, separators=(",", ":"), sort_keys=True, allow_nan=False)
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _wanted(kind: str, present: bool, value: Any) -> str:
+    return f"must be {kind}, but is {_kind(value)}." if present else f"is missing; it must be {kind}."
+
+
+def _kind(value: Any) -> str:
+    return json.dumps(value, default=repr)[:60]

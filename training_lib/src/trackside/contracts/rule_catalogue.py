@@ -1,0 +1,151 @@
+"""What rules there are, without importing one: `rule_catalogue.json` is generated from the rules themselves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
+from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
+from trackside.contracts.rule_request import RuleRequest
+from trackside.contracts.verdict import Severity
+
+CATALOGUE_FILE = Path(__file__).with_name("rule_catalogue.json")
+
+
+@dataclass(frozen=True)
+class ParameterDescription:
+    """One parameter of a rule: its kind is `number`, `integer`, `boolean` or `text`."""
+
+    name: str
+    kind: str
+    default: float | int | bool | str | None
+    help: str
+    minimum: float | None = None
+    maximum: float | None = None
+
+    def parse(self, text: str) -> float | int | bool | str | None:
+        """The value that `text` stands for. Raises `ValueError` with what would work."""
+        value = _PARSERS[self.kind](text.strip())
+        if not isinstance(value, str):
+            if self.minimum is not None and value < self.minimum:
+                raise ValueError(f"must be at least {self.minimum:g}, but is {text!r}.")
+            if self.maximum is not None and value > self.maximum:
+                raise ValueError(f"must be at most {self.maximum:g}, but is {text!r}.")
+        return value
+
+
+@dataclass(frozen=True)
+class RuleDescription:
+    """One rule: what it is called, what it says, what it needs, what can be set."""
+
+    rule_id: str
+    summary: str
+    watches: tuple[str, ...]
+    save_interval: int
+    severity: Severity
+    since: str
+    parameters: tuple[ParameterDescription, ...]
+
+    @property
+    def capture_request(self) -> CaptureRequest:
+        """What must be saved for this rule to judge anything."""
+        return CaptureRequest(tuple(CollectionRequest(name, Schedule(self.save_interval)) for name in self.watches))
+
+
+@dataclass(frozen=True)
+class RuleCatalogue:
+    """All rules by id."""
+
+    rules: Mapping[str, RuleDescription]
+
+    def check(self, request: RuleRequest) -> None:
+        """Raises one `ConfigurationError` that lists every unknown rule, unknown parameter and wrong value."""
+        problems: list[Problem] = []
+        for configuration in request.rules:
+            rule = self.rules.get(configuration.rule_id)
+            if rule is None:
+                problems.append(
+                    Problem(
+                        where="rules",
+                        what=f"Unknown rule {configuration.rule_id!r}.",
+                        fix=did_you_mean(configuration.rule_id, self.rules),
+                    )
+                )
+                continue
+            problems.extend(_parameter_problems(rule, configuration.parameters))
+        if problems:
+            raise ConfigurationError(problems, subject="The rule request")
+
+    def capture_request(self, request: RuleRequest) -> CaptureRequest:
+        """What all rules of a (checked) request need to be saved, at once."""
+        merged = CaptureRequest(())
+        for configuration in request.rules:
+            merged = merged.merged_with(self.rules[configuration.rule_id].capture_request)
+        return merged
+
+
+def _parameter_problems(rule: RuleDescription, parameters: Mapping[str, str]) -> list[Problem]:
+    known = {parameter.name: parameter for parameter in rule.parameters}
+    problems = []
+    for name, text in parameters.items():
+        if name not in known:
+            what = f"Unknown parameter {name!r}."
+            problems.append(Problem(where=rule.rule_id, what=what, fix=did_you_mean(name, known)))
+            continue
+        try:
+            known[name].parse(text)
+        except ValueError as error:
+            problems.append(Problem(where=f"{rule.rule_id}.{name}", what=str(error)))
+    return problems
+
+
+def parse_catalogue(text: str) -> RuleCatalogue:
+    """Reads the generated JSON."""
+    rules = {}
+    for entry in json.loads(text)["rules"]:
+        rule = RuleDescription(
+            rule_id=entry["rule"],
+            summary=entry["summary"],
+            watches=tuple(entry["watches"]),
+            save_interval=entry["save_interval"],
+            severity=Severity(entry["severity"]),
+            since=entry["since"],
+            parameters=tuple(ParameterDescription(**parameter) for parameter in entry["parameters"]),
+        )
+        rules[rule.rule_id] = rule
+    return RuleCatalogue(rules)
+
+
+@cache
+def built_in_catalogue() -> RuleCatalogue:
+    """The rules that ship with Trackside. Reads the generated file beside this module, once."""
+    return parse_catalogue(CATALOGUE_FILE.read_text(encoding="utf-8"))
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"must be a number, but is {text!r}.") from None
+
+
+def _integer(text: str) -> int:
+    number = _number(text)
+    if number != number // 1:
+        raise ValueError(f"must be a whole number, but is {text!r}.")
+    return int(number)
+
+
+def _boolean(text: str) -> bool:
+    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    if text.lower() not in words:
+        raise ValueError(f"must be true or false, but is {text!r}.")
+    return words[text.lower()]
+
+
+_PARSERS: Mapping[str, Any] = {"number": _number, "integer": _integer, "boolean": _boolean, "text": str}

@@ -1,0 +1,87 @@
+"""The only module of the library that reads environment variables: every name and its default stand here."""
+
+from __future__ import annotations
+
+import os  # noqa: TID251
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def _environ(given: Mapping[str, str] | None) -> Mapping[str, str]:
+    return os.environ if given is None else given  # noqa: TID251
+
+
+@dataclass(frozen=True)
+class CaptureEnvironment:
+    """What a training process is told.
+
+    TRACKSIDE_RUN              where the run lies: a folder or s3://bucket/prefix; unset means: do nothing at all
+    TRACKSIDE_CAPTURE_REQUEST  the capture request as JSON (default: losses every 500 steps, as smdebug)
+    RANK, WORLD_SIZE           as torchrun sets them
+    """
+
+    run_uri: str
+    capture_request: str
+    rank: int
+    world_size: int
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str] | None = None) -> CaptureEnvironment:
+        """Reads the process's environment, or the given one."""
+        env = _environ(environ)
+        return cls(
+            run_uri=env.get("TRACKSIDE_RUN", ""),
+            capture_request=env.get("TRACKSIDE_CAPTURE_REQUEST", ""),
+            rank=_whole(env.get("RANK"), 0),
+            world_size=_whole(env.get("WORLD_SIZE"), 1),
+        )
+
+
+@dataclass(frozen=True)
+class EvaluatorEnvironment:
+    """What an evaluator is told.
+
+    TRACKSIDE_RUN                where the run lies
+    TRACKSIDE_EVENT_BUS          name or ARN of the event bus; empty: verdicts go to the run's verdicts.jsonl only
+    TRACKSIDE_POLL_SECONDS       how often to look for new steps (default 1)
+    TRAINING_JOB_NAME, TRAINING_JOB_ARN   the job that is judged
+    TRACKSIDE_ML_ROOT            the container's file contract, /opt/ml unless the local account says otherwise
+    """
+
+    run_uri: str
+    event_bus: str
+    poll_seconds: float
+    training_job_name: str
+    training_job_arn: str
+    ml_root: Path
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str] | None = None) -> EvaluatorEnvironment:
+        """Reads the process's environment, or the given one."""
+        env = _environ(environ)
+        return cls(
+            run_uri=env.get("TRACKSIDE_RUN", ""),
+            event_bus=env.get("TRACKSIDE_EVENT_BUS", ""),
+            poll_seconds=_positive(env.get("TRACKSIDE_POLL_SECONDS"), 1.0),
+            training_job_name=env.get("TRAINING_JOB_NAME", ""),
+            training_job_arn=env.get("TRAINING_JOB_ARN", ""),
+            ml_root=Path(env.get("TRACKSIDE_ML_ROOT") or "/opt/ml"),
+        )
+
+
+def inherited() -> dict[str, str]:
+    """A copy of this process's environment, for a child process."""
+    return dict(os.environ)  # noqa: TID251
+
+
+def _whole(text: str | None, default: int) -> int:
+    return int(text) if text and text.isdigit() else default
+
+
+def _positive(text: str | None, default: float) -> float:
+    try:
+        value = float(text or default)
+    except ValueError:
+        return default
+    return value if value > 0 else default

@@ -1,0 +1,92 @@
+"""What a rule is: a frozen dataclass of its parameters plus one pure method."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, get_type_hints
+
+from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
+from trackside.contracts.rule_catalogue import ParameterDescription, RuleDescription
+from trackside.contracts.verdict import Finding, Severity
+from trackside.trial.window import Window
+
+_KINDS = {float: "number", int: "integer", bool: "boolean", str: "text"}
+
+
+def parameter(default: Any, help: str, *, minimum: float | None = None, maximum: float | None = None) -> Any:  # noqa: A002
+    """Declares a parameter of a rule, once: parsing, validation, CLI help, docs and schema come from here."""
+    return dataclasses.field(default=default, metadata={"help": help, "minimum": minimum, "maximum": maximum})
+
+
+@dataclass(frozen=True)
+class Rule(ABC):
+    """A question about a run. Subclasses are frozen dataclasses; see `vanishing_gradient.py` for the shape.
+
+    Facts are class attributes: `rule_id` names the problem; `watches` names the collections it reads, and it judges
+    each step at which one of them was saved; `save_interval` is how often they should be saved when the user says
+    nothing; `patience` is how many judged steps in a row must show a finding before the evaluator says so.
+    """
+
+    rule_id: ClassVar[str]
+    watches: ClassVar[tuple[str, ...]]
+    save_interval: ClassVar[int]
+    severity: ClassVar[Severity]
+    since: ClassVar[str]
+    what_to_do: ClassVar[tuple[str, ...]]
+    patience: ClassVar[int] = 1
+
+    @abstractmethod
+    def check(self, window: Window) -> Iterable[Finding]:
+        """What is wrong at `window.step`; nothing if all is well. Pure: no clock, disk, network or randomness."""
+
+    @classmethod
+    def describe(cls) -> RuleDescription:
+        """The facts and parameters of this rule, as they stand in the catalogue."""
+        return RuleDescription(
+            rule_id=cls.rule_id,
+            summary=(inspect.getdoc(cls) or "").split("\n", 1)[0],
+            watches=cls.watches,
+            save_interval=cls.save_interval,
+            severity=cls.severity,
+            since=cls.since,
+            parameters=cls.parameters(),
+        )
+
+    @classmethod
+    def parameters(cls) -> tuple[ParameterDescription, ...]:
+        """Every declared parameter, in order."""
+        hints = get_type_hints(cls)
+        return tuple(
+            ParameterDescription(
+                name=field.name,
+                kind=_KINDS[hints[field.name]],
+                default=field.default,
+                help=field.metadata["help"],
+                minimum=field.metadata["minimum"],
+                maximum=field.metadata["maximum"],
+            )
+            for field in dataclasses.fields(cls)
+        )
+
+    @classmethod
+    def from_parameters(cls, texts: Mapping[str, str]) -> Rule:
+        """The rule with these parameters, given as texts. Errors: `ConfigurationError` with every problem at once."""
+        known = {description.name: description for description in cls.parameters()}
+        values: dict[str, Any] = {}
+        problems = []
+        for name, text in texts.items():
+            if name not in known:
+                what = f"Unknown parameter {name!r}."
+                problems.append(Problem(where=cls.rule_id, what=what, fix=did_you_mean(name, known)))
+                continue
+            try:
+                values[name] = known[name].parse(text)
+            except ValueError as error:
+                problems.append(Problem(where=f"{cls.rule_id}.{name}", what=str(error)))
+        if problems:
+            raise ConfigurationError(problems, subject="The rule request")
+        return cls(**values)

@@ -1,0 +1,37 @@
+"""Bytes by key: what every storage backend offers, and all that the rest of Trackside may ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol, runtime_checkable
+
+
+@runtime_checkable
+class Store(Protocol):
+    """A flat map from keys (`a/b/c`) to bytes, below one location.
+
+    Errors are those of `trackside.contracts.errors` (StorageError and below) and nothing else. A store is safe to use
+    from several threads.
+    """
+
+    @property
+    def uri(self) -> str:
+        """The location as a user would write it, for messages: a folder or `s3://bucket/prefix`."""
+
+    def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
+        """Stores `data` whole or not at all: no reader ever sees a part, and a failed put leaves what was there."""
+
+    def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
+        """The bytes from `start` on, at most `length`. Errors: `KeyNotFoundError`."""
+
+    def exists(self, key: str) -> bool:
+        """True if an object of that key lies here."""
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[str]:
+        """Keys that begin with `prefix` and sort after `start_after`, ascending by UTF-8 bytes.
+
+        Partial writes never appear. An empty or missing location lists nothing.
+        """
+
+    def delete(self, key: str) -> None:
+        """Removes the object; a key that is not there is no error."""

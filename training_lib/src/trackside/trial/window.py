@@ -1,0 +1,74 @@
+"""What a rule may see: one frozen moment of a run, up to one step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Column:
+    """One statistic of one tensor of one worker over its saved steps, oldest first.
+
+    `steps` is int64 of shape (n,), `values` float64 of shape (n,); n >= 1.
+    """
+
+    tensor: str
+    worker: str
+    steps: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+    @property
+    def series(self) -> tuple[tuple[int, float], ...]:
+        """The newest 20 points as (step, value) pairs: the evidence of a finding."""
+        return tuple((int(s), float(v)) for s, v in zip(self.steps[-20:], self.values[-20:], strict=True))
+
+
+class TensorSource(Protocol):
+    """Where a window reads from: a trial."""
+
+    def tensor_names(self, *, collection: str) -> tuple[str, ...]:
+        """Names of the tensors seen so far in that collection, sorted."""
+
+    def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
+        """One column per worker over every saved step <= `last_step` (of `mode`, or of every mode)."""
+
+    def value(self, tensor: str, *, step: int, worker: str) -> NDArray[np.generic]:
+        """The whole tensor."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A run as a rule may see it at `step`: nothing newer, and the same however often it is asked.
+
+    `mode` is the mode of `step` ("TRAIN", "EVAL", "PREDICT" or "GLOBAL"). `now` is the time of judging and
+    `newest_step_at` the time at which `step` was seen, both in seconds since the epoch.
+    """
+
+    source: TensorSource
+    step: int
+    mode: str
+    now: float
+    newest_step_at: float
+
+    def tensors(self, collection: str) -> tuple[str, ...]:
+        """Names of the tensors of a collection, sorted."""
+        return self.source.tensor_names(collection=collection)
+
+    def statistic(self, tensor: str, name: str, *, last: int | None = None) -> tuple[Column, ...]:
+        """A statistic as columns over steps, one per worker that saved the tensor, the newest `last` steps of it.
+
+        Names: `trackside.trial.statistics.STATISTICS`. Answers from a saved reduction where there is one, else from
+        the full tensor; the rule never cares which.
+        """
+        columns = self.source.columns(tensor, name, last_step=self.step, mode=self.mode)
+        if last is None:
+            return columns
+        return tuple(Column(c.tensor, c.worker, c.steps[-last:], c.values[-last:]) for c in columns)
+
+    def value(self, tensor: str, *, worker: str, step: int | None = None) -> NDArray[np.generic]:
+        """The whole tensor at `step` (default: this window's)."""
+        return self.source.value(tensor, step=self.step if step is None else step, worker=worker)
