@@ -12,10 +12,3 @@ class StartUpFile(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         included = "force_include_editable" if version == "editable" else "force_include"
         build_data[included][str(PTH)] = "trackside.pth"
-        if version == "editable":
-            # An explicit list switches hatchling's own path file off, so the source folder is named here.
-            source = Path(self.root) / "training_lib" / "src"
-            path_file = Path(self.directory) / "_trackside_source.pth"
-            path_file.parent.mkdir(parents=True, exist_ok=True)
-            path_file.write_text(f"{source}\n")
-            build_data[included][str(path_file)] = "_trackside_source.pth"

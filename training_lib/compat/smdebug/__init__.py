@@ -1,1 +1,20 @@
-"""The import name of the original, served by Trackside."""
+"""The import names of the original smdebug, served by Trackside. Re-exports and small translations only.
+
+`__version__` stays "1.0.34": scripts compare it to decide what smdebug can do, and these names promise what that
+version does. Trackside's own version is `trackside.__version__`.
+
+Names that are not offered yet raise an ImportError that says why and what works instead (see `not_offered`).
+"""
+
+from __future__ import annotations
+
+from smdebug import not_offered
+from smdebug.core.collection import CollectionKeys
+from smdebug.core.modes import ModeKeys as modes  # noqa: N813 - the original's spelling
+
+__version__ = "1.0.34"
+
+__all__ = ["CollectionKeys", "__version__", "modes"]
+
+__getattr__ = not_offered.attribute_of(__name__)
+not_offered.explain_missing_modules()

@@ -9,6 +9,7 @@ TracksideError
 │   └── StorageUnavailableError          an outage: trying again may help
 ├── RecordError (ValueError)             a file is not what its name says: names the file and the byte offset
 ├── RunNotFoundError (LookupError)       nothing that looks like a run lies there
+├── TensorNotSavedError (LookupError)    this tensor was not saved at this step by this worker
 └── RuleEvaluationError                  a rule crashed; carries the rule and the step
 """
 
@@ -75,6 +76,10 @@ class RecordError(TracksideError, ValueError):
 
 class RunNotFoundError(TracksideError, LookupError):
     """Nothing that looks like a run lies at this location."""
+
+
+class TensorNotSavedError(TracksideError, LookupError):
+    """This tensor was not saved at this step by this worker."""
 
 
 class RuleEvaluationError(TracksideError):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
@@ -23,14 +22,14 @@ class ParameterDescription:
 
     name: str
     kind: str
-    default: float | int | bool | str | None
+    default: float | int | bool | str
     help: str
     minimum: float | None = None
     maximum: float | None = None
 
-    def parse(self, text: str) -> float | int | bool | str | None:
+    def parse(self, text: str) -> float | int | bool | str:
         """The value that `text` stands for. Raises `ValueError` with what would work."""
-        value = _PARSERS[self.kind](text.strip())
+        value: float | int | bool | str = _PARSERS[self.kind](text.strip())
         if not isinstance(value, str):
             if self.minimum is not None and value < self.minimum:
                 raise ValueError(f"must be at least {self.minimum:g}, but is {text!r}.")
@@ -148,4 +147,9 @@ def _boolean(text: str) -> bool:
     return words[text.lower()]
 
 
-_PARSERS: Mapping[str, Any] = {"number": _number, "integer": _integer, "boolean": _boolean, "text": str}
+_PARSERS: Mapping[str, Callable[[str], float | int | bool | str]] = {
+    "number": _number,
+    "integer": _integer,
+    "boolean": _boolean,
+    "text": str,
+}

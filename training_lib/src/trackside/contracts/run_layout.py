@@ -32,6 +32,7 @@ COLLECTIONS_PREFIX = "collections/000000000/"
 COLLECTIONS_SUFFIX = "_collections.json"
 
 _INDEX_KEY = re.compile(r"index/\d{9,}/(?P<step>\d{12,})_(?P<worker>[^/]+)\.json")
+_EVENT_KEY = re.compile(r"events/[0-9]{12,19}/(?P<step>[0-9]{12,19})_(?P<worker>[^/]+)\.tfevents")
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,12 @@ def collections_key(worker: str) -> str:
 def parse_index_key(key: str) -> tuple[int, str] | None:
     """(step, worker) of an index key, or None if it is none."""
     match = _INDEX_KEY.fullmatch(key)
+    return (int(match["step"]), match["worker"]) if match else None
+
+
+def parse_event_key(key: str) -> tuple[int, str] | None:
+    """(step, worker) of an event file's key, or None if it is none."""
+    match = _EVENT_KEY.fullmatch(key)
     return (int(match["step"]), match["worker"]) if match else None
 
 

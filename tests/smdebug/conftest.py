@@ -1,0 +1,78 @@
+"""The real smdebug 1.0.34, in an environment of its own that is built once and kept in `.venv/smdebug-peer`."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trackside.environment import inherited
+
+ENVIRONMENT = Path(__file__).parents[2] / ".venv" / "smdebug-peer"
+SCRIPT = Path(__file__).with_name("peer.py")
+
+# smdebug alone without its dependencies: it pins a pyinstrument that no longer builds, and serves only its profiler.
+ALONE = ("smdebug==1.0.34",)
+# requests and six are imported but not declared by it; setuptools gives distutils back to Python 3.12.
+BESIDE = ("protobuf==3.20.3", "numpy<2.3", "packaging", "boto3", "requests", "six", "setuptools<81")
+
+Peer = Callable[[str, dict[str, Any]], dict[str, Any]]
+
+
+@pytest.fixture(scope="session")
+def smdebug_python() -> Path:
+    """The peer's interpreter. Fails, never skips, where the peer cannot be built."""
+    ENVIRONMENT.parent.mkdir(exist_ok=True)
+    ready = ENVIRONMENT / "ready"
+    recipe = f"{sys.version_info[:2]} {ALONE} {BESIDE}"
+    with ENVIRONMENT.with_suffix(".lock").open("w") as lock:  # several test processes want it at once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not ready.exists() or ready.read_text() != recipe:
+            shutil.rmtree(ENVIRONMENT, ignore_errors=True)
+            pip = [ENVIRONMENT / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            run_or_fail([sys.executable, "-m", "venv", ENVIRONMENT])
+            run_or_fail([*pip, "--no-deps", *ALONE])
+            run_or_fail([*pip, *BESIDE])
+            ready.write_text(recipe)
+    return ENVIRONMENT / "bin" / "python"
+
+
+@pytest.fixture(scope="session")
+def peer(smdebug_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Peer:
+    """A function (command, order) -> answer, carried out by `peer.py` under the real smdebug."""
+
+    def ask(command: str, order: dict[str, Any]) -> dict[str, Any]:
+        answer = tmp_path_factory.mktemp("answer") / "answer.json"
+        run_or_fail(
+            [smdebug_python, "-W", "ignore", SCRIPT, command, answer],
+            stdin=json.dumps(order),
+            env={**inherited(), "SMDEBUG_TRAINING_END_DELAY_REFRESH": "0", "SMDEBUG_LOG_LEVEL": "error"},
+            timeout=60,
+        )
+        return dict(json.loads(answer.read_text()))
+
+    return ask
+
+
+def run_or_fail(
+    command: list[str | Path], *, stdin: str = "", env: dict[str, str] | None = None, timeout: float = 300
+) -> None:
+    try:
+        done = subprocess.run(
+            command, input=stdin, env=env, capture_output=True, text=True, check=False, timeout=timeout
+        )
+    except subprocess.TimeoutExpired:
+        pytest.fail(f"No answer within {timeout:.0f} s: {' '.join(map(str, command))}", pytrace=False)
+    if done.returncode:
+        pytest.fail(
+            "The interop proof needs the real smdebug 1.0.34 from the package index (network or a mirror), in "
+            f"{ENVIRONMENT}.\nThis failed: {' '.join(map(str, command))}\n{done.stderr[-3000:]}",
+            pytrace=False,
+        )

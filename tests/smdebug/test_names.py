@@ -1,0 +1,161 @@
+"""Every name of smdebug 1.0.34 that scripts rely on is offered, or listed with a reason."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import smdebug
+from smdebug import CollectionKeys, modes, not_offered
+
+from trackside.records.modes import MODE_NUMBERS
+
+# Module -> its public names, as scripts and the original's tests import them.
+CONFIGS = "ReductionConfig SaveConfig SaveConfigMode modes CollectionKeys create_trial Collection"
+HOOK = "Hook get_hook set_hook del_hook"
+OLD_NAMES = {
+    "smdebug": "CollectionKeys modes ReductionConfig SaveConfig SaveConfigMode __version__",
+    "smdebug.pytorch": f"{CONFIGS} {HOOK}",
+    "smdebug.mxnet": f"{CONFIGS} {HOOK}",
+    "smdebug.tensorflow": f"{CONFIGS} KerasHook SessionHook EstimatorHook get_hook set_hook del_hook",
+    "smdebug.xgboost": f"SaveConfig SaveConfigMode modes Collection CollectionKeys create_trial {HOOK}",
+    "smdebug.trials": "create_trial Trial LocalTrial S3Trial",
+    "smdebug.trials.profiler_trial": "ProfilerTrial",
+    "smdebug.trials.utils": "create_trial",
+    "smdebug.rules": "Rule invoke_rule RequiredTensors RequiredTensorsForTrial",
+    "smdebug.rules.action": "Actions action message_action stop_training_action",
+    "smdebug.rules.action.message_action": "MessageAction",
+    "smdebug.rules.action.stop_training_action": "StopTrainingAction",
+    "smdebug.analysis.utils": "no_refresh refresh parse_list_from_str parse_bool",
+    "smdebug.exceptions": (
+        "SMDebugError SMDebugCustomerError SMDebugTypeError SMDebugRuntimeError SMDebugNotImplementedError"
+        " SMDebugValueError InvalidCollectionConfiguration StepNotYetAvailable StepUnavailable TensorUnavailableForStep"
+        " ShapeUnavailableForStep TensorUnavailable InvalidWorker MissingCollectionFiles IndexReaderException"
+        " NoMoreData NoMoreProfilerData RuleEvaluationConditionMet InsufficientInformationForRuleInvocation"
+    ),
+    "smdebug.core.access_layer": (
+        "TSAccessFile TSAccessS3 training_has_ended has_training_ended check_dir_exists"
+        " is_rule_signalled_gracetime_passed ENV_RULE_STOP_SIGNAL_FILENAME DEFAULT_GRACETIME_FOR_RULE_STOP_SEC"
+    ),
+    "smdebug.core.access_layer.file": "SMDEBUG_TEMP_PATH_SUFFIX get_temp_path",
+    "smdebug.core.access_layer.s3handler": "S3Handler ListRequest ReadObjectRequest DeleteRequest",
+    "smdebug.core.collection": (
+        "Collection CollectionKeys DEFAULT_TF_COLLECTIONS DEFAULT_PYTORCH_COLLECTIONS DEFAULT_MXNET_COLLECTIONS"
+        " DEFAULT_XGBOOST_COLLECTIONS"
+    ),
+    "smdebug.core.collection_manager": "CollectionManager",
+    "smdebug.core.config_constants": "DEFAULT_COLLECTIONS_FILE_NAME",
+    "smdebug.core.config_validator": "get_config_validator reset_config_validator ConfigValidator",
+    "smdebug.core.error_handling_agent": "BASE_ERROR_MESSAGE ErrorHandlingAgent",
+    "smdebug.core.hook": "BaseHook CallbackHook ScalarCache",
+    "smdebug.core.hook_utils": "verify_and_get_out_dir",
+    "smdebug.core.index_reader": "IndexReader",
+    "smdebug.core.json_config": "create_hook_from_json_config",
+    "smdebug.core.locations": "IndexFileLocationUtils",
+    "smdebug.core.logger": "get_logger DuplicateLogFilter MaxLevelFilter",
+    "smdebug.core.modes": "ModeKeys",
+    "smdebug.core.reader": "FileReader",
+    "smdebug.core.reduction_config": "ReductionConfig",
+    "smdebug.core.reductions": "get_numpy_reduction",
+    "smdebug.core.s3_utils": "list_s3_objects",
+    "smdebug.core.sagemaker_utils": "is_sagemaker_job",
+    "smdebug.core.save_config": "SaveConfig SaveConfigMode",
+    "smdebug.core.singleton_utils": "set_hook",
+    "smdebug.core.state_store": "StateStore",
+    "smdebug.core.tensor": "Tensor StepState",
+    "smdebug.core.tfevent.timeline_file_writer": "TimelineFileWriter",
+    "smdebug.core.tfevent.util": "make_tensor_proto",
+    "smdebug.core.tfrecord.record_writer": "RecordWriter",
+    "smdebug.core.utils": (
+        "FRAMEWORK error_handling_agent SagemakerSimulator ScriptSimulator is_s3 make_numpy_array is_first_process"
+    ),
+    "smdebug.core.writer": "FileWriter",
+    "smdebug.profiler": (
+        "LocalAlgorithmMetricsReader S3AlgorithmMetricsReader MetricsReaderBase LocalSystemMetricsReader"
+        " S3SystemMetricsReader S3NumpySystemMetricsReader ProfilerSystemEvents SystemProfilerEventParser"
+        " HorovodProfilerEvents SMDataParallelProfilerEvents SMProfilerEvents TensorboardProfilerEvents TraceEvent"
+        " TraceEventParser"
+    ),
+    "smdebug.profiler.profiler_config_parser": (
+        "ProfilerConfigParser MetricsCategory get_profiler_config_parser reset_profiler_config_parser"
+    ),
+    "smdebug.profiler.profiler_config": "ProfilerConfig",
+    "smdebug.profiler.profiler_constants": "DEFAULT_PREFIX",
+    "smdebug.profiler.python_profiler": "PythonProfiler",
+    "smdebug.profiler.python_profile_utils": "PythonProfileModes",
+    "smdebug.profiler.utils": "TimeUnits",
+    "smdebug.profiler.analysis.utils": "pandas_data_analysis",
+}
+ALL_NAMES = [(module, name) for module, names in OLD_NAMES.items() for name in names.split()]
+
+
+def offered(module: str, name: str) -> bool:
+    try:
+        getattr(importlib.import_module(module), name)
+    except ImportError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("module", "name"), ALL_NAMES, ids=[f"{module}:{name}" for module, name in ALL_NAMES])
+def test_is_offered_or_listed(module: str, name: str) -> None:
+    reason = not_offered.reason_for(f"{module}.{name}")
+    if offered(module, name):
+        assert reason is None, "it is offered: take it off the list"
+        return
+    assert reason, "neither offered nor listed"
+    with pytest.raises(ImportError, match=r"is not offered by trackside-smdebug\.") as caught:
+        exec(f"from {module} import {name}", {})  # noqa: S102 - the statement that users write
+    assert reason in str(caught.value)
+
+
+def test_the_list_holds_old_names_only() -> None:
+    known = {f"{module}.{name}" for module, name in ALL_NAMES}
+    strangers = [
+        listed for listed in not_offered.REASONS if not any(f"{name}.".startswith(f"{listed}.") for name in known)
+    ]
+    assert strangers == []
+
+
+def test_an_attribute_says_why_too() -> None:
+    with pytest.raises(ImportError, match="TRACKSIDE_RUN"):
+        smdebug.SaveConfig  # noqa: B018 - the asking is what is tested
+    with pytest.raises(ImportError, match=r"trackside\.open_trial"):
+        smdebug.trials  # noqa: B018 - the asking is what is tested
+
+
+def test_names_that_never_were_are_plainly_unknown() -> None:
+    assert not hasattr(smdebug, "never_was")
+    assert not hasattr(CollectionKeys, "NEVER_WAS")
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'smdebug\.never_was'"):
+        importlib.import_module("smdebug.never_was")
+    with pytest.raises(ModuleNotFoundError, match="No module named 'never_was'"):
+        importlib.import_module("never_was")
+
+
+def test_offers_what_the_real_smdebug_offers(peer: Any) -> None:
+    real = peer("names", {})
+    assert smdebug.__version__ == real["version"]
+    assert {mode.name: mode.value for mode in modes} == real["modes"] == MODE_NUMBERS
+    ours = {name: getattr(CollectionKeys, name) for name in dir(CollectionKeys) if name.isupper()}
+    assert ours == real["collection_keys"]
+
+
+def test_the_list_names_what_the_real_smdebug_has(peer: Any) -> None:
+    """A name that the original does not have either would be a slip of this table."""
+    answer = peer("missing", {"names": ALL_NAMES})
+    assert answer == {"missing": []}
+
+
+def test_modes_can_be_pickled() -> None:
+    assert pickle.loads(pickle.dumps(modes.TRAIN)) is modes.TRAIN  # noqa: S301 - our own bytes
+
+
+def test_importing_is_cheap() -> None:
+    """Containers import smdebug in every training process, whether it is used or not."""
+    script = "import sys, smdebug; sys.exit(any(name in sys.modules for name in ('numpy', 'boto3', 'torch')))"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -1,0 +1,203 @@
+"""Capture and rule requests: what is good round-trips, what is bad says everything that is wrong at once."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trackside.contracts.action import Action
+from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, capture_environment
+from trackside.contracts.errors import ConfigurationError
+from trackside.contracts.rule_catalogue import RuleCatalogue, built_in_catalogue, parse_catalogue
+from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+
+SCHEDULES = st.builds(
+    Schedule,
+    save_interval=st.integers(1, 10_000),
+    start_step=st.integers(0, 10_000),
+    end_step=st.none() | st.integers(0, 10_000),
+    save_steps=st.lists(st.integers(0, 10_000), max_size=5).map(tuple),
+)
+COLLECTIONS = st.builds(
+    CollectionRequest,
+    name=st.sampled_from(["losses", "weights", "gradients"]),
+    schedule=SCHEDULES,
+    include_regex=st.lists(st.sampled_from([".*", "^a", "loss"]), max_size=2).map(tuple),
+)
+CAPTURES = st.lists(COLLECTIONS, max_size=3, unique_by=lambda c: c.name).map(lambda c: CaptureRequest(tuple(c)))
+TEXTS = st.text(max_size=30)
+RULES = st.builds(
+    RuleConfiguration,
+    rule_id=TEXTS.filter(bool),
+    name=TEXTS,
+    parameters=st.dictionaries(TEXTS, TEXTS, max_size=3),
+    actions=st.lists(st.sampled_from(list(Action)), unique=True).map(tuple),
+)
+REQUESTS = st.lists(RULES, max_size=3, unique_by=lambda r: r.name).map(lambda r: RuleRequest(tuple(r)))
+
+
+@given(CAPTURES)
+def test_a_capture_request_survives_json(request: CaptureRequest) -> None:
+    assert CaptureRequest.from_json(request.to_json()) == request
+
+
+@given(REQUESTS)
+def test_a_rule_request_survives_json(request: RuleRequest) -> None:
+    assert RuleRequest.from_json(request.to_json()) == request
+
+
+@given(CAPTURES, CAPTURES, st.integers(0, 3000))
+def test_a_merged_request_saves_all_that_either_asks_for_on_its_interval_from_zero(
+    ours: CaptureRequest, theirs: CaptureRequest, step: int
+) -> None:
+    merged = ours.merged_with(theirs)
+    for request in (ours, theirs):
+        for collection in request.collections:
+            both = merged.collection(collection.name)
+            assert both is not None
+            assert both.schedule.save_interval <= collection.schedule.save_interval
+            assert set(collection.include_regex) <= set(both.include_regex)
+            assert step not in collection.schedule.save_steps or both.schedule.is_due(step)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "due"),
+    [
+        pytest.param(Schedule(10), [0, 10, 20], id="interval"),
+        pytest.param(Schedule(10, start_step=5), [10, 20], id="start"),
+        pytest.param(Schedule(10, end_step=20), [0, 10], id="end-is-exclusive"),
+        pytest.param(Schedule(500, save_steps=(3, 7)), [0, 3, 7], id="steps-add-to-the-interval"),
+        pytest.param(Schedule(10, start_step=30), [], id="not-yet"),
+        pytest.param(Schedule(10, end_step=0), [], id="never"),
+    ],
+)
+def test_a_schedule_is_smdebugs(schedule: Schedule, due: list[int]) -> None:
+    assert [step for step in range(25) if schedule.is_due(step)] == due
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("{", ["is not JSON"], id="not-json"),
+        pytest.param("[]", ["must be an object"], id="not-an-object"),
+        pytest.param("{}", ["collections: is missing"], id="nothing"),
+        pytest.param(
+            '{"collections":[{"name":"losses","save_interval":0},{"name":"mine"},{"save_intervall":1}]}',
+            [
+                "collections[0].save_interval: must be at least 1",
+                "collections[1].include_regex: is missing",
+                "collections[2].name: is missing",
+                "Did you mean 'save_interval'?",
+            ],
+            id="everything-at-once",
+        ),
+        pytest.param(
+            '{"collections":[{"name":"mine","include_regex":["("]}]}', ["is not a regular expression"], id="regex"
+        ),
+        pytest.param(
+            '{"collections":[{"name":"losses","save_interval":true}]}', ["a whole number"], id="bool-is-no-int"
+        ),
+        pytest.param('{"collections":[{"name":"losses","save_steps":[-1]}]}', ["at least 0"], id="negative-step"),
+    ],
+)
+def test_a_bad_capture_request_says_all_that_is_wrong(text: str, said: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        CaptureRequest.from_json(text)
+    for part in said:
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        pytest.param([{"rule": "vanishing-gradiant"}], ["Did you mean 'vanishing-gradient'?"], id="unknown-rule"),
+        pytest.param(
+            [{"rule": "vanishing-gradient", "parameters": {"treshold": 1}}],
+            ["Did you mean 'threshold'?"],
+            id="unknown-parameter",
+        ),
+        pytest.param(
+            [{"rule": "vanishing-gradient", "parameters": {"threshold": "tiny"}}],
+            ["vanishing-gradient.threshold", "must be a number"],
+            id="wrong-type",
+        ),
+        pytest.param(
+            [{"rule": "no-such"}, {"rule": "vanishing-gradient", "parameters": {"threshold": "x", "y": "1"}}],
+            ["3 problems", "no-such", "'y'", "must be a number"],
+            id="everything-at-once",
+        ),
+    ],
+)
+def test_the_catalogue_refuses_with_every_problem(rules: list[object], said: list[str]) -> None:
+    request = RuleRequest.from_json(json.dumps({"rules": rules}))
+    with pytest.raises(ConfigurationError) as caught:
+        built_in_catalogue().check(request)
+    for part in said:
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        pytest.param([], id="no-rules"),
+        pytest.param([{"rule": "vanishing-gradient"}], id="defaults"),
+        pytest.param([{"rule": "vanishing-gradient", "parameters": {"threshold": 1e-5}}], id="a-number"),
+        pytest.param([{"rule": "vanishing-gradient", "parameters": {"threshold": " 1e-5 "}}], id="a-text"),
+        pytest.param([{"rule": "vanishing-gradient"}, {"rule": "vanishing-gradient", "name": "b"}], id="twice-named"),
+    ],
+)
+def test_the_catalogue_passes_good_requests(rules: list[object]) -> None:
+    built_in_catalogue().check(RuleRequest.from_json(json.dumps({"rules": rules})))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param('{"rules":[{"rule":"a"},{"rule":"a"}]}', "two configurations are named 'a'", id="same-name"),
+        pytest.param('{"rules":[{"rule":"a","actions":["StopTrainin"]}]}', "'StopTraining'", id="unknown-action"),
+        pytest.param('{"rule":[]}', "Did you mean 'rules'?", id="misspelt"),
+    ],
+)
+def test_a_bad_rule_request_says_what_is_wrong(text: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said.replace("?", r"\?")):
+        RuleRequest.from_json(text)
+
+
+def test_values_of_any_type_become_texts() -> None:
+    request = RuleRequest.from_json('{"rules":[{"rule":"a","parameters":{"x":10,"y":true,"z":0.5}}]}')
+    assert request.rules[0].parameters == {"x": "10", "y": "true", "z": "0.5"}
+
+
+def test_choosing_rules_switches_on_what_they_need() -> None:
+    catalogue = parse_catalogue(
+        json.dumps(
+            {
+                "rules": [
+                    {
+                        "rule": name,
+                        "summary": "",
+                        "watches": watches,
+                        "save_interval": interval,
+                        "severity": "warning",
+                        "since": "0.1",
+                        "parameters": [],
+                    }
+                    for name, watches, interval in [("a", ["gradients"], 100), ("b", ["gradients", "losses"], 10)]
+                ]
+            }
+        )
+    )
+    assert isinstance(catalogue, RuleCatalogue)
+    needed = catalogue.capture_request(RuleRequest((RuleConfiguration("a"), RuleConfiguration("b"))))
+    assert {c.name: c.schedule.save_interval for c in needed.collections} == {"gradients": 10, "losses": 10}
+
+
+def test_the_capture_environment_fits_into_a_training_job() -> None:
+    request = CaptureRequest(tuple(CollectionRequest(n) for n in ("losses", "weights", "biases", "gradients")))
+    environment = capture_environment("s3://bucket/job", request)
+    # API_CreateTrainingJob: a value of Environment has at most 512 characters.
+    assert all(len(value) <= 512 for value in environment.values())
+    assert CaptureRequest.from_json(environment["TRACKSIDE_CAPTURE_REQUEST"]) == request

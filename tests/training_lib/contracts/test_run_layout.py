@@ -1,0 +1,73 @@
+"""Keys are smdebug's own, and reading a key undoes writing it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trackside.contracts import run_layout
+from trackside.contracts.run_layout import RunLocation
+
+WORKERS = st.text(st.characters(codec="ascii", categories=["L", "N"], include_characters="_-"), min_size=1)
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        pytest.param(
+            run_layout.event_key(1234, "worker_0"), "events/000000001234/000000001234_worker_0.tfevents", id="event"
+        ),
+        pytest.param(run_layout.index_key(1234, "worker_0"), "index/000000001/000000001234_worker_0.json", id="index"),
+        pytest.param(
+            run_layout.collections_key("worker_3"), "collections/000000000/worker_3_collections.json", id="collections"
+        ),
+        pytest.param(
+            run_layout.event_key(10**12, "w"),
+            "events/1000000000000/1000000000000_w.tfevents",
+            id="wider-than-12-digits",
+        ),
+    ],
+)
+def test_keys_are_those_of_smdebug(key: str, expected: str) -> None:
+    assert key == expected
+
+
+@given(step=st.integers(0, 10**14), worker=WORKERS)
+def test_reading_an_index_key_undoes_writing_it(step: int, worker: str) -> None:
+    assert run_layout.parse_index_key(run_layout.index_key(step, worker)) == (step, worker)
+
+
+@given(worker=WORKERS)
+def test_reading_a_collections_key_undoes_writing_it(worker: str) -> None:
+    assert run_layout.parse_collections_key(run_layout.collections_key(worker)) == worker
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "index/000000001/000000001234_worker_0.json.tmp",
+        "index/1/000000001234_worker_0.json",
+        "index/000000001/12_worker_0.json",
+        "index/000000001/000000001234_a/b.json",
+        "events/000000001234/000000001234_worker_0.tfevents",
+        "x/index/000000001/000000001234_worker_0.json",
+        "",
+    ],
+)
+def test_other_keys_are_no_index_keys(key: str) -> None:
+    assert run_layout.parse_index_key(key) is None
+
+
+@pytest.mark.parametrize("key", ["collections/000000000/_collections.json", "collections/1/w_collections.json", "w"])
+def test_other_keys_are_no_collections_keys(key: str) -> None:
+    assert run_layout.parse_collections_key(key) is None
+
+
+def test_a_run_knows_its_parts() -> None:
+    run = RunLocation("s3://bucket/team/job-7/")
+    assert (run.uri, run.name) == ("s3://bucket/team/job-7", "job-7")
+    assert (run.tensors, run.rule_output) == (
+        "s3://bucket/team/job-7/debug-output",
+        "s3://bucket/team/job-7/rule-output",
+    )

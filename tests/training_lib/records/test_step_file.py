@@ -1,0 +1,81 @@
+"""Both files of a step."""
+
+import numpy as np
+import pytest
+
+from trackside.contracts.errors import StorageUnavailableError
+from trackside.records.index_file import decode_index
+from trackside.records.step_file import StepFiles, encode_step, write_step
+from trackside.records.tfevents import decode_record
+from trackside.storage.memory import MemoryStore
+
+
+def encode(*names: str, step: int = 1234, size: int = 2) -> StepFiles:
+    tensors = [(name, np.full(size, place, "f4")) for place, name in enumerate(names)]
+    return encode_step(tensors, step=step, mode="TRAIN", mode_step=1200, worker="worker_0", wall_time=1.5)
+
+
+def test_the_index_points_at_every_tensor() -> None:
+    files = encode("a", "b", "c")
+    assert files.event_key == "events/000000001234/000000001234_worker_0.tfevents"
+    assert files.index_key == "index/000000001/000000001234_worker_0.json"
+    index = decode_index(files.index_bytes, key=files.index_key)
+    assert (index.mode, index.mode_step, index.event_key) == ("TRAIN", 1200, files.event_key)
+    for place, entry in enumerate(index.entries):
+        data = files.event_bytes[entry.start : entry.start + entry.length]
+        found = decode_record(data, key=files.event_key, offset=entry.start)
+        assert (found.name, found.value.tolist()) == (entry.name, [place, place])
+    assert sum(entry.length for entry in index.entries) == len(files.event_bytes)
+
+
+def test_leaves_out_what_has_no_elements() -> None:
+    files = encode_step(
+        [("empty", np.zeros(0)), ("full", np.ones(1))], step=0, mode="TRAIN", mode_step=0, worker="w", wall_time=1.0
+    )
+    assert [entry.name for entry in decode_index(files.index_bytes, key="k").entries] == ["full"]
+
+
+class OrderedStore(MemoryStore):
+    """Notes the order of puts; fails from the put of that number on."""
+
+    def __init__(self, fail_at: int = 100) -> None:
+        super().__init__()
+        self.puts: list[str] = []
+        self.fail_at = fail_at
+
+    def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
+        self.puts.append(key)
+        if len(self.puts) > self.fail_at:
+            raise StorageUnavailableError("The disk is full")
+        super().put(key, data)
+
+
+def test_the_index_comes_last() -> None:
+    store, files = OrderedStore(), encode("a")
+    write_step(store, files)
+    assert store.puts == [files.event_key, files.index_key]
+    assert store.get(files.event_key) == files.event_bytes
+    assert store.get(files.index_key) == files.index_bytes
+
+
+@pytest.mark.parametrize("fail_at", [0, 1])
+def test_no_index_without_its_events(fail_at: int) -> None:
+    store = OrderedStore(fail_at)
+    with pytest.raises(StorageUnavailableError):
+        write_step(store, encode("a"))
+    assert [*store.list("index/")] == []
+
+
+def test_a_step_without_tensors_is_no_file() -> None:
+    store = MemoryStore()
+    write_step(store, encode())
+    write_step(store, encode("empty", size=0))
+    assert [*store.list()] == []
+
+
+def test_writing_a_step_again_replaces_it() -> None:
+    store = MemoryStore()
+    write_step(store, encode("a", "b"))
+    write_step(store, encode("c"))
+    assert store.get(encode("c").event_key) == encode("c").event_bytes
+    assert len([*store.list()]) == 2

@@ -1,0 +1,316 @@
+"""The store in a folder: the contract, and what only disks do."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trackside.contracts.errors import (
+    AccessDeniedError,
+    KeyNotFoundError,
+    LocationNotFoundError,
+    StorageError,
+    StorageUnavailableError,
+)
+from trackside.storage.local import LocalStore
+from trackside.storage.memory import MemoryStore
+from trackside.testing.store_contract import KEY, Peek, Plant, StoreContract
+
+
+class TestLocalStore(StoreContract):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> LocalStore:
+        return LocalStore(tmp_path / "run")  # not there yet: the first put creates it
+
+    @pytest.fixture
+    def plant(self, tmp_path: Path) -> Plant:
+        def plant(key: str, data: bytes) -> None:
+            path = tmp_path / "run" / key
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+
+        return plant
+
+    @pytest.fixture
+    def peek(self, tmp_path: Path) -> Peek:
+        def peek(key: str) -> bytes | None:
+            path = tmp_path / "run" / key
+            return path.read_bytes() if path.exists() else None
+
+        return peek
+
+
+def all_files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def fail_with(number: int) -> Callable[..., object]:
+    def fail(*_args: object, **_more: object) -> object:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("call", "number", "expected"),
+    [
+        pytest.param("write", errno.ENOSPC, (StorageUnavailableError, "The disk is full"), id="disk full"),
+        pytest.param(
+            "replace", errno.ENOSPC, (StorageUnavailableError, "The disk is full"), id="disk full at the rename"
+        ),
+        pytest.param(
+            "makedirs", errno.ENOSPC, (StorageUnavailableError, "The disk is full"), id="no room for a folder"
+        ),
+        pytest.param("write", errno.EDQUOT, (StorageUnavailableError, "quota"), id="quota"),
+        pytest.param("write", errno.EIO, (StorageUnavailableError, "Input/output error"), id="broken disk"),
+        pytest.param("open", errno.EMFILE, (StorageUnavailableError, "ulimit -n"), id="too many files"),
+        pytest.param("open", errno.EACCES, (AccessDeniedError, "permissions"), id="no permission"),
+        pytest.param("replace", errno.EPERM, (AccessDeniedError, "permissions"), id="not the owner"),
+        pytest.param("makedirs", errno.EROFS, (AccessDeniedError, "read-only"), id="read-only"),
+    ],
+)
+def test_a_failed_put_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int, expected: tuple[type[StorageError], str]
+) -> None:
+    kind, advice = expected
+    store = LocalStore(tmp_path)
+    store.put(KEY, b"old")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail_with(number))
+        with pytest.raises(kind, match=advice) as caught:
+            store.put(KEY, b"new and longer")
+    assert caught.value.errno == number
+    assert KEY in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+    assert all_files(tmp_path) == [KEY], "nothing is left lying about"
+    assert store.get(KEY) == b"old"
+    store.put(KEY, b"new")
+    assert store.get(KEY) == b"new", "the store works again once the disk does"
+
+
+def test_a_disk_that_fills_up_halfway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real_write, room = os.write, [10]
+
+    def write(descriptor: int, data: memoryview) -> int:
+        if not room[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = real_write(descriptor, data[: room[0]])
+        room[0] -= written
+        return written
+
+    store = LocalStore(tmp_path)
+    monkeypatch.setattr(os, "write", write)
+    with pytest.raises(StorageUnavailableError, match="The disk is full"):
+        store.put(KEY, b"more than ten bytes")
+    assert all_files(tmp_path) == []
+    room[0] = 1_000
+    store.put(KEY, b"more than ten bytes")
+    assert store.get(KEY) == b"more than ten bytes"
+
+
+def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real_write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: real_write(descriptor, data[:3]))
+    LocalStore(tmp_path).put(KEY, b"0123456789")
+    assert (tmp_path / KEY).read_bytes() == b"0123456789"
+
+
+def test_a_limit_that_the_kernel_enforces(tmp_path: Path) -> None:
+    """No patching: the kernel refuses to let the file grow, as it does on a full disk."""
+    script = """
+        import resource, sys
+        from trackside.contracts.errors import StorageError
+        from trackside.storage.local import LocalStore
+        store = LocalStore(sys.argv[1])
+        store.put("a/b", b"old")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+        try:
+            store.put("a/b", bytes(100_000))
+        except StorageError as error:
+            print(type(error).__name__, error.errno, store.get("a/b"))
+    """
+    answer = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert answer.stdout == f"StorageUnavailableError {errno.EFBIG} b'old'\n"
+    assert all_files(tmp_path) == ["a/b"]
+
+
+def test_a_writer_killed_in_the_middle_leaves_what_was_there(tmp_path: Path) -> None:
+    script = """
+        import os, signal, sys
+        from trackside.storage.local import LocalStore
+        store = LocalStore(sys.argv[1])
+        store.put("a/b", b"old")
+        real_write = os.write
+        def write(descriptor, data):
+            real_write(descriptor, data[:5])
+            os.kill(os.getpid(), signal.SIGKILL)
+        os.write = write
+        store.put("a/b", b"0123456789")
+    """
+    answer = subprocess.run([sys.executable, "-c", textwrap.dedent(script), str(tmp_path)], check=False)
+    assert answer.returncode == -signal.SIGKILL
+    store = LocalStore(tmp_path)
+    assert store.get("a/b") == b"old"
+    assert [*store.list()] == ["a/b"]
+    assert len(all_files(tmp_path)) == 2, "the partial file is there, and no reader sees it"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_permission(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store.put("a/b", b"old")
+    (tmp_path / "a").chmod(0)
+    try:
+        for attempt in (lambda: store.put("a/b", b"x"), lambda: store.get("a/b"), lambda: store.exists("a/b")):
+            with pytest.raises(AccessDeniedError):
+                attempt()
+        with pytest.raises(AccessDeniedError):
+            list(store.list())
+    finally:
+        (tmp_path / "a").chmod(0o700)
+
+
+@pytest.mark.parametrize(
+    ("call", "attempt"),
+    [
+        pytest.param("stat", lambda store: store.exists(KEY), id="exists"),
+        pytest.param("scandir", lambda store: [*store.list()], id="list"),
+        pytest.param("unlink", lambda store: store.delete(KEY), id="delete"),
+    ],
+)
+def test_no_permission_is_never_taken_for_absence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, attempt: Callable[[LocalStore], object]
+) -> None:
+    store = LocalStore(tmp_path)
+    store.put(KEY, b"x")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail_with(errno.EACCES))
+        with pytest.raises(AccessDeniedError):
+            attempt(store)
+
+
+def test_a_location_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    store = LocalStore(tmp_path / "file")
+    for attempt in (lambda: store.put("a", b"x"), lambda: store.get("a"), lambda: list(store.list())):
+        with pytest.raises(LocationNotFoundError, match="name a folder"):
+            attempt()
+
+
+def test_a_file_where_a_folder_is_needed(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store.put("a", b"x")
+    store.put("b/c", b"x")
+    for key in ("a/b", "b"):
+        with pytest.raises(StorageError, match="A file stands where a folder is needed"):
+            store.put(key, b"x")
+    with pytest.raises(KeyNotFoundError):
+        store.get("a/b")
+    assert all_files(tmp_path) == ["a", "b/c"]
+
+
+class TestLinks:
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> LocalStore:
+        (tmp_path / "outside" / "deep").mkdir(parents=True)
+        (tmp_path / "outside" / "secret").write_bytes(b"secret")
+        run = tmp_path / "run"
+        (run / "inside").mkdir(parents=True)
+        (run / "inside" / "file").write_bytes(b"ours")
+        (run / "out").symlink_to(tmp_path / "outside")
+        (run / "secret").symlink_to(tmp_path / "outside" / "secret")
+        (run / "alias").symlink_to(run / "inside" / "file")
+        (run / "loop").symlink_to(run)
+        return LocalStore(run)
+
+    @pytest.mark.parametrize("key", ["out/secret", "secret", "out/deep/new", "out"])
+    def test_never_lead_out(self, store: LocalStore, tmp_path: Path, key: str) -> None:
+        with pytest.raises(StorageError, match="leads out of it"):
+            store.get(key)
+        with pytest.raises(StorageError, match="leads out of it"):
+            store.put(key, b"x")
+        with pytest.raises(StorageError, match="leads out of it"):
+            store.delete(key)
+        with pytest.raises(StorageError, match="leads out of it"):
+            store.list("out/")
+        assert all_files(tmp_path / "outside") == ["secret"]
+
+    def test_within_the_run_are_read(self, store: LocalStore) -> None:
+        assert store.get("alias") == b"ours"
+        assert [*store.list()] == ["alias", "inside/file", "secret"], "neither loops nor folders outside are walked"
+
+    def test_the_location_itself_may_be_one(self, store: LocalStore, tmp_path: Path) -> None:
+        (tmp_path / "link").symlink_to(tmp_path / "run")
+        assert LocalStore(tmp_path / "link").get("inside/file") == b"ours"
+
+
+def test_listing_after_a_key_does_not_walk_what_lies_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalStore(tmp_path)
+    for step in range(0, 20_000, 500):
+        store.put(f"index/{step // 1000:09d}/{step:012d}_worker_0.json", b"x")
+        store.put(f"events/{step:012d}/{step:012d}_worker_0.tfevents", b"x")
+    opened: list[str] = []
+    real_scandir = os.scandir
+
+    def scandir(path: str) -> object:
+        opened.append(str(path))
+        return real_scandir(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert len([*store.list("index/", start_after="index/000000018/000000018500_worker_0.json")]) == 2
+    assert len(opened) == 3, "index, its eighteenth thousand and its nineteenth"
+
+
+def test_listing_is_lazy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalStore(tmp_path)
+    for place in range(50):
+        store.put(f"events/{place:012d}/x", b"x")
+    opened: list[str] = []
+    real_scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: (opened.append(path), real_scandir(path))[1])
+    assert next(iter(store.list())) == "events/000000000000/x"
+    assert len(opened) == 3
+
+
+def test_passes_over_names_that_no_key_can_spell(tmp_path: Path) -> None:
+    (tmp_path / "fine").write_bytes(b"x")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/bad\xff")).write_bytes(b"x")
+    assert [*LocalStore(tmp_path).list()] == ["fine"]
+
+
+def test_a_relative_folder_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    store = LocalStore("run")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    store.put("a", b"x")
+    assert (tmp_path / "run" / "a").read_bytes() == b"x"
+
+
+parts = st.text(alphabet="ab-.!0~é", min_size=1, max_size=3).filter(lambda part: part not in {".", ".."})
+keys = st.lists(parts, min_size=1, max_size=4).map("/".join)
+
+
+@settings(deadline=None)
+@given(st.lists(keys, max_size=12), keys | st.just(""), keys | st.just(""))
+def test_lists_as_the_store_in_memory_does(
+    tmp_path_factory: pytest.TempPathFactory, names: list[str], prefix: str, start_after: str
+) -> None:
+    local, memory = LocalStore(tmp_path_factory.mktemp("run")), MemoryStore()
+    for name in names:
+        try:
+            local.put(name, b"x")
+        except StorageError:
+            continue  # "a" and "a/b" cannot both be files
+        memory.put(name, b"x")
+    assert [*local.list(prefix, start_after=start_after)] == [*memory.list(prefix, start_after=start_after)]

@@ -1,0 +1,29 @@
+"""The store in memory."""
+
+import pytest
+
+from trackside.storage.memory import MemoryStore
+from trackside.testing.store_contract import Peek, Plant, StoreContract
+
+
+class TestMemoryStore(StoreContract):
+    @pytest.fixture
+    def store(self) -> MemoryStore:
+        return MemoryStore()
+
+    @pytest.fixture
+    def plant(self, store: MemoryStore) -> Plant:
+        return store._objects.__setitem__
+
+    @pytest.fixture
+    def peek(self, store: MemoryStore) -> Peek:
+        return store._objects.get
+
+    def test_partial_writes_never_appear(self) -> None:
+        """There are none: a dictionary has no partial writes, and `put` refuses their names."""
+
+
+def test_stores_share_nothing() -> None:
+    one, other = MemoryStore(), MemoryStore()
+    one.put("a", b"x")
+    assert not other.exists("a")

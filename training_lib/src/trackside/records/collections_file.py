@@ -1,0 +1,151 @@
+"""The collections of a run, as each worker writes them down: which tensors belong together, and when they are saved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trackside.contracts.capture_request import Schedule
+from trackside.records.modes import MODE_NUMBERS
+from trackside.records.untrusted_json import UntrustedJson
+
+_SECTIONS = ("collections", "_meta")
+
+
+@dataclass(frozen=True)
+class ReductionRecord:
+    """What is saved of each tensor beside or instead of its value; reductions as smdebug spells them: "abs_mean"."""
+
+    save_raw_tensor: bool = False
+    reductions: tuple[str, ...] = ()
+    save_shape: bool = False
+
+
+@dataclass(frozen=True)
+class CollectionRecord:
+    """One collection. A tensor belongs to it if it is named, or if any of the regexes is found in its name.
+
+    `schedules` maps modes to schedules; None stands for the hook's own, as in smdebug's file.
+    """
+
+    name: str
+    include_regex: tuple[str, ...] = ()
+    tensor_names: tuple[str, ...] = ()
+    schedules: Mapping[str, Schedule | None] | None = None
+    reduction: ReductionRecord | None = None
+    save_histogram: bool = True
+
+
+@dataclass(frozen=True)
+class Collections:
+    """What a collections file holds. `num_workers` workers write a file of their own; a step is complete with all."""
+
+    collections: tuple[CollectionRecord, ...]
+    num_workers: int = 1
+
+    def named(self, name: str) -> CollectionRecord | None:
+        """The collection of that name, if there is one."""
+        return next((c for c in self.collections if c.name == name), None)
+
+
+def encode_collections(collections: Iterable[CollectionRecord], *, num_workers: int) -> bytes:
+    """The file's content, as smdebug writes and reads it."""
+    document = {
+        "collections": {c.name: _collection_document(c) for c in collections},
+        "_meta": {"num_workers": num_workers},
+    }
+    return json.dumps(document).encode("ascii")
+
+
+def decode_collections(data: bytes, *, key: str) -> Collections:
+    """Reads a collections file. Unknown fields of a collection and of `_meta` are passed over.
+
+    Errors: `RecordError` if it is not one.
+    """
+    document = UntrustedJson.parse(data, key=key)
+    unknown = [name for name in document.names() if name not in _SECTIONS]
+    if unknown:
+        raise document.error(f"has the section {unknown[0][:30]!r}, but only {' and '.join(_SECTIONS)} are known")
+    named = document.object("collections")
+    meta = document.object("_meta") if document.has("_meta") else None
+    return Collections(
+        collections=tuple(_read_collection(name, named.object(name)) for name in named.names()),
+        num_workers=max(1, meta.count("num_workers")) if meta and meta.has("num_workers") else 1,
+    )
+
+
+def _collection_document(collection: CollectionRecord) -> dict[str, Any]:
+    schedules = collection.schedules
+    return {
+        "name": collection.name,
+        "include_regex": list(collection.include_regex),
+        "tensor_names": sorted(collection.tensor_names),
+        "reduction_config": _reduction_document(collection.reduction),
+        "save_config": None
+        if schedules is None
+        else {mode: _schedule_document(schedules.get(mode)) for mode in MODE_NUMBERS},
+        "save_histogram": collection.save_histogram,
+    }
+
+
+def _reduction_document(reduction: ReductionRecord | None) -> dict[str, Any] | None:
+    if reduction is None:
+        return None
+    return {
+        "save_raw_tensor": reduction.save_raw_tensor,
+        "reductions": ",".join(reduction.reductions),
+        "save_shape": reduction.save_shape,
+    }
+
+
+def _schedule_document(schedule: Schedule | None) -> dict[str, Any] | None:
+    if schedule is None:
+        return None
+    return {
+        "save_interval": schedule.save_interval,
+        "save_steps": list(schedule.save_steps),
+        "start_step": schedule.start_step,
+        "end_step": schedule.end_step,
+    }
+
+
+def _read_collection(name: str, fields: UntrustedJson) -> CollectionRecord:
+    # smdebug writes `false` where there are no regexes, in some versions.
+    has_regexes = fields.is_list("include_regex")
+    return CollectionRecord(
+        name=name,
+        include_regex=fields.texts("include_regex") if has_regexes else (),
+        tensor_names=fields.texts("tensor_names"),
+        schedules=_read_schedules(fields.object("save_config")) if fields.has("save_config") else None,
+        reduction=_read_reduction(fields.object("reduction_config")) if fields.has("reduction_config") else None,
+        save_histogram=fields.boolean("save_histogram", True),
+    )
+
+
+def _read_schedules(fields: UntrustedJson) -> dict[str, Schedule | None]:
+    return {
+        mode: _read_schedule(fields.object(mode)) if fields.has(mode) else None
+        for mode in MODE_NUMBERS
+        if mode in fields.names()
+    }
+
+
+def _read_schedule(fields: UntrustedJson) -> Schedule:
+    default = Schedule()
+    return Schedule(
+        save_interval=max(1, fields.count("save_interval")) if fields.has("save_interval") else default.save_interval,
+        start_step=fields.count("start_step") if fields.has("start_step") else default.start_step,
+        end_step=fields.count("end_step") if fields.has("end_step") else default.end_step,
+        save_steps=fields.counts("save_steps"),
+    )
+
+
+def _read_reduction(fields: UntrustedJson) -> ReductionRecord:
+    names = fields.text("reductions") if fields.has("reductions") else ""
+    return ReductionRecord(
+        save_raw_tensor=fields.boolean("save_raw_tensor", False),
+        reductions=tuple(filter(None, names.split(","))),
+        save_shape=fields.boolean("save_shape", False),
+    )

@@ -1,0 +1,61 @@
+"""All tensors of one step and worker: one event file, and the index that promises it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trackside.contracts.run_layout import event_key, index_key
+from trackside.records.index_file import Index, IndexEntry, encode_index
+from trackside.records.tensor_proto import AnyArray
+from trackside.records.tfevents import encode_tensor_parts
+from trackside.storage.store import Store
+
+
+@dataclass(frozen=True)
+class StepFiles:
+    """Both files of a step, ready to store. Keys are relative to the run's tensors; no bytes: nothing to store."""
+
+    event_key: str
+    event_bytes: bytes
+    index_key: str
+    index_bytes: bytes
+
+
+def encode_step(
+    tensors: Sequence[tuple[str, AnyArray]], *, step: int, mode: str, mode_step: int, worker: str, wall_time: float
+) -> StepFiles:
+    """The files for (name, value) pairs, in their order. Arrays without elements are left out, as smdebug does.
+
+    Errors: as `tfevents.encode_tensor`.
+    """
+    event = event_key(step, worker)
+    parts: list[bytes | memoryview] = []
+    entries: list[IndexEntry] = []
+    end = 0
+    for name, value in tensors:
+        if not value.size:
+            continue  # old readers fail on them
+        record = encode_tensor_parts(name, value, step=step, mode=mode, mode_step=mode_step, wall_time=wall_time)
+        length = sum(map(len, record))
+        entries.append(IndexEntry(name, end, length))
+        parts += record
+        end += length
+    index = Index(mode=mode, mode_step=mode_step, event_key=event, entries=tuple(entries))
+    return StepFiles(
+        event_key=event,
+        event_bytes=b"".join(parts),
+        index_key=index_key(step, worker),
+        index_bytes=encode_index(index) if entries else b"",
+    )
+
+
+def write_step(store: Store, files: StepFiles) -> None:
+    """Stores the event file, then the index: whoever sees the index finds the tensors.
+
+    Writing a step again replaces it. Errors: those of the store.
+    """
+    if not files.index_bytes:
+        return
+    store.put(files.event_key, files.event_bytes)
+    store.put(files.index_key, files.index_bytes)

@@ -1,0 +1,204 @@
+"""Tensors <-> the records of an event file, byte for byte as smdebug 1.0.34 writes them.
+
+A file is a chain of records, one tensor each:
+
+    length    8 bytes  uint64, little-endian
+    check     4 bytes  masked CRC-32C of the length
+    payload            an `Event` message (protobuf) with one summary value
+    footer    4 bytes  a constant; only TensorBoard's own files have a CRC of the payload here
+
+Old readers accept the constant footer only, TensorFlow's accept the CRC only. We write the former and read both.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import google_crc32c
+import numpy as np
+
+from trackside.contracts.errors import RecordError
+from trackside.records.modes import MODE_NAMES, MODE_NUMBERS, checked_mode
+from trackside.records.protobuf_wire import (
+    WireError,
+    WireField,
+    read_fields,
+    write_bytes,
+    write_double,
+    write_header,
+    write_number,
+)
+from trackside.records.tensor_proto import AnyArray, read_tensor, tensor_parts
+
+_HEADER = struct.Struct("<QI")
+_FOOTER_SIZE = 4
+_CRC_OFFSET = 0xA282EAD8
+_LAST_STEP = 2**63 - 1
+
+
+def _masked_crc(data: bytes) -> int:
+    """CRC-32C, rotated and shifted so that a CRC over data that holds CRCs keeps its strength (TFRecord)."""
+    crc = int(google_crc32c.value(data))
+    return ((crc >> 15 | crc << 17) + _CRC_OFFSET) & 0xFFFFFFFF
+
+
+FOOTER = struct.pack("<I", _masked_crc(b"0x12345678"))
+
+
+@dataclass(frozen=True, eq=False)
+class TensorRecord:
+    """One tensor as saved: `step` counts over all modes, `mode_step` within `mode` ("TRAIN", ...).
+
+    `wall_time` is in seconds since the epoch. `value` belongs to the caller.
+    """
+
+    name: str
+    value: AnyArray
+    step: int
+    mode: str
+    mode_step: int
+    wall_time: float
+
+
+def encode_tensor(name: str, value: AnyArray, *, step: int, mode: str, mode_step: int, wall_time: float) -> bytes:
+    """One whole record. Types that old readers cannot read are widened (see `tensor_proto`).
+
+    Errors: `TypeError` if arrays of that dtype cannot be stored; `ValueError` for an unknown mode or a step below 0.
+    """
+    return b"".join(encode_tensor_parts(name, value, step=step, mode=mode, mode_step=mode_step, wall_time=wall_time))
+
+
+def encode_tensor_parts(
+    name: str, value: AnyArray, *, step: int, mode: str, mode_step: int, wall_time: float
+) -> list[bytes | memoryview]:
+    """`encode_tensor` in parts that the caller joins, so that a big array is copied once only."""
+    checked_mode(mode)
+    if not (0 <= step <= _LAST_STEP and 0 <= mode_step <= _LAST_STEP):
+        raise ValueError(f"Steps count from 0, within 63 bits: step {step}, mode step {mode_step}.")
+    tensor = tensor_parts(value, name=name)
+    tensor_size = sum(map(len, tensor))
+    before = write_bytes(1, name.encode("utf-8")) + write_header(8, tensor_size)
+    after = write_bytes(9, _plugin("mode_step", mode_step) + _plugin("mode", MODE_NUMBERS[mode]))
+    value_size = len(before) + tensor_size + len(after)
+    summary = write_header(1, value_size)
+    event = write_double(1, wall_time) + write_number(2, step) + write_header(5, len(summary) + value_size) + summary
+    length = struct.pack("<Q", len(event) + value_size)
+    return [length + struct.pack("<I", _masked_crc(length)) + event + before, *tensor, after + FOOTER]
+
+
+def decode_record(data: bytes, *, key: str, offset: int) -> TensorRecord:
+    """The tensor in one whole record. `key` and `offset` say where `data` was read, for messages.
+
+    Errors: `RecordError` for anything else than exactly one intact record with one tensor.
+    """
+    view = memoryview(data)
+    payload = _payload(view, key, offset)
+    if len(payload) + _HEADER.size + _FOOTER_SIZE != len(view):
+        end = len(payload) + _HEADER.size + _FOOTER_SIZE
+        raise RecordError(key, offset + end, f"{len(view) - end} bytes follow the record")
+    record = _decode_event(payload, key, offset + _HEADER.size)
+    if record is None:
+        raise RecordError(key, offset, "the event holds no tensor")
+    return record
+
+
+def read_records(data: bytes, *, key: str) -> Iterator[TensorRecord]:
+    """All tensors of a whole event file in their order; events without a summary are passed over.
+
+    Errors: `RecordError` at the first record that is not intact.
+    """
+    view, position = memoryview(data), 0
+    while position < len(view):
+        payload = _payload(view[position:], key, position)
+        record = _decode_event(payload, key, position + _HEADER.size)
+        if record is not None:
+            yield record
+        position += _HEADER.size + len(payload) + _FOOTER_SIZE
+
+
+def _plugin(name: str, content: int) -> bytes:
+    return write_bytes(1, write_bytes(1, name.encode()) + write_bytes(2, str(content).encode()))
+
+
+def _payload(view: memoryview, key: str, offset: int) -> memoryview:
+    """The payload of the record at the start of `view`, checked."""
+    if len(view) < _HEADER.size:
+        raise RecordError(key, offset, f"a record's header has {_HEADER.size} bytes, but only {len(view)} are left")
+    length, check = _HEADER.unpack_from(view)
+    if check != _masked_crc(bytes(view[:8])):
+        raise RecordError(key, offset, "the checksum of a record's length does not match")
+    end = _HEADER.size + length
+    if end + _FOOTER_SIZE > len(view):
+        raise RecordError(key, offset, f"a record claims {length} bytes, but only {len(view) - _HEADER.size} are left")
+    payload, footer = view[_HEADER.size : end], bytes(view[end : end + _FOOTER_SIZE])
+    if footer != FOOTER and struct.unpack("<I", footer)[0] != _masked_crc(bytes(payload)):
+        raise RecordError(key, offset + end, "a record's footer is neither smdebug's nor a checksum of the payload")
+    return payload
+
+
+def _decode_event(payload: memoryview, key: str, offset: int) -> TensorRecord | None:
+    wall_time, step = 0.0, 0
+    value: WireField | None = None
+    has_summary = False
+    try:
+        for field in read_fields(payload, offset):
+            if field.number == 1:
+                wall_time = field.double()
+            elif field.number == 2:
+                step = field.signed()
+            elif field.number == 5:
+                has_summary = True
+                value = _only_value(field)
+        if not has_summary:
+            return None
+        if value is None:
+            raise WireError(offset, "the summary is empty")
+        return _decode_value(value, step=step, wall_time=wall_time)
+    except WireError as error:
+        raise RecordError(key, error.offset, error.what) from error
+
+
+def _only_value(summary: WireField) -> WireField | None:
+    values = [field for field in summary.message() if field.number == 1]
+    if len(values) > 1:
+        raise WireError(values[1].offset, f"one value to an event is expected, not {len(values)}")
+    return values[0] if values else None
+
+
+def _decode_value(value: WireField, *, step: int, wall_time: float) -> TensorRecord:
+    name = ""
+    tensor: AnyArray | None = None
+    plugins: dict[str, tuple[int, int]] = {}
+    for field in value.message():
+        if field.number == 1:
+            name = field.text()
+        elif field.number == 8:
+            tensor = read_tensor(field)
+        elif field.number == 9:
+            plugins = dict(_read_plugins(field))
+    if tensor is None:
+        raise WireError(value.offset, f"the value {name!r} is no tensor")
+    number, where = plugins.get("mode", (MODE_NUMBERS["GLOBAL"], value.offset))
+    if number not in MODE_NAMES:
+        raise WireError(where, f"{number} is not the number of a mode")
+    mode_step, where = plugins.get("mode_step", (step, value.offset))
+    if step < 0 or mode_step < 0:
+        raise WireError(where, f"steps count from 0, not {min(step, mode_step)}")
+    return TensorRecord(name, np.asarray(tensor), step, MODE_NAMES[number], mode_step, wall_time)
+
+
+def _read_plugins(metadata: WireField) -> Iterator[tuple[str, tuple[int, int]]]:
+    """(name, (number, offset)) of the plug-in entries that smdebug writes; others are passed over."""
+    for plugin in metadata.message():
+        if plugin.number != 1:
+            continue
+        texts = {field.number: field for field in plugin.message() if field.number in {1, 2}}
+        name = texts[1].text() if 1 in texts else ""
+        if name not in {"mode", "mode_step"}:
+            continue
+        content = texts[2].text() if 2 in texts else ""
+        if not (content.isascii() and content.isdigit() and len(content) < 20 and int(content) <= _LAST_STEP):
+            raise WireError(plugin.offset, f"the {name} {content[:20]!r} is not a whole number")
+        yield name, (int(content), plugin.offset)

@@ -1,0 +1,37 @@
+"""From the location a user writes to a store."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.storage.local import LocalStore
+from trackside.storage.store import Store
+
+_SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://(?P<rest>.*)", re.DOTALL)
+
+
+def open_store(uri: str) -> Store:
+    """`s3://bucket/prefix` -> S3, anything else -> a local folder (`~` is expanded). Nothing is touched yet.
+
+    Errors: `ConfigurationError` for an empty location, another scheme, `s3://` without a bucket, or a missing extra.
+    """
+    if not uri.strip():
+        raise _refused(uri, "is empty.")
+    match = _SCHEME.fullmatch(uri.strip())
+    if match is None:
+        return LocalStore(os.path.expanduser(uri))
+    if match["scheme"].lower() != "s3":
+        raise _refused(uri, f"has the scheme {match['scheme']!r}, which is not known.")
+    bucket, _, prefix = match["rest"].partition("/")
+    if not bucket:
+        raise _refused(uri, "names no bucket.")
+    from trackside.storage.s3 import S3Store  # boto3 is an extra, and slow to import
+
+    return S3Store(bucket, prefix)
+
+
+def _refused(uri: str, what: str) -> ConfigurationError:
+    problem = Problem(where=repr(uri), what=what, fix="Use a folder or s3://bucket/prefix.")
+    return ConfigurationError([problem], subject="The location")

@@ -1,0 +1,204 @@
+"""A store in an S3 bucket. The only module of the library that imports boto3 for storage."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from trackside.contracts.errors import (
+    AccessDeniedError,
+    ConfigurationError,
+    KeyNotFoundError,
+    LocationNotFoundError,
+    Problem,
+    StorageError,
+    StorageUnavailableError,
+)
+from trackside.storage.keys import checked_key, checked_prefix, checked_range, complaint
+
+try:
+    import boto3.session
+    from botocore.config import Config
+    from botocore.exceptions import (
+        BotoCoreError,
+        ClientError,
+        CredentialRetrievalError,
+        HTTPClientError,
+        IncompleteReadError,
+        NoCredentialsError,
+        PartialCredentialsError,
+    )
+    from botocore.exceptions import ConnectionError as NoConnectionError
+except ImportError as _missing:
+    raise ConfigurationError(
+        [Problem("s3://", "needs boto3, which is not installed.", "Install it: pip install 'trackside[aws]'")],
+        subject="The location",
+    ) from _missing
+
+_LARGEST_POSITION = 2**53  # above the largest object of S3; keeps a damaged length within what HTTP can say
+
+_DENIED = {
+    "AccessDenied",
+    "AllAccessDisabled",
+    "ExpiredToken",
+    "Forbidden",
+    "InvalidAccessKeyId",
+    "InvalidToken",
+    "SignatureDoesNotMatch",
+    "403",
+}
+_WRONG_REGION = {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "301"}
+_BUSY = {"SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "RequestTimeout", "TooManyRequests"}
+
+
+class S3Store:
+    """Bytes by key as objects below `s3://bucket/prefix`. The bucket must exist.
+
+    One request a call (a list: one a page of 1,000), no HEAD; one client for all threads, with timeouts and botocore's
+    standard retries. Region, credentials and endpoint are those of boto3's own configuration unless `client` is given.
+    Keys are listed in order in general-purpose buckets, which S3 promises; not in directory buckets.
+    """
+
+    def __init__(self, bucket: str, prefix: str = "", client: Any = None) -> None:
+        self._bucket = bucket
+        self._base = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        self._given_client = client
+        self._lock = threading.Lock()
+
+    @property
+    def uri(self) -> str:
+        return f"s3://{self._bucket}/{self._base}".rstrip("/")
+
+    def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
+        name = self._name(key)
+        try:
+            self._client.put_object(Bucket=self._bucket, Key=name, Body=bytes(data))
+        except (ClientError, BotoCoreError) as error:
+            raise self._translated(error, f"Cannot store {key!r}", needs="s3:PutObject") from error
+
+    def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
+        checked_range(start, length)
+        name = self._name(key)
+        if length == 0:
+            self._touch(key, name)
+            return b""
+        where = {"Range": _byte_range(start, length)} if start or length is not None else {}
+        try:
+            body = self._client.get_object(Bucket=self._bucket, Key=name, **where)["Body"]
+            with body:
+                return bytes(body.read())
+        except (ClientError, BotoCoreError) as error:
+            if _code(error) == "InvalidRange":  # nothing there from `start` on
+                return b""
+            raise self._translated(error, f"Cannot read {key!r}", needs="s3:GetObject") from error
+
+    def exists(self, key: str) -> bool:
+        try:
+            self._touch(key, self._name(key))
+        except KeyNotFoundError:
+            return False
+        return True
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[str]:
+        return self._pages(checked_prefix(prefix), start_after)
+
+    def delete(self, key: str) -> None:
+        name = self._name(key)
+        try:
+            self._client.delete_object(Bucket=self._bucket, Key=name)
+        except (ClientError, BotoCoreError) as error:
+            raise self._translated(error, f"Cannot delete {key!r}", needs="s3:DeleteObject") from error
+
+    @property
+    def _client(self) -> Any:
+        with self._lock:
+            if self._given_client is None:
+                self._given_client = _connect()
+            return self._given_client
+
+    def _name(self, key: str) -> str:
+        return self._base + checked_key(key)
+
+    def _touch(self, key: str, name: str) -> None:
+        """Reads one byte: as cheap as a HEAD, and unlike it tells a missing bucket from a missing object."""
+        try:
+            self._client.get_object(Bucket=self._bucket, Key=name, Range="bytes=0-0")["Body"].close()
+        except (ClientError, BotoCoreError) as error:
+            if _code(error) != "InvalidRange":  # an empty object is one
+                raise self._translated(error, f"Cannot look for {key!r}", needs="s3:GetObject") from error
+
+    def _pages(self, prefix: str, start_after: str) -> Iterator[str]:
+        request = {"Bucket": self._bucket, "Prefix": self._base + prefix}
+        if start_after:
+            request["StartAfter"] = self._base + start_after
+        while True:
+            try:
+                page = self._client.list_objects_v2(**request)
+            except (ClientError, BotoCoreError) as error:
+                raise self._translated(error, f"Cannot list {prefix!r}", needs="s3:ListBucket") from error
+            for found in page.get("Contents", ()):
+                key = found["Key"][len(self._base) :]
+                if not complaint(key):  # folder markers and partial files are no keys
+                    yield key
+            if not page.get("IsTruncated"):
+                return
+            request["ContinuationToken"] = page["NextContinuationToken"]
+
+    def _translated(self, error: Exception, what: str, *, needs: str) -> StorageError:
+        """The error in the words of `contracts.errors`."""
+        kind, advice = _meaning(error, bucket=self._bucket, needs=needs)
+        return kind(f"{what} in {self.uri}. {advice}")
+
+
+def _connect() -> Any:
+    config = Config(
+        retries={"mode": "standard", "total_max_attempts": 5},
+        connect_timeout=5,
+        read_timeout=30,
+        max_pool_connections=32,
+    )
+    # A session of its own: boto3's default session is not safe to share between threads.
+    return boto3.session.Session().client("s3", config=config)
+
+
+def _byte_range(start: int, length: int | None) -> str:
+    first = min(start, _LARGEST_POSITION)
+    last = "" if length is None else min(first + length - 1, 2 * _LARGEST_POSITION)
+    return f"bytes={first}-{last}"
+
+
+def _code(error: Exception) -> str:
+    return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
+
+
+def _meaning(error: Exception, *, bucket: str, needs: str) -> tuple[type[StorageError], str]:
+    """What kind of error it is, and what would work."""
+    if isinstance(error, NoCredentialsError | PartialCredentialsError | CredentialRetrievalError):
+        return AccessDeniedError, f"{error}. Set up AWS credentials (aws configure, or a role)."
+    if isinstance(error, HTTPClientError | NoConnectionError | IncompleteReadError):
+        return StorageUnavailableError, f"{error} Check the network; trying again may help."
+    return _meaning_of_code(_code(error), _status(error), bucket=bucket, needs=needs) or (StorageError, f"{error}")
+
+
+def _meaning_of_code(code: str, status: int, *, bucket: str, needs: str) -> tuple[type[StorageError], str] | None:
+    if code == "NoSuchBucket":
+        return LocationNotFoundError, f"There is no bucket {bucket!r}. Create it, or check its name."
+    if code in {"NoSuchKey", "404"}:
+        return KeyNotFoundError, "There is no object of that key."
+    if code in _DENIED or code.startswith("KMS."):
+        more = " (S3 also says so of a missing object to whoever lacks s3:ListBucket)" if "Get" in needs else ""
+        return AccessDeniedError, f"S3 refused ({code}). The caller needs {needs} on {bucket!r}{more}."
+    if code in _WRONG_REGION:
+        return (
+            LocationNotFoundError,
+            f"The bucket {bucket!r} lies in another region ({code}). Set AWS_REGION to its own.",
+        )
+    if code in _BUSY or status >= 500:
+        return StorageUnavailableError, f"S3 is busy or out of order ({code or status}). Try again later."
+    return None
+
+
+def _status(error: Exception) -> int:
+    response = error.response if isinstance(error, ClientError) else {}
+    return int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
