@@ -125,6 +125,9 @@ def test_a_bad_capture_request_says_all_that_is_wrong(text: str, said: list[str]
             id="wrong-type",
         ),
         pytest.param(
+            [{"rule": "vanishing-gradient", "parameters": {"threshold": "nan"}}], ["must be a finite number"], id="nan"
+        ),
+        pytest.param(
             [{"rule": "no-such"}, {"rule": "vanishing-gradient", "parameters": {"threshold": "x", "y": "1"}}],
             ["3 problems", "no-such", "'y'", "must be a number"],
             id="everything-at-once",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -128,9 +129,12 @@ def built_in_catalogue() -> RuleCatalogue:
 
 def _number(text: str) -> float:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         raise ValueError(f"must be a number, but is {text!r}.") from None
+    if not math.isfinite(number):  # NaN would pass every bound, and no comparison with it ever holds
+        raise ValueError(f"must be a finite number, but is {text!r}.")
+    return number
 
 
 def _integer(text: str) -> int:

@@ -31,7 +31,7 @@ EVENTS_PREFIX = "events/"
 COLLECTIONS_PREFIX = "collections/000000000/"
 COLLECTIONS_SUFFIX = "_collections.json"
 
-_INDEX_KEY = re.compile(r"index/\d{9,}/(?P<step>\d{12,})_(?P<worker>[^/]+)\.json")
+_INDEX_KEY = re.compile(r"index/[0-9]{9,16}/(?P<step>[0-9]{12,19})_(?P<worker>[^/]+)\.json")
 _EVENT_KEY = re.compile(r"events/[0-9]{12,19}/(?P<step>[0-9]{12,19})_(?P<worker>[^/]+)\.tfevents")
 
 

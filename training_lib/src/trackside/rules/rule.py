@@ -7,7 +7,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar, cast, get_type_hints
 
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.rule_catalogue import ParameterDescription, RuleDescription
@@ -64,7 +64,7 @@ class Rule(ABC):
             ParameterDescription(
                 name=field.name,
                 kind=_KINDS[hints[field.name]],
-                default=field.default,
+                default=cast("float", field.default),  # `parameter` always gives one
                 help=field.metadata["help"],
                 minimum=field.metadata["minimum"],
                 maximum=field.metadata["maximum"],

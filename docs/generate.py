@@ -1,0 +1,185 @@
+"""Writes what can be written from the code: the rule catalogue, a page per rule, the reference of the command line.
+
+python docs/generate.py            write the files
+python docs/generate.py --check    exit 1 and name the files that are not current; write nothing
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import click
+
+from trackside.contracts.rule_catalogue import CATALOGUE_FILE, ParameterDescription, RuleDescription
+from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.rules.catalogue import built_in_rules, catalogue_json
+from trackside.rules.manual import read_manual
+from trackside.rules.rule import Rule
+
+ROOT = Path(__file__).resolve().parent.parent
+RULES = ROOT / "docs" / "rules"
+COMMAND_LINE = ROOT / "docs" / "reference" / "cli.md"
+COMMAND = "python docs/generate.py"
+NOTE = f"<!-- Written by `{COMMAND}` from the code: change the code, not this page. -->\n"
+HELP_WIDTH = 78  # what click uses on a terminal of 80 columns
+
+
+def main(arguments: list[str]) -> int:
+    """0 if all is current (or was written), 1 if something is stale."""
+    if arguments not in ([], ["--check"]):
+        click.echo(f"usage: {COMMAND} [--check]", err=True)
+        return 2
+    pages = generate()
+    stale = stale_files(pages)
+    if not arguments:
+        write(pages, stale)
+        return 0
+    for path in stale:
+        click.echo(f"{path.relative_to(ROOT)} is not current.", err=True)
+    if stale:
+        click.echo(f"Mend with: {COMMAND}", err=True)
+    return 1 if stale else 0
+
+
+def generate() -> Mapping[Path, str]:
+    """Every generated file and its text."""
+    rules = built_in_rules()
+    return {
+        CATALOGUE_FILE.resolve(): catalogue_json(),
+        RULES / "index.md": rule_index(rules),
+        **{RULES / f"{rule_id}.md": rule_page(rule) for rule_id, rule in rules.items()},
+        COMMAND_LINE: command_line_page(),
+    }
+
+
+def stale_files(pages: Mapping[Path, str]) -> list[Path]:
+    """Files whose text is another, that are missing, or that nothing generates any more; sorted."""
+    differ = {path for path, text in pages.items() if not path.exists() or path.read_text(encoding="utf-8") != text}
+    left_over = set(RULES.glob("*.md")) - set(pages)
+    return sorted(differ | left_over)
+
+
+def write(pages: Mapping[Path, str], stale: list[Path]) -> None:
+    """Writes the stale files, removes those that nothing generates."""
+    for path in stale:
+        if path not in pages:
+            path.unlink()
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(pages[path], encoding="utf-8", newline="\n")
+
+
+def rule_index(rules: Mapping[str, type[Rule]]) -> str:
+    """The list of all rules."""
+    rows = [
+        f"| [{rule_id}]({rule_id}.md) | {rule.describe().summary} | {rule.severity.value} | {', '.join(rule.watches)} |"
+        for rule_id, rule in rules.items()
+    ]
+    return "\n".join(
+        [
+            NOTE,
+            "# Rules",
+            "",
+            "A rule asks one question about a run, again and again while the run goes on. Without a request of yours,",
+            "all of these judge with the defaults on their pages.",
+            "",
+            "| rule | finds | severity | watches |",
+            "|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def rule_page(rule: type[Rule]) -> str:
+    """The page of one rule."""
+    facts = rule.describe()
+    manual = read_manual(rule)
+    parts = [NOTE, f"# {facts.rule_id}", "", manual.summary, "", *_facts(rule, facts)]
+    for heading, text in manual.sections:
+        if heading == "Example":
+            parts += _parameters(facts)
+        steps = [f"{number}. {step}" for number, step in enumerate(rule.what_to_do, start=1)]
+        opening = ["The verdict says:", "", *steps, ""] if heading == "What to do" else []
+        parts += [f"## {heading}", "", *opening, text, ""]
+    return "\n".join([*parts, "[All rules](index.md)", ""])
+
+
+def _facts(rule: type[Rule], facts: RuleDescription) -> Iterator[str]:
+    watched = ", ".join(facts.watches)
+    patience = (
+        "the first judged step at which it holds" if rule.patience == 1 else f"{rule.patience} judged steps in a row"
+    )
+    yield "| | |"
+    yield "|---|---|"
+    yield f"| severity | {facts.severity.value} |"
+    yield f"| watches | {watched}; saved every {facts.save_interval} steps unless you say otherwise |"
+    yield f"| says so after | {patience} |"
+    yield f"| since | {facts.since} |"
+    yield ""
+
+
+def _parameters(facts: RuleDescription) -> Iterator[str]:
+    yield "## Parameters"
+    yield ""
+    yield "| name | kind | default | allowed | meaning |"
+    yield "|---|---|---|---|---|"
+    for parameter in facts.parameters:
+        yield (
+            f"| `{parameter.name}` | {parameter.kind} | `{as_text(parameter.default)}` | {_allowed(parameter)} "
+            f"| {parameter.help} |"
+        )
+    texts = {parameter.name: as_text(parameter.default) for parameter in facts.parameters}
+    request = json.loads(RuleRequest((RuleConfiguration(facts.rule_id, parameters=texts),)).to_json())
+    yield ""
+    yield "In a rule request (`rule-request.json` in the run), with the defaults:"
+    yield ""
+    yield "```json"
+    yield json.dumps(request, indent=2)
+    yield "```"
+    yield ""
+
+
+def as_text(value: object) -> str:
+    """A parameter's value as it travels in a request."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _allowed(parameter: ParameterDescription) -> str:
+    if parameter.kind == "boolean":
+        return "true, false"
+    low, high = parameter.minimum, parameter.maximum
+    if low is None and high is None:
+        return "any"
+    if high is None:
+        return f"{low:g} or more"
+    return f"up to {high:g}" if low is None else f"{low:g} to {high:g}"
+
+
+def command_line_page() -> str:
+    """What `--help` prints, for every command."""
+    from trackside.cli import main as cli
+
+    parts = [NOTE, "# The command line", ""]
+    for name, help_text in command_help(cli, "trackside"):
+        parts += [f"## {name}", "", "```text", help_text, "```", ""]
+    return "\n".join(parts)
+
+
+def command_help(command: click.Command, name: str, parent: click.Context | None = None) -> Iterator[tuple[str, str]]:
+    """(full name, help text as on a terminal of 80 columns) of a command and of all below it, depth first."""
+    settings = {**command.context_settings, "terminal_width": HELP_WIDTH, "color": False}
+    context = click.Context(command, info_name=name, parent=parent, **settings)
+    yield context.command_path, "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
+    if isinstance(command, click.Group):
+        for child in command.list_commands(context):
+            found = command.get_command(context, child)
+            if found is not None and not found.hidden:
+                yield from command_help(found, child, context)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,108 @@
+"""The documentation: generated pages are current, everything has a page, links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from docs import generate
+from trackside.cli import main as cli
+from trackside.rules.catalogue import built_in_rules
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(page for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")] if page.is_file())
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE)
+
+
+def test_the_generated_files_are_current() -> None:
+    command = [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_check_names_what_is_stale_missing_or_left_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generate, "RULES", tmp_path)
+    pages = {tmp_path / "current.md": "a", tmp_path / "stale.md": "b", tmp_path / "missing.md": "c"}
+    for name, text in {"current.md": "a", "stale.md": "old", "left_over.md": "d"}.items():
+        (tmp_path / name).write_text(text)
+    stale = generate.stale_files(pages)
+    assert [path.name for path in stale] == ["left_over.md", "missing.md", "stale.md"]
+    generate.write(pages, stale)
+    assert generate.stale_files(pages) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["current.md", "missing.md", "stale.md"]
+
+
+def test_a_stale_file_fails_the_check_and_says_what_mends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(generate, "ROOT", tmp_path)
+    monkeypatch.setattr(generate, "RULES", tmp_path / "rules")
+    monkeypatch.setattr(generate, "generate", lambda: {tmp_path / "rules" / "x.md": "text"})
+    assert generate.main(["--check"]) == 1
+    assert capsys.readouterr().err == "rules/x.md is not current.\nMend with: python docs/generate.py\n"
+    assert not (tmp_path / "rules").exists(), "the check writes nothing"
+    assert generate.main([]) == 0
+    assert generate.main(["--check"]) == 0
+    assert generate.main(["--chekc"]) == 2
+
+
+def test_generating_twice_gives_the_same() -> None:
+    assert generate.generate() == generate.generate()
+
+
+@pytest.mark.parametrize("rule_id", built_in_rules())
+def test_every_rule_has_a_page_and_stands_in_the_index(rule_id: str) -> None:
+    page = (ROOT / "docs" / "rules" / f"{rule_id}.md").read_text(encoding="utf-8")
+    assert f"\n# {rule_id}\n" in page
+    assert f"]({rule_id}.md)" in (ROOT / "docs" / "rules" / "index.md").read_text(encoding="utf-8")
+    for parameter in built_in_rules()[rule_id].parameters():
+        assert f"| `{parameter.name}` |" in page
+
+
+def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+    yield name, command
+    if isinstance(command, click.Group):
+        context = click.Context(command, info_name=name)
+        for child in command.list_commands(context):
+            found = command.get_command(context, child)
+            assert found is not None, f"{name} {child} is listed but cannot be found"
+            yield from commands(found, f"{name} {child}")
+
+
+COMMANDS = dict(commands(cli, "trackside"))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_and_a_section(name: str) -> None:
+    command = COMMANDS[name]
+    assert command.help, f"{name} has no help"
+    page = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+    assert f"\n## {name}\n" in page
+    unexplained = [p.name for p in command.params if isinstance(p, click.Option) and not p.hidden and not p.help]
+    assert not unexplained, f"options without help: {unexplained}"
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    broken = []
+    for target in (one or other for one, other in LINK.findall(text)):
+        if re.match(r"[a-z]+:", target):
+            continue  # another site: tests have no network
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists() or (anchor and file.suffix == ".md" and anchor not in anchors(file)):
+            broken.append(target)
+    assert not broken

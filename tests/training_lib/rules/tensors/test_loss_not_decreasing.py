@@ -1,0 +1,198 @@
+"""loss-not-decreasing: noise, plateaus and real trouble."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from trackside.rules.tensors.loss_not_decreasing import LossNotDecreasing, judge_losses
+from trackside.testing.rule_case import RuleCase, assert_case, recorded_trial, replay
+
+LOSS = "CrossEntropyLoss_output_0"
+CHANCE = math.log(10)
+
+
+def saved(losses: object, *, every: int = 10) -> dict[int, float]:
+    """Losses by the step at which they were saved."""
+    return {every * index: float(loss) for index, loss in enumerate(np.asarray(losses))}
+
+
+def noisy(levels: object, share: float, *, seed: int = 0) -> np.ndarray:
+    """The levels with normal noise of this share of each."""
+    level = np.asarray(levels, np.float64)
+    return level * (1 + share * np.random.default_rng(seed).standard_normal(level.shape))
+
+
+FLAT = np.full(200, CHANCE)
+LEARNS = 0.05 + 2.25 * 0.97 ** np.arange(200)
+COLLAPSES = np.concatenate([2.3 * 0.9 ** np.arange(100) + 0.2, np.full(100, CHANCE)])
+RESTS = np.concatenate([LEARNS[:100], np.full(100, LEARNS[99])])
+WARM_UP_SPIKE = np.concatenate([[2.3], np.full(5, 9.0), LEARNS[:194]])
+
+CASES = [
+    # what must be found
+    RuleCase("flat at chance", {LOSS: saved(FLAT)}, fires=(LOSS,)),
+    RuleCase("flat and noisy", {LOSS: saved(noisy(FLAT, 0.005))}, fires=(LOSS,)),
+    RuleCase(
+        "a learning rate far too small", {LOSS: saved(noisy(CHANCE * (1 - 1e-5 * np.arange(400)), 0.01))}, fires=(LOSS,)
+    ),
+    RuleCase("just enough losses", {LOSS: saved(FLAT[:100])}, fires=(LOSS,)),
+    RuleCase("saved every step", {LOSS: saved(np.full(1000, CHANCE), every=1)}, fires=(LOSS,)),
+    RuleCase("saved every 500 steps", {LOSS: saved(FLAT[:20], every=500)}, fires=(LOSS,)),
+    RuleCase("rises steadily", {LOSS: saved(2.3 * 1.02 ** np.arange(200))}, fires=(LOSS,)),
+    RuleCase("jumps at once and stays", {LOSS: saved(np.append(2.3, noisy(np.full(99, 400.0), 0.2)))}, fires=(LOSS,)),
+    RuleCase("learned, then collapsed to chance", {LOSS: saved(COLLAPSES)}, fires=(LOSS,)),
+    RuleCase("a negative loss that rises", {LOSS: saved(-2 + 0.02 * np.arange(100))}, fires=(LOSS,)),
+    RuleCase(
+        "a loss per sample", {LOSS: {step: np.full(4, loss) for step, loss in saved(FLAT).items()}}, fires=(LOSS,)
+    ),
+    RuleCase(
+        "one of two workers",
+        {LOSS: {s: {"worker_0": a, "worker_1": CHANCE} for s, a in saved(LEARNS).items()}},
+        fires=(LOSS,),
+    ),
+    RuleCase("where the script sets no mode", {LOSS: saved(FLAT)}, fires=(LOSS,), mode="GLOBAL"),
+    RuleCase("flat but for some broken losses", {LOSS: saved([*[math.nan] * 5, *FLAT])}, fires=(LOSS,)),
+    # what must stay silent
+    RuleCase("nothing was saved", {}),
+    RuleCase("no loss was saved", {"Net_fc.weight": saved(FLAT)}),
+    RuleCase("one loss", {LOSS: {0: 2.3}}),
+    RuleCase("one loss too few", {LOSS: saved(FLAT[:99])}),
+    RuleCase("learns", {LOSS: saved(LEARNS)}),
+    RuleCase("learns, with the noise of a small batch", {LOSS: saved(noisy(LEARNS, 0.5))}),
+    RuleCase("rests on a plateau after most of the loss is gone", {LOSS: saved(RESTS)}),
+    RuleCase("rests on a high plateau, a fifth of the loss is gone", {LOSS: saved([10.0] * 20 + [8.0] * 180)}),
+    RuleCase("done: the loss is nearly zero and triples", {LOSS: saved([2.3] * 5 + [1e-6] * 100 + [3e-6] * 95)}),
+    RuleCase("done: the loss is exactly zero", {LOSS: saved([2.3] * 5 + [0.0] * 195)}),
+    RuleCase("zero from the first step", {LOSS: saved(np.zeros(200))}),
+    RuleCase("a spike while warming up", {LOSS: saved(WARM_UP_SPIKE)}),
+    RuleCase("a spike at the end", {LOSS: saved([*LEARNS[:190], *[50.0] * 10])}),
+    RuleCase("learns slowly but steadily", {LOSS: saved(noisy(CHANCE * (1 - 2e-4 * np.arange(300)), 0.005))}),
+    RuleCase("so noisy that nobody can tell", {LOSS: saved(noisy(np.full(200, 2.3), 0.6))}),
+    RuleCase("the first sample was an easy one", {LOSS: saved([0.001, *noisy(np.full(199, 2.3), 0.6)])}),
+    RuleCase("a negative loss that falls", {LOSS: saved(3 - 0.05 * np.arange(200))}),
+    RuleCase("broken: exploding-tensor's", {LOSS: saved(np.full(200, math.nan))}),
+    RuleCase("broken at this step", {LOSS: saved([*FLAT, math.inf])}),
+    RuleCase("a validation loss that rises", {LOSS: saved(2.3 * 1.02 ** np.arange(200))}, mode="EVAL"),
+    RuleCase("not saved at this step", {LOSS: saved(FLAT), "Net_fc.weight": {5000: [1.0]}}),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cases(case: RuleCase) -> None:
+    assert_case(LossNotDecreasing(), case)
+
+
+def test_as_many_silent_cases_as_firing_ones() -> None:
+    silent = sum(not case.fires for case in CASES)
+    assert silent >= len(CASES) - silent
+
+
+def test_a_stuck_loss_is_described() -> None:
+    (finding,) = assert_case(LossNotDecreasing(), RuleCase("stuck", {LOSS: saved(FLAT[:120])}, fires=(LOSS,)))
+    assert (finding.step, finding.since_step) == (1190, 200)
+    assert finding.comparison == "decrease of the loss in % 0 < 0.5"
+    assert finding.statistics == {
+        "first_loss": CHANCE,
+        "level": CHANCE,
+        "compared_with": CHANCE,
+        "error_percent": 0.0,
+        "window_losses": 50.0,
+    }
+
+
+def test_a_rising_loss_is_described() -> None:
+    (finding,) = assert_case(LossNotDecreasing(), RuleCase("collapsed", {LOSS: saved(COLLAPSES)}, fires=(LOSS,)))
+    assert finding.since_step == 1000
+    assert (finding.relation, finding.threshold) == (">", 5.0)
+    lowest = statistics.median(COLLAPSES[50:100])
+    assert finding.observed == pytest.approx(100 * (CHANCE - lowest) / lowest)
+
+
+@pytest.mark.parametrize(
+    ("losses", "step"),
+    [
+        pytest.param(FLAT, 1010, id="stuck: two windows of 500 steps, three judged steps"),
+        pytest.param(2.3 * 1.02 ** np.arange(200), 540, id="rising: a window lies above the first loss"),
+        pytest.param(LEARNS, None, id="learning: never"),
+    ],
+)
+def test_first_verdict(losses: np.ndarray, step: int | None) -> None:
+    findings = replay(LossNotDecreasing(), recorded_trial({LOSS: saved(losses)}))
+    assert (findings[0].step if findings else None) == step
+
+
+def test_parameters_are_heeded() -> None:
+    slow = {LOSS: saved(CHANCE * (1 - 2e-4 * np.arange(300)))}  # 1 % in 500 steps, at first
+    assert_case(LossNotDecreasing(diff_percent=5), RuleCase("stricter", slow, fires=(LOSS,), step=1200))
+    assert_case(LossNotDecreasing(num_steps=2000), RuleCase("longer windows", {LOSS: saved(FLAT)}))
+    rising = {LOSS: saved(np.append([2.0] * 60, [3.0] * 60))}
+    assert_case(LossNotDecreasing(), RuleCase("50 % is a rise", rising, fires=(LOSS,)))
+    (stuck,) = assert_case(
+        LossNotDecreasing(increase_threshold_percent=60), RuleCase("not above 60 %", rising, (LOSS,))
+    )
+    assert stuck.relation == "<"
+
+
+losses_of_a_run = st.lists(st.floats(0.01, 100), min_size=4, max_size=60)
+
+
+def oracle(losses: list[float], window: int, diff: float, rise: float) -> str | None:
+    """The page's points 1 to 4, with the standard library's medians."""
+    newest = losses[-window:]
+    level = statistics.median(newest)
+    windows = [losses[i : i + window] for i in range(0, len(losses) - window + 1, window)]
+    if not windows:
+        return None
+    lowest = min([losses[0], *map(statistics.median, windows)])
+    if level > 0.9 * losses[0] and min(newest) > lowest * (1 + rise / 100):
+        return "rising"
+    if len(losses) < 2 * window:
+        return None
+    start = max(losses[0], statistics.median(losses[:window]))
+    half = max(window, len(losses) // 4)
+    before, after = losses[-2 * half : -half], losses[-half:]
+
+    def error(values: list[float]) -> float:
+        middle = statistics.median(values)
+        return 1.2533 * 1.4826 * statistics.median(abs(v - middle) for v in values) / len(values) ** 0.5
+
+    first, second = statistics.median(before), statistics.median(after)
+    decrease = (first - second) / first
+    doubt = (error(before) ** 2 + error(after) ** 2) ** 0.5 / first
+    learned = (start - level) / start
+    assume(min(abs(learned - 0.1), abs(decrease + 2 * doubt - diff / 100)) > 1e-9)  # no verdict on rounding
+    return "stuck" if learned < 0.1 and decrease + 2 * doubt < diff / 100 else None
+
+
+@settings(deadline=None)
+@given(losses_of_a_run, st.integers(2, 10), st.floats(0, 20), st.floats(0, 50))
+def test_agrees_with_the_page(losses: list[float], window: int, diff: float, rise: float) -> None:
+    answer = judge_losses(np.array(losses), window=window, diff_percent=diff, increase_threshold_percent=rise)
+    assert (answer.kind if answer else None) == oracle(losses, window, diff, rise)
+
+
+@given(losses_of_a_run, st.floats(0, 100), st.floats(0, 100))
+def test_a_higher_diff_percent_finds_no_less(losses: list[float], one: float, other: float) -> None:
+    low, high = sorted((one, other))
+    settings = {"window": 4, "increase_threshold_percent": 5.0}
+    if judge_losses(np.array(losses), diff_percent=low, **settings) is not None:
+        assert judge_losses(np.array(losses), diff_percent=high, **settings) is not None
+
+
+@given(losses_of_a_run, st.integers(-20, 20))
+def test_the_unit_of_the_loss_does_not_matter(losses: list[float], power: int) -> None:
+    settings = {"window": 4, "diff_percent": 0.5, "increase_threshold_percent": 5.0}
+    answer = judge_losses(np.array(losses), **settings)
+    scaled = judge_losses(np.array(losses) * 2.0**power, **settings)
+    assert (answer and answer.kind) == (scaled and scaled.kind)
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=60))
+def test_no_number_is_too_strange(losses: list[float]) -> None:
+    judge_losses(np.array(losses), window=4, diff_percent=0.5, increase_threshold_percent=5.0)

@@ -1,0 +1,212 @@
+"""vanishing-gradient: when it must speak, when it must not."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trackside.rules.tensors.vanishing_gradient import VanishingGradient, vanished
+from trackside.testing.rule_case import RuleCase, assert_case, recorded_trial, replay
+
+G = "gradient/Net_"
+LOSS = "CrossEntropyLoss_output_0"
+
+
+def tiny(size: float, *shape: int) -> np.ndarray:
+    """A gradient of float32 whose entries all have this size, with both signs."""
+    values = np.full(shape or (8,), size, np.float32)
+    values[::2] *= -1
+    return values
+
+
+SPARSE = np.zeros((10_000, 4), np.float32)
+SPARSE[17] = 2e-4  # one row of an embedding was used; the mean of |g| over all entries is 2e-8
+GONE = {0: 2.3, **dict.fromkeys(range(10, 100, 10), 1e-6)}
+
+CASES = [
+    # what must be found
+    RuleCase(
+        "a chain that shrinks towards the input",
+        {f"{G}0.weight": {0: tiny(1e-12)}, f"{G}2.weight": {0: tiny(1e-9)}, f"{G}4.weight": {0: tiny(1e-2)}},
+        fires=(f"{G}0.weight", f"{G}2.weight"),
+    ),
+    RuleCase(
+        "weight and bias of the module are both quiet",
+        {f"{G}0.weight": {0: tiny(1e-9)}, f"{G}0.bias": {0: tiny(2e-9)}, f"{G}1.weight": {0: tiny(1e-2)}},
+        fires=(f"{G}0.weight", f"{G}0.bias"),
+    ),
+    RuleCase(
+        "a parameter of the root, a scalar",
+        {f"{G}gate": {0: 1e-10}, f"{G}0.weight": {0: tiny(1e-2)}},
+        fires=(f"{G}gate",),
+    ),
+    RuleCase(
+        "beside tensors of zeros: float32 underflow",
+        {f"{G}0.weight": {0: tiny(0)}, f"{G}1.weight": {0: tiny(1e-40)}, f"{G}2.weight": {0: tiny(1e-2)}},
+        fires=(f"{G}1.weight",),
+    ),
+    RuleCase(
+        "everything is quiet and nothing was learned",
+        {f"{G}0.weight": {10: tiny(1e-9)}, f"{G}1.weight": {10: tiny(2e-9)}, LOSS: {0: 2.3, 10: 2.29}},
+        fires=(f"{G}0.weight", f"{G}1.weight"),
+    ),
+    RuleCase(
+        "one loss of two has learned nothing",
+        {f"{G}0.weight": {10: tiny(1e-9)}, LOSS: {0: 2.3, 10: 2.3}, "MSELoss_output_0": {0: 2.3, 10: 0.001}},
+        fires=(f"{G}0.weight",),
+    ),
+    RuleCase(
+        "in one worker only",
+        {
+            f"{G}0.weight": {0: {"worker_0": tiny(1e-3), "worker_1": tiny(1e-11)}},
+            f"{G}1.weight": {0: {"worker_0": tiny(1e-2), "worker_1": tiny(1e-2)}},
+        },
+        fires=(f"{G}0.weight",),
+    ),
+    RuleCase(
+        "behind a gradient that is infinite",
+        {f"{G}0.weight": {0: tiny(1e-11)}, f"{G}1.weight": {0: tiny(np.inf)}, f"{G}2.weight": {0: tiny(1e-2)}},
+        fires=(f"{G}0.weight",),
+    ),
+    RuleCase(
+        "where the script sets no mode",
+        {f"{G}0.weight": {0: tiny(1e-11)}, f"{G}1.weight": {0: tiny(1e-2)}},
+        fires=(f"{G}0.weight",),
+        mode="GLOBAL",
+    ),
+    # what must stay silent
+    RuleCase("nothing was saved", {}),
+    RuleCase("no gradients were saved", {LOSS: {0: 2.3}, "Net_0.weight": {0: tiny(1e-12)}}),
+    RuleCase("sound gradients", {f"{G}0.weight": {0: tiny(1e-3)}, f"{G}1.weight": {0: tiny(1e-2)}}),
+    RuleCase("just above the threshold", {f"{G}0.weight": {0: tiny(1.1e-7)}, f"{G}1.weight": {0: tiny(1)}}),
+    RuleCase(
+        "a bias before batch normalisation: rounding noise beside a sound weight",
+        {f"{G}0.bias": {0: tiny(1e-10)}, f"{G}0.weight": {0: tiny(1e-3)}, f"{G}1.weight": {0: tiny(1e-2)}},
+    ),
+    RuleCase("zeros only: the parameter took no part", {f"{G}0.weight": {0: tiny(0)}, f"{G}1.weight": {0: tiny(1e-2)}}),
+    RuleCase("an embedding of which one row was used", {f"{G}e.weight": {0: SPARSE}, f"{G}1.weight": {0: tiny(1e-2)}}),
+    RuleCase(
+        "converged: everything is quiet, the loss is gone",
+        {f"{G}0.weight": {90: tiny(1e-9)}, f"{G}1.weight": {90: tiny(1e-8)}, LOSS: GONE},
+    ),
+    RuleCase(
+        "converged: one layer far behind, the loss is gone",
+        {f"{G}0.weight": {90: tiny(1e-12)}, f"{G}1.weight": {90: tiny(1e-6)}, LOSS: GONE},
+    ),
+    RuleCase(
+        "everything is quiet, no loss was saved", {f"{G}0.weight": {0: tiny(1e-9)}, f"{G}1.weight": {0: tiny(1e-8)}}
+    ),
+    RuleCase(
+        "everything is quiet, half of the loss was learned",
+        {f"{G}0.weight": {10: tiny(1e-9)}, LOSS: {0: 2.0, 10: 1.0, 20: 1.0}},
+        step=10,
+    ),
+    RuleCase("NaN is another matter", {f"{G}0.weight": {0: tiny(np.nan)}, f"{G}1.weight": {0: tiny(1e-2)}}),
+    RuleCase("an empty gradient", {f"{G}0.weight": {0: np.zeros(0, np.float32)}, f"{G}1.weight": {0: tiny(1e-2)}}),
+    RuleCase(
+        "vanished at an earlier step, not saved at this one",
+        {f"{G}0.weight": {0: tiny(1e-11)}, f"{G}1.weight": {0: tiny(1e-2), 10: tiny(1e-2)}},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cases(case: RuleCase) -> None:
+    assert_case(VanishingGradient(), case)
+
+
+def test_as_many_silent_cases_as_firing_ones() -> None:
+    silent = sum(not case.fires for case in CASES)
+    assert silent >= len(CASES) - silent
+
+
+def test_the_finding_names_size_worker_and_beginning() -> None:
+    sizes = {0: 1e-3, 100: 1e-9, 200: 1e-9, 300: 1e-10}
+    case = RuleCase(
+        "from step 100",
+        {
+            f"{G}0.weight": {step: {"worker_1": tiny(size)} for step, size in sizes.items()},
+            f"{G}1.weight": {step: {"worker_1": tiny(0.5)} for step in sizes},
+            f"{G}2.weight": {step: {"worker_1": tiny(0)} for step in sizes},
+        },
+        fires=(f"{G}0.weight",),
+    )
+    (finding,) = assert_case(VanishingGradient(), case)
+    assert (finding.worker, finding.step, finding.since_step) == ("worker_1", 300, 100)
+    assert finding.observed == float(np.float32(1e-10))
+    assert finding.comparison == "mean |gradient| 1e-10 < 1e-07"
+    assert finding.statistics == {"largest_mean_abs_gradient": 0.5, "zero_gradients": 1.0}
+    assert [step for step, _ in finding.series] == list(sizes)
+
+
+def test_one_quiet_step_is_no_verdict_three_in_a_row_are() -> None:
+    def run(sizes: list[float]) -> dict[str, dict[int, np.ndarray]]:
+        steps = range(0, 100 * len(sizes), 100)
+        return {
+            f"{G}0.weight": {step: tiny(size) for step, size in zip(steps, sizes, strict=True)},
+            f"{G}1.weight": {step: tiny(1e-2) for step in steps},
+        }
+
+    assert replay(VanishingGradient(), recorded_trial(run([1e-3, 1e-9, 1e-3, 1e-9, 1e-9, 1e-3]))) == ()
+    (finding,) = replay(VanishingGradient(), recorded_trial(run([1e-3, 1e-9, 1e-9, 1e-9, 1e-9])))
+    assert (finding.step, finding.since_step) == (300, 100)
+
+
+def test_a_saved_reduction_answers_as_the_tensor_would() -> None:
+    sizes = {f"smdebug/reductions/abs_mean/{G}0.weight": 1e-11, f"smdebug/reductions/abs_mean/{G}1.weight": 1e-2}
+    case = RuleCase("reductions only", {name: {0: size} for name, size in sizes.items()}, fires=(f"{G}0.weight",))
+    assert_case(VanishingGradient(), case)
+
+
+modules = st.sampled_from(["a.weight", "a.bias", "b.weight", "b.bias", "c.weight", "root"])
+some_sizes = st.dictionaries(modules, st.sampled_from([0.0, 1e-45, 1e-12, 9e-8, 1e-7, 2e-7, 1e-3, 1.0, 1e3]))
+left = st.none() | st.floats(0, 2)
+
+
+def oracle(sizes: dict[str, float], threshold: float, relative: float, loss_left: float | None) -> set[str]:
+    """The page's points 2 to 4, in exact numbers and plain loops."""
+    exact = {name: Fraction(size) for name, size in sizes.items() if size > 0}
+    if not exact or (loss_left is not None and loss_left <= 0.1):
+        return set()
+    largest = max(exact.values())
+    found = set()
+    for name, size in exact.items():
+        siblings = [s for n, s in exact.items() if "." in name and n.split(".")[0] == name.split(".")[0]] or [size]
+        quiet = all(sibling < Fraction(threshold) for sibling in siblings)
+        behind = float(size) < relative * float(largest)
+        hopeless = largest < Fraction(threshold) and loss_left is not None and loss_left > 0.9
+        if quiet and (behind or hopeless):
+            found.add(name)
+    return found
+
+
+@given(some_sizes, left)
+def test_agrees_with_the_page(sizes: dict[str, float], loss_left: float | None) -> None:
+    found = vanished(sizes, threshold=1e-7, relative_threshold=1e-3, loss_left=loss_left)
+    assert set(found) == oracle(sizes, 1e-7, 1e-3, loss_left)
+    assert [sizes[name] for name in found] == sorted(sizes[name] for name in found)
+
+
+@given(some_sizes, st.floats(0, 1), st.floats(0, 1))
+def test_a_higher_threshold_finds_no_less(sizes: dict[str, float], one: float, other: float) -> None:
+    low, high = sorted((one, other))
+    fewer = vanished(sizes, threshold=low, relative_threshold=1e-3)
+    assert set(fewer) <= set(vanished(sizes, threshold=high, relative_threshold=1e-3))
+
+
+@given(some_sizes, st.randoms(use_true_random=False))
+def test_the_order_of_the_tensors_does_not_matter(sizes: dict[str, float], random: object) -> None:
+    shuffled = list(sizes.items())
+    random.shuffle(shuffled)  # type: ignore[attr-defined]  # hypothesis types its randoms as object
+    settings = {"threshold": 1e-7, "relative_threshold": 1e-3}
+    assert vanished(dict(shuffled), **settings) == vanished(sizes, **settings)
+
+
+@given(some_sizes, left)
+def test_reports_nothing_that_the_original_would_not(sizes: dict[str, float], loss_left: float | None) -> None:
+    found = vanished(sizes, threshold=1e-7, relative_threshold=1e-3, loss_left=loss_left)
+    assert all(sizes[name] < 1e-7 for name in found)

@@ -1,0 +1,152 @@
+"""How rules are found: a file in this package is a rule, and so is an entry point of the group `trackside.rules`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import pkgutil
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType, ModuleType
+
+import trackside.rules
+from trackside.contracts.action import Action
+from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.contracts.rule_catalogue import RuleCatalogue, RuleDescription
+from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.rules.rule import Rule
+
+ENTRY_POINTS = "trackside.rules"
+DEFAULT_ACTIONS = (Action.NOTIFY, Action.PUBLISH_METRIC)  # nothing is stopped unasked
+
+
+@dataclass(frozen=True)
+class ConfiguredRule:
+    """A rule, ready to judge, and the configuration it came from."""
+
+    configuration: RuleConfiguration
+    rule: Rule
+
+
+def built_in_rules() -> Mapping[str, type[Rule]]:
+    """The rules that ship with Trackside, by id, sorted. Imports every file of this package, once."""
+    return _built_in()
+
+
+def load_rules() -> Mapping[str, type[Rule]]:
+    """All rules by id: those that ship with Trackside and those that installed packages offer.
+
+    A package offers a rule by an entry point of the group `trackside.rules`, named by the rule's id:
+    `my-rule = "my_package.my_rule:MyRule"`. Errors: `ConfigurationError` that names every entry point that is broken.
+    """
+    return MappingProxyType({**_built_in(), **_load_plugins(_plugins().values())})
+
+
+def build_rules(request: RuleRequest) -> tuple[ConfiguredRule, ...]:
+    """The rules of a request, ready to judge, in its order.
+
+    Of the installed packages, only those that the request names are imported. Errors: one `ConfigurationError` that
+    lists every unknown rule, unknown parameter and wrong value.
+    """
+    asked = {configuration.rule_id for configuration in request.rules}
+    plugins = _plugins()
+    rules = {**_built_in(), **_load_plugins(plugin for name, plugin in plugins.items() if name in asked)}
+    descriptions = {rule_id: rule.describe() for rule_id, rule in rules.items()}
+    RuleCatalogue(descriptions).check(request)
+    return tuple(
+        ConfiguredRule(configuration, rules[configuration.rule_id].from_parameters(configuration.parameters))
+        for configuration in request.rules
+    )
+
+
+def default_request(actions: tuple[Action, ...] = DEFAULT_ACTIONS) -> RuleRequest:
+    """Every built-in rule with its defaults: what is judged when nobody said otherwise."""
+    return RuleRequest(tuple(RuleConfiguration(rule_id, actions=actions) for rule_id in _built_in()))
+
+
+def catalogue_json() -> str:
+    """The text of `contracts/rule_catalogue.json`: every built-in rule, the same on every machine and Python."""
+    rules = [_entry(rule.describe()) for rule in _built_in().values()]
+    return json.dumps({"rules": rules}, indent=2) + "\n"
+
+
+def rules_in(module: ModuleType) -> Iterator[type[Rule]]:
+    """The rules that a module defines itself."""
+    for _, member in inspect.getmembers(module, inspect.isclass):
+        if issubclass(member, Rule) and not inspect.isabstract(member) and member.__module__ == module.__name__:
+            yield member
+
+
+@cache
+def _built_in() -> Mapping[str, type[Rule]]:
+    return by_id(rule for module in _modules(trackside.rules) for rule in rules_in(module))
+
+
+def by_id(rules: Iterable[type[Rule]]) -> Mapping[str, type[Rule]]:
+    """The rules by id, in the order of their ids. Errors: `ConfigurationError` where two have the same."""
+    found: dict[str, type[Rule]] = {}
+    problems = []
+    for rule in rules:
+        other = found.setdefault(rule.rule_id, rule)
+        if other is not rule:
+            what = f"is the id of two rules: {_place(other)} and {_place(rule)}."
+            problems.append(Problem(where=rule.rule_id, what=what, fix="Rename one of them."))
+    if problems:
+        raise ConfigurationError(problems, subject="The catalogue of rules")
+    return MappingProxyType(dict(sorted(found.items())))
+
+
+def _modules(package: ModuleType) -> Iterator[ModuleType]:
+    for found in pkgutil.walk_packages(package.__path__, prefix=f"{package.__name__}."):
+        if found.name != __name__:
+            yield importlib.import_module(found.name)
+
+
+def _plugins() -> Mapping[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+
+
+def _load_plugins(points: Iterable[EntryPoint]) -> Mapping[str, type[Rule]]:
+    rules: dict[str, type[Rule]] = {}
+    problems = []
+    for point in sorted(points, key=lambda point: point.name):
+        try:
+            rules[point.name] = _load_plugin(point)
+        except Exception as error:  # noqa: BLE001  whatever a stranger's module raises on import is its problem, named here
+            owner = f" of {point.dist.name} {point.dist.version}" if point.dist else ""
+            what = f"The rule {point.value!r}{owner} cannot be loaded: {type(error).__name__}: {error}"
+            fix = "Mend or uninstall that package."
+            problems.append(Problem(where=f"{ENTRY_POINTS}: {point.name}", what=what, fix=fix))
+    if problems:
+        raise ConfigurationError(problems, subject="The catalogue of rules")
+    return rules
+
+
+def _load_plugin(point: EntryPoint) -> type[Rule]:
+    rule = point.load()
+    if not (inspect.isclass(rule) and issubclass(rule, Rule)) or inspect.isabstract(rule):
+        raise TypeError("it is not a rule: a frozen dataclass that inherits trackside.rules.rule.Rule.")
+    if rule.rule_id != point.name:
+        raise ValueError(f"its id is {rule.rule_id!r}, but the entry point is named {point.name!r}.")
+    if rule.rule_id in _built_in():
+        raise ValueError(f"Trackside has a rule of that id: {_place(_built_in()[rule.rule_id])}.")
+    return rule
+
+
+def _place(rule: type[Rule]) -> str:
+    return f"{rule.__module__}.{rule.__qualname__}"
+
+
+def _entry(rule: RuleDescription) -> dict[str, object]:
+    return {
+        "rule": rule.rule_id,
+        "summary": rule.summary,
+        "watches": list(rule.watches),
+        "save_interval": rule.save_interval,
+        "severity": rule.severity.value,
+        "since": rule.since,
+        "parameters": [asdict(parameter) for parameter in rule.parameters],
+    }

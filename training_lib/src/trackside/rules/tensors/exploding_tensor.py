@@ -1,0 +1,124 @@
+"""exploding-tensor: numbers have left the range a computer can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.rule import Rule, parameter
+from trackside.trial.window import Column, Window
+
+
+@dataclass(frozen=True)
+class ExplodingTensor(Rule):
+    """A loss, weight or gradient holds NaN or infinity.
+
+    Why it matters:
+        A single NaN spreads: one step later it is in every weight it touches, and from then on the job computes nothing
+        at full price. Most scripts do not notice, because comparing with NaN raises no error.
+
+    How it decides:
+        At each step at which a tensor of `collection_names` was saved, for each tensor and worker:
+
+        1. Count the elements that are not finite (NaN, infinity, minus infinity); with `only_nan`, those that are NaN.
+           Where the run saved reductions instead of the tensor, its mean is counted as one element.
+        2. count > 0 is a finding, at once: there is no such thing as a harmless infinity in these collections.
+        3. The first step at which the tensor broke is the step since which the finding holds. The tensor that broke
+           first leads; among those of the same step, the order of `collection_names` decides, then the name.
+
+        Amazon's ExplodingTensor judges every saved tensor unless it is given `collection_names` or `tensor_regex`. Ours
+        looks at the three collections that mean something for any network: an activation may be infinite on purpose (an
+        attention mask is).
+
+    What to do:
+        Look at the steps before the first broken one: if the loss rose before it broke, the learning rate is too high;
+        if it broke out of the blue, look at that step's samples and for a division or logarithm in the loss. With
+        float16 and a loss scaler, infinite gradients that the scaler skips are normal now and then: set
+        `collection_names` to `losses,weights`.
+
+    Example:
+        ```python
+        import numpy as np
+        from trackside.rules.tensors.exploding_tensor import first_broken
+
+        steps = np.array([0, 10, 20, 30])
+        assert first_broken(steps, np.array([0.0, 0.0, 2.0, 640.0])) == 20
+        assert first_broken(steps, np.array([0.0, 0.0, 0.0, 0.0])) is None
+        ```
+
+    References:
+        - Pascanu, Mikolov, Bengio: On the difficulty of training recurrent neural networks (2013): clip by norm.
+        - IEEE 754-2019, section 6: arithmetic with infinity and NaN.
+        - Amazon SageMaker Debugger, built-in rule ExplodingTensor: `only_nan` and `collection_names`.
+    """
+
+    rule_id = "exploding-tensor"
+    watches = ("losses", "weights", "gradients")
+    save_interval = 100
+    severity = Severity.CRITICAL
+    since = "0.1"
+    what_to_do = (
+        "Lower the learning rate by a factor of ten, or warm it up over the first steps.",
+        "Clip the gradient by its norm before the optimizer step.",
+        "Look at the samples of the first broken step: a missing value or a zero under a logarithm or a division.",
+    )
+
+    collection_names: str = parameter(
+        "losses,weights,gradients", "collections to look at, separated by commas or spaces"
+    )
+    only_nan: bool = parameter(False, "true: infinity is allowed, only NaN is an issue")
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        """One finding per tensor and worker that holds non-finite values at this step, first broken first."""
+        collections = dict.fromkeys(self.collection_names.replace(",", " ").split())
+        tensors = dict.fromkeys(name for collection in collections for name in window.tensors(collection))
+        findings = [finding for name in tensors for finding in self._judge(window, name)]
+        return sorted(findings, key=lambda finding: finding.since_step)  # stable: keeps the order of collections
+
+    def _judge(self, window: Window, name: str) -> Iterable[Finding]:
+        for column in _counts(window, name, only_nan=self.only_nan):
+            count = float(column.values[-1])
+            if column.steps[-1] != window.step or not count > 0:
+                continue
+            since = first_broken(column.steps, column.values)
+            yield Finding(
+                subject=name,
+                worker=column.worker,
+                step=window.step,
+                since_step=window.step if since is None else since,
+                measure="NaN values" if self.only_nan else "non-finite values",
+                observed=count,
+                relation=">",
+                threshold=0.0,
+                statistics=_statistics(window, column),
+                series=column.series,
+            )
+
+
+def first_broken(steps: NDArray[np.int64], counts: NDArray[np.float64]) -> int | None:
+    """The first step of the unbroken row of steps, up to the newest, at which the count is above zero."""
+    if not counts[-1] > 0:
+        return None
+    sound = np.flatnonzero(~(counts > 0))
+    return int(steps[sound[-1] + 1 if sound.size else 0])
+
+
+def _counts(window: Window, name: str, *, only_nan: bool) -> tuple[Column, ...]:
+    columns = window.statistic(name, "nan_count" if only_nan else "nonfinite_count")
+    if columns:
+        return columns
+    broken = np.isnan if only_nan else (lambda values: ~np.isfinite(values))
+    return tuple(
+        Column(c.tensor, c.worker, c.steps, broken(c.values).astype(np.float64)) for c in window.statistic(name, "mean")
+    )
+
+
+def _statistics(window: Window, column: Column) -> dict[str, float]:
+    for nans in window.statistic(column.tensor, "nan_count", last=1):
+        if nans.worker == column.worker and nans.steps[-1] == window.step:
+            return {"nan_count": float(nans.values[-1])}
+    return {}

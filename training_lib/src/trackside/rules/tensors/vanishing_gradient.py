@@ -1,0 +1,190 @@
+"""vanishing-gradient: the early layers of a network get no gradient to learn from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.rule import Rule, parameter
+from trackside.trial.window import Column, Window
+
+_LEARNED = 0.1  # at most this share of the first loss is left: small gradients are what success looks like
+_NOTHING_LEARNED = 0.9  # at least this share is left
+_LOSSES_TO_AVERAGE = 5
+
+
+@dataclass(frozen=True)
+class VanishingGradient(Rule):
+    """Gradients have become too small to move the weights.
+
+    Why it matters:
+        A layer whose gradient is a ten-millionth of its neighbour's does not learn: its weights stay what the random
+        initialisation made them, however long the job runs. Nothing crashes, and the loss may even creep down a little,
+        because the last layers still move. The usual cause is depth: each saturating activation (sigmoid, tanh)
+        multiplies the gradient by a factor well below one on its way back, so that it shrinks geometrically towards the
+        input.
+
+    How it decides:
+        At each step at which gradients were saved, for each worker:
+
+        1. The size of a gradient tensor g is the mean of |g| over the entries of g that are not exactly zero. Entries
+           that took no part in the step (rows of an embedding that no sample used, units a ReLU switched off) say
+           nothing about how far a gradient travels. A tensor of zeros only, or a parameter without a gradient (frozen),
+           takes no part at all and is never reported; the finding counts such tensors as `zero_gradients`.
+        2. A tensor is quiet when its size < `threshold`, and a module is quiet when all its gradients are. A tiny
+           gradient beside a sound one in the same module is mathematics, not a fault: a bias before batch
+           normalisation, or the bias of an attention key, has the gradient 0 in theory and rounding noise in practice.
+        3. Let M be the largest size of the step. A quiet module has vanished when it stays behind the rest: size <
+           `relative_threshold` x M. Or else, if everything is quiet (M < `threshold`), when the run has learned
+           nothing: over 90 % of its first loss is left.
+        4. A run that is done is silent: with at most 10 % of the first loss left (median of the newest five), small
+           gradients are what success looks like. Losses are used where the run saved them; without them, only the
+           comparison with M decides.
+        5. Three judged steps in a row must show a vanished gradient; a single quiet step raises no alarm.
+
+        The smallest gradient leads. Amazon's VanishingGradient has the same `threshold` and reports every tensor whose
+        mean |g|, zeros included, is below it. Points 1 to 5 only take findings away: whatever this rule reports, that
+        one would report too.
+
+    What to do:
+        Look at the list of affected tensors first: if it begins at the input and ends somewhere in the middle, depth is
+        the cause. Then change the activation, add normalisation or residual connections, or initialise to match the
+        activation, in this order. If every layer is affected, look at the loss: it may be scaled down far too much, or
+        the output may be saturated by inputs that were never normalised.
+
+    Example:
+        Ten layers of sigmoid: the gradient has lost nine orders of magnitude on its way to the first.
+
+        ```python
+        from trackside.rules.tensors.vanishing_gradient import vanished
+
+        sizes = {"gradient/Net_0.weight": 4.7e-12, "gradient/Net_2.weight": 3.1e-8, "gradient/Net_20.weight": 0.021}
+        found = vanished(sizes, threshold=1e-7, relative_threshold=1e-3)
+        assert found == ("gradient/Net_0.weight", "gradient/Net_2.weight")
+
+        converged = {name: 2e-8 for name in sizes}
+        assert vanished(converged, threshold=1e-7, relative_threshold=1e-3, loss_left=0.001) == ()
+        ```
+
+    References:
+        - Bengio, Simard, Frasconi: Learning long-term dependencies with gradient descent is difficult (1994).
+        - Glorot, Bengio: Understanding the difficulty of training deep feedforward neural networks (2010).
+        - Amazon SageMaker Debugger, built-in rule VanishingGradient: the parameter and its default.
+    """
+
+    rule_id = "vanishing-gradient"
+    watches = ("gradients",)
+    save_interval = 100
+    severity = Severity.CRITICAL
+    since = "0.1"
+    patience = 3
+    what_to_do = (
+        "Replace sigmoid and tanh in the hidden layers by ReLU, GELU or SiLU.",
+        "Add normalisation (BatchNorm, LayerNorm) or residual connections between the layers named above.",
+        "Initialise to match the activation: Kaiming for ReLU, Xavier for tanh.",
+    )
+
+    threshold: float = parameter(1e-7, "mean |gradient| below which a gradient counts as quiet", minimum=0)
+    relative_threshold: float = parameter(
+        1e-3,
+        "share of the step's largest mean |gradient| below which a quiet gradient has vanished",
+        minimum=0,
+        maximum=1,
+    )
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        """One finding per gradient tensor and worker that has vanished at this step, smallest first."""
+        columns = {(c.worker, c.tensor): c for name in window.tensors("gradients") for c in _at_step(window, name)}
+        findings = []
+        for worker in sorted({worker for worker, _ in columns}):
+            of_worker = {tensor: column for (w, tensor), column in columns.items() if w == worker}
+            sizes = {tensor: _size(window, column) for tensor, column in of_worker.items()}
+            names = vanished(
+                sizes,
+                threshold=self.threshold,
+                relative_threshold=self.relative_threshold,
+                loss_left=_loss_left(window, worker),
+            )
+            largest = _largest(sizes)
+            zeros = sum(size == 0 for size in sizes.values())
+            findings += [self._finding(window, of_worker[name], largest=largest, zeros=zeros) for name in names]
+        return sorted(findings, key=lambda finding: finding.observed)
+
+    def _finding(self, window: Window, column: Column, *, largest: float, zeros: int) -> Finding:
+        return Finding(
+            subject=column.tensor,
+            worker=column.worker,
+            step=window.step,
+            since_step=_quiet_since(column, self.threshold),
+            measure="mean |gradient|",
+            observed=float(column.values[-1]),
+            relation="<",
+            threshold=self.threshold,
+            statistics={"largest_mean_abs_gradient": largest, "zero_gradients": float(zeros)},
+            series=column.series,
+        )
+
+
+def vanished(
+    sizes: Mapping[str, float], *, threshold: float, relative_threshold: float, loss_left: float | None = None
+) -> tuple[str, ...]:
+    """Names of the gradient tensors that have vanished, smallest first.
+
+    `sizes` maps each gradient tensor of one worker and step to its mean |g| over the entries that are not zero (0 for a
+    tensor of zeros only). `loss_left` is the share of the first loss that is left, None where it is not known.
+    """
+    if loss_left is not None and loss_left <= _LEARNED:
+        return ()
+    taking_part = {name: size for name, size in sizes.items() if size != 0}
+    largest = _largest(taking_part)
+    nothing_works = largest < threshold and loss_left is not None and loss_left > _NOTHING_LEARNED
+    behind = math.inf if nothing_works else relative_threshold * largest
+    loud = {_module(name) for name, size in taking_part.items() if not size < threshold}  # NaN is loud
+    found = [name for name, size in taking_part.items() if _module(name) not in loud and size < behind]
+    return tuple(sorted(found, key=lambda name: (sizes[name], name)))
+
+
+def _module(name: str) -> str:
+    """`gradient/Net_fc1.weight` -> `gradient/Net_fc1`. A parameter of the root stands for itself."""
+    head, dot, _ = name.rpartition(".")
+    return head if dot else name
+
+
+def _largest(sizes: Mapping[str, float]) -> float:
+    return max((size for size in sizes.values() if math.isfinite(size)), default=0.0)
+
+
+def _at_step(window: Window, name: str) -> tuple[Column, ...]:
+    return tuple(c for c in window.statistic(name, "abs_mean") if c.steps[-1] == window.step)
+
+
+def _size(window: Window, column: Column) -> float:
+    """mean |g| over the entries that are not zero; over all of them where only a reduction was saved."""
+    mean = float(column.values[-1])
+    if not 0 < mean < math.inf:
+        return mean
+    zeros = [c for c in window.statistic(column.tensor, "zero_share", last=1) if c.worker == column.worker]
+    share = float(zeros[0].values[-1]) if zeros and zeros[0].steps[-1] == window.step else 0.0
+    return mean / (1 - share) if share < 1 else mean
+
+
+def _loss_left(window: Window, worker: str) -> float | None:
+    """The largest share of its first value that a loss of this worker has left; None where no loss says so."""
+    columns = [c for name in window.tensors("losses") for c in window.statistic(name, "mean")]
+    own = [c for c in columns if c.worker == worker] or columns
+    shares = [
+        float(np.median(c.values[-_LOSSES_TO_AVERAGE:]) / c.values[0])
+        for c in own
+        if math.isfinite(c.values[0]) and c.values[0] > 0
+    ]
+    return max((share for share in shares if math.isfinite(share)), default=None)
+
+
+def _quiet_since(column: Column, threshold: float) -> int:
+    """The first step of the streak, up to the newest, over which mean |g| was below the threshold."""
+    loud = np.flatnonzero(~(column.values < threshold))
+    return int(column.steps[loud[-1] + 1 if loud.size else 0])

@@ -1,0 +1,128 @@
+"""For authors of rules: a table of cases in a few lines, and the checks that hold for every rule.
+
+CASES = [
+    RuleCase("one NaN", {"Net_fc.weight": {0: [1.0, float("nan")]}}, fires=("Net_fc.weight",)),
+    RuleCase("all finite", {"Net_fc.weight": {0: [1.0, 2.0]}}),
+]
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cases(case: RuleCase) -> None:
+    assert_case(ExplodingTensor(), case)
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from trackside.contracts.verdict import Finding
+from trackside.rules.rule import Rule
+from trackside.storage.memory import MemoryStore
+from trackside.testing.fake_trial import WALL_TIME, end_run, write_collections, write_tensors
+from trackside.trial.trial import Trial
+from trackside.trial.window import Window
+
+Tensors = Mapping[str, Mapping[int, Any]]
+
+_RELATIONS = {"<": operator.lt, ">": operator.gt}
+
+
+@dataclass(frozen=True)
+class RuleCase:
+    """What was saved, and which tensors the rule must name at `step` (default: the newest), in this order.
+
+    `tensors` maps a name to its values by step: arrays, or numbers for scalars. A value that is a mapping holds one
+    value per worker; everything else was saved by `worker_0`. `fires=()` is a case that must stay silent. `mode` is
+    that of every step. Tensors belong to collections by their names, as in a run of PyTorch; `collections` maps further
+    collections to their regexes.
+    """
+
+    name: str
+    tensors: Tensors
+    fires: tuple[str, ...] = ()
+    step: int | None = None
+    mode: str = "TRAIN"
+    collections: Mapping[str, Iterable[str]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def trial(self) -> Trial:
+        """The case as a finished run in memory: real records, read by the real trial."""
+        return recorded_trial(self.tensors, mode=self.mode, collections=self.collections)
+
+    @property
+    def window(self) -> Window:
+        """What the rule may see."""
+        newest = max((step for steps in self.tensors.values() for step in steps), default=0)
+        return self.trial.window(newest if self.step is None else self.step, now=WALL_TIME)
+
+
+def recorded_trial(
+    tensors: Tensors, *, mode: str = "TRAIN", collections: Mapping[str, Iterable[str]] | None = None
+) -> Trial:
+    """A finished run in memory that saved these tensors; see `RuleCase` for their shape."""
+    saved: dict[tuple[int, str], dict[str, Any]] = {}
+    for name, steps in tensors.items():
+        for step, value in steps.items():
+            for worker, of_worker in (value if isinstance(value, Mapping) else {"worker_0": value}).items():
+                saved.setdefault((step, worker), {})[name] = of_worker
+    store = MemoryStore()
+    write_collections(store, extra=collections, workers=sorted({worker for _, worker in saved}) or ["worker_0"])
+    for (step, worker), values in sorted(saved.items()):
+        write_tensors(store, step, values, mode=mode, worker=worker)
+    end_run(store)
+    trial = Trial(store)
+    trial.refresh()
+    return trial
+
+
+def assert_case(rule: Rule, case: RuleCase) -> tuple[Finding, ...]:
+    """Judges one case and returns the findings.
+
+    Asserts that the rule names the tensors of `case.fires` and no other, that it says the same when asked again, and
+    what every finding must hold: its step, its comparison, evidence that ends at its step, and plain JSON.
+    """
+    window = case.window
+    findings = tuple(rule.check(window))
+    subjects = tuple(finding.subject for finding in findings)
+    assert subjects == case.fires, f"{case.name}: named {subjects or 'nothing'}, expected {case.fires or 'silence'}"
+    again = [str(finding) for finding in rule.check(window)]  # as text, for NaN is not equal to itself
+    assert again == [str(finding) for finding in findings], (
+        f"{case.name}: the rule answered differently when asked again"
+    )
+    for finding in findings:
+        assert_finding(finding, step=window.step)
+    return findings
+
+
+def assert_finding(finding: Finding, *, step: int) -> None:
+    """Asserts what holds for every finding of every rule, judged at `step`."""
+    assert finding.step == step
+    assert 0 <= finding.since_step <= step
+    assert finding.measure, "a finding says what it measured"
+    assert _RELATIONS[finding.relation](finding.observed, finding.threshold), finding.comparison
+    assert len(finding.series) <= 20
+    assert not finding.series or finding.series[-1][0] == step, "the evidence ends at the judged step"
+    json.dumps(finding.to_dict(), allow_nan=False)
+
+
+def replay(rule: Rule, trial: Trial) -> tuple[Finding, ...]:
+    """The findings at the first step at which a verdict would leave the evaluator; () if that never happens.
+
+    Judges every step at which a collection that the rule watches was saved; as many of them in a row as the rule's
+    `patience` says must show a finding.
+    """
+    streak = 0
+    for step in trial.steps():
+        if trial.collections_at(step).isdisjoint(rule.watches):
+            continue
+        findings = tuple(rule.check(trial.window(step, now=WALL_TIME)))
+        streak = streak + 1 if findings else 0
+        if streak >= rule.patience:
+            return findings
+    return ()
