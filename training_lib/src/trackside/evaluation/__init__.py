@@ -1,0 +1,1 @@
+"""Judges a run while it grows: each complete step, each configured rule, one verdict for one cause."""

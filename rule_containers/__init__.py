@@ -1,0 +1,1 @@
+"""Containers that judge runs: wiring only, no rule and no logic."""

@@ -1,0 +1,178 @@
+"""The Dockerfile: what matters about it, and its COPY, RUN and ENTRYPOINT lines run as they stand."""
+
+from __future__ import annotations
+
+import contextlib
+import ensurepip
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from trackside.environment import inherited
+from trackside.storage.local import LocalStore
+from trackside.testing.fake_trial import end_run, write_collections, write_tensors
+
+ROOT = Path(__file__).parents[3]
+DOCKERFILE = ROOT / "rule_containers" / "evaluator" / "Dockerfile"
+NOBODY = 65534
+
+
+def instructions(text: str) -> list[tuple[str, str]]:
+    joined = re.sub(r"\\\n\s*", " ", re.sub(r"(?m)^\s*#.*\n", "", text))
+    lines = [line.strip() for line in joined.splitlines() if line.strip()]
+    return [(word.upper(), rest) for word, _, rest in (line.partition(" ") for line in lines)]
+
+
+def complaints(text: str) -> list[str]:
+    """What matters about a Dockerfile of ours. Each line is a rule that one of the tests below breaks."""
+    found = []
+    steps = instructions(text)
+    of = {word: [rest for w, rest in steps if w == word] for word, _ in steps}
+    found += [f"FROM {image}: pin a tag" for image in of.get("FROM", []) if not is_pinned(image)]
+    user = of.get("USER", ["root"])[-1].split(":")[0]
+    if user in {"root", "0"}:
+        found.append("USER: run as an unprivileged user")
+    if not user.isdigit():
+        found.append("USER: give a number, so that the platform can see it is not root")
+    for word in ("ENTRYPOINT", "CMD"):
+        found += [f"{word}: use the exec form, so that signals arrive" for rest in of.get(word, []) if rest[0] != "["]
+    if "ENTRYPOINT" not in of:
+        found.append("ENTRYPOINT: missing")
+    if "ADD" in of:
+        found.append("ADD: use COPY")
+    for line in of.get("RUN", []):
+        if "apt-get install" in line and "rm -rf /var/lib/apt/lists" not in line:
+            found.append("RUN: leave no apt lists behind")
+        if "pip install" in line and "--no-cache-dir" not in line:
+            found.append("RUN: leave no pip cache behind")
+    return found
+
+
+def is_pinned(image: str) -> bool:
+    return bool(re.fullmatch(r"[\w./-]+:(?!latest)[\w.-]+( AS \w+)?", image))
+
+
+def test_the_dockerfile_is_clean() -> None:
+    assert complaints(DOCKERFILE.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        pytest.param(":3.12-slim-bookworm", "", "FROM", id="no-tag"),
+        pytest.param(":3.12-slim-bookworm", ":latest", "FROM", id="latest"),
+        pytest.param("USER 65534:65534", "", "USER", id="no-user"),
+        pytest.param("USER 65534:65534", "USER root", "USER", id="root"),
+        pytest.param("COPY dist", "ADD dist", "ADD", id="add"),
+        pytest.param(" --no-cache-dir", "", "pip cache", id="pip-cache"),
+        pytest.param("RUN python", "RUN apt-get install -y gcc && python", "apt lists", id="apt-lists"),
+        pytest.param('["python", "/opt/trackside/entrypoint.py"]', "python x.py", "exec form", id="shell-form"),
+    ],
+)
+def test_the_lint_sees(old: str, new: str, complaint: str) -> None:
+    text = DOCKERFILE.read_text(encoding="utf-8")
+    assert old in text
+    assert any(complaint in found for found in complaints(text.replace(old, new)))
+
+
+def test_the_build_context_holds_only_what_is_copied() -> None:
+    kept = (DOCKERFILE.parent / "Dockerfile.dockerignore").read_text(encoding="utf-8").split()
+    copied = [rest.split()[0] for word, rest in instructions(DOCKERFILE.read_text(encoding="utf-8")) if word == "COPY"]
+    assert kept == ["*", *(f"!{source}" for source in copied)]
+
+
+def nobody(command: list[str], *, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Runs a command as an unprivileged user: `nobody`, or whoever runs the tests if that is not root."""
+    is_root = os.geteuid() == 0
+    return subprocess.run(
+        command,
+        cwd=cwd,
+        env=env,
+        user=NOBODY if is_root else None,
+        group=NOBODY if is_root else None,
+        extra_groups=[] if is_root else None,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
+
+
+@pytest.fixture
+def top() -> Iterator[Path]:
+    """A folder that an unprivileged user may enter; pytest's own are private."""
+    with tempfile.TemporaryDirectory(prefix="trackside-image-") as folder:
+        yield Path(folder)
+
+
+@pytest.mark.slow
+def test_its_lines_run_as_they_stand_for_an_unprivileged_user(top: Path) -> None:
+    context, opt = top / "context", top / "opt" / "trackside"
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(context / "dist")]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    copy_of_entry_point = context / "rule_containers" / "evaluator" / "entrypoint.py"
+    copy_of_entry_point.parent.mkdir(parents=True)
+    shutil.copy(DOCKERFILE.parent / "entrypoint.py", copy_of_entry_point)
+    opt.mkdir(parents=True)
+    run = write_run(top / "run")
+    if os.geteuid() == 0:
+        for path in (top, *top.rglob("*")):
+            os.chown(path, NOBODY, NOBODY)
+
+    unwanted = ("PYTHONPATH", "TRACKSIDE_", "AWS_")
+    environment = {name: value for name, value in inherited().items() if not name.startswith(unwanted)}
+    environment |= {"HOME": str(top), "PYTHONDONTWRITEBYTECODE": "1", "PATH": f"{top}/venv/bin:/usr/bin:/bin"}
+    make_venv(top / "venv", environment)
+
+    steps = instructions(DOCKERFILE.read_text(encoding="utf-8"))
+    for word, rest in steps:
+        if word not in {"COPY", "RUN"}:
+            continue
+        source, _, target = rest.partition(" ")
+        command = rest if word == "RUN" else f"cp {context}/{source} {target}"
+        done = nobody(["sh", "-c", command], cwd=opt, env=environment)
+        assert done.returncode == 0, f"{word} {rest}\n{done.stderr[-2000:]}"
+
+    program, *arguments = json.loads(dict(steps)["ENTRYPOINT"].replace("/opt/trackside", str(opt)))
+    started = {**environment, "TRACKSIDE_RUN": str(run), "TRACKSIDE_ML_ROOT": str(top / "ml")}
+    found = shutil.which(program, path=environment["PATH"])
+    assert found == f"{top}/venv/bin/python"
+    done = nobody([found, *arguments], cwd=opt, env=started)
+    assert done.returncode == 0, done.stderr[-2000:]
+    message = (top / "ml" / "output" / "message").read_text(encoding="utf-8")
+    assert message.startswith("RuleEvaluationConditionMet: ")
+    assert (run / "rule-output" / "verdicts.jsonl").read_text(encoding="utf-8").count("\n") == 3
+
+
+def make_venv(folder: Path, environment: dict[str, str]) -> None:
+    """A clean virtual environment with pip, made by the user who will use it. Debian's Python has no ensurepip."""
+    question = ["-c", "import sys; sys.exit(sys.version_info < (3, 10))"]
+    for python in (str(Path(sys.base_prefix) / "bin" / "python3"), "/usr/bin/python3", "/usr/local/bin/python3"):
+        with contextlib.suppress(FileNotFoundError, PermissionError):
+            if nobody([python, *question], cwd=folder.parent, env=environment).returncode == 0:
+                break
+    else:
+        pytest.skip("there is no Python 3.10 or newer that an unprivileged user may run")
+    done = nobody([python, "-m", "venv", "--without-pip", str(folder)], cwd=folder.parent, env=environment)
+    assert done.returncode == 0, done.stderr
+    (bundled,) = (Path(ensurepip.__file__).parent / "_bundled").glob("pip-*.whl")
+    pip = shutil.copy(bundled, folder.parent)
+    install = [str(folder / "bin" / "python"), f"{pip}/pip", "install", "--no-index", "--no-cache-dir", str(pip)]
+    done = nobody(install, cwd=folder.parent, env=environment)
+    assert done.returncode == 0, done.stderr
+
+
+def write_run(folder: Path) -> Path:
+    store = LocalStore(folder / "debug-output")
+    write_collections(store)
+    write_tensors(store, 0, {"CrossEntropyLoss_output_0": float("nan"), "gradient/Net_fc1.weight": 0.5})
+    end_run(store)
+    return folder

@@ -1,0 +1,285 @@
+"""The container's entry point in a process of its own, against a local S3 and a local bus."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from rule_containers.evaluator.entrypoint import MOST_MESSAGE_BYTES, main, message_of
+from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.contracts.verdict import Outcome, Severity, Verdict
+from trackside.evaluation.evaluator import Summary
+from trackside.storage.local import LocalStore
+from trackside.storage.s3 import S3Store
+from trackside.storage.store import Store
+from trackside.testing.fake_trial import end_run, write_collections, write_tensors
+
+ENTRY_POINT = Path(__file__).parents[3] / "rule_containers" / "evaluator" / "entrypoint.py"
+JOB_ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits"
+
+
+@dataclass
+class Account:
+    """A local account: an S3 bucket `runs`, a bus `trackside` and a queue behind all its events."""
+
+    endpoint: str
+    client: Callable[[str], Any]
+    queue: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ACCESS_KEY_ID": "testing",
+            "AWS_SECRET_ACCESS_KEY": "testing",
+            "AWS_REGION": "us-east-1",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "PATH": "/usr/bin:/bin",
+        }
+
+    def run(self, name: str) -> Store:
+        return S3Store("runs", name, client=self.client("s3"))
+
+    def events(self) -> list[dict[str, Any]]:
+        """Details of the events that have arrived since the last call."""
+        found: list[dict[str, Any]] = []
+        while batch := self.client("sqs").receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10).get("Messages"):
+            for message in batch:
+                self.client("sqs").delete_message(QueueUrl=self.queue, ReceiptHandle=message["ReceiptHandle"])
+                found.append(json.loads(message["Body"])["detail"])
+        return found
+
+
+@pytest.fixture(scope="module")
+def account() -> Iterator[Account]:
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    session = boto3.session.Session("testing", "testing", region_name="us-east-1")
+
+    def client(name: str) -> Any:
+        return session.client(name, endpoint_url=f"http://{host}:{port}")
+
+    client("s3").create_bucket(Bucket="runs")
+    queue = client("sqs").create_queue(QueueName="arrived")["QueueUrl"]
+    arn = client("sqs").get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    client("events").create_event_bus(Name="trackside")
+    client("events").put_rule(Name="all", EventBusName="trackside", EventPattern='{"source": ["trackside"]}')
+    client("events").put_targets(Rule="all", EventBusName="trackside", Targets=[{"Id": "q", "Arn": arn}])
+    yield Account(f"http://{host}:{port}", client, queue)
+    server.stop()
+
+
+def write_run(store: Store, *, faulty: bool, ended: bool = True, request: RuleRequest | None = None) -> None:
+    tensors = _Tensors(store)
+    write_collections(tensors)
+    for step in range(4):
+        gradient = float("nan") if faulty and step == 2 else 0.5
+        write_tensors(tensors, step, {"CrossEntropyLoss_output_0": 2.0 - step / 4, "gradient/Net_fc1.weight": gradient})
+    if ended:
+        end_run(tensors)
+    if request:
+        store.put("rule-request.json", request.to_json().encode())
+
+
+class _Tensors:
+    """The `debug-output` of a run, for writing only."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.uri = store.uri
+
+    def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
+        self._store.put(f"debug-output/{key}", data)
+
+    def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
+        raise NotImplementedError
+
+    def exists(self, key: str) -> bool:
+        raise NotImplementedError
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[str]:
+        raise NotImplementedError
+
+    def delete(self, key: str) -> None:
+        raise NotImplementedError
+
+
+def start(account: Account, ml_root: Path, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(ENTRY_POINT)],
+        env={
+            **account.environment,
+            "TRACKSIDE_ML_ROOT": str(ml_root),
+            "TRACKSIDE_POLL_SECONDS": "0.1",
+            "TRAINING_JOB_NAME": "digits",
+            "TRAINING_JOB_ARN": JOB_ARN,
+            **environment,
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
+    _, stderr = process.communicate(timeout=60)
+    return process.returncode, stderr
+
+
+def message(ml_root: Path) -> str:
+    return (ml_root / "output" / "message").read_text(encoding="utf-8")
+
+
+ONLY_EXPLODING = RuleRequest((RuleConfiguration("exploding-tensor"),))
+
+
+def test_an_issue_reaches_the_bus_the_run_and_the_exit_message(account: Account, tmp_path: Path) -> None:
+    write_run(account.run("faulty"), faulty=True)
+    code, stderr = finish(start(account, tmp_path, TRACKSIDE_RUN="s3://runs/faulty", TRACKSIDE_EVENT_BUS="trackside"))
+    assert code == 0, stderr
+    assert message(tmp_path).startswith(
+        "RuleEvaluationConditionMet: Evaluation of the rule exploding-tensor at step 2 resulted in the condition being"
+    )
+    events = account.events()
+    (issue,) = [event for event in events if event["RuleEvaluationStatus"] == "IssuesFound"]
+    assert issue["TrainingJobArn"] == JOB_ARN
+    assert issue["Rule"] == "exploding-tensor"
+    assert issue["Actions"] == ["Notify", "PublishMetric"]  # nobody asked to stop
+    assert issue["Evidence"]["TensorUri"].startswith("s3://runs/faulty/debug-output/events/000000000002/")
+    assert len(events) == 3  # every built-in rule has answered
+    assert account.run("faulty").get("rule-output/verdicts.jsonl").count(b"\n") == 3
+
+
+def test_configuration_comes_from_the_processing_job_where_the_environment_has_none(
+    account: Account, tmp_path: Path
+) -> None:
+    write_run(account.run("healthy"), faulty=False, request=ONLY_EXPLODING)
+    configuration = {
+        "ProcessingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:processing-job/judge",
+        "Environment": {"TRACKSIDE_RUN": "s3://runs/healthy", "TRACKSIDE_EVENT_BUS": "trackside"},
+    }
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "processingjobconfig.json").write_text(json.dumps(configuration), encoding="utf-8")
+    code, stderr = finish(start(account, tmp_path))
+    assert code == 0, stderr
+    assert message(tmp_path).startswith("No issue found up to step 3.")
+    (event,) = account.events()
+    assert event["RuleEvaluationStatus"] == "NoIssuesFound"
+    assert event["RuleEvaluationJobArn"].endswith("processing-job/judge")
+
+
+def test_sigterm_ends_it_cleanly(account: Account, tmp_path: Path) -> None:
+    write_run(account.run("growing"), faulty=True, ended=False, request=ONLY_EXPLODING)
+    process = start(account, tmp_path, TRACKSIDE_RUN="s3://runs/growing")
+    deadline = time.monotonic() + 30
+    while not account.run("growing").exists("rule-output/verdicts.jsonl"):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert finish(process)[0] == 0
+    assert message(tmp_path).startswith("RuleEvaluationConditionMet: ")
+
+
+@pytest.mark.parametrize(
+    ("environment", "code", "said"),
+    [
+        pytest.param({}, 2, "TRACKSIDE_RUN: is not set.", id="no-run"),
+        pytest.param({"TRACKSIDE_RUN": "s3://nowhere/run"}, 3, "There is no bucket 'nowhere'.", id="no-bucket"),
+        pytest.param({"TRACKSIDE_RUN": "gs://runs/run"}, 2, "scheme 'gs'", id="another-cloud"),
+        pytest.param(
+            {"TRACKSIDE_RUN": "s3://runs/x", "TRACKSIDE_EVENT_BUS": "b", "TRAINING_JOB_ARN": ""},
+            2,
+            "TRAINING_JOB_ARN: is not set.",
+            id="no-job",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_in_the_exit_message(
+    account: Account, tmp_path: Path, environment: dict[str, str], code: int, said: str
+) -> None:
+    returned, stderr = finish(start(account, tmp_path, **environment))
+    assert returned == code, stderr
+    assert said in message(tmp_path)
+    assert "Traceback" not in stderr
+
+
+def test_no_permission_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: object, key: str, **_: object) -> bytes:
+        from trackside.contracts.errors import AccessDeniedError
+
+        raise AccessDeniedError(f"Cannot read {key!r}. S3 refused (AccessDenied).")
+
+    monkeypatch.setenv("TRACKSIDE_RUN", str(tmp_path / "run"))
+    monkeypatch.setenv("TRACKSIDE_ML_ROOT", str(tmp_path))
+    monkeypatch.setattr(LocalStore, "get", refuse)
+    assert main() == 3
+    assert "AccessDenied" in message(tmp_path)
+
+
+def test_an_unknown_rule_is_said_and_nothing_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalStore(tmp_path / "run")
+    write_run(store, faulty=True, request=RuleRequest((RuleConfiguration("exploding-tenser"),)))
+    monkeypatch.setenv("TRACKSIDE_RUN", str(tmp_path / "run"))
+    monkeypatch.setenv("TRACKSIDE_ML_ROOT", str(tmp_path))
+    assert main() == 2
+    assert "Did you mean 'exploding-tensor'?" in message(tmp_path)
+    assert not store.exists("rule-output/verdicts.jsonl")
+
+
+def test_a_message_that_cannot_be_written_does_not_fail_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(LocalStore(tmp_path / "run"), faulty=True)
+    (tmp_path / "output").write_text("a file where a folder should be", encoding="utf-8")
+    monkeypatch.setenv("TRACKSIDE_RUN", str(tmp_path / "run"))
+    monkeypatch.setenv("TRACKSIDE_ML_ROOT", str(tmp_path))
+    assert main() == 0
+
+
+def verdict(outcome: Outcome, message: str = "Said.") -> Verdict:
+    return Verdict("r", "rule", "mine", outcome, Severity.INFO, 7, message, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("summary", "begins", "holds"),
+    [
+        pytest.param(
+            Summary((verdict(Outcome.CLEAN), verdict(Outcome.ISSUE_FOUND)), {"a": 1, "b": 1}, 7, has_ended=True),
+            "RuleEvaluationConditionMet: Evaluation of the rule mine at step 7",
+            "2 of 2 rules have answered.",
+            id="issue",
+        ),
+        pytest.param(Summary((verdict(Outcome.CLEAN),), {"a": 1}, 7, has_ended=True), "No issue found", "", id="clean"),
+        pytest.param(Summary((), {"a": 1}, 7, has_ended=False), "Stopped on request", "step 7", id="stopped"),
+        pytest.param(
+            Summary((), {"a": 0}, 7, has_ended=True, crashed=("a",), undelivered=(verdict(Outcome.CLEAN),)),
+            "No issue found",
+            "Crashed, and so not evaluated: a. 1 verdicts did not reach",
+            id="trouble",
+        ),
+    ],
+)
+def test_messages(summary: Summary, begins: str, holds: str) -> None:
+    assert message_of(summary).startswith(begins)
+    assert holds in message_of(summary)
+
+
+def test_the_message_is_cut_between_characters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACKSIDE_RUN", "gs://" + "é" * 2000)
+    monkeypatch.setenv("TRACKSIDE_ML_ROOT", str(tmp_path))
+    assert main() == 2
+    raw = (tmp_path / "output" / "message").read_bytes()
+    assert MOST_MESSAGE_BYTES - 4 < len(raw) <= MOST_MESSAGE_BYTES
+    assert raw.decode("utf-8")

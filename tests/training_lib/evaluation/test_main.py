@@ -1,0 +1,140 @@
+"""`python -m trackside.evaluation` in a process of its own: exit codes, silence on stdout, SIGTERM."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.contracts.run_layout import RunLocation
+from trackside.evaluation.__main__ import main
+from trackside.storage.local import LocalStore
+from trackside.testing.fake_trial import end_run, write_collections, write_tensors
+
+
+def write_run(folder: Path, *, ended: bool, rules: tuple[RuleConfiguration, ...] | None = None) -> RunLocation:
+    run = RunLocation(str(folder))
+    store = LocalStore(run.tensors)
+    write_collections(store)
+    for step in range(3):
+        write_tensors(store, step, {"CrossEntropyLoss_output_0": 2.0 - step, "gradient/Net_fc1.weight": float("nan")})
+    if ended:
+        end_run(store)
+    if rules is not None:
+        LocalStore(run.uri).put("rule-request.json", RuleRequest(rules).to_json().encode())
+    return run
+
+
+def verdicts(run: RunLocation) -> dict[str, str]:
+    file = Path(run.rule_output) / "verdicts.jsonl"
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    return {found["configuration"]: found["outcome"] for found in map(json.loads, lines)}
+
+
+def start(run: RunLocation) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "trackside.evaluation", "--run", run.uri, "--poll-seconds", "0.05"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_until(is_so: Callable[[], bool], *, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_judges_a_finished_run_to_the_end_and_says_nothing_on_stdout(tmp_path: Path) -> None:
+    run = write_run(tmp_path, ended=True)
+    process = start(run)
+    stdout, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stdout) == (0, "")
+    assert verdicts(run)["exploding-tensor"] == "issue-found"
+    assert set(verdicts(run)) == {"exploding-tensor", "loss-not-decreasing", "vanishing-gradient"}
+    assert "exploding-tensor" in stderr
+
+
+def test_sigterm_ends_it_after_what_is_complete_was_judged_and_it_goes_on_later(tmp_path: Path) -> None:
+    run = write_run(tmp_path, ended=False)
+    process = start(run)
+    wait_until(lambda: bool(verdicts(run)))
+    process.send_signal(signal.SIGTERM)
+    stdout, _ = process.communicate(timeout=20)
+    assert (process.returncode, stdout) == (0, "")
+    assert verdicts(run) == {"exploding-tensor": "issue-found"}  # the run goes on: nothing is clean yet
+    end_run(LocalStore(run.tensors))
+    process = start(run)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert len((Path(run.rule_output) / "verdicts.jsonl").read_text(encoding="utf-8").splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        pytest.param(
+            (RuleConfiguration("vanishing-gradiant"),), "Did you mean 'vanishing-gradient'?", id="unknown-rule"
+        ),
+        pytest.param(
+            (RuleConfiguration("vanishing-gradient", parameters={"treshold": "1"}),),
+            "Did you mean 'threshold'?",
+            id="unknown-parameter",
+        ),
+        pytest.param(
+            (RuleConfiguration("vanishing-gradient", parameters={"threshold": "small"}),),
+            "must be a number, but is 'small'",
+            id="wrong-type",
+        ),
+    ],
+)
+def test_a_wrong_request_is_exit_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rules: tuple[RuleConfiguration, ...], said: str
+) -> None:
+    run = write_run(tmp_path, ended=True, rules=rules)
+    assert main(["--run", run.uri]) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.out == ""
+
+
+def test_a_request_that_is_not_json_is_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = write_run(tmp_path, ended=True)
+    LocalStore(run.uri).put("rule-request.json", b"{")
+    assert main(["--run", run.uri]) == 2
+    assert "not JSON" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_not_there_is_exit_code_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--run", str(tmp_path / "nowhere")]) == 3
+    assert "There is no folder" in capsys.readouterr().err
+
+
+def test_a_crashed_rule_is_exit_code_5(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = write_run(tmp_path, ended=True)
+
+    def crash(self: object, window: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("trackside.rules.tensors.exploding_tensor.ExplodingTensor.check", crash)
+    assert main(["--run", run.uri, "--poll-seconds", "0.01"]) == 5
+    assert verdicts(run)["exploding-tensor"] == "not-evaluated"
+    assert len(verdicts(run)) == 3
+
+
+def test_an_end_that_was_asked_for_before_the_sleep_is_not_slept_over() -> None:
+    from trackside.evaluation.stop_signal import StopSignal
+
+    before = signal.getsignal(signal.SIGTERM)
+    with StopSignal() as stop:
+        signal.raise_signal(signal.SIGTERM)
+        began = time.monotonic()
+        stop.sleep(30)
+        assert stop.is_set
+        assert time.monotonic() - began < 5
+    assert signal.getsignal(signal.SIGTERM) == before

@@ -1,0 +1,81 @@
+"""`python -m trackside.evaluation --run URI`: judges one run in a process of its own.
+
+Reads `rule-request.json` from the run and writes verdicts to `rule-output/verdicts.jsonl`. Nothing on stdout; logs and
+errors go to stderr. Exit codes: `exit_codes.py`. SIGTERM: what is complete is judged, then it ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from trackside.contracts.errors import ConfigurationError, RunNotFoundError, StorageError
+from trackside.contracts.run_layout import RunLocation
+from trackside.environment import EvaluatorEnvironment
+from trackside.evaluation import exit_codes
+from trackside.evaluation.evaluator import Summary, evaluate
+from trackside.evaluation.rule_request_file import read_rule_request
+from trackside.evaluation.sinks.json_lines import JsonLinesSink
+from trackside.evaluation.stop_signal import StopSignal
+from trackside.storage.open_store import open_store
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s")
+    try:
+        summary = _evaluate(RunLocation(options.run), poll_seconds=options.poll_seconds)
+    except ConfigurationError as error:
+        sys.stderr.write(f"{error}\n")
+        return exit_codes.BAD_CONFIGURATION
+    except (StorageError, RunNotFoundError) as error:
+        sys.stderr.write(f"{error}\n")
+        return exit_codes.RUN_UNREADABLE
+    return exit_codes.exit_code_of(summary)
+
+
+def _evaluate(run: RunLocation, *, poll_seconds: float) -> Summary:
+    if "://" not in run.uri and not Path(run.uri).expanduser().is_dir():
+        # A prefix in a bucket appears with its first object; a folder that is not there is a slip of the pen.
+        raise RunNotFoundError(f"There is no folder {run.uri!r}. Give the folder of a run, or s3://bucket/prefix.")
+    with StopSignal() as stop:
+        return evaluate(
+            run,
+            read_rule_request(open_store(run.uri)),
+            [JsonLinesSink(open_store(run.rule_output))],
+            poll_seconds=poll_seconds,
+            clock=time.time,
+            sleep=stop.sleep,
+            should_stop=lambda: stop.is_set,
+        )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m trackside.evaluation", description="Judges one run.")
+    parser.add_argument(
+        "--run", required=True, metavar="URI", help="where the run lies: a folder or s3://bucket/prefix"
+    )
+    parser.add_argument(
+        "--poll-seconds",
+        type=_positive,
+        default=EvaluatorEnvironment.read().poll_seconds,
+        metavar="N",
+        help="how often to look for new steps (default: TRACKSIDE_POLL_SECONDS, or 1)",
+    )
+    return parser
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise ValueError(text)
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,271 @@
+"""Judges a run while it grows: each complete step in order, each configured rule, and says each answer once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from trackside.contracts.errors import RecordError, StorageError, StorageUnavailableError
+from trackside.contracts.rule_request import RuleRequest
+from trackside.contracts.run_layout import RunLocation
+from trackside.contracts.verdict import Finding, Outcome, Verdict
+from trackside.evaluation import verdicts
+from trackside.evaluation.progress import ProgressFile, RuleProgress, Said, keep_only
+from trackside.evaluation.sinks.sink import Sink, UndeliveredError
+from trackside.evaluation.verdicts import Moment
+from trackside.rules.catalogue import ConfiguredRule, build_rules
+from trackside.storage.open_store import open_store
+from trackside.storage.store import Store
+from trackside.trial.trial import Trial
+from trackside.trial.window import Window
+
+DELIVERY_SECONDS_AFTER_THE_END = 300.0
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What an evaluation came to.
+
+    `verdicts` are all of the run so far, those of earlier evaluators of the same run included. `judged` counts the
+    steps each configuration judged. `has_ended` is False where the evaluator was stopped before the run had ended.
+    `crashed` names the configurations whose rule raised, `undelivered` the verdicts that some sink did not take.
+    """
+
+    verdicts: tuple[Verdict, ...]
+    judged: Mapping[str, int]
+    last_step: int
+    has_ended: bool
+    crashed: tuple[str, ...] = ()
+    undelivered: tuple[Verdict, ...] = ()
+    damaged: tuple[RecordError, ...] = ()
+
+    @property
+    def issues(self) -> tuple[Verdict, ...]:
+        """The verdicts that found something."""
+        return tuple(verdict for verdict in self.verdicts if verdict.outcome is Outcome.ISSUE_FOUND)
+
+
+def evaluate(
+    run: RunLocation,
+    request: RuleRequest,
+    sinks: Sequence[Sink],
+    *,
+    poll_seconds: float,
+    clock: Callable[[], float],
+    sleep: Callable[[float], object],
+    should_stop: Callable[[], bool],
+    stores: Callable[[str], Store] = open_store,
+) -> Summary:
+    """Judges the run until it has ended and all of it is judged, or until `should_stop`.
+
+    Goes on where an earlier evaluator of this run stopped or died. On `should_stop` what is complete is still judged.
+    `clock` is in seconds since the epoch; `sleep` may return early. Errors: `ConfigurationError` for the request;
+    `StorageError` where the run cannot be read (an outage is waited out).
+    """
+    rules = build_rules(request)
+    trial = Trial(stores(run.tensors))
+    evaluator = Evaluator(trial, rules, sinks, ProgressFile(stores(run.rule_output)), run=run.name, clock=clock)
+    return evaluator.watch(poll_seconds=poll_seconds, sleep=sleep, should_stop=should_stop)
+
+
+class Evaluator:
+    """Judges one run with rules that are ready. `run` is its name in the verdicts."""
+
+    def __init__(
+        self,
+        trial: Trial,
+        rules: Sequence[ConfiguredRule],
+        sinks: Sequence[Sink],
+        progress_file: ProgressFile,
+        *,
+        run: str,
+        clock: Callable[[], float],
+    ) -> None:
+        self._trial, self._run, self._clock = trial, run, clock
+        self._rules = {rule.configuration.name: rule for rule in rules}
+        self._sinks = {sink.name: sink for sink in sinks}
+        self._file = progress_file
+        self._progress = keep_only(progress_file.load(), configurations=self._rules, sinks=self._sinks)
+        self._is_unsaved = False
+        self._damaged_told = 0
+        self._troubles: set[str] = set()
+
+    def watch(
+        self, *, poll_seconds: float, sleep: Callable[[float], object], should_stop: Callable[[], bool]
+    ) -> Summary:
+        """Sweeps until everything is judged and delivered, or until `should_stop`."""
+        give_up_at: float | None = None
+        while True:
+            is_last = should_stop()
+            self._sweep_through_outages()
+            if self.is_done:
+                if give_up_at is None:
+                    give_up_at = self._clock() + DELIVERY_SECONDS_AFTER_THE_END
+                if not self._progress.outbox or self._clock() >= give_up_at:
+                    return self.summary()
+            if is_last:
+                return self.summary()
+            if not should_stop():
+                sleep(poll_seconds)
+
+    def sweep(self) -> None:
+        """Judges every complete step that is new, says what there is to say, and tries again what did not arrive.
+
+        Errors: those of the trial's store; what was judged before stays judged.
+        """
+        self._trial.refresh()
+        now = self._clock()
+        for step in self._trial.new_complete_steps(self._judged_by_all()):
+            found = [verdict for name in self._open() if (verdict := self._judge(name, step, now)) is not None]
+            self._say(found)
+        if self._trial.has_ended:
+            self._say([self._conclude(name, now) for name in self._open()])
+        self._tell_damage()
+        self._deliver()
+
+    @property
+    def is_done(self) -> bool:
+        """True once the run has ended and every rule has said its last word."""
+        return self._trial.has_ended and not self._open()
+
+    def summary(self) -> Summary:
+        """How things stand."""
+        rules = self._progress.rules
+        return Summary(
+            verdicts=self._progress.verdicts,
+            judged={name: rule.judged for name, rule in rules.items()},
+            last_step=max((rule.judged_through for rule in rules.values()), default=-1),
+            has_ended=self.is_done,
+            crashed=tuple(name for name, rule in rules.items() if rule.error),
+            undelivered=tuple(said.verdict for said in self._progress.outbox),
+            damaged=self._trial.damaged,
+        )
+
+    def _sweep_through_outages(self) -> None:
+        try:
+            self.sweep()
+        except StorageUnavailableError as error:
+            self._tell_once(f"The run cannot be read at the moment; looking again: {error}")
+
+    def _open(self) -> tuple[str, ...]:
+        """Configurations that have not answered yet."""
+        answered = {verdict.configuration_name for verdict in self._progress.verdicts}
+        return tuple(name for name in self._rules if name not in answered)
+
+    def _judged_by_all(self) -> int:
+        return min((self._progress.rules[name].judged_through for name in self._open()), default=2**63)
+
+    def _judge(self, name: str, step: int, now: float) -> Verdict | None:
+        configured, progress = self._rules[name], self._progress.rules[name]
+        if step <= progress.judged_through:
+            return None
+        findings: tuple[Finding, ...] | None = None
+        if not self._trial.collections_at(step).isdisjoint(configured.rule.watches):
+            try:
+                findings = _check(configured, self._trial.window(step, now=now))
+            except StorageError:
+                raise
+            except RecordError:  # a damaged file is no fault of the rule; the trial has noted it
+                findings = ()
+            except Exception as error:  # noqa: BLE001  a rule may be anybody's code, and must not end the others
+                return self._crash(configured, progress, Moment(self._run, step, now), error)
+        progress.judged_through = step
+        self._is_unsaved = True
+        if findings is None:
+            return None
+        if not findings and self._trial.is_damaged(step):
+            progress.unreadable += 1  # not seen is not clean, and says nothing about the streak
+            return None
+        progress.judged += 1
+        return self._with_patience(configured, progress, findings, Moment(self._run, step, now))
+
+    def _with_patience(
+        self, configured: ConfiguredRule, progress: RuleProgress, findings: tuple[Finding, ...], moment: Moment
+    ) -> Verdict | None:
+        progress.streak = progress.streak + 1 if findings else 0
+        before = progress.since
+        progress.since = {
+            (f.worker, f.subject): min(f.since_step, before.get((f.worker, f.subject), f.since_step)) for f in findings
+        }
+        if not findings or progress.streak < configured.rule.patience:
+            return None
+        dated = [replace(f, since_step=progress.since[f.worker, f.subject]) for f in findings]
+        ordered = verdicts.worst_first(dated)
+        event_key = self._trial.event_key(ordered[0].step, ordered[0].worker)
+        several = len(self._trial.workers) > 1
+        return verdicts.issue_found(configured, ordered, moment, event_key=event_key, several_workers=several)
+
+    def _crash(self, configured: ConfiguredRule, progress: RuleProgress, moment: Moment, error: Exception) -> Verdict:
+        _logger.error("The rule %s crashed at step %d", configured.rule.rule_id, moment.step, exc_info=error)
+        progress.judged_through = moment.step
+        progress.error = f"{type(error).__name__}: {error}"[:500]
+        self._is_unsaved = True
+        return verdicts.crashed(configured, moment, error=progress.error)
+
+    def _conclude(self, name: str, now: float) -> Verdict:
+        configured, progress = self._rules[name], self._progress.rules[name]
+        moment = Moment(self._run, max(progress.judged_through, 0), now)
+        if progress.judged == 0:
+            saved = bool(self._trial.steps())
+            return verdicts.no_data(configured, moment, run_saved_steps=saved, unreadable=progress.unreadable)
+        if progress.judged < configured.rule.patience:
+            return verdicts.too_little_data(configured, moment, judged=progress.judged)
+        return verdicts.clean(configured, moment, judged=progress.judged)
+
+    def _say(self, found: Sequence[Verdict]) -> None:
+        """Notes the verdicts down, then delivers: in this order nothing is lost, whenever the process is killed."""
+        if not found:
+            return
+        for verdict in found:
+            _logger.info("%s: %s", verdict.configuration_name, verdict.message)
+            self._progress.said.append(Said(verdict, tuple(self._sinks)))
+        self._is_unsaved = True
+        self._deliver()
+
+    def _deliver(self) -> None:
+        self._save()
+        for name, sink in self._sinks.items():
+            waiting = [said for said in self._progress.outbox if name in said.undelivered]
+            if waiting:
+                self._hand_over(name, sink, waiting)
+        self._save()
+
+    def _hand_over(self, name: str, sink: Sink, waiting: Sequence[Said]) -> None:
+        kept: set[str] = set()
+        try:
+            sink.emit([said.verdict for said in waiting])
+        except UndeliveredError as error:
+            kept = {verdict.verdict_id for verdict in error.undelivered}
+            self._tell_once(f"Not delivered to {name}, trying again at each poll: {error}")
+        for said in waiting:
+            if said.verdict.verdict_id not in kept:
+                said.undelivered = tuple(sink for sink in said.undelivered if sink != name)
+                self._is_unsaved = True
+
+    def _save(self) -> None:
+        if not self._is_unsaved:
+            return
+        try:
+            self._file.save(self._progress)
+            self._is_unsaved = False
+        except StorageError as error:
+            # An alarm said twice after a restart is better than one not said while the disk is full.
+            self._tell_once(f"How far the rules have come cannot be stored, trying again at each poll: {error}")
+
+    def _tell_once(self, trouble: str) -> None:
+        if trouble not in self._troubles:
+            self._troubles.add(trouble)
+            _logger.warning("%s", trouble)
+
+    def _tell_damage(self) -> None:
+        damaged = self._trial.damaged
+        for error in damaged[self._damaged_told :]:
+            _logger.warning("Left out, because it cannot be read: %s", error)
+        self._damaged_told = len(damaged)
+
+
+def _check(configured: ConfiguredRule, window: Window) -> tuple[Finding, ...]:
+    return verdicts.worst_first(configured.rule.check(window))

@@ -1,0 +1,18 @@
+"""What the exit code of an evaluator says."""
+
+from __future__ import annotations
+
+from trackside.evaluation.evaluator import Summary
+
+JUDGED = 0  # judged to the end, or stopped on request; issues found or not
+BAD_CONFIGURATION = 2
+RUN_UNREADABLE = 3
+UNDELIVERED = 4  # some verdict did not reach every sink
+RULE_CRASHED = 5
+
+
+def exit_code_of(summary: Summary) -> int:
+    """The exit code for an evaluation that came to its end."""
+    if summary.crashed:
+        return RULE_CRASHED
+    return UNDELIVERED if summary.undelivered else JUDGED

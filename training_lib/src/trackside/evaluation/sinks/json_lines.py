@@ -1,0 +1,55 @@
+"""Verdicts as lines of JSON in the run itself: `rule-output/verdicts.jsonl`, each verdict once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from trackside.contracts.errors import KeyNotFoundError, StorageError
+from trackside.contracts.run_layout import VERDICTS_KEY
+from trackside.contracts.verdict import Verdict
+from trackside.evaluation.sinks.sink import UndeliveredError
+from trackside.storage.store import Store
+
+
+class JsonLinesSink:
+    """Writes the whole file anew with each emit, so that no reader ever sees half a line: verdicts are few.
+
+    `store` is rooted at the run's `rule-output`. A verdict whose id is in the file already is not written again. One
+    evaluator judges a run; two that write at the same time could overwrite one another.
+    """
+
+    name = "json-lines"
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def emit(self, verdicts: Sequence[Verdict]) -> None:
+        """Appends what is new. Errors: `UndeliveredError`; then the file is as it was."""
+        try:
+            written = self._read()
+            seen = _ids(written)
+            new = {verdict.verdict_id: verdict for verdict in verdicts if verdict.verdict_id not in seen}
+            if new:
+                lines = "".join(f"{verdict.to_json()}\n" for verdict in new.values())
+                self._store.put(VERDICTS_KEY, written + lines.encode())
+        except StorageError as error:
+            raise UndeliveredError(str(error), verdicts) from error
+
+    def _read(self) -> bytes:
+        try:
+            written = self._store.get(VERDICTS_KEY)
+        except KeyNotFoundError:
+            return b""
+        return written if not written or written.endswith(b"\n") else written + b"\n"
+
+
+def _ids(written: bytes) -> set[str]:
+    return {found for line in written.splitlines() if (found := _id(line))}
+
+
+def _id(line: bytes) -> str:
+    try:
+        return str(json.loads(line)["id"])
+    except (ValueError, KeyError, TypeError):  # a line that is no verdict stays, and is nobody's double
+        return ""

@@ -1,0 +1,132 @@
+"""From findings to what is said: one verdict for one rule configuration, in sentences a user can act on. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from trackside.contracts.action import Action
+from trackside.contracts.run_layout import TENSORS
+from trackside.contracts.verdict import MOST_FINDINGS, Finding, Outcome, Severity, Verdict
+from trackside.rules.catalogue import ConfiguredRule
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Of which run and when something is said."""
+
+    run: str
+    step: int
+    detected_at: float
+
+
+def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """By how far each lies beyond its threshold, then by how long; otherwise in the rule's own order."""
+    return tuple(sorted(findings, key=lambda finding: (-_excess(finding), finding.since_step)))
+
+
+def issue_found(
+    configured: ConfiguredRule, findings: Sequence[Finding], moment: Moment, *, event_key: str, several_workers: bool
+) -> Verdict:
+    """IssuesFound, for findings sorted worst first. Only a critical rule stops a run, whatever was asked."""
+    rule, lead = configured.rule, findings[0]
+    since = min(finding.since_step for finding in findings)
+    where = f"{lead.subject} on {lead.worker}" if several_workers else lead.subject
+    others = len(findings) - 1
+    more = f", and {others} more like it" if others else ""
+    summary = rule.describe().summary.rstrip(".")
+    return Verdict(
+        run=moment.run,
+        rule_id=rule.rule_id,
+        configuration_name=configured.configuration.name,
+        outcome=Outcome.ISSUE_FOUND,
+        severity=rule.severity,
+        step=moment.step,
+        message=f"{summary}: {where} ({lead.comparison} at step {lead.step}) since step {since}{more}.",
+        detected_at=moment.detected_at,
+        findings=tuple(findings[:MOST_FINDINGS]),
+        affected=len(findings),
+        what_to_do=rule.what_to_do,
+        actions=tuple(action for action in configured.configuration.actions if _may(rule.severity, action)),
+        tensor_key=f"{TENSORS}/{event_key}" if event_key else "",
+    )
+
+
+def clean(configured: ConfiguredRule, moment: Moment, *, judged: int) -> Verdict:
+    """NoIssuesFound, at the end of the run."""
+    message = f"{_steps(judged)} judged up to step {moment.step}, no issue found."
+    return _said(configured, moment, Outcome.CLEAN, message=message)
+
+
+def crashed(configured: ConfiguredRule, moment: Moment, *, error: str) -> Verdict:
+    """Not evaluated: the rule itself raised."""
+    message = f"The rule {configured.rule.rule_id} crashed at step {moment.step} and judges no further: {error}"
+    fix = "Look at the evaluator's log for the traceback, and report or mend the rule; the other rules went on."
+    return _said(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
+
+
+def no_data(configured: ConfiguredRule, moment: Moment, *, run_saved_steps: bool, unreadable: int) -> Verdict:
+    """Not evaluated: not a single step had what the rule watches, or could be read."""
+    rule = configured.rule
+    watched = " or ".join(rule.watches)
+    if unreadable:
+        message = f"The {watched} of all {_steps(unreadable)} that hold them lie in damaged files."
+        fix = "Look at the evaluator's log, which names the files; the training's disk may have been full."
+    elif run_saved_steps:
+        message = f"The run saved no {watched}, so there was nothing to judge."
+        names = " or ".join(repr(name) for name in rule.watches)
+        fix = f"Ask for the collection {names} in the capture request, every {rule.save_interval} steps or more often."
+    else:
+        message = "The run ended without a single saved step, so there was nothing to judge."
+        fix = "Check that capture was switched on in the training job (TRACKSIDE_RUN) and that it reached a saved step."
+    return _said(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
+
+
+def too_little_data(configured: ConfiguredRule, moment: Moment, *, judged: int) -> Verdict:
+    """Not evaluated: fewer steps than the rule's patience, so that it could not have spoken."""
+    rule = configured.rule
+    watched = " or ".join(rule.watches)
+    message = f"Only {_steps(judged)} with {watched} saved; the rule needs {rule.patience} in a row to find an issue."
+    fix = f"Save {watched} more often than now (save_interval), or let the run go on for longer."
+    return _said(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
+
+
+def _said(
+    configured: ConfiguredRule,
+    moment: Moment,
+    outcome: Outcome,
+    *,
+    message: str,
+    what_to_do: tuple[str, ...] = (),
+) -> Verdict:
+    return Verdict(
+        run=moment.run,
+        rule_id=configured.rule.rule_id,
+        configuration_name=configured.configuration.name,
+        outcome=outcome,
+        severity=Severity.INFO if outcome is Outcome.CLEAN else Severity.WARNING,
+        step=moment.step,
+        message=message,
+        detected_at=moment.detected_at,
+        what_to_do=what_to_do,
+    )
+
+
+def _excess(finding: Finding) -> float:
+    """How many times the observed value lies beyond the threshold; infinite where it is no number at all."""
+    observed, threshold = finding.observed, finding.threshold
+    if not math.isfinite(observed):
+        return math.inf
+    beyond, within = (threshold, observed) if finding.relation == "<" else (observed, threshold)
+    if within > 0:
+        return beyond / within
+    return math.inf if beyond > 0 else abs(observed - threshold)
+
+
+def _may(severity: Severity, action: Action) -> bool:
+    return severity is Severity.CRITICAL or action is not Action.STOP_TRAINING
+
+
+def _steps(count: int) -> str:
+    return f"{count} step" if count == 1 else f"{count} steps"

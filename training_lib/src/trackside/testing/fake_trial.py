@@ -1,0 +1,68 @@
+"""A run in memory for tests of rules: real records in a real store, read by the real trial."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from trackside.contracts.run_layout import END_MARKER_KEY, collections_key
+from trackside.records.collections_file import CollectionRecord, encode_collections
+from trackside.records.step_file import encode_step, write_step
+from trackside.storage.memory import MemoryStore
+from trackside.storage.store import Store
+from trackside.trial.membership import DEFAULT_REGEXES
+from trackside.trial.trial import Trial
+
+WALL_TIME = 1_700_000_000.0
+
+
+def fake_trial(
+    tensors: Mapping[str, Mapping[int, Any]],
+    *,
+    modes: Mapping[int, str] | None = None,
+    worker: str = "worker_0",
+    collections: Mapping[str, Iterable[str]] | None = None,
+    ended: bool = True,
+) -> Trial:
+    """`{"gradient/Net_fc1.weight": {0: array, 10: array}}` as a run of one worker, refreshed once.
+
+    `modes` gives the mode of steps that are not TRAIN. `collections` maps further collections to their regexes, beside
+    losses, weights, biases and gradients with their usual names. Values are arrays, or numbers for scalars.
+    """
+    store = MemoryStore()
+    write_collections(store, extra=collections or {}, workers=(worker,))
+    for step in sorted({step for series in tensors.values() for step in series}):
+        values = {name: series[step] for name, series in tensors.items() if step in series}
+        write_tensors(store, step, values, mode=(modes or {}).get(step, "TRAIN"), worker=worker)
+    if ended:
+        end_run(store)
+    trial = Trial(store)
+    trial.refresh()
+    return trial
+
+
+def write_tensors(
+    store: Store, step: int, tensors: Mapping[str, Any], *, mode: str = "TRAIN", worker: str = "worker_0"
+) -> None:
+    """Saves one step of one worker into a store rooted at a run's `debug-output`, as the hook does."""
+    pairs = [(name, np.atleast_1d(np.asarray(value))) for name, value in tensors.items()]
+    write_step(store, encode_step(pairs, step=step, mode=mode, mode_step=step, worker=worker, wall_time=WALL_TIME))
+
+
+def write_collections(
+    store: Store, *, extra: Mapping[str, Iterable[str]] | None = None, workers: Iterable[str] = ("worker_0",)
+) -> None:
+    """Writes the collections file of each worker, as the hook does with its first step."""
+    names = tuple(workers)
+    regexes = {**DEFAULT_REGEXES, **{name: tuple(texts) for name, texts in (extra or {}).items()}}
+    records = [CollectionRecord(name, include_regex=tuple(texts)) for name, texts in regexes.items()]
+    content = encode_collections(records, num_workers=len(names))
+    for worker in names:
+        store.put(collections_key(worker), content)
+
+
+def end_run(store: Store) -> None:
+    """Puts the marker that says: nothing more will be written."""
+    store.put(END_MARKER_KEY, b"")

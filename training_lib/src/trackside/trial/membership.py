@@ -1,0 +1,77 @@
+"""Which tensors belong to which collection: by name or by regex, from the run's collections files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+from trackside.contracts.errors import KeyNotFoundError, RecordError
+from trackside.contracts.run_layout import COLLECTIONS_PREFIX, parse_collections_key
+from trackside.records.collections_file import decode_collections
+from trackside.storage.store import Store
+
+# What the original's PyTorch hook means by these words; used until the run's own collections file says otherwise.
+DEFAULT_REGEXES: Mapping[str, tuple[str, ...]] = {
+    "weights": (r"^(?!gradient).*weight",),
+    "biases": (r"^(?!gradient).*bias",),
+    "gradients": (r"^gradient",),
+    "losses": (r"[Ll]oss_(?!input).*output",),
+}
+
+
+class Membership:
+    """The collections of a run. Each worker's collections file is read once."""
+
+    def __init__(self, store: Store, *, report: Callable[[RecordError], None]) -> None:
+        self._store = store
+        self._report = report
+        self._seen: set[str] = set()
+        self._named: dict[str, set[str]] = {}
+        self._regexes: dict[str, list[re.Pattern[str]]] = {}
+        self.worker_count: int | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """True once every worker's file has been seen."""
+        return self.worker_count is not None and len(self._seen) >= self.worker_count
+
+    def refresh(self) -> bool:
+        """Reads the files that are new; True if there were any."""
+        new = [key for key in self._store.list(COLLECTIONS_PREFIX) if parse_collections_key(key) and self._is_new(key)]
+        for key in new:
+            try:
+                self._read(key)
+            except KeyNotFoundError:  # removed since it was listed
+                continue
+            except RecordError as error:
+                self._report(error)
+            self._seen.add(key)
+        return bool(new)
+
+    def members(self, collection: str, names: Iterable[str]) -> tuple[str, ...]:
+        """Those of `names` that belong to the collection, sorted."""
+        named = self._named.get(collection, ())
+        patterns = self._regexes.get(collection)
+        if patterns is None:
+            patterns = [re.compile(regex) for regex in DEFAULT_REGEXES.get(collection, ())]
+        return tuple(sorted(n for n in names if n in named or any(pattern.search(n) for pattern in patterns)))
+
+    def known(self) -> frozenset[str]:
+        """Names of all collections."""
+        return frozenset({*DEFAULT_REGEXES, *self._regexes})
+
+    def _is_new(self, key: str) -> bool:
+        return key not in self._seen
+
+    def _read(self, key: str) -> None:
+        found = decode_collections(self._store.get(key), key=key)
+        self.worker_count = max(found.num_workers, self.worker_count or 0)
+        for collection in found.collections:
+            self._named.setdefault(collection.name, set()).update(collection.tensor_names)
+            self._regexes[collection.name] = [self._compile(key, regex) for regex in collection.include_regex]
+
+    def _compile(self, key: str, regex: str) -> re.Pattern[str]:
+        try:
+            return re.compile(regex)
+        except re.error as error:
+            raise RecordError(key, 0, f"{regex!r} is not a regular expression: {error}.") from error
