@@ -1,0 +1,73 @@
+"""The two wheels, built from this checkout: one version, all that must ship, and nothing that would collide."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+import trackside
+
+ROOT = Path(__file__).parents[2]
+PROJECTS = {"trackside": ROOT, "trackside_smdebug": ROOT / "training_lib" / "compat"}
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, zipfile.ZipFile]:
+    folder = tmp_path_factory.mktemp("wheels")
+    for project in PROJECTS.values():
+        command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+        subprocess.run(command, cwd=project, check=True, capture_output=True, text=True)
+    return {path.name.split("-")[0]: zipfile.ZipFile(path) for path in folder.glob("*.whl")}
+
+
+def metadata(wheel: zipfile.ZipFile) -> dict[str, list[str]]:
+    (name,) = [name for name in wheel.namelist() if name.endswith("/METADATA")]
+    message = Parser().parsestr(wheel.read(name).decode())
+    return {key: message.get_all(key, []) for key in ("Version", "Requires-Dist", "License-Expression", "License-File")}
+
+
+def test_both_wheels_have_the_one_version(wheels: dict[str, zipfile.ZipFile]) -> None:
+    assert set(wheels) == set(PROJECTS)
+    assert {name: metadata(wheel)["Version"] for name, wheel in wheels.items()} == {
+        name: [trackside.__version__] for name in PROJECTS
+    }
+
+
+def test_the_compat_wheel_needs_the_trackside_of_its_version(wheels: dict[str, zipfile.ZipFile]) -> None:
+    assert metadata(wheels["trackside_smdebug"])["Requires-Dist"] == [f"trackside=={trackside.__version__}"]
+
+
+def test_the_base_install_is_light(wheels: dict[str, zipfile.ZipFile]) -> None:
+    required = [r for r in metadata(wheels["trackside"])["Requires-Dist"] if "extra ==" not in r]
+    names = {requirement.split(">")[0].split("=")[0].strip() for requirement in required}
+    assert names == {"numpy", "google-crc32c", "click", "rich"}
+
+
+@pytest.mark.parametrize("name", PROJECTS)
+def test_each_wheel_carries_its_licence(wheels: dict[str, zipfile.ZipFile], name: str) -> None:
+    assert metadata(wheels[name])["License-Expression"] == ["Apache-2.0"]
+    assert any(entry.endswith("licenses/LICENSE") for entry in wheels[name].namelist())
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["trackside.pth", "trackside/py.typed", "trackside/contracts/rule_catalogue.json", "trackside/frameworks/attach.py"],
+)
+def test_the_wheel_ships(wheels: dict[str, zipfile.ZipFile], entry: str) -> None:
+    assert entry in wheels["trackside"].namelist()
+
+
+def test_installing_trackside_never_overwrites_an_smdebug(wheels: dict[str, zipfile.ZipFile]) -> None:
+    tops = {name.split("/")[0] for name in wheels["trackside"].namelist()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"trackside", "trackside.pth"}
+
+
+def test_the_start_up_file_is_one_guarded_line(wheels: dict[str, zipfile.ZipFile]) -> None:
+    text = wheels["trackside"].read("trackside.pth").decode().strip()
+    assert len(text.splitlines()) == 1
+    assert text.startswith("import os; os.environ.get(\"TRACKSIDE_RUN\") and ")

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from trackside.cli import main
+from trackside.contracts.rule_catalogue import built_in_catalogue
+
+RULES = built_in_catalogue().rules
+
+
+def test_every_rule_is_listed() -> None:
+    result = CliRunner().invoke(main, ["rules", "list"])
+    assert result.exit_code == 0
+    assert all(rule_id in result.stdout for rule_id in RULES)
+
+
+@pytest.mark.parametrize("rule_id", RULES)
+def test_a_rule_shows_its_parameters_and_how_to_ask_for_it(rule_id: str) -> None:
+    result = CliRunner().invoke(main, ["rules", "show", rule_id])
+    assert result.exit_code == 0
+    assert f"trackside run --rule {rule_id}" in result.stdout
+    assert all(parameter.name in result.stdout for parameter in RULES[rule_id].parameters)
+
+
+def test_json_is_one_document_with_a_version() -> None:
+    document = json.loads(CliRunner().invoke(main, ["rules", "list", "--format", "json"]).stdout)
+    assert document["schema_version"] == 1
+    assert [rule["rule"] for rule in document["rules"]] == list(RULES)
+    assert set(document["rules"][0]) == {
+        "rule",
+        "summary",
+        "watches",
+        "save_interval",
+        "severity",
+        "since",
+        "parameters",
+    }
+
+
+def test_json_lines_are_a_document_each() -> None:
+    lines = CliRunner().invoke(main, ["rules", "list", "--format", "jsonl"]).stdout.splitlines()
+    assert [json.loads(line)["rule"] for line in lines] == list(RULES)
+    assert {json.loads(line)["schema_version"] for line in lines} == {1}
+
+
+def test_one_rule_as_json() -> None:
+    document = json.loads(CliRunner().invoke(main, ["rules", "show", "vanishing-gradient", "--format", "json"]).stdout)
+    assert document["severity"] == "critical"
+    assert document["parameters"][0]["name"] == RULES["vanishing-gradient"].parameters[0].name
+
+
+def test_an_unknown_rule_says_which_was_meant() -> None:
+    result = CliRunner().invoke(main, ["rules", "show", "vanishing-gradiant"])
+    assert result.exit_code == 2
+    assert "Did you mean 'vanishing-gradient'?" in result.stderr
+    assert result.stdout == ""

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from trackside.contracts.action import Action
+from trackside.contracts.errors import ConfigurationError
+from trackside.contracts.rule_catalogue import RuleCatalogue, parse_catalogue
+from trackside.contracts.rule_request import RuleConfiguration
+from trackside.local.preflight import plan_rules
+
+
+def rule(rule_id: str, watches: list[str], *, save_interval: int = 10) -> dict[str, object]:
+    threshold = {"name": "threshold", "kind": "number", "default": 1.0, "help": "where it fires", "minimum": 0}
+    return {
+        "rule": rule_id,
+        "summary": "Something is wrong.",
+        "watches": watches,
+        "save_interval": save_interval,
+        "severity": "critical",
+        "since": "0.1",
+        "parameters": [threshold],
+    }
+
+
+CATALOGUE = parse_catalogue(
+    json.dumps(
+        {
+            "rules": [
+                rule("vanishing-gradient", ["gradients"]),
+                rule("loss-not-decreasing", ["losses"], save_interval=5),
+                rule("dead-relu", ["relu_outputs"]),
+            ]
+        }
+    )
+)
+
+
+def test_where_no_rule_is_named_every_rule_judges() -> None:
+    plan = plan_rules((), catalogue=CATALOGUE, actions=(Action.NOTIFY,))
+    assert [r.rule_id for r in plan.request.rules] == list(CATALOGUE.rules)
+    assert all(r.actions == (Action.NOTIFY,) for r in plan.request.rules)
+
+
+def test_what_is_saved_follows_from_the_rules() -> None:
+    plan = plan_rules([RuleConfiguration("loss-not-decreasing")], catalogue=CATALOGUE, actions=())
+    assert [(c.name, c.schedule.save_interval) for c in plan.capture.collections] == [("losses", 5)]
+    assert plan.notes == ()
+
+
+def test_a_save_interval_replaces_that_of_the_rules() -> None:
+    plan = plan_rules((), catalogue=CATALOGUE, actions=(), save_interval=3)
+    assert {c.schedule.save_interval for c in plan.capture.collections} == {3}
+
+
+def test_a_rule_whose_input_is_not_saved_is_told_before_the_start() -> None:
+    plan = plan_rules([RuleConfiguration("dead-relu")], catalogue=CATALOGUE, actions=())
+    assert plan.notes == ("dead-relu needs relu_outputs, which will not be saved: it cannot judge anything.",)
+
+
+def test_the_actions_of_a_file_are_kept_where_the_command_line_says_nothing() -> None:
+    asked = [RuleConfiguration("vanishing-gradient", actions=(Action.STOP_TRAINING,))]
+    assert plan_rules(asked, catalogue=CATALOGUE, actions=None).request.rules[0].actions == (Action.STOP_TRAINING,)
+    assert plan_rules(asked, catalogue=CATALOGUE, actions=()).request.rules[0].actions == ()
+
+
+def test_the_same_rule_twice_gets_two_names() -> None:
+    asked = [
+        RuleConfiguration("vanishing-gradient"),
+        RuleConfiguration("vanishing-gradient", parameters={"threshold": "2"}),
+    ]
+    plan = plan_rules(asked, catalogue=CATALOGUE, actions=())
+    assert [r.name for r in plan.request.rules] == ["vanishing-gradient", "vanishing-gradient-2"]
+
+
+def test_every_problem_is_told_at_once() -> None:
+    asked = [
+        RuleConfiguration("vanishing-gradiant"),
+        RuleConfiguration("vanishing-gradient", parameters={"treshold": "1", "threshold": "abc"}),
+        RuleConfiguration("dead-relu", parameters={"threshold": "-1"}),
+    ]
+    with pytest.raises(ConfigurationError) as caught:
+        plan_rules(asked, catalogue=CATALOGUE, actions=())
+    text = str(caught.value)
+    assert len(caught.value.problems) == 4
+    for part in ("Did you mean 'vanishing-gradient'?", "Did you mean 'threshold'?", "must be a number", "at least 0"):
+        assert part in text
+
+
+def test_an_empty_catalogue_is_an_error_not_a_run_without_rules() -> None:
+    with pytest.raises(ConfigurationError):
+        plan_rules((), catalogue=RuleCatalogue({}), actions=())

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.training_lib.local.verdicts import issue, no_issue
+from trackside.contracts.rule_request import RuleConfiguration
+from trackside.contracts.verdict import Outcome, Severity, Verdict
+from trackside.evaluation.progress import RuleProgress
+from trackside.local.rule_state import RuleState, rule_statuses, worst_severity
+
+ASKED = (RuleConfiguration("vanishing-gradient"),)
+CLEAN = no_issue("vanishing-gradient")
+NO_DATA = no_issue("vanishing-gradient", outcome=Outcome.NOT_EVALUATED, message="No gradient was saved.")
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "is_running", "state"),
+    [
+        pytest.param([issue()], False, RuleState.ISSUE, id="issue"),
+        pytest.param([issue(), CLEAN], False, RuleState.ISSUE, id="an-issue-stays"),
+        pytest.param([NO_DATA, issue()], False, RuleState.ISSUE, id="an-issue-after-too-little-data"),
+        pytest.param([CLEAN], False, RuleState.OK, id="clean"),
+        pytest.param([NO_DATA, CLEAN], False, RuleState.OK, id="clean-in-the-end"),
+        pytest.param([NO_DATA], False, RuleState.NOT_ENOUGH_DATA, id="could-not-look"),
+        pytest.param([], True, RuleState.RUNNING, id="still-running"),
+        pytest.param([], False, RuleState.NOT_ENOUGH_DATA, id="ended-without-a-word"),
+    ],
+)
+def test_the_state_of_a_rule(verdicts: list[Verdict], is_running: bool, state: RuleState) -> None:
+    (status,) = rule_statuses(ASKED, verdicts, progress={}, is_running=is_running)
+    assert status.state is state
+
+
+def test_rules_come_in_the_order_asked_and_unasked_ones_after() -> None:
+    asked = (RuleConfiguration("b"), RuleConfiguration("a"))
+    statuses = rule_statuses(asked, [issue("z"), issue("a")], progress={}, is_running=False)
+    assert [status.name for status in statuses] == ["b", "a", "z"]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "worst"),
+    [
+        pytest.param([], None, id="none"),
+        pytest.param([CLEAN], None, id="a-clean-critical-rule-is-no-critical-issue"),
+        pytest.param([issue(severity=Severity.INFO), issue(severity=Severity.WARNING)], Severity.WARNING, id="warning"),
+        pytest.param([issue(), issue(severity=Severity.INFO)], Severity.CRITICAL, id="critical"),
+    ],
+)
+def test_the_worst_severity(verdicts: list[Verdict], worst: Severity | None) -> None:
+    assert worst_severity(verdicts) is worst
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "state"),
+    [
+        pytest.param([], RuleState.ERROR, id="crashed"),
+        pytest.param([NO_DATA], RuleState.ERROR, id="crashed-and-said-so"),
+        pytest.param([issue()], RuleState.ISSUE, id="crashed-after-an-issue"),
+    ],
+)
+def test_a_rule_that_crashed_is_an_error_not_a_clean_bill(verdicts: list[Verdict], state: RuleState) -> None:
+    progress = {"vanishing-gradient": RuleProgress(judged_through=40, judged=5, error="ZeroDivisionError at step 40")}
+    (status,) = rule_statuses(ASKED, verdicts, progress=progress, is_running=False)
+    assert (status.state, status.judged, status.judged_through) == (state, 5, 40)

@@ -1,0 +1,285 @@
+"""The loop with real processes; the evaluator is a script that says what the test wants said."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.training_lib.local.verdicts import issue
+from trackside.contracts.action import Action
+from trackside.contracts.capture_request import CaptureRequest
+from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.contracts.verdict import Severity, Verdict
+from trackside.environment import inherited
+from trackside.local.process_table import living_processes
+from trackside.local.rule_state import RuleState
+from trackside.local.run import LocalRun, LocalRunResult, run_locally
+from trackside.local.run_folder import RunState, run_state
+
+DEADLINE_SECONDS = 20.0
+STOP, NOTIFY = (Action.STOP_TRAINING, Action.NOTIFY), (Action.NOTIFY,)
+
+# Says the verdicts given, once the training has written its first line; then waits for the end of the run.
+EVALUATOR = """
+import pathlib, sys, time
+run = pathlib.Path(sys.argv[sys.argv.index("--run") + 1])
+deadline = time.monotonic() + 20
+def wait_for(path):
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+wait_for(run / "started")
+(run / "rule-output").mkdir(exist_ok=True)
+(run / "rule-output" / "verdicts.jsonl").write_text(sys.argv[1])
+wait_for(run / "debug-output" / "training_job_end.ts")
+"""
+
+STARTED = "import os, pathlib, signal, sys, time; (pathlib.Path(os.environ['TRACKSIDE_RUN']) / 'started').touch();"
+FOREVER = "time.sleep(60)"
+WAIT_FOR_THE_VERDICT = (
+    "p = pathlib.Path(os.environ['TRACKSIDE_RUN']) / 'rule-output' / 'verdicts.jsonl'\n"
+    "while not p.exists(): time.sleep(0.02)\n"
+    "time.sleep(0.5)\n"  # longer than it takes to notice the verdict and to send a signal
+)
+
+
+@dataclass
+class Ear:
+    """An observer that remembers, and does something when it hears a word."""
+
+    notes: list[str] = field(default_factory=list)
+    issues: list[Verdict] = field(default_factory=list)
+    on_note: Mapping[str, Callable[[], None]] = field(default_factory=dict)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+        for word, act in self.on_note.items():
+            if word in text:
+                act()
+
+    def issue(self, verdict: Verdict) -> None:
+        self.issues.append(verdict)
+
+
+@dataclass(frozen=True)
+class Told:
+    result: LocalRunResult
+    ear: Ear
+
+
+@pytest.fixture
+def run_it(tmp_path: Path) -> Callable[..., Told]:
+    def run(
+        code: str,
+        *,
+        said: Sequence[Verdict] = (),
+        actions: tuple[Action, ...] = NOTIFY,
+        grace_seconds: float = 10.0,
+        ear: Ear | None = None,
+        evaluator: str = EVALUATOR,
+    ) -> Told:
+        folder = tmp_path / "run"
+        folder.mkdir()
+        told = ear or Ear()
+        lines = "".join(f"{verdict.to_json()}\n" for verdict in said)
+        local_run = LocalRun(
+            command=(sys.executable, "-c", STARTED + code),
+            folder=folder,
+            request=RuleRequest((RuleConfiguration("vanishing-gradient", actions=actions),)),
+            capture=CaptureRequest(()),
+            environment=inherited(),
+            grace_seconds=grace_seconds,
+        )
+        result = run_locally(local_run, observer=told, evaluator=(sys.executable, "-c", evaluator, lines))
+        assert (folder / "debug-output" / "training_job_end.ts").exists()
+        _assert_nothing_is_left(folder)
+        return Told(result, told)
+
+    return run
+
+
+def _assert_nothing_is_left(folder: Path) -> None:
+    """No process of this test still runs: none below us was started with the run's folder."""
+    below = [process.pid for process in living_processes().values() if process.parent == os.getpid()]
+    for pid in below:
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            continue
+        assert str(folder).encode() not in command
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "exit_code"),
+    [
+        pytest.param("sys.exit(0)", 0, 0, id="fine"),
+        pytest.param("sys.exit(7)", 7, 7, id="its-own-code"),
+        pytest.param("os.kill(os.getpid(), signal.SIGKILL)", -9, 137, id="sigkill"),
+        pytest.param("os.kill(os.getpid(), signal.SIGSEGV)", -11, 139, id="crash"),
+    ],
+)
+def test_the_code_of_the_command_is_passed_through(
+    run_it: Callable[..., Told], code: str, status: int, exit_code: int
+) -> None:
+    result = run_it(code).result
+    assert result.status == status
+    assert result.exit_code(Severity.CRITICAL) == exit_code
+    assert run_state(result.folder) is (RunState.FAILED if status else RunState.FINISHED)
+
+
+def test_a_critical_issue_stops_a_run_that_asked_for_it(run_it: Callable[..., Told]) -> None:
+    told = run_it(FOREVER, said=[issue()], actions=STOP)
+    assert told.result.status == -signal.SIGTERM
+    assert told.result.stopped_for == issue()
+    assert told.ear.issues == [issue()]
+    assert told.result.exit_code(None) == 1
+    assert run_state(told.result.folder) is RunState.STOPPED
+    assert told.result.rules[0].state is RuleState.ISSUE
+
+
+@pytest.mark.parametrize(
+    ("verdict", "actions", "cards"),
+    [
+        pytest.param(issue(severity=Severity.WARNING), STOP, 1, id="a-warning-never-stops"),
+        pytest.param(issue(), NOTIFY, 1, id="notify"),
+        pytest.param(issue(), (), 0, id="nothing"),
+        pytest.param(issue("not-asked-for"), STOP, 0, id="a-rule-that-nobody-asked-for"),
+    ],
+)
+def test_other_issues_do_not_stop_it(
+    run_it: Callable[..., Told], verdict: Verdict, actions: tuple[Action, ...], cards: int
+) -> None:
+    told = run_it(WAIT_FOR_THE_VERDICT, said=[verdict], actions=actions)
+    assert told.result.status == 0
+    assert told.result.stopped_for is None
+    assert len(told.ear.issues) == cards
+    assert told.result.verdicts == (verdict,)
+
+
+@pytest.mark.parametrize(
+    ("severity", "fail_on", "exit_code"),
+    [
+        pytest.param(Severity.CRITICAL, Severity.CRITICAL, 1, id="critical-at-critical"),
+        pytest.param(Severity.CRITICAL, Severity.WARNING, 1, id="critical-at-warning"),
+        pytest.param(Severity.WARNING, Severity.WARNING, 1, id="warning-at-warning"),
+        pytest.param(Severity.WARNING, Severity.CRITICAL, 7, id="warning-at-critical"),
+        pytest.param(Severity.INFO, Severity.WARNING, 7, id="info-at-warning"),
+        pytest.param(Severity.CRITICAL, None, 7, id="never"),
+    ],
+)
+def test_findings_at_the_threshold_exit_with_1(severity: Severity, fail_on: Severity | None, exit_code: int) -> None:
+    result = LocalRunResult(
+        folder=Path("run"),
+        status=7,
+        stopped_for=None,
+        verdicts=(issue(severity=severity),),
+        rules=(),
+        steps=(),
+        evaluator_problem="",
+        capture_problem="",
+    )
+    assert result.exit_code(fail_on) == exit_code
+
+
+def test_one_that_ignores_sigterm_is_killed_after_the_grace(run_it: Callable[..., Told]) -> None:
+    code = "signal.signal(signal.SIGTERM, signal.SIG_IGN);" + FOREVER
+    told = run_it(code, said=[issue()], actions=STOP, grace_seconds=0.3)
+    assert told.result.status == -signal.SIGKILL
+    assert told.result.exit_code(None) == 1
+    assert any("SIGKILL sent" in note for note in told.ear.notes)
+
+
+def test_one_that_ends_well_within_the_grace_is_not_killed(run_it: Callable[..., Told]) -> None:
+    code = "signal.signal(signal.SIGTERM, lambda *a: sys.exit(3));" + FOREVER
+    told = run_it(code, said=[issue()], actions=STOP)
+    assert told.result.status == 3
+    assert told.result.exit_code(None) == 1
+    assert not any("SIGKILL sent" in note for note in told.ear.notes)
+
+
+def test_workers_in_a_group_of_their_own_end_with_it(run_it: Callable[..., Told], tmp_path: Path) -> None:
+    """As torchrun starts them, with a parent that dies at once and workers that do not listen."""
+    worker = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+    code = (
+        f"import subprocess; w = subprocess.Popen([sys.executable, '-c', {worker!r}], start_new_session=True)\n"
+        f"pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(w.pid))\n"
+        "time.sleep(0.5); (pathlib.Path(os.environ['TRACKSIDE_RUN']) / 'workers-started').touch()\n" + FOREVER
+    )
+    evaluator = EVALUATOR.replace('"started"', '"workers-started"')
+    told = run_it(code, said=[issue()], actions=STOP, grace_seconds=1.0, evaluator=evaluator)
+    assert told.result.exit_code(None) == 1
+    assert int((tmp_path / "pid").read_text()) not in living_processes()
+
+
+def test_signals_reach_the_training(run_it: Callable[..., Told]) -> None:
+    """`kill` on us is `kill` on the training: it decides, and its own code comes out."""
+    code = (
+        "signal.signal(signal.SIGUSR1, lambda *a: os.kill(os.getppid(), signal.SIGTERM))\n"
+        "signal.signal(signal.SIGTERM, lambda *a: sys.exit(5))\n"
+        "os.kill(os.getppid(), signal.SIGUSR1)\n" + FOREVER
+    )
+    told = run_it(code)
+    assert told.result.status == 5
+    assert [note for note in told.ear.notes if "passed on" in note] == [
+        "SIGUSR1 passed on to the training.",
+        "SIGTERM passed on to the training.",
+    ]
+
+
+def test_a_second_interrupt_kills_one_that_does_not_listen(run_it: Callable[..., Told]) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        code = (
+            "signal.signal(signal.SIGINT, signal.SIG_IGN); os.kill(os.getppid(), signal.SIGINT)\n"
+            "time.sleep(0.5); os.kill(os.getppid(), signal.SIGINT)\n" + FOREVER
+        )
+        told = run_it(code)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert told.result.status == -signal.SIGKILL
+    assert told.result.exit_code(None) == 137
+
+
+def test_a_failure_of_ours_is_said_once_and_the_training_goes_on(run_it: Callable[..., Told]) -> None:
+    class Broken(Ear):
+        def issue(self, verdict: Verdict) -> None:
+            raise ZeroDivisionError("the card cannot be drawn")
+
+    ear = Broken()
+    told = run_it(WAIT_FOR_THE_VERDICT + "sys.exit(4)", said=[issue()], ear=ear)
+    assert told.result.status == 4
+    assert [note for note in ear.notes if "Watching failed" in note] == [
+        "Watching failed (ZeroDivisionError: the card cannot be drawn). The training goes on unwatched."
+    ]
+
+
+def test_a_command_that_captured_nothing_is_told_why(run_it: Callable[..., Told]) -> None:
+    result = run_it("sys.exit(0)").result
+    assert result.steps == ()
+    assert "took no optimizer step" in result.capture_problem
+
+
+def test_the_request_lies_in_the_run_before_anything_starts(run_it: Callable[..., Told]) -> None:
+    code = "sys.exit(0 if (pathlib.Path(os.environ['TRACKSIDE_RUN']) / 'rule-request.json').exists() else 9)"
+    result = run_it(code).result
+    assert result.status == 0
+    assert json.loads((result.folder / "rule-request.json").read_text())["rules"][0]["rule"] == "vanishing-gradient"
+
+
+def test_an_evaluator_that_never_ends_is_ended(run_it: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trackside.local.run.FINAL_JUDGING_SECONDS", 0.3)
+    monkeypatch.setattr("trackside.local.run.EVALUATOR_GRACE_SECONDS", 0.3)
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+    began = time.monotonic()
+    told = run_it("time.sleep(0.5)", evaluator=deaf)
+    assert time.monotonic() - began < DEADLINE_SECONDS
+    assert told.result.evaluator_problem == "The rules were ended before they had judged every step."
+    assert told.result.rules[0].state is RuleState.NOT_ENOUGH_DATA

@@ -1,0 +1,138 @@
+"""`trackside rules`: which rules there are, what each decides and what can be set."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trackside.cli.terminal.options import format_option, shared_options, wants_color
+from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
+from trackside.contracts.rule_catalogue import RuleDescription, built_in_catalogue
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+SCHEMA_VERSION = 1
+
+
+@click.group("rules")
+@shared_options
+def command() -> None:
+    """List the rules, or show one with its parameters.
+
+    \b
+    Example:
+      trackside rules list
+      trackside rules show vanishing-gradient
+    """
+
+
+@command.command("list")
+@format_option("table", "json", "jsonl")
+@shared_options
+def list_rules(output: str) -> None:
+    """List every rule: its severity and what it finds.
+
+    \b
+    Example:
+      trackside rules list --format json
+    """
+    rules = list(built_in_catalogue().rules.values())
+    if output == "json":
+        click.echo(json.dumps({"schema_version": SCHEMA_VERSION, "rules": [_plain(rule) for rule in rules]}, indent=2))
+    elif output == "jsonl":
+        for rule in rules:
+            click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **_plain(rule)}))
+    else:
+        _print_list(rules)
+
+
+@command.command("show")
+@click.argument("rule")
+@format_option("table", "json")
+@shared_options
+def show_rule(rule: str, output: str) -> None:
+    """Show one RULE with all that can be set.
+
+    \b
+    Example:
+      trackside rules show exploding-tensor
+    """
+    rules = built_in_catalogue().rules
+    if rule not in rules:
+        problem = Problem("RULE", f"Unknown rule {rule!r}.", did_you_mean(rule, rules))
+        raise ConfigurationError([problem], subject="The command line")
+    if output == "json":
+        click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **_plain(rules[rule])}, indent=2))
+    else:
+        _print_rule(rules[rule])
+
+
+def _plain(rule: RuleDescription) -> dict[str, Any]:
+    fields = asdict(rule)
+    fields["rule"] = fields.pop("rule_id")
+    return {**fields, "severity": rule.severity.value}
+
+
+def _print_list(rules: list[RuleDescription]) -> None:
+    from rich.text import Text
+
+    from trackside.cli.terminal.console import data_console
+    from trackside.cli.terminal.layout import columns
+
+    console = data_console(color=wants_color())
+    rows = [[Text(text) for text in (rule.rule_id, rule.severity.value, rule.summary)] for rule in rules]
+    for line in columns(console, rows, header=("rule", "severity", "finds")):
+        console.print(line)
+
+
+def _print_rule(rule: RuleDescription) -> None:
+    from rich.text import Text
+
+    from trackside.cli.terminal.console import data_console
+    from trackside.cli.terminal.layout import columns
+
+    console = data_console(color=wants_color())
+    facts = [
+        ("finds", rule.summary),
+        ("severity", rule.severity.value),
+        ("needs", f"{', '.join(rule.watches)}, saved every {rule.save_interval} steps unless you say otherwise"),
+        ("since", rule.since),
+    ]
+    console.print(Text(rule.rule_id, style="bold"))
+    for line in columns(console, [[Text(label, style="bold"), Text(text)] for label, text in facts]):
+        console.print(line)
+    if rule.parameters:
+        console.print()
+        for line in columns(console, _parameter_rows(rule), header=("parameter", "default", "allowed", "meaning")):
+            console.print(line)
+    first = next(iter(rule.parameters), None)
+    setting = f":{first.name}={_shown(first.default)}" if first else ""
+    console.print()
+    console.print(f"Use it: trackside run --rule {rule.rule_id}{setting} -- python train.py", soft_wrap=True)
+
+
+def _parameter_rows(rule: RuleDescription) -> list[list[Text]]:
+    from rich.text import Text
+
+    return [
+        [Text(p.name), Text(_shown(p.default)), Text(_allowed(p.kind, p.minimum, p.maximum)), Text(p.help)]
+        for p in rule.parameters
+    ]
+
+
+def _allowed(kind: str, minimum: float | None, maximum: float | None) -> str:
+    if minimum is None and maximum is None:
+        return kind
+    if maximum is None:
+        return f"{kind} >= {minimum:g}"
+    return f"{kind} <= {maximum:g}" if minimum is None else f"{kind} {minimum:g} to {maximum:g}"
+
+
+def _shown(value: float | bool | str | None) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)

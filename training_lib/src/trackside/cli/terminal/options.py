@@ -1,0 +1,58 @@
+"""Options that every command has, before or after the command's name."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_VERBOSE = "trackside.verbose"
+_NO_COLOR = "trackside.no_color"
+
+
+def shared_options(command: F) -> F:
+    """Adds `-v/--verbose` and `--no-color`."""
+    verbose = click.option(
+        "-v",
+        "--verbose",
+        is_flag=True,
+        expose_value=False,
+        callback=_be_verbose,
+        help="Show logs, and tracebacks of errors.",
+    )
+    no_color = click.option(
+        "--no-color", is_flag=True, expose_value=False, callback=_be_plain, help="No colours; NO_COLOR does the same."
+    )
+    return verbose(no_color(command))
+
+
+def format_option(*formats: str) -> Callable[[F], F]:
+    """Adds `--format`; the first is the default."""
+    return click.option(
+        "--format", "output", type=click.Choice(formats), default=formats[0], show_default=True, help="How to print it."
+    )
+
+
+def is_verbose(ctx: click.Context) -> bool:
+    """True if -v was given anywhere on the line."""
+    return bool(ctx.meta.get(_VERBOSE))
+
+
+def wants_color() -> bool:
+    """False if --no-color was given anywhere on the line."""
+    return not click.get_current_context().meta.get(_NO_COLOR)
+
+
+def _be_verbose(ctx: click.Context, option: click.Parameter, given: bool) -> None:
+    if given:
+        ctx.meta[_VERBOSE] = True
+        logging.basicConfig(level=logging.DEBUG, format="%(levelname)s %(name)s: %(message)s")
+
+
+def _be_plain(ctx: click.Context, option: click.Parameter, given: bool) -> None:
+    if given:
+        ctx.meta[_NO_COLOR] = True

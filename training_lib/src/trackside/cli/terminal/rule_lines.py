@@ -1,0 +1,36 @@
+"""The states of a run's rules one below the other: a symbol, a word, a name and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from trackside.cli.terminal.console import safe
+from trackside.cli.terminal.layout import columns
+from trackside.local.rule_state import RuleState, RuleStatus
+
+_LOOKS = {
+    RuleState.ISSUE: ("✖", "X", "bold red"),
+    RuleState.OK: ("✔", "+", "green"),
+    RuleState.RUNNING: ("▶", ">", "cyan"),
+    RuleState.NOT_ENOUGH_DATA: ("◌", "?", "yellow"),
+    RuleState.ERROR: ("⚠", "!", "bold magenta"),
+}
+
+_ORDER = (RuleState.ISSUE, RuleState.ERROR, RuleState.NOT_ENOUGH_DATA, RuleState.RUNNING, RuleState.OK)
+
+
+def rule_lines(console: Console, rules: Sequence[RuleStatus]) -> Iterator[Text]:
+    """One line a rule where the console is wide enough; what needs a look comes first."""
+    rows = [
+        [_state(console, rule.state), *(Text(safe(console, text)) for text in (rule.name, rule.detail))]
+        for rule in sorted(rules, key=lambda rule: _ORDER.index(rule.state))
+    ]
+    return columns(console, rows)
+
+
+def _state(console: Console, state: RuleState) -> Text:
+    symbol, ascii_symbol, style = _LOOKS[state]
+    return Text(f"{ascii_symbol if console.options.ascii_only else symbol} {state.value}", style=style)

@@ -1,0 +1,152 @@
+"""The evaluator beside the training: a process of its own, started again a few times if it dies, then given up."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from enum import Enum
+from pathlib import Path
+
+from trackside.local.run_folder import EVALUATOR_LOG
+
+MOST_RESTARTS = 3
+RESTART_PAUSE_SECONDS = (0.0, 0.5, 2.0)
+EVALUATOR = (sys.executable, "-m", "trackside.evaluation")
+
+# As trackside.evaluation.exit_codes says; importing that would bring NumPy into this process.
+JUDGED_TO_THE_END = (0, 5)  # 5: a rule crashed, and says so in a verdict of its own
+BAD_CONFIGURATION = 2
+_SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
+
+
+class EvaluatorState(Enum):
+    """Where the evaluator stands."""
+
+    RUNNING = "running"
+    ENDED = "ended"  # judged to the end
+    GIVEN_UP = "given up"
+
+
+class EvaluatorProcess:
+    """Keeps one evaluator of a run alive. `say` is told, in a sentence, whenever something did not go as it should."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        environment: Mapping[str, str],
+        say: Callable[[str], None],
+        monotonic: Callable[[], float],
+        command: tuple[str, ...] = EVALUATOR,
+    ) -> None:
+        self._command = (*command, "--run", str(folder))
+        self._folder = folder
+        self._environment = _evaluator_environment(environment)
+        self._say = say
+        self._monotonic = monotonic
+        self._restarts = 0
+        self._start_at = monotonic()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.state = EvaluatorState.RUNNING
+        self.problem = ""
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the process that runs now."""
+        return self._process.pid if self._process else None
+
+    def tend(self) -> EvaluatorState:
+        """Starts it where it does not run, notices where it ended. Returns at once."""
+        if self.state is not EvaluatorState.RUNNING:
+            return self.state
+        if self._process is None:
+            if self._monotonic() >= self._start_at:
+                self._start()
+            return self.state
+        status = self._process.poll()
+        if status is not None:
+            self._process = None
+            self._ended(status)
+        return self.state
+
+    def finish(self, *, grace_seconds: float) -> None:
+        """Ends it: SIGTERM makes it judge what is there, then SIGKILL."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()
+        try:
+            status = process.wait(grace_seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            status = process.wait()
+        if status in JUDGED_TO_THE_END:
+            self.state = EvaluatorState.ENDED
+        else:
+            self.state, self.problem = (
+                EvaluatorState.GIVEN_UP,
+                "The rules were ended before they had judged every step.",
+            )
+
+    def _start(self) -> None:
+        with (self._folder / EVALUATOR_LOG).open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                # `-m` puts the working folder on the import path: a folder of ours cannot shadow a module
+                cwd=self._folder,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=_die_with_parent(),  # noqa: PLW1509 - one system call, in a process without threads
+                start_new_session=True,  # Ctrl-C is for the training
+            )
+
+    def _ended(self, status: int) -> None:
+        if status in JUDGED_TO_THE_END:
+            self.state = EvaluatorState.ENDED
+            return
+        how = _describe(status)
+        if status == BAD_CONFIGURATION or self._restarts == MOST_RESTARTS:
+            self.state, self.problem = EvaluatorState.GIVEN_UP, f"{how}{self._last_words()}"
+            self._say(f"The rules are no longer judged: {self.problem} The training goes on.")
+            return
+        self._start_at = self._monotonic() + RESTART_PAUSE_SECONDS[self._restarts]
+        self._restarts += 1
+        self._say(f"The evaluator ended ({how}); it continues where it was (restart {self._restarts}/{MOST_RESTARTS}).")
+
+    def _last_words(self) -> str:
+        log = self._folder / EVALUATOR_LOG
+        lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return f": {last[:200]} (more in {log})." if last else f" (see {log})."
+
+
+def _evaluator_environment(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """One thread of arithmetic is enough, and the cores belong to the training; what starts capture is left out."""
+    kept = {name: value for name, value in environment.items() if not name.startswith("TRACKSIDE_")}
+    return {**kept, "TRACKSIDE_POLL_SECONDS": "0.5", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+def _describe(status: int) -> str:
+    if status >= 0:
+        return f"exit code {status}"
+    try:
+        return f"killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"killed by signal {-status}"
+
+
+def _die_with_parent() -> Callable[[], None] | None:
+    """On Linux: ends the evaluator when `trackside run` is killed and can no longer do it."""
+    if not sys.platform.startswith("linux"):
+        return None
+    prctl = ctypes.CDLL(None).prctl
+
+    def ask_the_kernel() -> None:
+        prctl(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGTERM), 0, 0, 0)
+
+    return ask_the_kernel

@@ -1,0 +1,83 @@
+"""Which processes there are: parent, group and birth of each, so that a whole family can be signalled and none else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True)
+class Process:
+    """One living process: the same one if id and birth agree, for ids are given again and orphans change parents."""
+
+    pid: int
+    parent: int = field(compare=False)
+    group: int = field(compare=False)
+    born: str
+
+
+def living_processes() -> Mapping[int, Process]:
+    """Every process that has not ended (zombies have), by id. Reads /proc on Linux, else asks `ps`."""
+    found = _from_proc() if (PROC / "self" / "stat").exists() else _from_ps()
+    return {process.pid: process for process in found}
+
+
+def family(table: Mapping[int, Process], known: Iterable[int], *, group: int | None = None) -> frozenset[Process]:
+    """The known processes and the members of `group` that still live, with everything below them."""
+    known = set(known)
+    found = {pid for pid, process in table.items() if pid in known or (group is not None and process.group == group)}
+    while True:
+        below = {pid for pid, process in table.items() if process.parent in found} - found
+        if not below:
+            return frozenset(table[pid] for pid in found)
+        found |= below
+
+
+def signal_all(processes: Iterable[Process], number: signal.Signals) -> None:
+    """Sends the signal to each; one that ended in between is no error."""
+    for process in processes:
+        try:
+            os.kill(process.pid, number)
+        except (ProcessLookupError, PermissionError):  # ended, or changed its user: neither is ours to handle
+            continue
+
+
+def parse_stat(text: str) -> Process | None:
+    """The process that a `/proc/<pid>/stat` line describes, or None for a zombie. See proc(5)."""
+    head, _, rest = text.rpartition(")")  # the name in brackets may itself hold brackets and blanks
+    state, parent, group, *others = rest.split()
+    if state in "ZX":
+        return None
+    return Process(pid=int(head.split(" ", 1)[0]), parent=int(parent), group=int(group), born=others[16])
+
+
+def parse_ps(line: str) -> Process | None:
+    """The process that one line of `ps -A -o pid=,ppid=,pgid=,stat=,lstart=` describes, or None for a zombie."""
+    pid, parent, group, state, born = line.split(None, 4)
+    return None if state.startswith("Z") else Process(int(pid), int(parent), int(group), born.strip())
+
+
+def _from_proc() -> list[Process]:
+    found = []
+    for folder in PROC.iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            process = parse_stat((folder / "stat").read_text(encoding="utf-8", errors="replace"))
+        except (FileNotFoundError, ProcessLookupError):  # ended while we looked
+            continue
+        if process:
+            found.append(process)
+    return found
+
+
+def _from_ps() -> list[Process]:
+    command = ["ps", "-A", "-o", "pid=,ppid=,pgid=,stat=,lstart="]
+    listing = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout
+    return [process for line in listing.splitlines() if line.strip() and (process := parse_ps(line))]

@@ -1,0 +1,121 @@
+"""A run as it lies on disk or in S3: what was asked, what was said, how many steps were saved."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from trackside.contracts.errors import ConfigurationError, KeyNotFoundError, RunNotFoundError
+from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.contracts.run_layout import (
+    END_MARKER_KEY,
+    RULE_OUTPUT,
+    RULE_REQUEST_KEY,
+    TENSORS,
+    VERDICTS_KEY,
+    RunLocation,
+)
+from trackside.contracts.verdict import Outcome, Severity, Verdict
+from trackside.local.capture_check import rule_progress, saved_steps
+from trackside.local.rule_state import RuleStatus, rule_statuses, worst_severity
+from trackside.local.run_folder import RunState, read_record, run_state
+from trackside.local.verdict_feed import read_verdicts
+from trackside.storage.open_store import open_store
+from trackside.storage.store import Store
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """What there is of one run. `has_ended` is true once the end marker lies there: nothing is saved any more."""
+
+    location: RunLocation
+    has_ended: bool
+    steps: tuple[int, ...]
+    verdicts: tuple[Verdict, ...]
+    rules: tuple[RuleStatus, ...]
+
+    @property
+    def issues(self) -> tuple[Verdict, ...]:
+        """The verdicts that found something, gravest first."""
+        found = (verdict for verdict in self.verdicts if verdict.outcome is Outcome.ISSUE_FOUND)
+        return tuple(sorted(found, key=lambda verdict: -verdict.severity.rank))
+
+
+def read_run(uri: str) -> RecordedRun:
+    """Reads a run. Errors: `RunNotFoundError` where no run lies, and the errors of the store."""
+    store = open_store(uri)
+    tensors = open_store(RunLocation(uri).tensors)
+    request = _read(store, RULE_REQUEST_KEY)
+    lines = _read(store, f"{RULE_OUTPUT}/{VERDICTS_KEY}")
+    steps = saved_steps(tensors)
+    has_ended = tensors.exists(END_MARKER_KEY)
+    if request is None and lines is None and not steps and not has_ended:
+        raise RunNotFoundError(f"There is no run at {uri}. It holds neither {TENSORS} nor {RULE_REQUEST_KEY}.")
+    verdicts = _each_once(read_verdicts(lines or b""))
+    return RecordedRun(
+        location=RunLocation(uri),
+        has_ended=has_ended,
+        steps=steps,
+        verdicts=verdicts,
+        rules=rule_statuses(
+            _rules(request),
+            verdicts,
+            progress=rule_progress(open_store(RunLocation(uri).rule_output)),
+            is_running=not has_ended,
+        ),
+    )
+
+
+def _read(store: Store, key: str) -> bytes | None:
+    try:
+        return store.get(key)
+    except KeyNotFoundError:
+        return None
+
+
+def _rules(request: bytes | None) -> tuple[RuleConfiguration, ...]:
+    if request is None:
+        return ()
+    try:
+        return RuleRequest.from_json(request).rules
+    except ConfigurationError as error:
+        _logger.warning("%s is left out: %s", RULE_REQUEST_KEY, error)
+        return ()
+
+
+def _each_once(verdicts: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
+    """An evaluator that was killed between saying and remembering says it again."""
+    first: dict[str, Verdict] = {}
+    for verdict in verdicts:
+        first.setdefault(verdict.verdict_id, verdict)
+    return tuple(first.values())
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """One line about a run of this machine. `started_at` is in seconds since the epoch, None if nobody recorded it."""
+
+    name: str
+    state: RunState
+    started_at: float | None
+    command: tuple[str, ...]
+    steps_saved: int
+    issues: int
+    worst_severity: Severity | None
+
+
+def summarize(folder: Path) -> RunSummary:
+    """The summary of the run in this folder."""
+    recorded, record = read_run(str(folder)), read_record(folder)
+    return RunSummary(
+        name=folder.name,
+        state=run_state(folder),
+        started_at=record.started_at if record else None,
+        command=record.command if record else (),
+        steps_saved=len(recorded.steps),
+        issues=len(recorded.issues),
+        worst_severity=worst_severity(recorded.verdicts),
+    )

@@ -1,0 +1,89 @@
+"""How each rule of a run stands, as users read it: five states that never look alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from trackside.contracts.rule_request import RuleConfiguration
+from trackside.contracts.verdict import Outcome, Severity, Verdict
+from trackside.evaluation.progress import RuleProgress
+
+
+class RuleState(Enum):
+    """The value is the word a user reads."""
+
+    ISSUE = "Issue"
+    OK = "OK"
+    RUNNING = "Running"
+    NOT_ENOUGH_DATA = "Not enough data"
+    ERROR = "Error"
+
+
+@dataclass(frozen=True)
+class RuleStatus:
+    """One rule configuration of a run: its state, why, and the verdict that says so (None: there is none yet).
+
+    `judged` counts the steps it has judged, `judged_through` is the last of them (-1: none).
+    """
+
+    name: str
+    rule_id: str
+    state: RuleState
+    detail: str
+    judged: int = 0
+    judged_through: int = -1
+    verdict: Verdict | None = None
+
+
+def rule_statuses(
+    rules: Sequence[RuleConfiguration],
+    verdicts: Iterable[Verdict],
+    *,
+    progress: Mapping[str, RuleProgress],
+    is_running: bool,
+) -> tuple[RuleStatus, ...]:
+    """One status for each rule that was asked for, in that order, then for any other rule that left a verdict."""
+    decisive: dict[str, Verdict] = {}
+    for verdict in verdicts:
+        before = decisive.get(verdict.configuration_name)
+        if before is None or before.outcome is not Outcome.ISSUE_FOUND:  # an issue stays, whatever is said later
+            decisive[verdict.configuration_name] = verdict
+    asked = {rule.name: rule.rule_id for rule in rules}
+    others = {name: verdict.rule_id for name, verdict in decisive.items() if name not in asked}
+    return tuple(
+        _status(name, rule_id, decisive.get(name), progress.get(name, RuleProgress()), is_running=is_running)
+        for name, rule_id in {**asked, **others}.items()
+    )
+
+
+def worst_severity(verdicts: Iterable[Verdict]) -> Severity | None:
+    """The gravest severity among the issues; None where there is no issue."""
+    found = [verdict.severity for verdict in verdicts if verdict.outcome is Outcome.ISSUE_FOUND]
+    return max(found, key=lambda severity: severity.rank, default=None)
+
+
+def _status(name: str, rule_id: str, verdict: Verdict | None, done: RuleProgress, *, is_running: bool) -> RuleStatus:
+    state, detail = _state(verdict, done, is_running=is_running)
+    return RuleStatus(name, rule_id, state, detail, done.judged, done.judged_through, verdict)
+
+
+def _state(verdict: Verdict | None, done: RuleProgress, *, is_running: bool) -> tuple[RuleState, str]:
+    if verdict is not None and verdict.outcome is Outcome.ISSUE_FOUND:
+        return RuleState.ISSUE, _issue_detail(verdict)
+    if done.error:
+        return RuleState.ERROR, done.error
+    if verdict is not None:
+        state = RuleState.OK if verdict.outcome is Outcome.CLEAN else RuleState.NOT_ENOUGH_DATA
+        return state, verdict.message
+    judged = f"{done.judged} step{'' if done.judged == 1 else 's'} judged"
+    if is_running:
+        return RuleState.RUNNING, f"{judged}, no issue so far"
+    return RuleState.NOT_ENOUGH_DATA, f"{judged}, no answer" if done.judged else "nothing was judged"
+
+
+def _issue_detail(verdict: Verdict) -> str:
+    plural = "" if verdict.affected == 1 else "s"
+    affected = f", {verdict.affected} tensor{plural}" if verdict.affected else ""
+    return f"{verdict.severity.value}, since step {verdict.since_step}{affected}"

@@ -1,0 +1,274 @@
+"""One run on one machine: starts the training and the evaluator, tells of issues as they come, stops, sums up."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from trackside.contracts.action import Action
+from trackside.contracts.capture_request import CaptureRequest, capture_environment
+from trackside.contracts.errors import StorageError
+from trackside.contracts.rule_request import RuleRequest
+from trackside.contracts.run_layout import END_MARKER_KEY, RULE_OUTPUT, RULE_REQUEST_KEY, TENSORS, VERDICTS_KEY
+from trackside.contracts.verdict import Outcome, Severity, Verdict
+from trackside.local.capture_check import rule_progress, saved_steps, why_nothing_was_captured
+from trackside.local.evaluator_process import EVALUATOR, EvaluatorProcess, EvaluatorState
+from trackside.local.rule_state import RuleStatus, rule_statuses, worst_severity
+from trackside.local.run_folder import RunRecord, held, write_record
+from trackside.local.signal_inbox import SignalInbox
+from trackside.local.training_process import TrainingProcess
+from trackside.local.verdict_feed import VerdictFeed
+from trackside.storage.open_store import open_store
+
+LOOK_SECONDS = 0.2  # how often to look for verdicts; the end of the training wakes us at once
+SECOND_INTERRUPT_SECONDS = 5.0
+FINAL_JUDGING_SECONDS = 120.0
+PROGRESS_SECONDS = 2.0
+EVALUATOR_GRACE_SECONDS = 5.0
+UNKILLABLE_SECONDS = 5.0  # a process that outlives SIGKILL so long hangs in the kernel: waiting longer is useless
+
+_logger = logging.getLogger(__name__)
+
+
+class Observer(Protocol):
+    """Whoever tells the user. Neither method may raise or block for long."""
+
+    def note(self, text: str) -> None:
+        """One line about what is happening."""
+
+    def issue(self, verdict: Verdict) -> None:
+        """A rule found something whose action is to tell."""
+
+
+@dataclass(frozen=True)
+class LocalRun:
+    """What to run, where, and what to judge. `folder` is absolute and new."""
+
+    command: tuple[str, ...]
+    folder: Path
+    request: RuleRequest
+    capture: CaptureRequest
+    environment: Mapping[str, str]
+    grace_seconds: float = 30.0
+    shares_terminal: bool = False
+
+
+@dataclass(frozen=True)
+class LocalRunResult:
+    """How it ended. `status` is the command's exit code, or -n if signal n ended it."""
+
+    folder: Path
+    status: int
+    stopped_for: Verdict | None
+    verdicts: tuple[Verdict, ...]
+    rules: tuple[RuleStatus, ...]
+    steps: tuple[int, ...]
+    evaluator_problem: str
+    capture_problem: str
+
+    def exit_code(self, fail_on: Severity | None) -> int:
+        """1 if Trackside stopped it or an issue reaches `fail_on`, else the command's own, 128 + n for signal n."""
+        worst = worst_severity(self.verdicts)
+        if self.stopped_for or (fail_on and worst and worst.rank >= fail_on.rank):
+            return 1
+        return self.status if self.status >= 0 else 128 - self.status
+
+
+def run_locally(
+    run: LocalRun,
+    *,
+    observer: Observer,
+    clock: Callable[[], float] = time.time,
+    monotonic: Callable[[], float] = time.monotonic,
+    evaluator: tuple[str, ...] = EVALUATOR,
+) -> LocalRunResult:
+    """Runs the command to its end, judged by the rules; returns when nothing of it is left running.
+
+    Errors: `OSError` if the command cannot be started. Whatever goes wrong on our side after that is told to the
+    observer, and the training goes on.
+    """
+    (run.folder / RULE_REQUEST_KEY).write_text(run.request.to_json(), encoding="utf-8")
+    record = RunRecord(command=run.command, started_at=clock())
+    write_record(run.folder, record)
+    with held(run.folder), SignalInbox() as inbox:
+        training = TrainingProcess(
+            run.command,
+            environment={**run.environment, **capture_environment(str(run.folder), run.capture)},
+            shares_terminal=run.shares_terminal,
+        )
+        watch = _Watch(run, training, inbox, observer=observer, monotonic=monotonic, evaluator=evaluator)
+        status = watch.until_the_training_ends()
+        watch.until_all_is_judged()
+        ended = RunRecord(
+            command=run.command,
+            started_at=record.started_at,
+            ended_at=clock(),
+            status=status,
+            stopped_by_trackside=watch.stopped_for is not None,
+        )
+        watch.guarded(lambda: write_record(run.folder, ended))
+    return watch.result(status)
+
+
+class _Watch:
+    """The main loop and what it has to remember."""
+
+    def __init__(
+        self,
+        run: LocalRun,
+        training: TrainingProcess,
+        inbox: SignalInbox,
+        *,
+        observer: Observer,
+        monotonic: Callable[[], float],
+        evaluator: tuple[str, ...],
+    ) -> None:
+        self._run = run
+        self._training = training
+        self._inbox = inbox
+        self._observer = observer
+        self._monotonic = monotonic
+        self._actions = {rule.name: rule.actions for rule in run.request.rules}
+        self._feed = VerdictFeed(run.folder / RULE_OUTPUT / VERDICTS_KEY)
+        self._evaluator = EvaluatorProcess(
+            run.folder, environment=run.environment, say=observer.note, monotonic=monotonic, command=evaluator
+        )
+        self._interrupted_at: float | None = None
+        self._kill_at: float | None = None
+        self._give_up_at: float | None = None
+        self._is_off = False
+        self._failures: set[str] = set()
+        self.stopped_for: Verdict | None = None
+
+    def until_the_training_ends(self) -> int:
+        """Passes signals on, tells of issues, stops where asked to; returns the status of the command."""
+        while True:
+            status = self._training.poll()
+            is_stopping = self._kill_at is not None
+            if status is not None and not (is_stopping and self._is_left()):
+                return status
+            for number in self._inbox.wait(LOOK_SECONDS):
+                self._pass_on(number)
+            self.guarded(self._look)
+            self.guarded(self._enforce_stop)
+
+    def until_all_is_judged(self) -> None:
+        """Says that the run has ended, and waits until the evaluator has seen everything: bounded, interruptible."""
+        self.guarded(self._mark_end)
+        started_at = told_at = self._monotonic()
+        while not self._is_off and self._evaluator.tend() is EvaluatorState.RUNNING:
+            now = self._monotonic()
+            if self._inbox.wait(LOOK_SECONDS) or now - started_at > FINAL_JUDGING_SECONDS:
+                self._observer.note("Not waiting any longer for the rules to judge the rest.")
+                break
+            if now - told_at > PROGRESS_SECONDS:
+                told_at = now
+                self._observer.note(f"The training has ended; the rules judge the rest ({now - started_at:.0f} s) ...")
+            self.guarded(self._look)
+        self._evaluator.finish(grace_seconds=EVALUATOR_GRACE_SECONDS)
+        self.guarded(self._look)
+
+    def result(self, status: int) -> LocalRunResult:
+        """What is known at the end."""
+        steps: tuple[int, ...] = ()
+        try:
+            steps = saved_steps(open_store(f"{self._run.folder}/{TENSORS}"))
+        except StorageError as error:
+            self._observer.note(f"What was saved cannot be listed: {error}")
+        no_steps = "" if steps else why_nothing_was_captured(self._run.command, environment=self._run.environment)
+        return LocalRunResult(
+            folder=self._run.folder,
+            status=status,
+            stopped_for=self.stopped_for,
+            verdicts=self._feed.verdicts,
+            rules=rule_statuses(
+                self._run.request.rules,
+                self._feed.verdicts,
+                progress=rule_progress(open_store(f"{self._run.folder}/{RULE_OUTPUT}")),
+                is_running=False,
+            ),
+            steps=steps,
+            evaluator_problem=self._evaluator.problem,
+            capture_problem=no_steps,
+        )
+
+    def guarded(self, act: Callable[[], object]) -> None:
+        """Does it; a failure of ours is said once for each kind, ends the watching and never the training."""
+        try:
+            act()
+        except Exception as error:  # the training must outlive any mistake of ours
+            self._is_off = True
+            _logger.debug("Watching failed", exc_info=error)
+            text = f"Watching failed ({type(error).__name__}: {error}). The training goes on unwatched."
+            if text not in self._failures:
+                self._failures.add(text)
+                self._observer.note(text)
+
+    def _look(self) -> None:
+        if self._is_off:
+            return
+        self._evaluator.tend()
+        for verdict in self._feed.news():
+            if verdict.outcome is Outcome.ISSUE_FOUND:
+                self._act(verdict)
+
+    def _act(self, verdict: Verdict) -> None:
+        actions = self._actions.get(verdict.configuration_name, ())
+        if Action.NOTIFY in actions:
+            self._observer.issue(verdict)
+        must_stop = Action.STOP_TRAINING in actions and verdict.severity is Severity.CRITICAL
+        if must_stop and self._kill_at is None and self._training.poll() is None:
+            self.stopped_for = verdict
+            self._stop(f"Stopping the training: {verdict.configuration_name} is critical.")
+
+    def _stop(self, why: str) -> None:
+        grace = self._run.grace_seconds
+        self._observer.note(why)
+        self._observer.note(f"SIGTERM sent; SIGKILL follows in {grace:g} s if it has not ended.")
+        self._kill_at = self._monotonic() + grace
+        self._training.ask_to_end()
+
+    def _is_left(self) -> bool:
+        return (self._give_up_at is None or self._monotonic() < self._give_up_at) and self._training.is_alive()
+
+    def _enforce_stop(self) -> None:
+        now = self._monotonic()
+        if self._kill_at is None or now < self._kill_at or not self._training.is_alive():
+            return
+        if self._give_up_at is None:
+            self._give_up_at = now + UNKILLABLE_SECONDS
+            self._observer.note("It has not ended: SIGKILL sent.")
+        self._training.kill()
+
+    def _pass_on(self, number: signal.Signals) -> None:
+        if number is signal.SIGINT:
+            self._interrupted()
+        elif number is signal.SIGHUP and self._training.shares_terminal:
+            return  # the terminal went away; it told the training itself
+        else:
+            self._observer.note(f"{number.name} passed on to the training.")
+            self._training.pass_on(number)
+
+    def _interrupted(self) -> None:
+        now, before = self._monotonic(), self._interrupted_at
+        self._interrupted_at = now
+        if before is not None and now - before < SECOND_INTERRUPT_SECONDS:
+            self._observer.note("Interrupted again: SIGKILL sent to the training.")
+            self._kill_at = now
+            self._give_up_at = now + UNKILLABLE_SECONDS
+            self._training.kill()
+            return
+        self._observer.note("Interrupted. Waiting for the training to end; Ctrl-C again kills it.")
+        if not self._training.shares_terminal:  # else the terminal has sent it to the training too
+            self._training.pass_on(signal.SIGINT)
+
+    def _mark_end(self) -> None:
+        """The hook writes the marker at a normal end; after SIGKILL, or without a hook, only we can."""
+        store = open_store(f"{self._run.folder}/{TENSORS}")
+        if not store.exists(END_MARKER_KEY):
+            store.put(END_MARKER_KEY, b"")

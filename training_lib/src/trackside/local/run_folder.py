@@ -1,0 +1,209 @@
+"""Run folders on this machine: how they are named, what `trackside run` records in them, how a user names one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from trackside.contracts.errors import ConfigurationError, Problem, RunNotFoundError, did_you_mean
+from trackside.contracts.fields import Fields, parse_json, to_json
+from trackside.contracts.run_layout import END_MARKER_KEY, RULE_OUTPUT, RULE_REQUEST_KEY, TENSORS
+
+RUNS = Path(".trackside") / "runs"  # below the folder in which the user works
+LATEST = "latest"
+RECORD_FILE = "local-run.json"
+LOCK_FILE = "local-run.lock"
+EVALUATOR_LOG = "evaluator.log"
+
+_LONGEST_SCRIPT_NAME = 40
+
+
+class RunState(str, Enum):
+    """What became of a run on this machine."""
+
+    RUNNING = "running"
+    FINISHED = "finished"  # the command ended with code 0
+    FAILED = "failed"  # the command ended with another code, or by a signal
+    STOPPED = "stopped"  # Trackside stopped it
+    LOST = "lost"  # `trackside run` itself was killed, so nobody saw the end
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What `trackside run` knows of a run. Times are in seconds since the epoch; `status` is -n for signal n."""
+
+    command: tuple[str, ...]
+    started_at: float
+    ended_at: float | None = None
+    status: int | None = None
+    stopped_by_trackside: bool = False
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return to_json(
+            {
+                "version": 1,
+                "command": list(self.command),
+                "started_at": self.started_at,
+                "ended_at": self.ended_at,
+                "status": self.status,
+                "stopped_by_trackside": self.stopped_by_trackside,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> RunRecord:
+        """Reads `to_json`'s text. Errors: `ConfigurationError`."""
+        subject = f"The record {RECORD_FILE}"
+        data = parse_json(text, subject=subject)
+        fields = Fields(data, where="")
+        has_ended = isinstance(data, dict) and data.get("ended_at") is not None
+        record = cls(
+            command=fields.texts("command"),
+            started_at=fields.number("started_at"),
+            ended_at=fields.number("ended_at") if has_ended else None,
+            status=fields.integer("status") if has_ended else None,
+            stopped_by_trackside=fields.boolean("stopped_by_trackside", False),
+        )
+        fields.finish(subject=subject)
+        return record
+
+
+def run_name(command: Sequence[str], *, now: float, token: str) -> str:
+    """`20261120-141503-train-3f9a`: sorts by time, says which script, is unique. `now` is shown in local time."""
+    script = re.sub(r"[^A-Za-z0-9.]+", "-", _script_name(command)).strip("-.")[:_LONGEST_SCRIPT_NAME] or "run"
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{script}-{token}"
+
+
+def create_run_folder(folder: Path) -> Path:
+    """Makes the folder and returns its absolute path. Errors: `ConfigurationError` if it cannot be a new run's."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            fix = "Name a new folder, or remove this one first."
+            raise ConfigurationError([Problem(str(folder), "is not empty.", fix)], subject="The run folder")
+        _keep_out_of_git(folder)
+    except OSError as error:
+        problem = Problem(str(folder), f"cannot be made: {error.strerror}.", "Name another place with --out.")
+        raise ConfigurationError([problem], subject="The run folder") from error
+    return folder.resolve()
+
+
+def discard_run_folder(folder: Path) -> None:
+    """Removes what `trackside run` wrote before a command that could not be started; nothing else."""
+    for name in (RULE_REQUEST_KEY, RECORD_FILE, LOCK_FILE):
+        (folder / name).unlink(missing_ok=True)
+    folder.rmdir()
+
+
+def find_run(name: str, *, runs: Path = RUNS) -> str:
+    """The location that a user means by a path, an `s3://` URI, the name of a run below `runs`, or `latest`.
+
+    Errors: `RunNotFoundError`, which says which runs there are.
+    """
+    if name.startswith("s3://"):
+        return name
+    if name == LATEST:
+        newest = max(local_runs(runs), key=_started_at, default=None)
+        if newest is None:
+            raise RunNotFoundError(f"There is no run yet in {runs}. Start one: trackside run -- python train.py")
+        return str(newest)
+    for folder in (Path(name), runs / name):
+        if is_run_folder(folder):
+            return str(folder)
+    if Path(name).is_dir():
+        raise RunNotFoundError(f"{name} is a folder, but no run: it holds neither {TENSORS} nor {RULE_REQUEST_KEY}.")
+    known = [folder.name for folder in local_runs(runs)]
+    hint = did_you_mean(name, known[-5:]) if known else "There is none yet: trackside run -- python train.py"
+    raise RunNotFoundError(f"There is no run {name!r}, neither as a path nor in {runs}. {hint}")
+
+
+def local_runs(runs: Path = RUNS) -> list[Path]:
+    """Every run folder below `runs`, oldest first."""
+    return sorted(folder for folder in runs.iterdir() if is_run_folder(folder)) if runs.is_dir() else []
+
+
+def is_run_folder(folder: Path) -> bool:
+    """True if the folder holds anything that a run holds."""
+    return any((folder / part).exists() for part in (RULE_REQUEST_KEY, TENSORS, RULE_OUTPUT))
+
+
+def write_record(folder: Path, record: RunRecord) -> None:
+    """Replaces the record, whole or not at all."""
+    partial = folder / f"{RECORD_FILE}.partial"
+    partial.write_text(record.to_json(), encoding="utf-8")
+    partial.replace(folder / RECORD_FILE)
+
+
+def read_record(folder: Path) -> RunRecord | None:
+    """What was recorded; None for a run that `trackside run` did not make, or whose record cannot be read."""
+    try:
+        return RunRecord.from_json((folder / RECORD_FILE).read_bytes())
+    except (OSError, ConfigurationError):
+        return None
+
+
+def run_state(folder: Path) -> RunState:
+    """What became of the run, by its record, its lock and its end marker."""
+    record = read_record(folder)
+    if record is not None and record.ended_at is not None:
+        if record.stopped_by_trackside:
+            return RunState.STOPPED
+        return RunState.FAILED if record.status else RunState.FINISHED
+    if _is_locked(folder):
+        return RunState.RUNNING
+    has_ended = (folder / TENSORS / END_MARKER_KEY).exists()
+    return RunState.FINISHED if has_ended and record is None else RunState.LOST
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Marks the run as running for as long as this process lives, however it ends."""
+    descriptor = os.open(folder / LOCK_FILE, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_locked(folder: Path) -> bool:
+    try:
+        descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _started_at(folder: Path) -> float:
+    record = read_record(folder)
+    return record.started_at if record else folder.stat().st_mtime
+
+
+def _script_name(command: Sequence[str]) -> str:
+    for before, word in zip(("", *command), command, strict=False):
+        if word.endswith(".py"):
+            return Path(word).stem
+        if before == "-m":
+            return word
+    return Path(command[0]).name
+
+
+def _keep_out_of_git(folder: Path) -> None:
+    """Runs are data: a `.gitignore` at the top of `.trackside` keeps them out of commits."""
+    top = RUNS.parent
+    if top in folder.parents and not (top / ".gitignore").exists():
+        (top / ".gitignore").write_text("*\n", encoding="utf-8")

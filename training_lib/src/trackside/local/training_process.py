@@ -1,0 +1,107 @@
+"""The training: any command, in the foreground, with its own input, output and terminal; and how it is stopped."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.local.process_table import Process, family, living_processes, signal_all
+
+
+class TrainingProcess:
+    """A started command.
+
+    In a terminal it shares our process group, so that Ctrl-C, Ctrl-Z and reading from the keyboard work as if
+    Trackside were not there. Anywhere else it leads a group of its own, which can be signalled as one.
+    """
+
+    def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], shares_terminal: bool) -> None:
+        self.shares_terminal = shares_terminal
+        self._seen: frozenset[Process] = frozenset()
+        self._asked: frozenset[Process] = frozenset()
+        self._process = subprocess.Popen(
+            command,
+            env=dict(environment),
+            # `process_group=` is Python 3.11's; we have no threads that could hold a lock across the fork
+            preexec_fn=None if shares_terminal else os.setpgrp,  # noqa: PLW1509
+        )
+        self._group = os.getpgrp() if shares_terminal else self._process.pid
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        """None while it runs; then its exit code, or -n if signal n ended it."""
+        return self._process.poll()
+
+    def pass_on(self, number: signal.Signals) -> None:
+        """Gives the command a signal that was sent to us, as if we were not there."""
+        if self.poll() is None:
+            self._process.send_signal(number)
+
+    def ask_to_end(self) -> None:
+        """SIGTERM to the command and its process group; torchrun hands it on to workers in groups of their own."""
+        self._ask(process for process in self._look() if process.group == self._group)
+
+    def is_alive(self) -> bool:
+        """True while anything of the family runs. Call it after `ask_to_end`: orphans are known from there on.
+
+        Once the command itself has ended, whoever it left behind is asked to end too, once.
+        """
+        left = self._look()
+        if self.poll() is None:
+            return True
+        self._ask(left - self._asked)
+        return bool(left)
+
+    def kill(self) -> None:
+        """SIGKILL to the whole family, in every group."""
+        signal_all(self._look(), signal.SIGKILL)
+
+    def _ask(self, processes: Iterable[Process]) -> None:
+        asked = frozenset(processes)
+        signal_all(asked, signal.SIGTERM)
+        self._asked |= asked
+
+    def _look(self) -> frozenset[Process]:
+        table = living_processes()
+        alive = {process for process in self._seen if table.get(process.pid) == process}
+        own_group = None if self.shares_terminal else self._group
+        known = {process.pid for process in alive} | ({self.pid} if self.poll() is None else set())
+        self._seen = family(table, known, group=own_group)
+        return self._seen
+
+
+def find_command(command: Sequence[str], *, search_path: str | None) -> None:
+    """Errors: `ConfigurationError` if the first word is no program that can be started."""
+    name = command[0]
+    if shutil.which(name, path=search_path):
+        return
+    if os.sep in name:
+        what = "is there but is not executable." if Path(name).is_file() else "there is no such file."
+        fix = f"Start it with its interpreter, for example: python {name}" if name.endswith(".py") else ""
+    else:
+        is_script = Path(name).is_file()
+        what = "is a file, not a program." if is_script else "there is no such program on PATH."
+        fix = f"Try: trackside run -- python {name}" if is_script else "Check the spelling of the command after `--`."
+    raise ConfigurationError([Problem(where=name, what=what, fix=fix)], subject="The command")
+
+
+def owns_the_terminal() -> bool:
+    """True if this process belongs to the group in the foreground of a terminal."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
