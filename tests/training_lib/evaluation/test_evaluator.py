@@ -103,6 +103,16 @@ class ReadsValues(TooLarge):
         return ()
 
 
+@dataclass(frozen=True)
+class NeedsThreeSteps(TooLarge):
+    """It cannot say that all is well before step 2."""
+
+    rule_id = "needs-three-steps"
+
+    def lacks(self, window: Window) -> str:
+        return "" if window.step >= 2 else f"three steps; this is step {window.step}"
+
+
 class World:
     """A run in memory, its stores, a sink that keeps what it is given, and a clock that only we move."""
 
@@ -239,6 +249,24 @@ def test_fewer_steps_than_patience_is_not_clean(world: World) -> None:
     (verdict,) = world.judge(configured(TooLargeForLong()))
     assert verdict.outcome is Outcome.NOT_EVALUATED
     assert "Only 2 steps with gradients" in verdict.message
+
+
+@pytest.mark.parametrize(
+    ("values", "outcome"),
+    [
+        pytest.param([1.0, 1.0], Outcome.NOT_EVALUATED, id="too-short-is-not-clean"),
+        pytest.param([1.0, 1.0, 1.0], Outcome.CLEAN, id="long-enough"),
+        pytest.param([1e9], Outcome.ISSUE_FOUND, id="an-issue-needs-no-more"),
+    ],
+)
+def test_what_a_rule_lacks_keeps_it_from_calling_a_run_clean(
+    world: World, values: list[float], outcome: Outcome
+) -> None:
+    for step, value in enumerate(values):
+        write_tensors(world.tensors, step, {G1: value})
+    (verdict,) = world.judge(configured(NeedsThreeSteps()))
+    assert verdict.outcome is outcome
+    assert outcome is not Outcome.NOT_EVALUATED or "it needs three steps; this is step 1." in verdict.message
 
 
 def test_nothing_is_said_before_the_end_of_a_healthy_run(world: World) -> None:

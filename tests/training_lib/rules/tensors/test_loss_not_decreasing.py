@@ -196,3 +196,21 @@ def test_the_unit_of_the_loss_does_not_matter(losses: list[float], power: int) -
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=60))
 def test_no_number_is_too_strange(losses: list[float]) -> None:
     judge_losses(np.array(losses), window=4, diff_percent=0.5, increase_threshold_percent=5.0)
+
+
+@pytest.mark.parametrize(
+    ("losses", "ready"),
+    [
+        pytest.param(noisy([2.303] * 99, 0.01), False, id="stuck-too-short-to-say"),
+        pytest.param(noisy([2.303] * 5, 0.01), False, id="five-losses"),
+        pytest.param(noisy([2.303] * 120, 0.01), True, id="stuck-two-windows"),
+        pytest.param(2.303 * 0.97 ** np.arange(40), True, id="short-but-it-learned"),
+        pytest.param(noisy([0.01] * 101, 0.2), True, id="two-windows-of-noise"),
+        pytest.param(noisy([2.303] * 60, 0.02), False, id="noise-is-no-learning"),
+    ],
+)
+def test_says_when_it_cannot_answer_yet(losses: np.ndarray, ready: bool) -> None:
+    trial = recorded_trial({"CrossEntropyLoss_output_0": saved(losses)})
+    lacks = LossNotDecreasing().lacks(trial.window(trial.steps()[-1], now=0.0))
+    assert (lacks == "") is ready
+    assert ready or "two windows of 500 steps" in lacks

@@ -163,9 +163,12 @@ class Evaluator:
         if step <= progress.judged_through:
             return None
         findings: tuple[Finding, ...] | None = None
+        lacks = ""
         if not self._trial.collections_at(step).isdisjoint(configured.rule.watches):
             try:
-                findings = _check(configured, self._trial.window(step, now=now))
+                window = self._trial.window(step, now=now)
+                findings = _check(configured, window)
+                lacks = "" if findings else configured.rule.lacks(window)
             except StorageError:
                 raise
             except RecordError:  # a damaged file is no fault of the rule; the trial has noted it
@@ -178,6 +181,9 @@ class Evaluator:
             return None
         if not findings and self._trial.is_damaged(step):
             progress.unreadable += 1  # not seen is not clean, and says nothing about the streak
+            return None
+        if lacks:
+            progress.lacks, progress.streak = lacks, 0  # nothing found where nothing could be: not a judged step
             return None
         progress.judged += 1
         return self._with_patience(configured, progress, findings, Moment(self._run, step, now))
@@ -208,6 +214,8 @@ class Evaluator:
     def _conclude(self, name: str, now: float) -> Verdict:
         configured, progress = self._rules[name], self._progress.rules[name]
         moment = Moment(self._run, max(progress.judged_through, 0), now)
+        if progress.judged < configured.rule.patience and progress.lacks:
+            return verdicts.not_ready(configured, moment, lacks=progress.lacks)
         if progress.judged == 0:
             saved = bool(self._trial.steps())
             return verdicts.no_data(configured, moment, run_saved_steps=saved, unreadable=progress.unreadable)

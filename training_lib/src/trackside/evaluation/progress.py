@@ -30,12 +30,14 @@ class RuleProgress:
     """How far one rule configuration has come.
 
     `judged` counts the steps that had data for it; `streak` how many of the newest of them in a row showed a finding,
-    and `since` the first step of each subject that was found throughout. `error` is set once it has crashed.
+    and `since` the first step of each subject that was found throughout. `lacks` is what the
+    rule still missed at the newest step that it could not answer for. `error` is set once it has crashed.
     """
 
     judged_through: int = -1
     judged: int = 0
     unreadable: int = 0
+    lacks: str = ""
     streak: int = 0
     since: Mapping[Subject, int] = field(default_factory=dict)
     error: str = ""
@@ -134,6 +136,7 @@ def _rule_document(rule: RuleProgress) -> dict[str, object]:
         "judged_through": rule.judged_through,
         "judged": rule.judged,
         "unreadable": rule.unreadable,
+        "lacks": rule.lacks,
         "streak": rule.streak,
         "since": [{"worker": worker, "subject": name, "step": step} for (worker, name), step in rule.since.items()],
         "error": rule.error,
@@ -145,6 +148,7 @@ def _read_rule(fields: Fields) -> tuple[str, RuleProgress]:
         judged_through=fields.integer("judged_through"),
         judged=fields.integer("judged"),
         unreadable=fields.integer("unreadable"),
+        lacks=fields.text("lacks", ""),
         streak=fields.integer("streak"),
         since=dict(fields.items("since", _read_since)),
         error=fields.text("error", ""),

@@ -83,6 +83,13 @@ def no_data(configured: ConfiguredRule, moment: Moment, *, run_saved_steps: bool
     return _said(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
 
 
+def not_ready(configured: ConfiguredRule, moment: Moment, *, lacks: str) -> Verdict:
+    """Not evaluated: the run was too short, or too thinly saved, for the rule to answer."""
+    message = f"The run ended before the rule could answer: it needs {lacks}."
+    fix = "Let the run go on for longer, or set the rule's parameters to what a run of this length can answer."
+    return _said(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
+
+
 def too_little_data(configured: ConfiguredRule, moment: Moment, *, judged: int) -> Verdict:
     """Not evaluated: fewer steps than the rule's patience, so that it could not have spoken."""
     rule = configured.rule

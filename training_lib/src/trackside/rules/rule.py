@@ -43,6 +43,14 @@ class Rule(ABC):
     def check(self, window: Window) -> Iterable[Finding]:
         """What is wrong at `window.step`; nothing if all is well. Pure: no clock, disk, network or randomness."""
 
+    def lacks(self, window: Window) -> str:
+        """What is still missing before finding nothing at this step means that all is well; empty: nothing is.
+
+        A clause for a user: `two windows of 500 steps; the run has 320`. A run that ends while something is missing is
+        neither clean nor at fault: it could not be evaluated.
+        """
+        return ""
+
     @classmethod
     def describe(cls) -> RuleDescription:
         """The facts and parameters of this rule, as they stand in the catalogue."""

@@ -44,7 +44,8 @@ class LossNotDecreasing(Rule):
         4. s is the standard error of d. A median of n losses has the error 1.2533 x 1.4826 x MAD / sqrt(n), where MAD
            is the median absolute deviation; the errors of the two medians add in squares. Where noise could hide a
            decrease, s is large and the rule stays silent until longer windows tell.
-        5. Three judged steps in a row must say so.
+        5. Three judged steps in a row must say so. A run that ends before there are two windows, and has not learned a
+           tenth by then, could not be evaluated: that is not a clean bill of health.
 
         A run that converged is silent, since most of its loss is gone, and so is one that still learns slowly or that
         only a few small batches make look bad. What it cannot see: a first loss that was far too high by accident
@@ -111,12 +112,26 @@ class LossNotDecreasing(Rule):
         findings = [found for column in columns if (found := self._judge(window, column)) is not None]
         return sorted(findings, key=lambda finding: (finding.relation != ">", -abs(finding.observed)))
 
+    def lacks(self, window: Window) -> str:
+        """Two windows, unless the run has visibly learned before."""
+        columns = [column for name in window.tensors("losses") for column in window.statistic(name, "mean")]
+        rows = [self._finite(window, column) for column in columns]
+        if any(len(losses) >= 2 * size or _has_learned(losses, size) for _, losses, size in rows if len(losses)):
+            return ""
+        return (
+            f"two windows of {self.num_steps} steps to compare, or a loss that has fallen; this is step {window.step}"
+        )
+
+    def _finite(self, window: Window, column: Column) -> tuple[NDArray[np.int64], Losses, int]:
+        """The steps and values of the finite losses, and how many of them make up the newest window."""
+        finite = np.isfinite(column.values)
+        steps, losses = column.steps[finite], column.values[finite]
+        return steps, losses, max(_FEWEST_LOSSES, int(np.count_nonzero(steps > window.step - self.num_steps)))
+
     def _judge(self, window: Window, column: Column) -> Finding | None:
         if column.steps[-1] != window.step or not math.isfinite(column.values[-1]):
             return None  # a broken loss is exploding-tensor's
-        finite = np.isfinite(column.values)
-        steps, losses = column.steps[finite], column.values[finite]
-        size = max(_FEWEST_LOSSES, int(np.count_nonzero(steps > window.step - self.num_steps)))
+        steps, losses, size = self._finite(window, column)
         answer = judge_losses(
             losses,
             window=size,
@@ -199,8 +214,7 @@ def _rising(losses: Losses, window: int, threshold_percent: float) -> Answer | N
 def _stuck(losses: Losses, window: int, diff_percent: float) -> Answer | None:
     if len(losses) < 2 * window:
         return None
-    start = max(float(losses[0]), float(np.median(losses[:window])))
-    if start - float(np.median(losses[-window:])) >= _LEARNED * abs(start):
+    if _has_learned(losses, window):
         return None
     half = max(window, len(losses) // 4)
     before, after = losses[-2 * half : -half], losses[-half:]
@@ -217,6 +231,11 @@ def _stuck(losses: Losses, window: int, diff_percent: float) -> Answer | None:
         compared_with=compared_with,
         since=len(losses) - 2 * half,
     )
+
+
+def _has_learned(losses: Losses, window: int) -> bool:
+    start = max(float(losses[0]), float(np.median(losses[:window])))
+    return start - float(np.median(losses[-window:])) >= _LEARNED * abs(start)
 
 
 def _percent(difference: float, of: float) -> float:
