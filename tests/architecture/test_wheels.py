@@ -56,7 +56,12 @@ def test_each_wheel_carries_its_licence(wheels: dict[str, zipfile.ZipFile], name
 
 @pytest.mark.parametrize(
     "entry",
-    ["trackside.pth", "trackside/py.typed", "trackside/contracts/rule_catalogue.json", "trackside/frameworks/attach.py"],
+    [
+        "trackside.pth",
+        "trackside/py.typed",
+        "trackside/contracts/rule_catalogue.json",
+        "trackside/frameworks/attach.py",
+    ],
 )
 def test_the_wheel_ships(wheels: dict[str, zipfile.ZipFile], entry: str) -> None:
     assert entry in wheels["trackside"].namelist()
@@ -70,4 +75,4 @@ def test_installing_trackside_never_overwrites_an_smdebug(wheels: dict[str, zipf
 def test_the_start_up_file_is_one_guarded_line(wheels: dict[str, zipfile.ZipFile]) -> None:
     text = wheels["trackside"].read("trackside.pth").decode().strip()
     assert len(text.splitlines()) == 1
-    assert text.startswith("import os; os.environ.get(\"TRACKSIDE_RUN\") and ")
+    assert text.startswith('import os; os.environ.get("TRACKSIDE_RUN") and ')

@@ -1,0 +1,49 @@
+"""Composes the deployment. `cdk synth` needs no credentials and no network."""
+
+from __future__ import annotations
+
+import sys
+
+import aws_cdk as cdk
+from cdk_nag import AwsSolutionsChecks, ServerlessChecks
+
+from stacks.action_stack import ActionStack
+from stacks.deployment_settings import DeploymentSettings
+from stacks.evaluation_stack import EvaluationStack
+from stacks.monitoring_stack import MonitoringStack
+from stacks.storage_stack import StorageStack
+from trackside.contracts.errors import ConfigurationError
+
+
+def compose(app: cdk.App, settings: DeploymentSettings) -> None:
+    """All stacks of one deployment."""
+    storage = StorageStack(app, "TracksideStorage", settings=settings)
+    action = ActionStack(app, "TracksideAction", settings=settings, key=storage.key)
+    evaluation = EvaluationStack(
+        app, "TracksideEvaluation", settings=settings, runs=storage.runs, key=storage.key, bus=action.bus
+    )
+    reactions = {**evaluation.reactions, **action.reactions}
+    MonitoringStack(
+        app,
+        "TracksideMonitoring",
+        settings=settings,
+        key=storage.key,
+        dead_letter_queues={name: reaction.dead_letters for name, reaction in reactions.items()},
+    )
+    cdk.Tags.of(app).add("project", "trackside")
+
+
+def main() -> None:
+    app = cdk.App()
+    try:
+        settings = DeploymentSettings.from_context(app.node.get_all_context())
+    except ConfigurationError as error:
+        sys.exit(str(error))
+    compose(app, settings)
+    # A finding that no construct acknowledges with its reason fails the synthesis.
+    cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
+    app.synth()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""A rule that asks for it found an issue: count it in CloudWatch, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from lambdas.publish_metric.logic import METRIC_NAME, PublishMetric, decide
+from lambdas.publish_metric.settings import NAMESPACE, PublishMetricSettings
+from lambdas.shared.clients import client
+from lambdas.shared.decisions import Done, Nothing
+from lambdas.shared.once import once
+from lambdas.shared.reaction import reaction
+from trackside.contracts.action import Action
+from trackside.contracts.event import read_rule_evaluations
+
+
+@reaction
+def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | Nothing]:
+    settings = PublishMetricSettings.from_environment()
+    count_once = partial(once, Action.PUBLISH_METRIC, table=settings.idempotency_table, context=context)
+    for evaluation in read_rule_evaluations(event):
+        decision = decide(evaluation, settings)
+        yield decision if isinstance(decision, Nothing) else count_once(evaluation, partial(_publish, decision))
+
+
+def _publish(metric: PublishMetric) -> Done:
+    datum = {"MetricName": METRIC_NAME, "Value": 1, "Unit": "Count", **({"Timestamp": metric.at} if metric.at else {})}
+    data = [
+        {**datum, "Dimensions": [{"Name": name, "Value": value} for name, value in dimensions.items()]}
+        for dimensions in metric.dimensions
+    ]
+    client("cloudwatch").put_metric_data(Namespace=NAMESPACE, MetricData=data)
+    return Done(f"Counted the issue: {dict(metric.dimensions[0])}.")

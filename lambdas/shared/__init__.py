@@ -1,0 +1,1 @@
+"""What all reactions share: settings, decisions, observability, clients, messages, idempotency."""

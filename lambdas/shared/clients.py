@@ -1,0 +1,29 @@
+"""AWS clients: made on first use, kept while the function is warm, patient with throttling, never waiting forever."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+# 4 attempts of at most 5 s stay below the functions' 30 s; what still fails goes back to the queue.
+CONFIG = Config(retries={"mode": "adaptive", "total_max_attempts": 4}, connect_timeout=2, read_timeout=5)
+
+
+@cache
+def client(service: str) -> Any:
+    """The client of that service."""
+    return boto3.client(service, config=CONFIG)
+
+
+def code_of(error: ClientError) -> str:
+    """AWS's name of the error, such as `ValidationException`."""
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def message_of(error: ClientError) -> str:
+    """AWS's sentence about the error."""
+    return str(error.response.get("Error", {}).get("Message", ""))

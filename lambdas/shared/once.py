@@ -1,0 +1,55 @@
+"""Once and only once: what carried out an action is remembered, so that a duplicate delivery acts no second time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aws_lambda_powertools.utilities.idempotency import (
+    DynamoDBPersistenceLayer,
+    IdempotencyConfig,
+    idempotent_function,
+)
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from lambdas.shared.clients import client
+from lambdas.shared.decisions import Done, Nothing
+from trackside.contracts.action import Action
+from trackside.contracts.event import RuleEvaluation
+
+# AWS repeats the old rule statuses on every later state change, for as long as the job runs.
+REMEMBER_SECONDS = 14 * 24 * 3600
+
+
+def once(
+    action: Action,
+    evaluation: RuleEvaluation,
+    act: Callable[[], Done | Nothing],
+    *,
+    table: str,
+    context: LambdaContext,
+) -> Done | Nothing:
+    """Carries `act` out unless the same action was carried out for the same job and rule within 14 days.
+
+    If `act` raises, nothing is remembered and the next delivery tries again. A delivery that comes while another one
+    is at work raises Powertools' IdempotencyAlreadyInProgressError: its message returns to the queue.
+    """
+    answers: list[Done | Nothing] = []
+
+    def carry_out(*, key: list[str]) -> None:
+        answers.append(act())
+
+    guarded = idempotent_function(
+        carry_out,
+        data_keyword_argument="key",
+        persistence_store=DynamoDBPersistenceLayer(table_name=table, boto3_client=client("dynamodb")),
+        config=IdempotencyConfig(
+            expires_after_seconds=REMEMBER_SECONDS, hash_function="sha256", lambda_context=context
+        ),
+        key_prefix=action.value,
+    )
+    guarded(key=[evaluation.job.arn, evaluation.configuration_name, action.value])
+    if answers:
+        return answers[0]
+    return Nothing(
+        f"an earlier delivery did {action.value} for {evaluation.configuration_name} of {evaluation.job.name}."
+    )

@@ -1,0 +1,74 @@
+"""A Lambda handler from one function of an event: batches with partial failures, one log line and metric per answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from lambdas.shared.decisions import Done, Nothing
+from lambdas.shared.observability import logger, metrics, tracer
+from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.contracts.fields import parse_json
+
+React = Callable[[Mapping[str, Any], LambdaContext], Iterable[Done | Nothing]]
+Handler = Callable[[dict[str, Any], LambdaContext], Any]
+
+
+def reaction(react: React) -> Handler:
+    """The handler that hands `react` the EventBridge event in each SQS message of a batch.
+
+    A message whose reaction raises is the only one that returns to the queue (ReportBatchItemFailures); after the
+    queue's last attempt it lies in the dead-letter queue, whose alarm says so.
+    """
+
+    def handle_message(record: SQSRecord, lambda_context: LambdaContext) -> None:
+        event = _event_in(record)
+        logger.set_correlation_id(str(event.get("id", record.message_id)))
+        try:
+            answered = False
+            for answer in react(event, lambda_context):
+                answered = True
+                _note(answer)
+            if not answered:
+                _note(Nothing("the event is of a job that is no longer running, or names no rule."))
+        except Exception:
+            logger.exception("The reaction failed; the message returns to its queue.")
+            metrics.add_metric(name="Failed", unit=MetricUnit.Count, value=1)
+            raise
+
+    def handle(event: dict[str, Any], context: LambdaContext) -> Any:
+        processor = BatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False)
+        return process_partial_response(
+            event=event, record_handler=handle_message, processor=processor, context=context
+        )
+
+    handler: Handler = logger.inject_lambda_context(clear_state=True)(handle)
+    handler = tracer.capture_lambda_handler(capture_response=False)(handler)
+    return metrics.log_metrics(handler, raise_on_empty_metrics=False)
+
+
+def _event_in(record: SQSRecord) -> Mapping[str, Any]:
+    subject = f"The message {record.message_id}"
+    try:
+        event = parse_json(record.body, subject=subject)
+        if not isinstance(event, Mapping):
+            raise ConfigurationError([Problem("body", "must be an EventBridge event, a JSON object.")], subject=subject)
+    except ConfigurationError:
+        logger.exception("Not an event; the message goes to the dead-letter queue.")
+        metrics.add_metric(name="Failed", unit=MetricUnit.Count, value=1)
+        raise
+    return event
+
+
+def _note(answer: Done | Nothing) -> None:
+    if isinstance(answer, Done):
+        logger.info(answer.what)
+        metrics.add_metric(name="Done", unit=MetricUnit.Count, value=1)
+    else:
+        (logger.warning if answer.surprising else logger.info)("Nothing to do: %s", answer.reason)
+        metrics.add_metric(name="Nothing", unit=MetricUnit.Count, value=1)

@@ -1,0 +1,33 @@
+"""Where the run of a training job lies: its tag `trackside:run`."""
+
+from __future__ import annotations
+
+import re
+
+from lambdas.shared.decisions import Nothing
+from trackside.contracts.event import TrainingJobStateChange
+from trackside.contracts.run_layout import RunLocation
+
+RUN_TAG = "trackside:run"
+
+_S3_URI = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<prefix>[^\s?#]*[^\s?#/])/*")
+
+
+def find_run(change: TrainingJobStateChange, *, bucket: str) -> RunLocation | Nothing:
+    """The run that the job's tag names, or why there is none that this deployment may touch."""
+    job, uri = change.job.name, change.tags.get(RUN_TAG, "")
+    if not uri:
+        return Nothing(f"{job} carries no tag {RUN_TAG}, so it did not ask for Trackside.")
+    match = _S3_URI.fullmatch(uri)
+    if match is None:
+        return Nothing(f"{job} is tagged {RUN_TAG}={uri!r}; it must be s3://{bucket}/<prefix>.", surprising=True)
+    if match["bucket"] != bucket:
+        why = f"{job} is tagged {RUN_TAG}={uri!r}; this deployment may read runs in s3://{bucket} only."
+        return Nothing(why, surprising=True)
+    return RunLocation(uri)
+
+
+def split_uri(run: RunLocation) -> tuple[str, str]:
+    """(bucket, prefix) of a run that `find_run` found."""
+    bucket, _, prefix = run.uri.removeprefix("s3://").partition("/")
+    return bucket, prefix

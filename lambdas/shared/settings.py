@@ -1,0 +1,78 @@
+"""Settings that travel through the environment of a Lambda: the stack writes them, the handler reads them back."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, get_type_hints
+
+from typing_extensions import Self
+
+from trackside.contracts.action import Action
+from trackside.contracts.errors import ConfigurationError, Problem
+
+PREFIX = "TRACKSIDE_"
+DEFAULT_ACTIONS = (Action.NOTIFY, Action.PUBLISH_METRIC)  # training is never stopped unasked
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvironmentSettings:
+    """Base of a Lambda's settings: field `event_bus` is the variable TRACKSIDE_EVENT_BUS. Fields are texts, whole
+    numbers, booleans or tuples of actions."""
+
+    def to_environment(self) -> dict[str, str]:
+        """The variables for the function. Values that the deployment fills in later (CDK tokens) pass unchanged."""
+        return {_variable(field.name): _write(getattr(self, field.name)) for field in dataclasses.fields(self)}
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] | None = None) -> Self:
+        """Reads the function's own environment, or the given one. Errors: `ConfigurationError`, all at once."""
+        environ = os.environ if environ is None else environ  # noqa: TID251  the place for it
+        types = get_type_hints(cls)
+        values: dict[str, Any] = {}
+        problems: list[Problem] = []
+        for field in dataclasses.fields(cls):
+            variable = _variable(field.name)
+            text = environ.get(variable)
+            if text is None:
+                if field.default is dataclasses.MISSING:
+                    problems.append(Problem(variable, "is not set.", "The stack sets it: deploy again."))
+                continue
+            try:
+                values[field.name] = _READERS[types[field.name]](text)
+            except ValueError as error:
+                problems.append(Problem(variable, f"is {text!r}: {error}."))
+        if problems:
+            raise ConfigurationError(problems, subject=cls.__name__)
+        return cls(**values)
+
+
+def _variable(field_name: str) -> str:
+    return PREFIX + field_name.upper()
+
+
+def _write(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(action.value for action in value)
+    return str(value)
+
+
+def _read_boolean(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError("it must be true or false")
+    return text == "true"
+
+
+def _read_actions(text: str) -> tuple[Action, ...]:
+    return tuple(Action(word) for word in text.split(",") if word)
+
+
+_READERS: Mapping[Any, Callable[[str], Any]] = {
+    str: str,
+    int: int,
+    bool: _read_boolean,
+    tuple[Action, ...]: _read_actions,
+}

@@ -1,0 +1,1 @@
+"""The deployment: one stack per concern. A stack composes, a construct creates."""

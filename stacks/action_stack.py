@@ -1,0 +1,173 @@
+"""What follows from a verdict: the bus, the rules on it, and one reaction for each action."""
+
+from __future__ import annotations
+
+from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_events as events
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from lambdas.notify_owner.settings import NotifyOwnerSettings
+from lambdas.publish_metric.settings import NAMESPACE, PublishMetricSettings
+from lambdas.shared.settings import EnvironmentSettings
+from lambdas.stop_training.settings import StopTrainingSettings
+from stacks.constructs.acknowledge import accept_wildcard, acknowledge
+from stacks.constructs.encrypted_topic import EncryptedTopic
+from stacks.constructs.python_lambda import PowertoolsLayer
+from stacks.constructs.queue_backed_function import QueueBackedFunction
+from stacks.deployment_settings import DeploymentSettings
+from stacks.event_patterns import issue_found, official_issue_found
+from trackside.contracts.action import Action
+from trackside.contracts.event import SOURCE
+
+
+class ActionStack(Stack):
+    """`bus`: where verdicts arrive. `topic`: where owners are told. `reactions`: by name, as in lambdas/."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, settings: DeploymentSettings, key: kms.IKey) -> None:
+        super().__init__(scope, construct_id, description="Trackside: what follows from a verdict")
+        self._settings = settings
+        self.bus = self._create_bus()
+        self.topic = EncryptedTopic(
+            self, "Issues", key=key, display_name="Trackside: issues in training jobs", emails=settings.owner_emails
+        )
+        self.table = self._create_table()
+        layer = PowertoolsLayer(self, "Layer")
+        self.reactions = {
+            "stop_training": self._create_stop_training(layer),
+            "notify_owner": self._create_notify_owner(layer, key),
+            "publish_metric": self._create_publish_metric(layer),
+        }
+        self._write_outputs()
+
+    def _create_bus(self) -> events.EventBus:
+        bus = events.EventBus(self, "Bus", event_bus_name=self._settings.event_bus_name)
+        bus.archive(
+            "Archive",
+            description="Every verdict, to be replayed after an outage",
+            event_pattern=events.EventPattern(source=[SOURCE]),
+            retention=Duration.days(self._settings.archive_retention_days),
+        )
+        return bus
+
+    def _create_table(self) -> dynamodb.Table:
+        table = dynamodb.Table(
+            self,
+            "Done",
+            partition_key=dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING),
+            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            time_to_live_attribute="expiration",
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        acknowledge(
+            table,
+            {"AwsSolutions-DDB3": "It only remembers, for 14 days, which actions were carried out."},
+        )
+        return table
+
+    def _create_stop_training(self, layer: lambda_.ILayerVersion) -> QueueBackedFunction:
+        stops_by_default = Action.STOP_TRAINING in self._settings.default_actions
+        reaction = self._create_reaction(
+            Action.STOP_TRAINING,
+            layer,
+            name="stop_training",
+            settings=StopTrainingSettings(
+                idempotency_table=self.table.table_name,
+                dry_run=self._settings.dry_run,
+                default_actions=self._settings.default_actions,
+            ),
+        )
+        reaction.function.add_to_role_policy(
+            iam.PolicyStatement(
+                actions=["sagemaker:StopTrainingJob"],
+                resources=[self.format_arn(service="sagemaker", resource="training-job", resource_name="*")],
+                # Jobs that opted in by their tag. Jobs of the original carry none; a deployment may want them too.
+                conditions=None if stops_by_default else {"Null": {"aws:ResourceTag/trackside:run": "false"}},
+            )
+        )
+        accept_wildcard(
+            reaction.function,
+            "arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>:training-job/*",
+            reason="The jobs to come are not known; the condition narrows it to tagged ones.",
+        )
+        return reaction
+
+    def _create_notify_owner(self, layer: lambda_.ILayerVersion, key: kms.IKey) -> QueueBackedFunction:
+        reaction = self._create_reaction(
+            Action.NOTIFY,
+            layer,
+            name="notify_owner",
+            settings=NotifyOwnerSettings(
+                topic_arn=self.topic.topic_arn,
+                idempotency_table=self.table.table_name,
+                default_actions=self._settings.default_actions,
+            ),
+        )
+        reaction.function.add_to_role_policy(
+            iam.PolicyStatement(actions=["sns:Publish"], resources=[self.topic.topic_arn])
+        )
+        reaction.function.add_to_role_policy(
+            iam.PolicyStatement(actions=["kms:Decrypt", "kms:GenerateDataKey"], resources=[key.key_arn])
+        )
+        return reaction
+
+    def _create_publish_metric(self, layer: lambda_.ILayerVersion) -> QueueBackedFunction:
+        reaction = self._create_reaction(
+            Action.PUBLISH_METRIC,
+            layer,
+            name="publish_metric",
+            settings=PublishMetricSettings(
+                idempotency_table=self.table.table_name, default_actions=self._settings.default_actions
+            ),
+        )
+        reaction.function.add_to_role_policy(
+            iam.PolicyStatement(
+                actions=["cloudwatch:PutMetricData"],
+                resources=["*"],  # metrics have no ARNs: the namespace is the fence
+                conditions={"StringEquals": {"cloudwatch:namespace": NAMESPACE}},
+            )
+        )
+        return reaction
+
+    def _create_reaction(
+        self, action: Action, layer: lambda_.ILayerVersion, *, name: str, settings: EnvironmentSettings
+    ) -> QueueBackedFunction:
+        reaction = QueueBackedFunction(
+            self,
+            action.value,
+            name=name,
+            description=f"Trackside: {action.description}",
+            settings=settings,
+            layer=layer,
+            log_retention_days=self._settings.log_retention_days,
+        )
+        reaction.function.add_to_role_policy(
+            iam.PolicyStatement(
+                actions=["dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"],
+                resources=[self.table.table_arn],
+            )
+        )
+        reaction.react_to(
+            "IssueFound",
+            issue_found(action),
+            event_bus=self.bus,
+            description=f"A rule that asks for {action.value} found an issue",
+        )
+        if action in self._settings.default_actions:
+            reaction.react_to(
+                "OfficialIssueFound",
+                official_issue_found(),
+                description="A rule of SageMaker Debugger itself found an issue",
+            )
+        return reaction
+
+    def _write_outputs(self) -> None:
+        CfnOutput(self, "EventBusName", value=self.bus.event_bus_name, description="Verdicts travel on it")
+        CfnOutput(self, "IssueTopicArn", value=self.topic.topic_arn, description="Subscribe to be told of issues")
+        CfnOutput(self, "IdempotencyTableName", value=self.table.table_name)
+        for action, reaction in zip(Action, self.reactions.values(), strict=True):
+            CfnOutput(self, f"{action.value}QueueUrl", value=reaction.queue.queue_url)
+            CfnOutput(self, f"{action.value}DeadLettersUrl", value=reaction.dead_letters.queue_url)

@@ -1,0 +1,35 @@
+"""Accepts single findings of cdk-nag, each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aws_cdk import Stack, Validations
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3 as s3
+from constructs import IConstruct
+
+
+def acknowledge(construct: IConstruct, reasons: Mapping[str, str]) -> None:
+    """Accepts the findings with these ids at `construct` and below it.
+
+    Written as metadata, for `Validations.acknowledge` refuses ids that hold `::` twice.
+    """
+    construct.node.add_metadata(Validations.ACKNOWLEDGED_RULES_METADATA_KEY, dict(reasons))
+
+
+def accept_wildcard(principal: lambda_.Function | IConstruct, resource: str, *, reason: str) -> None:
+    """Accepts a resource that holds an asterisk, in the policy of a role or of a function's role.
+
+    The resource is spelled as cdk-nag prints it: `arn:<AWS::Partition>:...`.
+    """
+    role = principal.role if isinstance(principal, lambda_.Function) else principal
+    if role is None:
+        raise ValueError(f"{principal.node.path} has no role.")
+    acknowledge(role, {f"AwsSolutions-IAM5[Resource::{resource}]": reason})
+
+
+def name_in_findings(bucket: s3.IBucket) -> str:
+    """The ARN of a bucket of another stack, as cdk-nag prints it: the name of the export."""
+    stack = Stack.of(bucket)
+    return str(stack.resolve(stack.export_value(bucket.bucket_arn))["Fn::ImportValue"])

@@ -1,0 +1,48 @@
+"""A bucket that nobody outside the account sees, encrypted, over TLS only, with its accesses logged."""
+
+from __future__ import annotations
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+INCOMPLETE_UPLOAD_DAYS = 7
+
+
+class PrivateBucket(s3.Bucket):
+    """Without `key` it is encrypted with S3's own key: where access logs go, no other is possible."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        keep: bool,
+        expire_after_days: int,
+        key: kms.IKey | None = None,
+        access_log_bucket: s3.IBucket | None = None,
+    ) -> None:
+        super().__init__(
+            scope,
+            construct_id,
+            encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
+            encryption_key=key,
+            bucket_key_enabled=True if key else None,
+            enforce_ssl=True,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            server_access_logs_bucket=access_log_bucket,
+            server_access_logs_prefix="runs/" if access_log_bucket else None,
+            lifecycle_rules=_lifecycle(expire_after_days),
+            removal_policy=RemovalPolicy.RETAIN if keep else RemovalPolicy.DESTROY,
+        )
+
+
+def _lifecycle(expire_after_days: int) -> list[s3.LifecycleRule]:
+    abort = s3.LifecycleRule(
+        id="AbortIncompleteUploads", abort_incomplete_multipart_upload_after=Duration.days(INCOMPLETE_UPLOAD_DAYS)
+    )
+    if not expire_after_days:
+        return [abort]
+    return [abort, s3.LifecycleRule(id="Expire", expiration=Duration.days(expire_after_days))]

@@ -1,0 +1,99 @@
+"""A reaction as a Lambda function: its own role with just what it needs, its own log with an end, traces."""
+
+from __future__ import annotations
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from lambdas.shared.settings import EnvironmentSettings
+from stacks.constructs.acknowledge import accept_wildcard, acknowledge
+from stacks.lambda_code import prepare_lambda_code
+from stacks.layer import built_layer
+
+TIMEOUT_SECONDS = 30
+PYTHON_IS = "3.12: the layer's wheels are for it, and AWS supports it until October 2028."
+
+_RETENTION = {
+    1: logs.RetentionDays.ONE_DAY,
+    3: logs.RetentionDays.THREE_DAYS,
+    5: logs.RetentionDays.FIVE_DAYS,
+    7: logs.RetentionDays.ONE_WEEK,
+    14: logs.RetentionDays.TWO_WEEKS,
+    30: logs.RetentionDays.ONE_MONTH,
+    60: logs.RetentionDays.TWO_MONTHS,
+    90: logs.RetentionDays.THREE_MONTHS,
+    120: logs.RetentionDays.FOUR_MONTHS,
+    150: logs.RetentionDays.FIVE_MONTHS,
+    180: logs.RetentionDays.SIX_MONTHS,
+    365: logs.RetentionDays.ONE_YEAR,
+    400: logs.RetentionDays.THIRTEEN_MONTHS,
+    545: logs.RetentionDays.EIGHTEEN_MONTHS,
+    731: logs.RetentionDays.TWO_YEARS,
+}
+
+
+class PowertoolsLayer(lambda_.LayerVersion):
+    """The layer with Powertools. One per stack: a layer shared across stacks could never be replaced."""
+
+    def __init__(self, scope: Construct, construct_id: str) -> None:
+        super().__init__(
+            scope,
+            construct_id,
+            code=lambda_.Code.from_asset(str(built_layer()), exclude=["**/__pycache__", "bin"]),
+            compatible_runtimes=[lambda_.Runtime.PYTHON_3_12],
+            compatible_architectures=[lambda_.Architecture.ARM_64],
+            description="AWS Lambda Powertools for Python and the X-Ray SDK",
+        )
+
+
+class PythonLambda(lambda_.Function):
+    """The function of lambdas/<name>, with the variables that its settings say."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        name: str,
+        description: str,
+        settings: EnvironmentSettings,
+        layer: lambda_.ILayerVersion,
+        log_retention_days: int,
+    ) -> None:
+        log_group = logs.LogGroup(
+            scope,
+            f"{construct_id}Log",
+            retention=_RETENTION[log_retention_days],
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        role = iam.Role(scope, f"{construct_id}Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+        log_group.grant_write(role)
+        super().__init__(
+            scope,
+            construct_id,
+            description=description,
+            runtime=lambda_.Runtime.PYTHON_3_12,
+            architecture=lambda_.Architecture.ARM_64,
+            code=lambda_.Code.from_asset(str(prepare_lambda_code()), exclude=["**/__pycache__"]),
+            handler=f"lambdas.{name}.handler.handle",
+            layers=[layer],
+            role=role,
+            log_group=log_group,
+            environment={"POWERTOOLS_SERVICE_NAME": name, **settings.to_environment()},
+            tracing=lambda_.Tracing.ACTIVE,
+            timeout=Duration.seconds(TIMEOUT_SECONDS),
+            memory_size=256,
+        )
+        accept_wildcard(role, "*", reason="X-Ray's PutTraceSegments and PutTelemetryRecords know no resources.")
+        acknowledge(
+            self,
+            {
+                "AwsSolutions-L1": PYTHON_IS,
+                "Serverless-LambdaLatestVersion": PYTHON_IS,
+                "Serverless-LambdaDLQ": "It is called by its queue, which has a dead-letter queue.",
+                "Serverless-LambdaEventSourceMappingDestination": "SQS sources have none: the queue has a redrive.",
+            },
+        )

@@ -1,0 +1,88 @@
+"""A reaction behind a queue, so that a burst waits, a failure is tried again, and nothing is lost."""
+
+from __future__ import annotations
+
+from aws_cdk import Duration
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_lambda_event_sources as sources
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from lambdas.shared.settings import EnvironmentSettings
+from stacks.constructs.acknowledge import acknowledge
+from stacks.constructs.python_lambda import TIMEOUT_SECONDS, PythonLambda
+
+ATTEMPTS = 3
+
+
+class QueueBackedFunction(Construct):
+    """Queue, dead-letter queue and function of lambdas/<name>.
+
+    What fails `ATTEMPTS` times, and what EventBridge cannot deliver, lies in `dead_letters` for 14 days.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        name: str,
+        description: str,
+        settings: EnvironmentSettings,
+        layer: lambda_.ILayerVersion,
+        log_retention_days: int,
+        most_at_once: int | None = None,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.dead_letters = sqs.Queue(
+            self,
+            "DeadLetters",
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            retention_period=Duration.days(14),
+        )
+        acknowledge(self.dead_letters, {"Serverless-SQSRedrivePolicy": "This is where others' dead letters go."})
+        self.queue = sqs.Queue(
+            self,
+            "Queue",
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            # AWS's advice: six times the function's timeout, so that no message is taken twice while it is worked on.
+            visibility_timeout=Duration.seconds(6 * TIMEOUT_SECONDS),
+            dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=ATTEMPTS),
+        )
+        self.function = PythonLambda(
+            self,
+            "Function",
+            name=name,
+            description=description,
+            settings=settings,
+            layer=layer,
+            log_retention_days=log_retention_days,
+        )
+        self.function.add_event_source(
+            sources.SqsEventSource(
+                self.queue, batch_size=10, report_batch_item_failures=True, max_concurrency=most_at_once
+            )
+        )
+
+    def react_to(
+        self,
+        construct_id: str,
+        pattern: events.EventPattern,
+        *,
+        description: str,
+        event_bus: events.IEventBus | None = None,
+    ) -> events.Rule:
+        """Sends events of `pattern` on `event_bus` (default: the account's default bus) to the queue."""
+        target = targets.SqsQueue(self.queue, dead_letter_queue=self.dead_letters)
+        return events.Rule(
+            self,
+            construct_id,
+            description=description,
+            event_bus=event_bus,
+            event_pattern=pattern,
+            targets=[target],
+        )

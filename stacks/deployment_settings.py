@@ -1,0 +1,167 @@
+"""What one deployment may choose: the `trackside:` entries of cdk.json's context, or `-c trackside:name=value`."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, get_type_hints
+
+import trackside
+from trackside.contracts.action import Action
+from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
+
+PREFIX = "trackside:"
+
+# What CloudWatch Logs offers, up to two years.
+LOG_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731)
+
+
+@dataclasses.dataclass(frozen=True)
+class DeploymentSettings:
+    """One deployment.
+
+    event_bus_name                name of the bus that verdicts travel on
+    evaluator_repository          name of the ECR repository of the rule container
+    evaluator_image_tag           tag in it (default: this version)
+    evaluator_instance_type       of the processing jobs that judge runs
+    evaluator_volume_gb           of their disk
+    evaluator_max_runtime_seconds at most 777,600 (9 days); AWS stops the job then
+    evaluations_started_at_once   how many start_evaluation functions call SageMaker at a time (2 to 1,000)
+    default_actions               for events of the original, which name no action
+    dry_run                       true: stop_training says what it would stop and stops nothing
+    owner_emails                  who is told of issues and of dead letters; each address confirms once
+    run_retention_days            when runs are deleted (0: never)
+    archive_retention_days        how long events can be replayed
+    log_retention_days            of the functions' logs
+    keep_data                     false: `cdk destroy` also deletes the bucket of runs, if it is empty, and its key
+    """
+
+    event_bus_name: str = "trackside"
+    evaluator_repository: str = "trackside-evaluator"
+    evaluator_image_tag: str = trackside.__version__
+    evaluator_instance_type: str = "ml.t3.medium"
+    evaluator_volume_gb: int = 10
+    evaluator_max_runtime_seconds: int = 432_000
+    evaluations_started_at_once: int = 2
+    default_actions: tuple[Action, ...] = (Action.NOTIFY, Action.PUBLISH_METRIC)
+    dry_run: bool = False
+    owner_emails: tuple[str, ...] = ()
+    run_retention_days: int = 90
+    archive_retention_days: int = 30
+    log_retention_days: int = 30
+    keep_data: bool = True
+
+    @classmethod
+    def from_context(cls, context: Mapping[str, Any]) -> DeploymentSettings:
+        """Reads the `trackside:` entries of a CDK context; texts, as `-c` gives them, are understood too.
+
+        Errors: `ConfigurationError` with every problem at once.
+        """
+        types = get_type_hints(cls)
+        problems: list[Problem] = []
+        values: dict[str, Any] = {}
+        for key, given in context.items():
+            name = key.removeprefix(PREFIX)
+            if name == key:
+                continue
+            if name not in types:
+                problems.append(Problem(key, "is not a setting.", did_you_mean(name, types)))
+                continue
+            try:
+                values[name] = _READERS[types[name]](given)
+                _CHECKS.get(name, _accept)(values[name])
+            except ValueError as error:
+                problems.append(Problem(key, f"is {given!r}: {error}."))
+        if problems:
+            raise ConfigurationError(problems, subject="The deployment's settings (cdk.json, -c)")
+        return cls(**values)
+
+
+def _read_text(given: Any) -> str:
+    if not isinstance(given, str) or not given:
+        raise ValueError("it must be a text")
+    return given
+
+
+def _read_whole(given: Any) -> int:
+    if isinstance(given, bool) or not re.fullmatch(r"\d+", str(given)):
+        raise ValueError("it must be a whole number")
+    return int(given)
+
+
+def _read_boolean(given: Any) -> bool:
+    if str(given).lower() not in ("true", "false"):
+        raise ValueError("it must be true or false")
+    return str(given).lower() == "true"
+
+
+def _read_texts(given: Any) -> tuple[str, ...]:
+    items = [item.strip() for item in given.split(",") if item.strip()] if isinstance(given, str) else given
+    if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
+        raise ValueError("it must be a list of texts")
+    return tuple(items)
+
+
+def _read_actions(given: Any) -> tuple[Action, ...]:
+    words = _read_texts(given)
+    known = {action.value: action for action in Action}
+    for word in words:
+        if word not in known:
+            raise ValueError(f"{word!r} is not an action. {did_you_mean(word, known)}")
+    return tuple(dict.fromkeys(known[word] for word in words))
+
+
+_READERS: Mapping[Any, Callable[[Any], Any]] = {
+    str: _read_text,
+    int: _read_whole,
+    bool: _read_boolean,
+    tuple[str, ...]: _read_texts,
+    tuple[Action, ...]: _read_actions,
+}
+
+
+def _accept(value: Any) -> None:
+    """Any value of the right type will do."""
+
+
+def _between(least: int, most: int) -> Callable[[int], None]:
+    def check(value: int) -> None:
+        if not least <= value <= most:
+            raise ValueError(f"it must be {least} to {most}")
+
+    return check
+
+
+def _matching(pattern: str, example: str) -> Callable[[str], None]:
+    def check(value: str) -> None:
+        if not re.fullmatch(pattern, value):
+            raise ValueError(f"it must look like {example}")
+
+    return check
+
+
+def _check_log_retention(value: int) -> None:
+    if value not in LOG_RETENTION_DAYS:
+        raise ValueError(f"CloudWatch offers {', '.join(map(str, LOG_RETENTION_DAYS))}")
+
+
+def _check_emails(value: tuple[str, ...]) -> None:
+    wrong = [address for address in value if not re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", address)]
+    if wrong:
+        raise ValueError(f"not an e-mail address: {', '.join(wrong)}")
+
+
+_CHECKS: Mapping[str, Callable[[Any], None]] = {
+    "event_bus_name": _matching(r"(?!aws\.)[\w.-]{1,64}", "'trackside'"),
+    "evaluator_repository": _matching(r"[a-z0-9]+([._/-][a-z0-9]+)*", "'trackside-evaluator'"),
+    "evaluator_image_tag": _matching(r"\w[\w.-]{0,127}", "'0.1.0'"),
+    "evaluator_instance_type": _matching(r"ml\.[a-z0-9-]+\.[a-z0-9-]+", "'ml.t3.medium'"),
+    "evaluator_volume_gb": _between(1, 16_384),
+    "evaluator_max_runtime_seconds": _between(1, 777_600),
+    "evaluations_started_at_once": _between(2, 1_000),
+    "owner_emails": _check_emails,
+    "run_retention_days": _between(0, 36_500),
+    "archive_retention_days": _between(1, 36_500),
+    "log_retention_days": _check_log_retention,
+}

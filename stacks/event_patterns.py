@@ -1,0 +1,58 @@
+"""Which events reach which reaction."""
+
+from __future__ import annotations
+
+from aws_cdk import aws_events as events
+
+from lambdas.shared.runs import RUN_TAG
+from trackside.contracts.action import Action
+from trackside.contracts.event import (
+    AWS_DETAIL_TYPE,
+    AWS_SOURCE,
+    DETAIL_TYPE,
+    SOURCE,
+    TERMINAL_JOB_STATUSES,
+    RuleEvaluationStatus,
+)
+
+ISSUES_FOUND = RuleEvaluationStatus.ISSUES_FOUND.value
+
+
+def issue_found(action: Action) -> events.EventPattern:
+    """Our event: a rule that asks for this action found an issue."""
+    return events.EventPattern(
+        source=[SOURCE],
+        detail_type=[DETAIL_TYPE],
+        detail={"RuleEvaluationStatus": [ISSUES_FOUND], "Actions": [action.value]},
+    )
+
+
+def official_issue_found() -> events.EventPattern:
+    """AWS's event: one of the original's rules found an issue while the job runs. The rules are a list of objects,
+    into which EventBridge looks. Later states repeat the same list, hence InProgress only."""
+    return events.EventPattern(
+        source=[AWS_SOURCE],
+        detail_type=[AWS_DETAIL_TYPE],
+        detail={
+            "TrainingJobStatus": ["InProgress"],
+            "DebugRuleEvaluationStatuses": {"RuleEvaluationStatus": [ISSUES_FOUND]},
+        },
+    )
+
+
+def training_started() -> events.EventPattern:
+    """A training job that opted in by its tag is running."""
+    return _training_job(["InProgress"])
+
+
+def training_ended() -> events.EventPattern:
+    """A training job that opted in by its tag will never write again."""
+    return _training_job(list(TERMINAL_JOB_STATUSES))
+
+
+def _training_job(statuses: list[str]) -> events.EventPattern:
+    return events.EventPattern(
+        source=[AWS_SOURCE],
+        detail_type=[AWS_DETAIL_TYPE],
+        detail={"TrainingJobStatus": statuses, "Tags": {RUN_TAG: [{"exists": True}]}},
+    )

@@ -1,0 +1,9 @@
+"""Where things lie in the checkout."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LIBRARY = ROOT / "training_lib" / "src" / "trackside"
+LAMBDAS = ROOT / "lambdas"
+BUILD = ROOT / "build"
+LAYERS = ROOT / ".venv" / "lambda-layer"

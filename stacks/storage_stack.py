@@ -1,0 +1,50 @@
+"""Where runs lie: one private bucket and the key that encrypts it."""
+
+from __future__ import annotations
+
+from aws_cdk import CfnOutput, RemovalPolicy, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from stacks.constructs.private_bucket import PrivateBucket
+from stacks.deployment_settings import DeploymentSettings
+
+ACCESS_LOG_DAYS = 90
+
+
+class StorageStack(Stack):
+    """`runs`: the bucket. `key`: encrypts it, and the topics of the other stacks."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, settings: DeploymentSettings) -> None:
+        super().__init__(scope, construct_id, description="Trackside: where runs lie")
+        self.key = kms.Key(
+            self,
+            "Key",
+            description="Trackside: runs and messages",
+            enable_key_rotation=True,
+            removal_policy=RemovalPolicy.RETAIN if settings.keep_data else RemovalPolicy.DESTROY,
+        )
+        self._let_alarms_reach_encrypted_topics()
+        access_logs = PrivateBucket(self, "AccessLogs", keep=settings.keep_data, expire_after_days=ACCESS_LOG_DAYS)
+        self.runs = PrivateBucket(
+            self,
+            "Runs",
+            key=self.key,
+            access_log_bucket=access_logs,
+            keep=settings.keep_data,
+            expire_after_days=settings.run_retention_days,
+        )
+        CfnOutput(self, "RunBucketName", value=self.runs.bucket_name, description="Runs lie at s3://<this>/<prefix>")
+        CfnOutput(self, "KeyArn", value=self.key.key_arn, description="Training jobs' roles need it to write runs")
+
+    def _let_alarms_reach_encrypted_topics(self) -> None:
+        self.key.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="AlarmsReachEncryptedTopics",
+                principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
+                actions=["kms:Decrypt", "kms:GenerateDataKey"],
+                resources=["*"],  # in a key's own policy that is this key
+                conditions={"StringEquals": {"aws:SourceAccount": self.account}},
+            )
+        )

@@ -1,0 +1,40 @@
+"""Where the end of a run is marked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lambdas.finish_run.logic import MarkEnd, decide
+from lambdas.finish_run.settings import FinishRunSettings
+from lambdas.shared.decisions import Nothing
+from trackside.contracts.event import TERMINAL_JOB_STATUSES, TrainingJob, TrainingJobStateChange
+
+ENDED = TrainingJobStateChange(
+    job=TrainingJob("digits-01", "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits-01"),
+    status="Failed",
+    secondary_status="Failed",
+    tags={"trackside:run": "s3://runs-bucket/team/digits-01/"},
+)
+SETTINGS = FinishRunSettings(run_bucket="runs-bucket")
+
+
+@pytest.mark.parametrize("status", TERMINAL_JOB_STATUSES)
+def test_marks_the_end_however_the_job_ended(status: str) -> None:
+    expected = MarkEnd("runs-bucket", "team/digits-01/debug-output/training_job_end.ts")
+    assert decide(replace(ENDED, status=status), SETTINGS) == expected
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(replace(ENDED, status="InProgress"), id="running"),
+        pytest.param(replace(ENDED, status="Stopping"), id="stopping: it may still write"),
+        pytest.param(replace(ENDED, tags={}), id="not opted in"),
+        pytest.param(replace(ENDED, tags={"trackside:run": "s3://others/run"}), id="another bucket"),
+        pytest.param(replace(ENDED, tags={"trackside:run": "nonsense"}), id="no location"),
+    ],
+)
+def test_marks_nothing(change: TrainingJobStateChange) -> None:
+    assert isinstance(decide(change, SETTINGS), Nothing)

@@ -1,0 +1,106 @@
+"""What the owner reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lambdas.notify_owner.logic import SendMessage, decide
+from lambdas.notify_owner.settings import NotifyOwnerSettings
+from lambdas.shared.decisions import Nothing
+from trackside.contracts.action import Action
+from trackside.contracts.event import Evidence, RuleEvaluation, RuleEvaluationStatus, TrainingJob
+from trackside.contracts.verdict import Severity
+
+ISSUE = RuleEvaluation(
+    job=TrainingJob("digits-01", "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits-01"),
+    configuration_name="vanishing-gradient",
+    status=RuleEvaluationStatus.ISSUES_FOUND,
+    details="Gradients of 9 of 10 layers have vanished.",
+    rule_id="vanishing-gradient",
+    severity=Severity.CRITICAL,
+    actions=(Action.NOTIFY, Action.STOP_TRAINING),
+    what_to_do=("Use ReLU instead of sigmoid.", "Make the network less deep."),
+    run_uri="s3://runs-bucket/digits-01",
+    evidence=Evidence(
+        tensor_name="gradient/Net_fc1.weight",
+        worker="worker_0",
+        step=140,
+        since_step=120,
+        comparison="mean |gradient| 3.1e-12 < 1e-07",
+        affected=9,
+    ),
+)
+SETTINGS = NotifyOwnerSettings(topic_arn="arn:aws:sns:us-east-1:123456789012:issues", idempotency_table="done")
+
+
+def told(evaluation: RuleEvaluation) -> SendMessage:
+    decision = decide(evaluation, SETTINGS)
+    assert isinstance(decision, SendMessage)
+    return decision
+
+
+def test_the_message_says_what_where_since_when_and_what_to_do() -> None:
+    message = told(ISSUE)
+    assert message.subject == "Trackside: vanishing-gradient in digits-01"
+    assert message.body == (
+        "The rule vanishing-gradient found an issue in the training job\n"
+        "digits-01, which is being stopped.\n"
+        "\n"
+        "What:     Gradients of 9 of 10 layers have vanished.\n"
+        "Severity: critical\n"
+        "Where:    gradient/Net_fc1.weight of worker_0 and 8 more\n"
+        "Since:    step 120 (judged at step 140)\n"
+        "Observed: mean |gradient| 3.1e-12 < 1e-07\n"
+        "\n"
+        "What to do\n"
+        "  1. Use ReLU instead of sigmoid.\n"
+        "  2. Make the network less deep.\n"
+        "\n"
+        "This shows more\n"
+        "  trackside findings s3://runs-bucket/digits-01\n"
+        "\n"
+        "Training job: arn:aws:sagemaker:us-east-1:123456789012:training-job/digits-01\n"
+    )
+    assert message.attributes == {
+        "rule": "vanishing-gradient",
+        "job": "digits-01",
+        "severity": "critical",
+        "status": "IssuesFound",
+    }
+
+
+def test_an_official_event_that_says_little_is_told_without_gaps() -> None:
+    bare = RuleEvaluation(job=ISSUE.job, configuration_name="Mine", status=ISSUE.status, details="")
+    message = told(bare)
+    assert "goes on" in message.body
+    assert "Where" not in message.body
+    assert "What to do" not in message.body
+    assert all(message.attributes.values())  # SNS refuses empty attributes
+
+
+@pytest.mark.parametrize(
+    ("job", "rule"),
+    [
+        pytest.param("x" * 63, "vanishing-gradient" * 4, id="long"),
+        pytest.param("digits", "verschwindende Größe\nzwei Zeilen", id="not ASCII, two lines"),
+    ],
+)
+def test_every_subject_is_one_that_sns_accepts(job: str, rule: str) -> None:
+    subject = told(replace(ISSUE, job=TrainingJob(job, ISSUE.job.arn), configuration_name=rule)).subject
+    assert len(subject) < 100
+    assert subject.isascii()
+    assert subject.isprintable()
+
+
+@pytest.mark.parametrize(
+    "evaluation",
+    [
+        pytest.param(replace(ISSUE, actions=(Action.STOP_TRAINING,)), id="not asked for"),
+        pytest.param(replace(ISSUE, status=RuleEvaluationStatus.NO_ISSUES_FOUND), id="clean"),
+        pytest.param(replace(ISSUE, status=RuleEvaluationStatus.ERROR), id="could not be judged"),
+    ],
+)
+def test_tells_nothing(evaluation: RuleEvaluation) -> None:
+    assert isinstance(decide(evaluation, SETTINGS), Nothing)

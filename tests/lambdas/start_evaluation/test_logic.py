@@ -1,0 +1,110 @@
+"""Which processing job judges which training job."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lambdas.shared.decisions import Nothing
+from lambdas.start_evaluation.logic import StartEvaluation, decide, processing_job_name
+from lambdas.start_evaluation.settings import StartEvaluationSettings
+from trackside.contracts.event import TrainingJob, TrainingJobStateChange
+
+ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits-01"
+STARTED = TrainingJobStateChange(
+    job=TrainingJob("digits-01", ARN),
+    status="InProgress",
+    secondary_status="Training",
+    tags={"trackside:run": "s3://runs-bucket/team/digits-01"},
+)
+SETTINGS = StartEvaluationSettings(
+    image_uri="123456789012.dkr.ecr.us-east-1.amazonaws.com/trackside-evaluator:0.1.0",
+    role_arn="arn:aws:iam::123456789012:role/evaluator",
+    run_bucket="runs-bucket",
+    event_bus="trackside",
+)
+JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")  # API_CreateProcessingJob
+
+
+def tagged(uri: str) -> TrainingJobStateChange:
+    return replace(STARTED, tags={"trackside:run": uri})
+
+
+def test_the_request_says_what_to_run_and_for_whom() -> None:
+    decision = decide(STARTED, replace(SETTINGS, instance_type="ml.m5.large", volume_gb=5, max_runtime_seconds=60))
+    assert isinstance(decision, StartEvaluation)
+    request = decision.request
+    assert request["ProcessingJobName"] == decision.name
+    assert request["AppSpecification"] == {"ImageUri": SETTINGS.image_uri}
+    assert request["RoleArn"] == SETTINGS.role_arn
+    assert request["Environment"] == {
+        "TRACKSIDE_RUN": "s3://runs-bucket/team/digits-01",
+        "TRACKSIDE_EVENT_BUS": "trackside",
+        "TRAINING_JOB_NAME": "digits-01",
+        "TRAINING_JOB_ARN": ARN,
+    }
+    assert request["ProcessingResources"]["ClusterConfig"] == {
+        "InstanceCount": 1,
+        "InstanceType": "ml.m5.large",
+        "VolumeSizeInGB": 5,
+    }
+    assert request["StoppingCondition"] == {"MaxRuntimeInSeconds": 60}
+    assert {"Key": "trackside:training-job", "Value": ARN} in request["Tags"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(STARTED, id="training"),
+        pytest.param(replace(STARTED, secondary_status="Starting"), id="not yet training"),
+        pytest.param(tagged("s3://runs-bucket/team/digits-01/"), id="slash at the end"),
+        pytest.param(tagged("s3://runs-bucket/x"), id="short prefix"),
+        pytest.param(tagged(f"s3://runs-bucket/{'x' * 239}"), id="256 characters"),
+    ],
+)
+def test_starts(change: TrainingJobStateChange) -> None:
+    decision = decide(change, SETTINGS)
+    assert isinstance(decision, StartEvaluation)
+    assert all(len(value) <= 256 for value in decision.request["Environment"].values())
+
+
+@pytest.mark.parametrize(
+    ("change", "surprising", "word"),
+    [
+        pytest.param(replace(STARTED, status="Stopping"), False, "Stopping", id="stopping"),
+        pytest.param(replace(STARTED, status="Completed"), False, "Completed", id="completed"),
+        pytest.param(replace(STARTED, tags={"team": "vision"}), False, "trackside:run", id="not opted in"),
+        pytest.param(tagged(""), False, "trackside:run", id="empty tag"),
+        pytest.param(tagged("/local/folder"), True, "s3://runs-bucket/<prefix>", id="no S3 location"),
+        pytest.param(tagged("s3://runs-bucket"), True, "s3://runs-bucket/<prefix>", id="a bucket alone"),
+        pytest.param(tagged("s3://runs-bucket/a b"), True, "s3://runs-bucket/<prefix>", id="a space"),
+        pytest.param(tagged("s3://others-bucket/run"), True, "s3://runs-bucket", id="another bucket"),
+        pytest.param(tagged(f"s3://runs-bucket/{'x' * 240}"), True, "TRACKSIDE_RUN", id="257 characters"),
+    ],
+)
+def test_starts_nothing_and_says_why(change: TrainingJobStateChange, surprising: bool, word: str) -> None:
+    decision = decide(change, SETTINGS)
+    assert isinstance(decision, Nothing)
+    assert decision.surprising is surprising
+    assert word in decision.reason
+
+
+@given(name=st.text(min_size=1, max_size=80), number=st.integers(0, 10**6))
+def test_every_name_is_one_that_sagemaker_accepts(name: str, number: int) -> None:
+    job = TrainingJob(name, f"{ARN}-{number}")
+    assert JOB_NAME.fullmatch(processing_job_name(job))
+    assert processing_job_name(job) == processing_job_name(job)
+
+
+@given(st.sets(st.from_regex(r"[a-z0-9]{60}[a-c-]{0,3}", fullmatch=True), min_size=2, max_size=20))
+def test_no_two_jobs_share_a_name(names: set[str]) -> None:
+    ours = {processing_job_name(TrainingJob(name, f"{ARN}/{name}")) for name in names}
+    assert len(ours) == len(names)
+
+
+def test_a_name_shows_the_training_job() -> None:
+    assert processing_job_name(STARTED.job).startswith("trackside-digits-01-")

@@ -1,0 +1,77 @@
+"""What one deployment may choose, and what it is told when it chooses wrongly."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacks.deployment_settings import DeploymentSettings
+from trackside.contracts.action import Action
+from trackside.contracts.errors import ConfigurationError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_cdk_json_says_every_setting_but_the_image_tag_and_says_the_defaults() -> None:
+    context = json.loads((ROOT / "cdk.json").read_text())["context"]
+    ours = {key.removeprefix("trackside:") for key in context if key.startswith("trackside:")}
+    assert ours == set(DeploymentSettings.__dataclass_fields__) - {"evaluator_image_tag"}
+    assert DeploymentSettings.from_context(context) == DeploymentSettings()
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "value"),
+    [
+        pytest.param("dry_run", "true", True, id="a truth as -c gives it"),
+        pytest.param("keep_data", False, False, id="a truth as JSON gives it"),
+        pytest.param("run_retention_days", "0", 0, id="a number as text"),
+        pytest.param("log_retention_days", 731, 731, id="a number"),
+        pytest.param("default_actions", "StopTraining,Notify", (Action.STOP_TRAINING, Action.NOTIFY), id="actions"),
+        pytest.param("default_actions", [], (), id="no actions"),
+        pytest.param("owner_emails", ["a@example.com", "b@example.org"], ("a@example.com", "b@example.org"), id="list"),
+        pytest.param("event_bus_name", "my.bus-1", "my.bus-1", id="text"),
+    ],
+)
+def test_understands(name: str, given: Any, value: Any) -> None:
+    assert getattr(DeploymentSettings.from_context({f"trackside:{name}": given}), name) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        pytest.param("dry_run", "perhaps", id="no truth"),
+        pytest.param("run_retention_days", -1, id="negative"),
+        pytest.param("run_retention_days", True, id="a truth is no number"),
+        pytest.param("log_retention_days", 31, id="not offered by CloudWatch"),
+        pytest.param("evaluator_max_runtime_seconds", 777_601, id="more than nine days"),
+        pytest.param("evaluations_started_at_once", 1, id="fewer than Lambda allows"),
+        pytest.param("default_actions", "StopTrainig", id="unknown action"),
+        pytest.param("owner_emails", "nobody", id="no address"),
+        pytest.param("event_bus_name", "aws.bus", id="reserved name"),
+        pytest.param("event_bus_name", "", id="empty"),
+        pytest.param("evaluator_repository", "Upper", id="capitals in a repository"),
+        pytest.param("evaluator_instance_type", "t3.medium", id="no SageMaker instance"),
+    ],
+)
+def test_refuses(name: str, given: Any) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        DeploymentSettings.from_context({f"trackside:{name}": given})
+    assert [problem.where for problem in raised.value.problems] == [f"trackside:{name}"]
+
+
+def test_lists_every_problem_at_once_and_passes_over_what_is_not_ours() -> None:
+    context = {"trackside:dry_rum": "true", "trackside:evaluator_volume_gb": 0, "@aws-cdk/core:flag": True}
+    with pytest.raises(ConfigurationError) as raised:
+        DeploymentSettings.from_context(context)
+    assert "Did you mean 'dry_run'?" in str(raised.value)
+    assert len(raised.value.problems) == 2
+
+
+def test_the_page_on_deployment_lists_every_setting() -> None:
+    rows = [line for line in (ROOT / "docs" / "deploy.md").read_text().splitlines() if line.startswith("| `")]
+    header, *listed = [line.split("`")[1] for line in rows]
+    assert header == "trackside:…"
+    assert listed == list(DeploymentSettings.__dataclass_fields__)

@@ -1,0 +1,75 @@
+"""Which golden events reach which reaction, by the patterns of the synthesized templates."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trackside.testing.local_account.event_pattern import matches
+
+EVENTS = Path(__file__).parents[1] / "lambdas" / "events"
+
+
+def golden(name: str, **detail: Any) -> dict[str, Any]:
+    event: dict[str, Any] = json.loads((EVENTS / f"{name}.json").read_text())
+    event["detail"].update(detail)
+    return event
+
+
+@pytest.fixture(scope="session")
+def rules(resources: Mapping[str, Any]) -> dict[str, tuple[bool, Any]]:
+    """Rule, as `<construct>/<rule>` -> (on our own bus, pattern)."""
+    return {
+        body["Metadata"]["aws:cdk:path"].split("/", 1)[1].removesuffix("/Resource"): (
+            "EventBusName" in body["Properties"],
+            body["Properties"]["EventPattern"],
+        )
+        for body in resources.values()
+        if body["Type"] == "AWS::Events::Rule"
+    }
+
+
+OURS = {"StopTraining/IssueFound", "Notify/IssueFound", "PublishMetric/IssueFound"}
+OFFICIAL = {"Notify/OfficialIssueFound", "PublishMetric/OfficialIssueFound"}  # stopping is not the default
+
+
+@pytest.mark.parametrize(
+    ("event", "reached"),
+    [
+        pytest.param(golden("ours_issues_found"), OURS, id="all three actions"),
+        pytest.param(golden("ours_issues_found", Actions=["Notify"]), {"Notify/IssueFound"}, id="one action"),
+        pytest.param(golden("official_issues_found"), OFFICIAL, id="official, one rule of two found something"),
+        pytest.param(golden("training_started"), {"StartEvaluation/TrainingStarted"}, id="started"),
+        pytest.param(golden("training_stopped"), {"FinishRun/TrainingEnded"}, id="stopped"),
+        pytest.param(golden("training_stopped", TrainingJobStatus="Failed"), {"FinishRun/TrainingEnded"}, id="failed"),
+        pytest.param(
+            golden("official_issues_found", Tags={"trackside:run": "s3://b/r"}),
+            OFFICIAL | {"StartEvaluation/TrainingStarted"},
+            id="official and opted in",
+        ),
+        pytest.param(golden("ours_issues_found", RuleEvaluationStatus="NoIssuesFound"), set(), id="clean"),
+        pytest.param(golden("ours_issues_found", RuleEvaluationStatus="Error"), set(), id="could not be judged"),
+        pytest.param(golden("ours_issues_found", Actions=[]), set(), id="no action asked for"),
+        pytest.param({**golden("ours_issues_found"), "source": "someone"}, set(), id="someone else's event"),
+        pytest.param({**golden("ours_issues_found"), "detail-type": "Other"}, set(), id="another kind of ours"),
+        pytest.param(golden("official_stopped"), set(), id="official, stopped: the statuses are old"),
+        pytest.param(golden("training_started", Tags={"team": "vision"}), set(), id="not opted in"),
+        pytest.param(golden("training_started", TrainingJobStatus="Stopping"), set(), id="stopping"),
+        pytest.param({**golden("training_started"), "source": "trackside"}, set(), id="a forged start"),
+    ],
+)
+def test_reaches_these_rules_and_no_others(
+    rules: dict[str, tuple[bool, Any]], event: dict[str, Any], reached: set[str]
+) -> None:
+    assert {name for name, (_, pattern) in rules.items() if matches(pattern, event)} == reached
+
+
+def test_our_events_are_awaited_on_our_bus_and_amazons_on_the_default_one(
+    rules: dict[str, tuple[bool, Any]],
+) -> None:
+    assert {name for name, (on_our_bus, _) in rules.items() if on_our_bus} == OURS
+    assert len(rules) == 7

@@ -1,0 +1,177 @@
+"""Least privilege, over all policies of all stacks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+Statement = Mapping[str, Any]
+
+# Every resource with an asterisk that a role may touch, and why it cannot be narrower. `end` is how it ends.
+WILDCARDS = (
+    ("xray:PutTraceSegments", "*", "knows no resources"),
+    ("xray:PutTelemetryRecords", "*", "knows no resources"),
+    ("ecr:GetAuthorizationToken", "*", "knows no resources"),
+    ("cloudwatch:PutMetricData", "*", "metrics have no ARNs; the namespace is a condition"),
+    ("sagemaker:StopTrainingJob", ":training-job/*", "jobs to come; the tag is a condition"),
+    ("sagemaker:CreateProcessingJob", ":processing-job/trackside-*", "named so by start_evaluation"),
+    ("sagemaker:AddTags", ":processing-job/trackside-*", "tags them while it creates them"),
+    ("s3:GetObject", "/*", "a run lies where its job's tag says"),
+    ("s3:PutObject", "/*/rule-output/*", "verdicts lie beside their run"),
+    ("s3:PutObject", "/*/debug-output/training_job_end.ts", "the end marker of any run, and nothing else"),
+    ("logs:CreateLogGroup", ":log-stream:*", "SageMaker names the streams of processing jobs"),
+    ("logs:CreateLogStream", ":log-stream:*", "SageMaker names the streams of processing jobs"),
+    ("logs:DescribeLogStreams", ":log-stream:*", "SageMaker names the streams of processing jobs"),
+    ("logs:PutLogEvents", ":log-stream:*", "SageMaker names the streams of processing jobs"),
+)
+
+
+def as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def text(value: Any) -> str:
+    """A resource as one text; what the deployment fills in stands as JSON."""
+    if isinstance(value, Mapping) and "Fn::Join" in value:
+        return "".join(map(text, value["Fn::Join"][1]))
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def statements(resources: Mapping[str, Any]) -> Iterator[tuple[str, str, Statement]]:
+    """(resource, its type, statement) for every policy document wherever it stands."""
+
+    def walk(value: Any) -> Iterator[Statement]:
+        if isinstance(value, Mapping):
+            if "Effect" in value and ("Action" in value or "NotAction" in value):
+                yield value
+            for inner in value.values():
+                yield from walk(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                yield from walk(inner)
+
+    for name, body in resources.items():
+        for statement in walk(body["Properties"]):
+            yield name, body["Type"], statement
+
+
+@pytest.fixture(scope="session")
+def allowed(resources: Mapping[str, Any]) -> list[tuple[str, str, Statement]]:
+    found = [entry for entry in statements(resources) if entry[2]["Effect"] == "Allow"]
+    assert len(found) > 30  # else the walk has lost its way
+    return found
+
+
+def test_no_action_has_a_wildcard(allowed: list[tuple[str, str, Statement]]) -> None:
+    wild = [
+        (name, action)
+        for name, kind, statement in allowed
+        for action in as_list(statement.get("Action", "*"))
+        if "*" in action and not _gives_the_key_to_its_account(kind, statement)
+    ]
+    assert wild == []
+
+
+def _gives_the_key_to_its_account(kind: str, statement: Statement) -> bool:
+    """A key's policy must let its own account manage it, else nobody ever can; IAM policies then decide who does.
+    https://docs.aws.amazon.com/kms/latest/developerguide/key-policy-default.html"""
+    return kind == "AWS::KMS::Key" and text(statement["Principal"].get("AWS", "")).endswith(":root")
+
+
+def test_nothing_is_allowed_by_exclusion(allowed: list[tuple[str, str, Statement]]) -> None:
+    assert [entry for entry in allowed if {"NotAction", "NotResource", "NotPrincipal"} & set(entry[2])] == []
+
+
+def test_every_wildcard_resource_has_its_reason(allowed: list[tuple[str, str, Statement]]) -> None:
+    used = set()
+    unexplained = []
+    for name, kind, statement in allowed:
+        if kind != "AWS::IAM::Policy":
+            continue
+        for action in as_list(statement["Action"]):
+            for resource in map(text, as_list(statement["Resource"])):
+                if "*" not in resource:
+                    continue
+                reasons = [known for known in WILDCARDS if known[0] == action and _ends(resource, known[1])]
+                used.update(reasons)
+                if not reasons:
+                    unexplained.append((name, action, resource))
+    assert unexplained == []
+    assert used == set(WILDCARDS), "a reason that nothing needs any more"
+
+
+def _ends(resource: str, end: str) -> bool:
+    return resource == end if end == "*" else resource.endswith(end)
+
+
+def test_every_role_is_for_one_service_and_has_no_managed_policy(resources: Mapping[str, Any]) -> None:
+    roles = {name: body["Properties"] for name, body in resources.items() if body["Type"] == "AWS::IAM::Role"}
+    assert len(roles) == 6
+    for name, role in roles.items():
+        (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
+        assert trust["Principal"]["Service"] in ("lambda.amazonaws.com", "sagemaker.amazonaws.com"), name
+        assert "ManagedPolicyArns" not in role, name
+
+
+def test_only_the_launcher_passes_a_role_and_only_the_evaluators(allowed: list[tuple[str, str, Statement]]) -> None:
+    (statement,) = [s for _, _, s in allowed if "iam:PassRole" in as_list(s["Action"])]
+    assert "EvaluatorRole" in text(statement["Resource"])
+    assert statement["Condition"] == {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
+
+
+def test_events_may_be_put_on_our_bus_only_and_in_our_name_only(allowed: list[tuple[str, str, Statement]]) -> None:
+    (statement,) = [s for _, _, s in allowed if "events:PutEvents" in as_list(s["Action"])]
+    assert "Bus" in text(statement["Resource"])
+    assert statement["Condition"] == {"StringEquals": {"events:source": "trackside"}}
+
+
+def test_metrics_may_be_put_in_our_namespace_only(allowed: list[tuple[str, str, Statement]]) -> None:
+    (statement,) = [s for _, _, s in allowed if "cloudwatch:PutMetricData" in as_list(s["Action"])]
+    assert statement["Condition"] == {"StringEquals": {"cloudwatch:namespace": "Trackside"}}
+
+
+def test_only_tagged_jobs_may_be_stopped(allowed: list[tuple[str, str, Statement]]) -> None:
+    (statement,) = [s for _, _, s in allowed if "sagemaker:StopTrainingJob" in as_list(s["Action"])]
+    assert statement["Condition"] == {"Null": {"aws:ResourceTag/trackside:run": "false"}}
+
+
+def test_no_one_from_outside_the_account_is_let_in(allowed: list[tuple[str, str, Statement]]) -> None:
+    services = {"events.amazonaws.com", "cloudwatch.amazonaws.com", "logging.s3.amazonaws.com"}
+    for name, kind, statement in allowed:
+        if "Principal" not in statement or kind == "AWS::IAM::Role":
+            continue
+        principal = statement["Principal"]
+        service = principal.get("Service") if isinstance(principal, Mapping) else None
+        if service is None:
+            assert _gives_the_key_to_its_account(kind, statement), name
+        else:
+            assert service in services, name
+            assert statement.get("Condition"), f"{name}: any account's {service} could come"
+
+
+@pytest.mark.parametrize(
+    ("resource", "policy"),
+    [
+        pytest.param("AWS::S3::Bucket", "AWS::S3::BucketPolicy", id="buckets"),
+        pytest.param("AWS::SQS::Queue", "AWS::SQS::QueuePolicy", id="queues"),
+        pytest.param("AWS::SNS::Topic", "AWS::SNS::TopicPolicy", id="topics"),
+    ],
+)
+def test_plain_http_is_refused_everywhere(
+    templates: Mapping[str, Mapping[str, Any]], resource: str, policy: str
+) -> None:
+    for stack, found in templates.items():
+        wanted = {name for name, body in found.items() if body["Type"] == resource}
+        refusing = {
+            reference["Ref"]
+            for body in found.values()
+            if body["Type"] == policy
+            for statement in body["Properties"]["PolicyDocument"]["Statement"]
+            if statement["Effect"] == "Deny" and statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+            for key in ("Bucket", "Queues", "Topics")
+            for reference in as_list(body["Properties"].get(key, []))
+        }
+        assert refusing == wanted, stack

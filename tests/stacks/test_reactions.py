@@ -1,0 +1,127 @@
+"""What holds for every reaction: its function, its queue, its dead letters, its alarm, its settings."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from lambdas.shared.settings import EnvironmentSettings
+from stacks.paths import LAMBDAS
+
+REACTIONS = sorted(path.parent.name for path in LAMBDAS.glob("*/handler.py"))
+
+
+def of_type(resources: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    return {name: body["Properties"] for name, body in resources.items() if body["Type"] == kind}
+
+
+@pytest.fixture(scope="session")
+def functions(resources: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
+    """Reaction -> (resource, properties)."""
+    found = of_type(resources, "AWS::Lambda::Function")
+    return {body["Handler"].split(".")[1]: (name, body) for name, body in found.items()}
+
+
+def test_every_folder_in_lambdas_is_deployed_once(functions: dict[str, Any], resources: Mapping[str, Any]) -> None:
+    assert sorted(functions) == REACTIONS
+    assert len(of_type(resources, "AWS::Lambda::Function")) == len(REACTIONS)
+
+
+@pytest.mark.parametrize("reaction", REACTIONS)
+def test_the_function_can_read_its_settings_back(functions: dict[str, Any], reaction: str) -> None:
+    module = importlib.import_module(f"lambdas.{reaction}.settings")
+    (kind,) = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, EnvironmentSettings) and value is not EnvironmentSettings
+    ]
+    variables = functions[reaction][1]["Environment"]["Variables"]
+    # What the deployment fills in is a reference here; any text stands for it.
+    filled = {name: value if isinstance(value, str) else "filled-in" for name, value in variables.items()}
+    settings = kind.from_environment(filled)
+    assert set(settings.to_environment()) == set(filled) - {"POWERTOOLS_SERVICE_NAME"}
+    assert variables["POWERTOOLS_SERVICE_NAME"] == reaction
+
+
+@pytest.mark.parametrize("reaction", REACTIONS)
+def test_the_function_is_traced_logs_for_a_month_and_runs_on_arm(
+    functions: dict[str, Any], resources: Mapping[str, Any], reaction: str
+) -> None:
+    name, function = functions[reaction]
+    assert function["TracingConfig"] == {"Mode": "Active"}
+    assert function["Architectures"] == ["arm64"]
+    assert function["Runtime"] == "python3.12"
+    log_group = resources[f"{name.split('/')[0]}/{function['LoggingConfig']['LogGroup']['Ref']}"]
+    assert log_group["Properties"]["RetentionInDays"] == 30
+
+
+@pytest.mark.parametrize("reaction", REACTIONS)
+def test_a_message_waits_is_tried_three_times_and_then_kept(
+    functions: dict[str, Any], resources: Mapping[str, Any], reaction: str
+) -> None:
+    name, function = functions[reaction]
+    stack, logical_id = name.split("/")
+    (mapping,) = [
+        body
+        for source, body in of_type(resources, "AWS::Lambda::EventSourceMapping").items()
+        if source.startswith(stack) and body["FunctionName"] == {"Ref": logical_id}
+    ]
+    assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    queue = resources[f"{stack}/{mapping['EventSourceArn']['Fn::GetAtt'][0]}"]["Properties"]
+    assert queue["VisibilityTimeout"] == 6 * function["Timeout"]
+    assert queue["RedrivePolicy"]["maxReceiveCount"] == 3
+    dead_letters = resources[f"{stack}/{queue['RedrivePolicy']['deadLetterTargetArn']['Fn::GetAtt'][0]}"]["Properties"]
+    assert dead_letters["MessageRetentionPeriod"] == 14 * 24 * 3600
+    assert queue["SqsManagedSseEnabled"] is dead_letters["SqsManagedSseEnabled"] is True
+
+
+def test_the_launcher_does_not_outrun_sagemaker(functions: dict[str, Any], resources: Mapping[str, Any]) -> None:
+    logical_id = functions["start_evaluation"][0].split("/")[1]
+    mappings = of_type(resources, "AWS::Lambda::EventSourceMapping").values()
+    (mapping,) = [body for body in mappings if body["FunctionName"] == {"Ref": logical_id}]
+    assert mapping["ScalingConfig"] == {"MaximumConcurrency": 2}
+
+
+def test_every_rule_sends_to_a_queue_and_keeps_what_it_cannot_deliver(resources: Mapping[str, Any]) -> None:
+    rules = of_type(resources, "AWS::Events::Rule")
+    assert len(rules) == 7
+    for name, rule in rules.items():
+        (target,) = rule["Targets"]
+        assert "Queue" in target["Arn"]["Fn::GetAtt"][0], name
+        assert "DeadLetters" in target["DeadLetterConfig"]["Arn"]["Fn::GetAtt"][0], name
+
+
+def test_every_dead_letter_queue_has_an_alarm_that_goes_to_the_topic(resources: Mapping[str, Any]) -> None:
+    queues = [name for name in of_type(resources, "AWS::SQS::Queue") if "DeadLetters" in name]
+    alarms = of_type(resources, "AWS::CloudWatch::Alarm")
+    assert len(queues) == len(alarms) == len(REACTIONS)
+    watched = set()
+    for alarm in alarms.values():
+        assert alarm["MetricName"] == "ApproximateNumberOfMessagesVisible"
+        assert (alarm["Threshold"], alarm["ComparisonOperator"]) == (1, "GreaterThanOrEqualToThreshold")
+        assert alarm["TreatMissingData"] == "notBreaching"
+        assert alarm["AlarmActions"]
+        watched.add(str(alarm["Dimensions"][0]["Value"]))
+    assert len(watched) == len(queues)
+
+
+def test_topics_are_encrypted_and_the_table_forgets(resources: Mapping[str, Any]) -> None:
+    topics = of_type(resources, "AWS::SNS::Topic")
+    assert len(topics) == 2
+    assert all("KmsMasterKeyId" in topic for topic in topics.values())
+    (table,) = of_type(resources, "AWS::DynamoDB::Table").values()
+    assert table["TimeToLiveSpecification"] == {"AttributeName": "expiration", "Enabled": True}
+
+
+def test_verdicts_are_archived(resources: Mapping[str, Any]) -> None:
+    (archive,) = of_type(resources, "AWS::Events::Archive").values()
+    assert archive["RetentionDays"] == 30
+
+
+def test_images_are_scanned_and_a_tag_never_moves(resources: Mapping[str, Any]) -> None:
+    (repository,) = of_type(resources, "AWS::ECR::Repository").values()
+    assert repository["ImageScanningConfiguration"] == {"ScanOnPush": True}
+    assert repository["ImageTagMutability"] == "IMMUTABLE"

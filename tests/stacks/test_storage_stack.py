@@ -1,0 +1,46 @@
+"""Runs are private, encrypted and deleted in time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def buckets(templates: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    found = {name: body for name, body in templates["TracksideStorage"].items() if body["Type"] == "AWS::S3::Bucket"}
+    assert len(found) == 2
+    return found
+
+
+def test_no_bucket_is_public(buckets: Mapping[str, Any]) -> None:
+    for bucket in buckets.values():
+        assert set(bucket["Properties"]["PublicAccessBlockConfiguration"].values()) == {True}
+        assert bucket["Properties"]["OwnershipControls"] == {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]}
+
+
+def test_runs_are_encrypted_with_our_key_and_their_accesses_logged(buckets: Mapping[str, Any]) -> None:
+    (runs,) = [body["Properties"] for name, body in buckets.items() if name.startswith("Runs")]
+    (encryption,) = runs["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+    assert encryption["ServerSideEncryptionByDefault"]["SSEAlgorithm"] == "aws:kms"
+    assert encryption["BucketKeyEnabled"] is True
+    assert "AccessLogs" in str(runs["LoggingConfiguration"])
+
+
+def test_everything_in_a_bucket_ends(buckets: Mapping[str, Any]) -> None:
+    for bucket in buckets.values():
+        rules = bucket["Properties"]["LifecycleConfiguration"]["Rules"]
+        assert any(rule.get("ExpirationInDays") == 90 for rule in rules)
+        assert any("AbortIncompleteMultipartUpload" in rule for rule in rules)
+
+
+def test_what_cannot_be_made_again_outlives_the_stack(templates: Mapping[str, Mapping[str, Any]]) -> None:
+    kept = {body["Type"] for body in templates["TracksideStorage"].values() if body.get("DeletionPolicy") == "Retain"}
+    assert kept == {"AWS::S3::Bucket", "AWS::KMS::Key"}
+
+
+def test_the_key_rotates(templates: Mapping[str, Mapping[str, Any]]) -> None:
+    (key,) = [body for body in templates["TracksideStorage"].values() if body["Type"] == "AWS::KMS::Key"]
+    assert key["Properties"]["EnableKeyRotation"] is True
