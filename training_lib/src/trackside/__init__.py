@@ -5,9 +5,10 @@ Public names load on first use, so that importing `trackside.contracts` in a Lam
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # spares every process that trackside.pth wakes the import of typing; checkers know the name
 if TYPE_CHECKING:
+    from typing import Any
+
     from trackside.trial.trial import Trial, open_trial
 
 __version__ = "0.1.0"

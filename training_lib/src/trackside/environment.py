@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os  # noqa: TID251
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

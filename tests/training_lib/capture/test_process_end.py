@@ -1,0 +1,79 @@
+"""How capture ends with a real process: every row of the exit matrix, in a subprocess without torch."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+START = """
+import os, signal, sys, threading
+from trackside.capture.process_end import ProcessEnd
+def say(word):
+    os.write(1, (word + " ").encode())
+def end():
+    return ProcessEnd(
+        close=lambda: say("close"), close_on_sigterm=lambda: say("term-close"), flush=lambda: say("flush")
+    )
+def terminate():
+    os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "words", "returncode"),
+    [
+        pytest.param("end().install()", ["close"], 0, id="normal"),
+        pytest.param("end().install(); sys.exit(3)", ["close"], 3, id="exit-code"),
+        pytest.param("end().install(); raise KeyboardInterrupt", ["close"], -signal.SIGINT, id="ctrl-c"),
+        pytest.param("end().install(); 1 / 0", ["close"], 1, id="exception"),
+        pytest.param("end().install(); terminate()", ["term-close"], -signal.SIGTERM, id="sigterm"),
+        pytest.param("end().install(); os._exit(4)", [], 4, id="hard-exit"),
+        pytest.param(
+            "signal.signal(signal.SIGTERM, lambda *_: say('user'))\nend().install(); terminate(); say('on')",
+            ["flush", "user", "on", "close"],
+            0,
+            id="the-users-handler-goes-on-training",
+        ),
+        pytest.param(
+            "signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))\nend().install(); terminate()",
+            ["flush", "close"],
+            9,
+            id="the-users-handler-exits",
+        ),
+        pytest.param(
+            "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nend().install(); terminate(); say('on')",
+            ["on", "close"],
+            0,
+            id="sigterm-ignored-stays-ignored",
+        ),
+        pytest.param(
+            "t = threading.Thread(target=lambda: end().install()); t.start(); t.join()\n"
+            "assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL",
+            ["close"],
+            0,
+            id="not-in-the-main-thread",
+        ),
+        pytest.param(
+            "end().install()\nif os.fork() == 0: sys.exit(0)\nsay(f'child:{os.wait()[1]}')",
+            ["child:0", "close"],
+            0,
+            id="fork-child-exits",
+        ),
+        pytest.param(
+            "end().install()\nif os.fork() == 0: terminate()\nsay(f'child:{os.wait()[1]}')",
+            [f"child:{int(signal.SIGTERM)}", "close"],
+            0,
+            id="fork-child-is-terminated",
+        ),
+        pytest.param("e = end(); e.install(); e.remove(); terminate()", [], -signal.SIGTERM, id="removed"),
+    ],
+)
+def test_exit_matrix(body: str, words: list[str], returncode: int, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(START + body)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout.split(), done.returncode) == (words, returncode), done.stderr

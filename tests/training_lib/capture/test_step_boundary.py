@@ -1,0 +1,77 @@
+"""Where steps end, from a script of optimizer steps."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from trackside.capture.step_boundary import StepBoundary
+
+
+class Optimizer:
+    """Anything that can be weakly referenced."""
+
+
+def steps_of(script: str) -> list[str]:
+    """Plays a script such as "D G D G" with all named optimizers alive from the start; the steps that resulted."""
+    boundary = StepBoundary()
+    optimizers = {name: Optimizer() for name in sorted(set(script.split()))}
+    for optimizer in optimizers.values():
+        boundary.created(optimizer)
+    steps: list[str] = []
+    current: list[str] = []
+    for name in script.split():
+        if boundary.ends_before(optimizers[name]):
+            steps.append("".join(current))
+            current = []
+        current.append(name)
+        if boundary.ends_after(optimizers[name]):
+            steps.append("".join(current))
+            current = []
+    if boundary.is_open:
+        steps.append("".join(current) + "?")
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        pytest.param("A A A", ["A", "A", "A"], id="one-optimizer"),
+        pytest.param("D G D G D G", ["DG", "DG", "DG"], id="gan"),
+        pytest.param("A B C A B C", ["ABC", "ABC"], id="one-optimizer-per-layer"),
+        pytest.param("A B C B C A", ["ABC", "BCA"], id="any-order"),
+        pytest.param("D D D G D D D G", ["D", "D", "D", "GD", "D", "D", "G?"], id="critic-steps"),
+        pytest.param("D G D", ["DG", "D?"], id="ends-in-the-middle"),
+        pytest.param("", [], id="nothing"),
+    ],
+)
+def test_steps(script: str, expected: list[str]) -> None:
+    assert steps_of(script) == expected
+
+
+def test_an_optimizer_that_never_steps_is_not_waited_for() -> None:
+    boundary = StepBoundary()
+    used, unused = Optimizer(), Optimizer()
+    boundary.created(used)
+    boundary.created(unused)
+    assert not boundary.ends_after(used)
+    assert boundary.ends_before(used)  # the first step ends late, when the second begins
+    assert boundary.ends_after(used)
+    assert not boundary.ends_before(used)
+    assert boundary.ends_after(used)
+
+
+def test_an_optimizer_that_is_gone_is_not_waited_for() -> None:
+    boundary = StepBoundary()
+    first, second = Optimizer(), Optimizer()
+    boundary.created(first)
+    boundary.created(second)
+    del first
+    gc.collect()
+    assert boundary.ends_after(second)
+
+
+def test_an_optimizer_never_announced_still_steps() -> None:
+    boundary = StepBoundary()
+    assert boundary.ends_after(Optimizer())

@@ -1,0 +1,229 @@
+"""The writer thread: bounded, never in the way, and honest about what was lost."""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from trackside.capture.guard import Guard
+from trackside.capture.writer import StepTensors, Writer, WriterLimits
+
+LONG = 20.0  # a deadline for tests that hang, never a wait
+
+
+def step(number: int, size_bytes: int = 8) -> StepTensors:
+    return StepTensors(number, "TRAIN", number, 0.0, (("w", np.zeros(size_bytes, np.uint8)),))
+
+
+class Target:
+    """Stores in memory; can be told to fail, or to wait for `gate`."""
+
+    def __init__(self) -> None:
+        self.saved: list[int] = []
+        self.attempts: list[int] = []
+        self.threads: set[str] = set()
+        self.finished = 0
+        self.error: Exception | None = None
+        self.gate = threading.Event()
+        self.entered = threading.Event()
+        self.gate.set()
+
+    def save(self, step: StepTensors) -> None:
+        self.entered.set()
+        assert self.gate.wait(LONG)
+        self.threads.add(threading.current_thread().name)
+        self.attempts.append(step.step)
+        if self.error is not None:
+            raise self.error
+        self.saved.append(step.step)
+
+    def finish(self) -> None:
+        if self.error is not None:
+            raise self.error
+        self.finished += 1
+
+
+class Clock:
+    """Stands still unless told."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def target() -> Iterator[Target]:
+    target = Target()
+    yield target
+    target.gate.set()
+
+
+def started(target: Target, *, guard: Guard | None = None, clock: Clock | None = None, **limits: float) -> Writer:
+    bounds = WriterLimits(**{"block_seconds": 0.0, "gather_seconds": 0.0, **limits})  # type: ignore[arg-type] # a table of numbers
+    writer = Writer(target, guard=guard or Guard(), limits=bounds, monotonic=clock or Clock())
+    writer.start()
+    return writer
+
+
+def test_saves_in_order_on_one_other_thread(target: Target) -> None:
+    writer = started(target)
+    for number in range(50):
+        assert writer.submit(step(number))
+    assert writer.close(LONG)
+    assert target.saved == list(range(50))
+    assert target.finished == 1
+    assert target.threads == {"trackside-writer"}
+    assert (writer.saved_steps, writer.lost_steps) == (50, 0)
+
+
+def test_flush_waits_for_what_is_queued_and_goes_on(target: Target) -> None:
+    writer = started(target)
+    writer.submit(step(0))
+    assert writer.flush(LONG)
+    assert target.saved == [0]
+    writer.submit(step(1))
+    assert writer.close(LONG)
+    assert target.saved == [0, 1]
+
+
+def test_the_thread_keeps_no_process_alive(target: Target) -> None:
+    target.gate.clear()
+    writer = started(target)
+    writer.submit(step(0))
+    assert target.entered.wait(LONG)
+    (thread,) = [t for t in threading.enumerate() if t.name == "trackside-writer" and t.is_alive()][-1:]
+    assert thread.daemon
+
+
+def test_a_full_queue_drops_the_whole_step_and_says_so_once(target: Target, caplog: pytest.LogCaptureFixture) -> None:
+    target.gate.clear()
+    writer = started(target, memory_bytes=100)
+    assert writer.submit(step(0, 60))
+    assert not writer.submit(step(1, 60))
+    assert not writer.submit(step(2, 60))
+    assert writer.submit(step(3, 40))
+    target.gate.set()
+    assert writer.close(LONG)
+    assert target.saved == [0, 3]
+    assert writer.lost_steps == 2
+    messages = [r.getMessage() for r in caplog.records]
+    assert len(messages) == 2
+    assert "step 1 could not be saved" in messages[0]
+    assert messages[1] == "Trackside: 2 of 4 steps could not be saved."
+
+
+def test_a_full_queue_blocks_for_its_bound_once_and_not_per_step(target: Target) -> None:
+    target.gate.clear()
+    writer = started(target, memory_bytes=10, block_seconds=0.2)
+    writer.submit(step(0, 10))
+    began = time.monotonic()
+    for number in range(1, 200):
+        assert not writer.submit(step(number, 10))
+    assert 0.2 <= time.monotonic() - began < 5  # one wait of 0.2 s; a wait per step would take 40 s
+
+
+def test_room_that_comes_in_time_is_used(target: Target) -> None:
+    target.gate.clear()
+    writer = started(target, memory_bytes=10, block_seconds=LONG)
+    writer.submit(step(0, 10))
+    assert target.entered.wait(LONG)
+    threading.Timer(0.05, target.gate.set).start()
+    assert writer.submit(step(1, 10))
+    assert writer.close(LONG)
+    assert target.saved == [0, 1]
+
+
+def test_a_step_larger_than_the_budget_passes_alone(target: Target) -> None:
+    writer = started(target, memory_bytes=10)
+    assert writer.submit(step(0, 1000))
+    assert writer.close(LONG)
+    assert target.saved == [0]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(OSError(errno.ENOSPC, "No space left on device"), id="disk-full"),
+        pytest.param(PermissionError(errno.EACCES, "Permission denied"), id="no-permission"),
+        pytest.param(ConnectionError("endpoint refused"), id="network"),
+    ],
+)
+def test_an_outage_is_said_once_and_tried_again_sparsely(
+    error: Exception, target: Target, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, guard = Clock(), Guard()
+    writer = started(target, guard=guard, clock=clock, first_retry_seconds=10, last_retry_seconds=15)
+    target.error = error
+    for number in range(30):  # one second a step
+        writer.submit(step(number))
+        assert writer.flush(LONG)
+        clock.now += 1
+    assert target.attempts == [0, 10, 25]  # after 10 s, then after 15 s
+    assert len(caplog.records) == 1
+    assert type(error).__name__ in caplog.records[0].getMessage()
+    assert not guard.is_off
+
+    target.error = None
+    clock.now += 15
+    writer.submit(step(30))
+    writer.submit(step(31))
+    assert writer.close(LONG)
+    assert target.saved == [30, 31]
+    assert [r.getMessage() for r in caplog.records[1:]] == [
+        "Trackside: saving works again from step 30 on.",
+        "Trackside: 30 of 32 steps could not be saved.",
+    ]
+
+
+def test_our_own_fault_ends_capture_and_never_blocks(target: Target, caplog: pytest.LogCaptureFixture) -> None:
+    guard = Guard()
+    target.error = ValueError("a bug")
+    writer = started(target, guard=guard, block_seconds=LONG, memory_bytes=10)
+    writer.submit(step(0, 10))
+    assert writer.flush(LONG)
+    assert guard.is_off
+    for number in range(1, 100):
+        assert not writer.submit(step(number, 10))
+    assert writer.close(LONG)
+    assert "a bug" in caplog.records[0].getMessage()
+
+
+def test_close_is_bounded_when_the_store_hangs(target: Target, caplog: pytest.LogCaptureFixture) -> None:
+    target.gate.clear()
+    writer = started(target)
+    writer.submit(step(0))
+    writer.submit(step(1))
+    assert not writer.close(0.05)
+    assert caplog.records[-1].getMessage() == "Trackside: 2 of 2 steps could not be saved."
+
+
+def test_a_healthy_run_says_nothing(target: Target, caplog: pytest.LogCaptureFixture) -> None:
+    writer = started(target)
+    writer.submit(step(0))
+    assert writer.close(LONG)
+    assert not caplog.records
+
+
+def test_steps_are_gathered_and_a_full_half_of_the_budget_ends_that(target: Target) -> None:
+    writer = started(target, gather_seconds=LONG, memory_bytes=100)
+    writer.submit(step(0, 40))
+    assert not target.entered.wait(0.05)
+    writer.submit(step(1, 10))
+    assert target.entered.wait(LONG / 2)
+    assert writer.close(LONG)
+    assert target.saved == [0, 1]
+
+
+def test_a_flush_within_submit_does_not_deadlock(target: Target) -> None:
+    """A signal handler interrupts the main thread anywhere, so also where it holds the writer's lock."""
+    writer = started(target)
+    writer.submit(step(0))
+    with writer._lock:
+        assert writer.flush(LONG)
+    assert writer.close(LONG)

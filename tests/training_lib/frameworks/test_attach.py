@@ -1,0 +1,305 @@
+"""The whole way from the start-up file to the run, with real scripts in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trackside.contracts import run_layout
+from trackside.environment import inherited
+from trackside.storage.local import LocalStore
+
+STEPS = 12
+
+# An ordinary script. What a test adds runs after step 5, or where the loop has ended.
+SCRIPT = """
+import hashlib, os, signal, sys, time
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc1 = nn.Linear(8, 8)
+        self.fc2 = nn.Linear(8, 2)
+
+    def forward(self, values):
+        return self.fc2(torch.relu(self.fc1(values)))
+
+torch.set_num_threads(1)  # as anybody who forks after OpenMP has run must, or torch hangs
+torch.manual_seed(0)
+model = Net()
+optimizer = torch.optim.Adam(model.parameters())
+
+def step():
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(torch.randn(4, 8)), torch.randint(0, 2, (4,)))
+    loss.backward()
+    optimizer.step()
+
+def wait_for(path):
+    deadline = time.monotonic() + 30
+    while not os.path.exists(path):
+        assert time.monotonic() < deadline, path
+        time.sleep(0.01)
+
+def train():
+    for number in range({steps}):
+        step()
+        if number == 5:
+            middle()
+
+def middle():
+    {middle}
+
+if __name__ == "__main__":
+    train()
+    state = b"".join(value.numpy().tobytes() for value in model.state_dict().values())
+    print(hashlib.sha256(state).hexdigest(), torch.rand(1).item())
+    {end}
+"""
+
+
+class Done:
+    """How a script ended."""
+
+    def __init__(self, process: subprocess.CompletedProcess[str], seconds: float) -> None:
+        self.returncode = process.returncode
+        self.stdout = process.stdout
+        self.stderr = process.stderr
+        self.seconds = seconds
+
+    @property
+    def said(self) -> list[str]:
+        """Our lines on stderr."""
+        return [line for line in self.stderr.splitlines() if line.startswith("Trackside")]
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("scripts")
+
+
+@pytest.fixture(scope="module")
+def run_script(folder: Path, request_json: Callable[..., str]) -> Run:
+    """Runs the script, captured if `run` names a location, with further code in its middle or at its end."""
+
+    def run_it(run: object = None, *, middle: str = "pass", end: str = "pass", steps: int = STEPS, **more: str) -> Done:
+        path = folder / "train.py"  # always the same, so that tracebacks can be compared
+        path.write_text(SCRIPT.format(middle=middle, end=end, steps=steps))
+        environment = {name: value for name, value in inherited().items() if not name.startswith("TRACKSIDE_")}
+        if run is not None:
+            request = request_json(losses=1, weights=1, biases=1, gradients=1)
+            environment |= {"TRACKSIDE_RUN": str(run), "TRACKSIDE_CAPTURE_REQUEST": request, **more}
+        began = time.monotonic()
+        process = subprocess.run(
+            [sys.executable, path], capture_output=True, text=True, env=environment, timeout=120, check=False
+        )
+        return Done(process, time.monotonic() - began)
+
+    return run_it
+
+
+@pytest.fixture(scope="module")
+def bare(run_script: Run) -> Done:
+    """The script with nothing of ours in it."""
+    done = run_script()
+    assert (done.returncode, done.stderr) == (0, "")
+    return done
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+def tensors(run: Path) -> LocalStore:
+    return LocalStore(run / run_layout.TENSORS)
+
+
+def has_ended(run: Path) -> bool:
+    return tensors(run).exists(run_layout.END_MARKER_KEY)
+
+
+def files_below(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+# What is there, and what is not
+
+
+def test_without_the_variable_nothing_is_imported() -> None:
+    environment = {name: value for name, value in inherited().items() if not name.startswith("TRACKSIDE_")}
+    probe = "import sys; print([m for m in sys.modules if m.startswith('trackside')], sys.meta_path)"
+    printed = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, env=environment, check=True)
+    assert printed.stdout.startswith("[] ")
+    assert "FrameworkFinder" not in printed.stdout
+
+
+def test_with_the_variable_a_script_without_torch_pays_next_to_nothing(run: Path) -> None:
+    probe = (
+        "import sys; heavy = {'numpy', 'torch', 'importlib.abc', 'trackside.capture', 'trackside.contracts', 'logging'}"
+        "; print('trackside.frameworks.attach' in sys.modules, sorted(heavy & set(sys.modules)))"
+    )
+    environment = {**inherited(), "TRACKSIDE_RUN": str(run)}
+    printed = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, env=environment, check=True)
+    assert (printed.stdout, printed.stderr) == ("True []\n", "")
+    assert not run.exists()
+
+
+def test_an_unmodified_script_is_captured_and_computes_the_same(
+    run: Path, run_script: Run, bare: Done, read_run: Any
+) -> None:
+    done = run_script(run, end="import inspect; assert 'torch' in inspect.getsource(torch)")
+    assert (done.returncode, done.stdout, done.stderr) == (0, bare.stdout, "")
+    saved = read_run(tensors(run))
+    assert sorted(saved) == list(range(STEPS))
+    assert {"CrossEntropyLoss_output_0", "Net_fc1.weight", "gradient/Net_fc2.bias"} <= set(saved[0])
+    assert has_ended(run)
+
+
+# How processes end
+
+
+def test_sigkill_leaves_whole_files(run: Path, run_script: Run, read_run: Any) -> None:
+    index = run / run_layout.TENSORS / run_layout.index_key(3, "worker_0")
+    done = run_script(run, middle=f"wait_for({str(index)!r}); os.kill(os.getpid(), signal.SIGKILL)")
+    assert done.returncode == -signal.SIGKILL
+    saved = read_run(tensors(run))
+    assert set(range(4)) <= set(saved) <= set(range(6))
+    assert all(len(step) == 9 for step in saved.values())
+    assert not has_ended(run)
+
+
+def test_sigterm_saves_what_was_queued_and_keeps_its_status(run: Path, run_script: Run, read_run: Any) -> None:
+    done = run_script(run, middle="os.kill(os.getpid(), signal.SIGTERM)")
+    assert (done.returncode, done.stderr) == (-signal.SIGTERM, "")
+    assert sorted(read_run(tensors(run))) == list(range(6))
+    assert has_ended(run)
+
+
+def test_an_exception_of_the_script_is_its_own(run: Path, run_script: Run, read_run: Any) -> None:
+    fault = {"middle": "raise LookupError('mine')"}
+    plain = run_script(**fault)
+    done = run_script(run, **fault)
+    assert "LookupError: mine" in plain.stderr
+    assert (done.returncode, done.stderr) == (plain.returncode, plain.stderr) == (1, plain.stderr)
+    assert sorted(read_run(tensors(run))) == list(range(6))
+    assert has_ended(run)
+
+
+def test_forked_children_and_data_loader_workers_write_nothing(run: Path, run_script: Run, read_run: Any) -> None:
+    script = (
+        "from torch.utils.data import DataLoader, Dataset\n"
+        "    class Stepping(Dataset):\n"
+        "        def __len__(self): return 4\n"
+        "        def __getitem__(self, i):\n"
+        "            for _ in range(20): step()\n"
+        "            return i\n"
+        "    list(DataLoader(Stepping(), num_workers=1))\n"
+        "    child = os.fork()\n"
+        "    if child == 0:\n"
+        "        for _ in range(20): step()\n"
+        "        sys.exit(0)\n"
+        "    assert os.waitpid(child, 0)[1] == 0"
+    )
+    done = run_script(run, middle=script)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(read_run(tensors(run))) == list(range(STEPS))
+
+
+def test_helper_processes_before_the_first_step_write_nothing(run: Path, run_script: Run, bare: Done) -> None:
+    """They import the script, build the model and even run backward; the training itself never starts."""
+    script = (
+        "import torch.multiprocessing as mp\n"
+        "    from torch.utils.data import DataLoader, TensorDataset\n"
+        "    data = TensorDataset(torch.zeros(2, 1))\n"
+        "    list(DataLoader(data, num_workers=1, multiprocessing_context='spawn'))\n"
+        "    model(torch.randn(4, 8)).sum().backward()"
+    )
+    done = run_script(run, steps=0, end=script, TRACKSIDE_CAPTURE_REQUEST="{broken")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not files_below(run)
+
+
+# What can go wrong
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 KiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("file systems can be mounted by root only; test_pytorch.py fills a store of ours instead")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_full_disk_is_said_once(tiny_disk: Path, run_script: Run, bare: Done, read_run: Any) -> None:
+    run = tiny_disk / "run"
+    done = run_script(run)
+    assert (done.returncode, done.stdout) == (0, bare.stdout)
+    outage, total = done.said
+    assert "could not be saved" in outage
+    assert "disk is full" in outage
+    saved = read_run(tensors(run))  # what is there is whole
+    assert 0 < len(saved) < STEPS
+    assert f"{STEPS - len(saved)} of {STEPS} steps could not be saved" in total
+
+
+def test_a_location_that_cannot_be_written_is_said_once(tmp_path: Path, run_script: Run, bare: Done) -> None:
+    file = tmp_path / "file"
+    file.write_text("in the way")
+    done = run_script(file / "run")
+    assert (done.returncode, done.stdout) == (0, bare.stdout)
+    assert [f"{STEPS} of {STEPS} steps" in line for line in done.said] == [False, True]
+    assert file.read_text() == "in the way"
+
+
+def test_an_s3_outage_neither_breaks_nor_holds_up_training(run_script: Run, bare: Done) -> None:
+    unreachable = {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+        "AWS_ACCESS_KEY_ID": "none",
+        "AWS_SECRET_ACCESS_KEY": "none",
+        "AWS_REGION": "us-east-1",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    timing = "sys.stderr.write(f'trained in {time.monotonic() - began}\\n')"
+    done = run_script("s3://bucket/run", middle="global began; began = time.monotonic()", end=timing, **unreachable)
+    assert (done.returncode, done.stdout) == (0, bare.stdout)
+    assert [f"{STEPS} of {STEPS} steps" in line for line in done.said] == [False, True]
+    (trained,) = [float(line.split()[-1]) for line in done.stderr.splitlines() if line.startswith("trained in")]
+    assert trained < 2  # the client's retries alone take longer, and are not the training's
+    assert done.seconds < 45
+
+
+def test_a_bad_request_is_one_line(run: Path, run_script: Run, bare: Done) -> None:
+    done = run_script(run, TRACKSIDE_CAPTURE_REQUEST="{broken")
+    assert (done.returncode, done.stdout) == (0, bare.stdout)
+    (line,) = done.stderr.splitlines()
+    assert "capture is switched off, training goes on" in line
+    assert "capture request" in line
+    assert not files_below(run)
+
+
+def test_a_broken_adapter_is_one_line(run: Path, folder: Path, bare: Done) -> None:
+    script = folder / "broken.py"
+    script.write_text("import sys; sys.modules['trackside.capture.hook'] = None\nimport torch\nprint('trained')")
+    environment = {**inherited(), "TRACKSIDE_RUN": str(run)}
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stdout) == (0, "trained\n")
+    assert done.stderr.startswith("Trackside: torch is not captured, training goes on: ")
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,73 @@
+"""No exception of ours reaches training: it is said once, capture goes off, training goes on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Guard:
+    """Stands between the user's training and our code.
+
+    Only `Exception` is held back. `KeyboardInterrupt`, `SystemExit` and every other `BaseException` belong to the user
+    and pass through untouched, wherever they strike.
+    """
+
+    def __init__(self) -> None:
+        self.is_off = False
+        self._said: set[str] = set()
+
+    def protect(self, doing: str, function: Callable[P, R]) -> Callable[P, R | None]:
+        """`function`, made harmless: its first exception is said and switches capture off; from then on it is skipped.
+
+        `doing` completes the sentence "... failed", for the message.
+        """
+
+        def protected(*args: P.args, **kwargs: P.kwargs) -> R | None:
+            if self.is_off:
+                return None
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 - the purpose of this class
+                self.switch_off(doing, error)
+                return None
+
+        return protected
+
+    def attempt(self, doing: str, function: Callable[[], R]) -> R | None:
+        """Calls `function` even when capture is off (what is queued must still be written); a failure is only said."""
+        try:
+            return function()
+        except Exception as error:  # noqa: BLE001 - the purpose of this class
+            self.say_once(f"{doing}/{type(error).__name__}", "%s failed: %s.", doing, describe(error))
+            return None
+
+    def switch_off(self, doing: str, error: Exception) -> None:
+        """Ends capture for this process, with one line that says why."""
+        self.is_off = True
+        self.say_once("off", "capture is switched off, training goes on: %s failed: %s.", doing, describe(error))
+        logger.debug("Where capture failed", exc_info=error)
+
+    def silence(self) -> None:
+        """Ends capture without a word, as in a forked child that is not the run."""
+        self.is_off = True
+
+    def say_once(self, failure_class: str, message: str, *args: object) -> None:
+        """Logs a warning, one line, once per failure class."""
+        if failure_class in self._said:
+            return
+        self._said.add(failure_class)
+        logger.warning("Trackside: " + message, *args)
+
+
+def describe(error: BaseException) -> str:
+    """The error as one line: its type and its text."""
+    text = " ".join(str(error).split()).rstrip(".")
+    name = type(error).__name__
+    return f"{name}: {text}" if text else name

@@ -1,0 +1,65 @@
+"""How capture ends with its process: at exit, at SIGTERM, and never in a forked child."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+
+class ProcessEnd:
+    """Calls `close` when this process ends, in whichever way it does.
+
+    - Normal end, `SystemExit`, uncaught exception, Ctrl-C: at exit, after the user's own code has ended.
+    - SIGTERM that nobody handles: `close_on_sigterm`, then the signal takes its course, so the exit status stays 143.
+    - SIGTERM that the user's program handles: `flush`, then the user's handler, which may go on training.
+    - A forked child inherits all of this and does none of it.
+    - SIGKILL and `os._exit`: nothing can be done; what was stored is whole.
+
+    The handler is set in the main thread only (Python allows no other), and not where SIGTERM is ignored.
+    """
+
+    def __init__(
+        self, *, close: Callable[[], object], close_on_sigterm: Callable[[], object], flush: Callable[[], object]
+    ) -> None:
+        self._close = close
+        self._close_on_sigterm = close_on_sigterm
+        self._flush = flush
+        self._pid = os.getpid()
+        self._previous: Any = None
+
+    def install(self) -> None:
+        """Registers with exit and SIGTERM; call once."""
+        atexit.register(self._at_exit)
+        if threading.current_thread() is not threading.main_thread():
+            return
+        previous = signal.getsignal(signal.SIGTERM)
+        if previous == signal.SIG_DFL or callable(previous):
+            self._previous = previous
+            signal.signal(signal.SIGTERM, self._on_sigterm)
+
+    def remove(self) -> None:
+        """Takes both back, unless somebody has set another handler since."""
+        atexit.unregister(self._at_exit)
+        if self._previous is not None and signal.getsignal(signal.SIGTERM) == self._on_sigterm:
+            signal.signal(signal.SIGTERM, self._previous)
+
+    def _at_exit(self) -> None:
+        if os.getpid() == self._pid:
+            self._close()
+
+    def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
+        is_ours = os.getpid() == self._pid
+        if callable(self._previous):
+            if is_ours:
+                self._flush()
+            self._previous(number, frame)
+            return
+        if is_ours:
+            self._close_on_sigterm()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)

@@ -1,0 +1,84 @@
+"""Waits until the script imports a framework that we know, then attaches its adapter.
+
+Imported by `trackside.pth` at the start of every Python process whose environment names a run, so it must be light:
+nothing is imported here but `sys`, and nothing is created. Importing `importlib.abc` for a proper finder would alone
+cost twenty times as much as all of this, hence the duck-typed one.
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False  # spares the import of typing; type checkers know the name
+if TYPE_CHECKING:
+    from typing import Any
+
+ADAPTERS = {"torch": "trackside.frameworks.pytorch"}  # by name: adapters are never imported before their framework
+
+
+class FrameworkFinder:
+    """A meta-path finder that finds nothing by itself: it lets the others find, and listens for the import's end."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """The spec that the other finders give for one of our frameworks, prepared; None for all else."""
+        if name not in ADAPTERS:
+            return None
+        try:
+            return _listening(_found_by_others(self, name, path, target), name)
+        except Exception as error:  # noqa: BLE001 - the script's import must go on as if we were not there
+            _say(name, error)
+            return None
+
+
+def _found_by_others(own: object, name: str, path: Any, target: Any) -> Any:
+    for finder in sys.meta_path:
+        find_spec = getattr(finder, "find_spec", None)
+        if finder is own or find_spec is None:
+            continue
+        spec = find_spec(name, path, target)
+        if spec is not None:
+            return spec
+    return None
+
+
+def _listening(spec: Any, name: str) -> Any:
+    """The same spec and loader; only this loader object's `exec_module` tells us when the framework stands."""
+    if spec is None or spec.loader is None:
+        return spec
+    loader = spec.loader
+    execute = loader.exec_module
+
+    def exec_module(module: Any) -> None:
+        del loader.exec_module  # the loader is itself again, whatever happens next
+        execute(module)
+        attach(name)
+
+    loader.exec_module = exec_module
+    return spec
+
+
+def attach(name: str) -> None:
+    """Attaches the adapter of the framework `name`; on any failure says so in one line, and the script goes on."""
+    try:
+        __import__(ADAPTERS[name])
+        sys.modules[ADAPTERS[name]].attach()
+    except Exception as error:  # noqa: BLE001 - the script goes on
+        _say(name, error)
+
+
+def _say(name: str, error: Exception) -> None:
+    text = " ".join(str(error).split())
+    sys.stderr.write(f"Trackside: {name} is not captured, training goes on: {type(error).__name__}: {text}\n")
+
+
+def watch() -> None:
+    """Starts to listen; a framework that is imported already is attached at once."""
+    if any(isinstance(finder, FrameworkFinder) for finder in sys.meta_path):
+        return
+    for name in ADAPTERS:
+        if name in sys.modules:
+            attach(name)
+    sys.meta_path.insert(0, FrameworkFinder())
+
+
+watch()
