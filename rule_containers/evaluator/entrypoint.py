@@ -20,6 +20,7 @@ from typing import Any
 from trackside.contracts.errors import ConfigurationError, Problem, StorageError
 from trackside.contracts.event import TrainingJob
 from trackside.contracts.run_layout import RunLocation
+from trackside.contracts.verdict import Outcome
 from trackside.environment import EvaluatorEnvironment, inherited
 from trackside.evaluation import exit_codes
 from trackside.evaluation.evaluator import Summary, evaluate
@@ -60,15 +61,17 @@ def main() -> int:
 
 def message_of(summary: Summary) -> str:
     """One sentence for ExitMessage; the first issue leads, as in AWS's own rule containers."""
-    others = f" {len(summary.verdicts)} of {len(summary.judged)} rules have answered."
     trouble = _trouble(summary)
+    clean = sum(verdict.outcome is Outcome.CLEAN for verdict in summary.verdicts)
     if summary.issues:
         first = summary.issues[0]
         met = f"Evaluation of the rule {first.configuration_name} at step {first.step} resulted in the condition being"
-        return f"{ISSUE_PREFIX}{met} met. {first.message}{trouble}{others}"
+        return f"{ISSUE_PREFIX}{met} met. {first.message}{trouble}"
     if not summary.has_ended:
         return f"Stopped on request after step {summary.last_step}; no issue found so far.{trouble}"
-    return f"No issue found up to step {summary.last_step}.{trouble}{others}"
+    if not clean:
+        return f"No rule could judge this run.{trouble}"
+    return f"No issue found by {clean} of {len(summary.judged)} rules up to step {summary.last_step}.{trouble}"
 
 
 def _judge(job: Job) -> Summary:
@@ -120,9 +123,9 @@ def _read_configuration(file: Path) -> Mapping[str, Any]:
 
 
 def _trouble(summary: Summary) -> str:
-    parts = []
-    if summary.crashed:
-        parts.append(f" Crashed, and so not evaluated: {', '.join(summary.crashed)}.")
+    parts: list[str] = []
+    unanswered = (verdict for verdict in summary.verdicts if verdict.outcome is Outcome.NOT_EVALUATED)
+    parts += [f" Not evaluated: {verdict.configuration_name}. {verdict.message}" for verdict in unanswered]
     if summary.undelivered:
         parts.append(f" {len(summary.undelivered)} verdicts did not reach the event bus; they lie in the run.")
     return "".join(parts)

@@ -174,7 +174,7 @@ def test_configuration_comes_from_the_processing_job_where_the_environment_has_n
     (tmp_path / "config" / "processingjobconfig.json").write_text(json.dumps(configuration), encoding="utf-8")
     code, stderr = finish(start(account, tmp_path))
     assert code == 0, stderr
-    assert message(tmp_path).startswith("No issue found up to step 3.")
+    assert message(tmp_path).startswith("No issue found by ")
     (event,) = account.events()
     assert event["RuleEvaluationStatus"] == "NoIssuesFound"
     assert event["RuleEvaluationJobArn"].endswith("processing-job/judge")
@@ -258,15 +258,32 @@ def verdict(outcome: Outcome, message: str = "Said.") -> Verdict:
         pytest.param(
             Summary((verdict(Outcome.CLEAN), verdict(Outcome.ISSUE_FOUND)), {"a": 1, "b": 1}, 7, has_ended=True),
             "RuleEvaluationConditionMet: Evaluation of the rule mine at step 7",
-            "2 of 2 rules have answered.",
+            "resulted in the condition being met. Said.",
             id="issue",
         ),
-        pytest.param(Summary((verdict(Outcome.CLEAN),), {"a": 1}, 7, has_ended=True), "No issue found", "", id="clean"),
+        pytest.param(
+            Summary((verdict(Outcome.CLEAN),), {"a": 1, "b": 1}, 7, has_ended=True),
+            "No issue found by 1 of 2 rules up to step 7.",
+            "",
+            id="clean",
+        ),
+        pytest.param(
+            Summary((verdict(Outcome.NOT_EVALUATED, "No data."),), {"a": 0}, -1, has_ended=True),
+            "No rule could judge this run. Not evaluated: mine. No data.",
+            "",
+            id="nothing-judged-is-not-clean",
+        ),
         pytest.param(Summary((), {"a": 1}, 7, has_ended=False), "Stopped on request", "step 7", id="stopped"),
         pytest.param(
-            Summary((), {"a": 0}, 7, has_ended=True, crashed=("a",), undelivered=(verdict(Outcome.CLEAN),)),
-            "No issue found",
-            "Crashed, and so not evaluated: a. 1 verdicts did not reach",
+            Summary(
+                (verdict(Outcome.CLEAN), verdict(Outcome.NOT_EVALUATED, "It crashed.")),
+                {"a": 1, "b": 0},
+                7,
+                has_ended=True,
+                undelivered=(verdict(Outcome.CLEAN),),
+            ),
+            "No issue found by 1 of 2 rules",
+            "Not evaluated: mine. It crashed. 1 verdicts did not reach",
             id="trouble",
         ),
     ],
