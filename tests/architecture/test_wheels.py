@@ -45,7 +45,16 @@ def test_the_compat_wheel_needs_the_trackside_of_its_version(wheels: dict[str, z
 def test_the_base_install_is_light(wheels: dict[str, zipfile.ZipFile]) -> None:
     required = [r for r in metadata(wheels["trackside"])["Requires-Dist"] if "extra ==" not in r]
     names = {requirement.split(">")[0].split("=")[0].strip() for requirement in required}
-    assert names == {"numpy", "google-crc32c", "click", "rich"}
+    assert names == {"numpy", "google-crc32c"}
+
+
+def test_without_the_command_lines_libraries_one_sentence_says_what_to_install(tmp_path: Path) -> None:
+    for missing in ("click", "rich"):
+        (tmp_path / f"{missing}.py").write_text(f"raise ModuleNotFoundError(name={missing!r})", encoding="utf-8")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from trackside.__main__ import main; main()"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 2
+    assert result.stderr == "The trackside command needs click and rich: pip install 'trackside[cli]'\n"
 
 
 @pytest.mark.parametrize("name", PROJECTS)

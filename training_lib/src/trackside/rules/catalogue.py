@@ -75,8 +75,8 @@ def catalogue_json() -> str:
 
 def rules_in(module: ModuleType) -> Iterator[type[Rule]]:
     """The rules that a module defines itself."""
-    for _, member in inspect.getmembers(module, inspect.isclass):
-        if issubclass(member, Rule) and not inspect.isabstract(member) and member.__module__ == module.__name__:
+    for _, member in inspect.getmembers(module, _is_rule):
+        if member.__module__ == module.__name__:
             yield member
 
 
@@ -127,7 +127,7 @@ def _load_plugins(points: Iterable[EntryPoint]) -> Mapping[str, type[Rule]]:
 
 def _load_plugin(point: EntryPoint) -> type[Rule]:
     rule = point.load()
-    if not (inspect.isclass(rule) and issubclass(rule, Rule)) or inspect.isabstract(rule):
+    if not _is_rule(rule):
         raise TypeError("it is not a rule: a frozen dataclass that inherits trackside.rules.rule.Rule.")
     if rule.rule_id != point.name:
         raise ValueError(f"its id is {rule.rule_id!r}, but the entry point is named {point.name!r}.")
@@ -150,3 +150,10 @@ def _entry(rule: RuleDescription) -> dict[str, object]:
         "since": rule.since,
         "parameters": [asdict(parameter) for parameter in rule.parameters],
     }
+
+
+def _is_rule(member: object) -> TypeGuard[type[Rule]]:
+    # `isinstance(member, type)` holds for `list[float]` on Python 3.10, and `issubclass` then refuses it.
+    if not issubclass(type(member), type):
+        return False
+    return issubclass(cast("type", member), Rule) and not inspect.isabstract(member)

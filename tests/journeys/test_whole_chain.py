@@ -1,0 +1,259 @@
+"""The deployed chain under faults: a handler that keeps crashing, events twice and out of order, jobs killed outright.
+
+Everything is real but the account: the synthesized stacks, the functions' own code in their own processes, training and
+processing jobs as processes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trackside.contracts.action import Action
+from trackside.contracts.event import DETAIL_TYPE, SOURCE, TrainingJob, evaluation_of
+from trackside.contracts.run_layout import RunLocation
+from trackside.contracts.verdict import Finding, Outcome, Severity, Verdict
+from trackside.testing.local_account.deploy import deploy
+from trackside.testing.local_account.event_delivery import Chaos
+from trackside.testing.local_account.server import LocalAccount
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.xdist_group("local-account")  # one account at a time in a process
+
+SLEEPER = "import time; print('training', flush=True); time.sleep(120)"
+
+
+class Cloud:
+    """The account with the stacks in it."""
+
+    def __init__(self, account: LocalAccount, folder: Path) -> None:
+        self.account = account
+        stacks = deploy(folder, account)
+        self.outputs = {name: value for outputs in stacks.values() for name, value in outputs.items()}
+        account.register_image(
+            "trackside-evaluator", [sys.executable, str(ROOT / "rule_containers" / "evaluator" / "entrypoint.py")]
+        )
+        self.sqs = account.client("sqs")
+        self.inbox = self.sqs.create_queue(QueueName="inbox")["QueueUrl"]
+        self.subscribe("IssueTopicArn", self.inbox)
+        self.mail: list[str] = []
+
+    def subscribe(self, topic_output: str, queue_url: str) -> None:
+        arn = self.sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+        self.account.client("sns").subscribe(TopicArn=self.outputs[topic_output], Protocol="sqs", Endpoint=arn)
+
+    def train(self, name: str, code: str = SLEEPER, *, tags: dict[str, str] | None = None) -> TrainingJob:
+        sagemaker = self.account.client("sagemaker")
+        arn = sagemaker.create_training_job(
+            TrainingJobName=name,
+            AlgorithmSpecification={
+                "TrainingImage": "training",
+                "TrainingInputMode": "File",
+                "ContainerEntrypoint": [sys.executable, "-c", code],
+            },
+            RoleArn="arn:aws:iam::123456789012:role/training",
+            OutputDataConfig={"S3OutputPath": "s3://anywhere"},
+            ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
+            StoppingCondition={"MaxRuntimeInSeconds": 600},
+            Tags=[{"Key": key, "Value": value} for key, value in (tags or {}).items()],
+        )["TrainingJobArn"]
+        eventually(lambda: "training" in self.account.job_log(name), "the job runs")
+        return TrainingJob(name, arn)
+
+    def status(self, job: TrainingJob) -> str:
+        description = self.account.client("sagemaker").describe_training_job(TrainingJobName=job.name)
+        return str(description["TrainingJobStatus"])
+
+    def say_issue(self, job: TrainingJob, *actions: Action, rule: str = "vanishing-gradient") -> None:
+        verdict = Verdict(
+            run=job.name,
+            rule_id=rule,
+            configuration_name=rule,
+            outcome=Outcome.ISSUE_FOUND,
+            severity=Severity.CRITICAL,
+            step=40,
+            message="Gradients vanish.",
+            detected_at=time.time(),
+            findings=(Finding("gradient/Net_0.weight", 40, 0, "mean |gradient|", 1e-12, "<", 1e-7),),
+            affected=1,
+            actions=actions,
+        )
+        detail = evaluation_of(verdict, job=job, run_uri=f"s3://{self.outputs['RunBucketName']}/{job.name}").to_detail()
+        entry = {
+            "Source": SOURCE,
+            "DetailType": DETAIL_TYPE,
+            "Detail": json.dumps(detail),
+            "EventBusName": self.outputs["EventBusName"],
+        }
+        assert self.account.client("events").put_events(Entries=[entry])["FailedEntryCount"] == 0
+
+    def messages(self, queue_url: str) -> list[str]:
+        bodies = []
+        while received := self.sqs.receive_message(QueueUrl=queue_url, MaxNumberOfMessages=10).get("Messages", []):
+            for message in received:
+                self.sqs.delete_message(QueueUrl=queue_url, ReceiptHandle=message["ReceiptHandle"])
+                bodies.append(message["Body"])
+        return bodies
+
+    def mail_about(self, job: TrainingJob) -> list[str]:
+        self.mail += self.messages(self.inbox)
+        return [body for body in self.mail if job.name in body]
+
+
+def eventually(is_so: Callable[[], Any], what: str, *, seconds: float = 40) -> Any:
+    """Waits for the far end with a deadline; the answer is whatever became true."""
+    deadline = time.monotonic() + seconds
+    while not (answer := is_so()):
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.05)
+    return answer
+
+
+@pytest.fixture(scope="module")
+def folder() -> Path:
+    from stacks.assembly import assembly
+
+    return assembly()
+
+
+@pytest.fixture
+def cloud(folder: Path) -> Iterator[Cloud]:
+    with LocalAccount(stop_grace_seconds=3) as account:
+        yield Cloud(account, folder)
+
+
+def test_a_handler_that_keeps_crashing_loses_nothing_and_raises_an_alarm(cloud: Cloud) -> None:
+    """The topic is gone, so notify_owner raises on each attempt; the other actions go on."""
+    alarm_inbox = cloud.sqs.create_queue(QueueName="alarm-inbox")["QueueUrl"]
+    cloud.subscribe("AlarmTopicArn", alarm_inbox)
+    cloud.account.client("sns").delete_topic(TopicArn=cloud.outputs["IssueTopicArn"])
+    job = cloud.train("unlucky")
+    cloud.say_issue(job, *Action)
+
+    assert eventually(lambda: cloud.status(job) == "Stopped", "the job is stopped all the same")
+    alarm = eventually(lambda: cloud.messages(alarm_inbox), "the owner is told of the dead letter")
+    assert any("ALARM" in body and "notify" in body.lower() for body in alarm), alarm
+    (dead,) = eventually(lambda: cloud.messages(cloud.outputs["NotifyDeadLettersUrl"]), "the message is kept")
+    event = json.loads(dead)
+    assert event["detail"]["TrainingJobName"] == job.name
+    assert event["detail"]["Evidence"]["Statistics"] is not None
+    attempts = cloud.account.function_log(_function_of(cloud, "notify")).count("The reaction failed")
+    assert attempts == 3
+    assert cloud.messages(cloud.outputs["StopTrainingDeadLettersUrl"]) == []
+
+
+def test_duplicates_and_reordering_cause_one_action_of_each_kind(folder: Path) -> None:
+    # AWS waits 180 s before it tries again. A delivery that meets its twin at work must not use up its three attempts
+    # within a second, so the pause is longer here than cold starts on a busy machine take.
+    with LocalAccount(stop_grace_seconds=3, chaos=Chaos(seed=7), retry_seconds=5) as account:
+        cloud = Cloud(account, folder)
+        job = cloud.train("twice")
+        for _ in range(3):
+            cloud.say_issue(job, *Action)
+        assert eventually(lambda: cloud.status(job) == "Stopped", "the job is stopped")
+        assert eventually(lambda: cloud.mail_about(job), "the owner is told")
+        queues = [cloud.outputs[f"{action.value}QueueUrl"] for action in Action]
+        eventually(lambda: all(_waiting(cloud, url) == 0 for url in queues), "all deliveries are handled")
+        assert len(cloud.mail_about(job)) == 1
+        assert _metric_sum(cloud, job) == 1
+        assert all(cloud.messages(cloud.outputs[f"{action.value}DeadLettersUrl"]) == [] for action in Action)
+
+
+def test_only_what_was_asked_for_is_done(cloud: Cloud) -> None:
+    job, sibling = cloud.train("mnist"), cloud.train("mnist-2")
+    cloud.say_issue(job, Action.NOTIFY)
+    assert eventually(lambda: cloud.mail_about(job), "the owner is told")
+    assert cloud.status(job) == "InProgress"
+    cloud.say_issue(job, Action.STOP_TRAINING, rule="exploding-tensor")
+    assert eventually(lambda: cloud.status(job) == "Stopped", "the job is stopped")
+    assert cloud.status(sibling) == "InProgress", "a job whose name merely begins alike is not touched"
+
+
+def test_the_official_event_reaches_the_same_handlers(cloud: Cloud) -> None:
+    job = cloud.train("official")
+    statuses = [("VanishingGradient", "IssuesFound", "condition met"), ("Overfit", "InProgress", "")]
+    cloud.account.emit_official_rule_status(job.name, statuses)
+    (mail,) = eventually(lambda: cloud.mail_about(job), "the owner is told")
+    assert "VanishingGradient" in mail
+    assert "Overfit" not in mail
+    assert cloud.status(job) == "InProgress", "nothing is stopped unasked"
+
+
+def test_a_job_that_was_killed_is_judged_to_its_end(cloud: Cloud) -> None:
+    """SIGKILL: no end marker from inside. finish_run writes it, so the evaluator ends."""
+    name = "killed"
+    run = RunLocation(f"s3://{cloud.outputs['RunBucketName']}/{name}")
+    job = cloud.train(name, "print('training', flush=True); import os; os.kill(os.getpid(), 9)", tags=_tag(run))
+    assert eventually(lambda: cloud.status(job) == "Failed", "the job has failed")
+    s3 = cloud.account.client("s3")
+    bucket = cloud.outputs["RunBucketName"]
+    eventually(lambda: f"{name}/debug-output/training_job_end.ts" in _keys(s3, bucket), "the end marker is written")
+    sagemaker = cloud.account.client("sagemaker")
+    (row,) = eventually(
+        lambda: sagemaker.list_processing_jobs(NameContains=name)["ProcessingJobSummaries"], "one evaluator was started"
+    )
+    evaluator = row["ProcessingJobName"]
+    ended = eventually(
+        lambda: (
+            (d := sagemaker.describe_processing_job(ProcessingJobName=evaluator))["ProcessingJobStatus"] == "Completed"
+            and d
+        ),
+        "the evaluator has ended",
+    )
+    assert ended["ExitMessage"].startswith("No rule could judge this run.")
+    assert cloud.mail_about(job) == []
+
+
+def test_a_job_without_the_tag_is_left_alone(cloud: Cloud) -> None:
+    cloud.train("private")
+    tagged = cloud.train("tagged", tags=_tag(RunLocation(f"s3://{cloud.outputs['RunBucketName']}/tagged")))
+    sagemaker = cloud.account.client("sagemaker")
+    eventually(
+        lambda: sagemaker.list_processing_jobs(NameContains=tagged.name)["ProcessingJobSummaries"], "tagged is watched"
+    )
+    assert sagemaker.list_processing_jobs(NameContains="private")["ProcessingJobSummaries"] == []
+
+
+def _tag(run: RunLocation) -> dict[str, str]:
+    return {"trackside:run": run.uri}
+
+
+def _keys(s3: Any, bucket: str) -> set[str]:
+    return {item["Key"] for item in s3.list_objects_v2(Bucket=bucket).get("Contents", [])}
+
+
+def _waiting(cloud: Cloud, queue_url: str) -> int:
+    names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+    attributes = cloud.sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=names)["Attributes"]
+    return sum(int(attributes[name]) for name in names)
+
+
+def _metric_sum(cloud: Cloud, job: TrainingJob) -> float:
+    cloudwatch = cloud.account.client("cloudwatch")
+    total = 0.0
+    for metric in cloudwatch.list_metrics(Namespace="Trackside")["Metrics"]:
+        if {"Name": "TrainingJobName", "Value": job.name} in metric["Dimensions"]:
+            now = time.time()
+            points = cloudwatch.get_metric_statistics(
+                Namespace="Trackside",
+                MetricName=metric["MetricName"],
+                Dimensions=metric["Dimensions"],
+                StartTime=now - 3600,
+                EndTime=now + 3600,
+                Period=7200,
+                Statistics=["Sum"],
+            )["Datapoints"]
+            total += sum(point["Sum"] for point in points)
+    return total
+
+
+def _function_of(cloud: Cloud, word: str) -> str:
+    names = [f["FunctionName"] for f in cloud.account.client("lambda").list_functions()["Functions"]]
+    (name,) = [name for name in names if word in name.lower()]
+    return str(name)

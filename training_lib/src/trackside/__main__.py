@@ -1,0 +1,26 @@
+"""`trackside` and `python -m trackside`: the command line, or one sentence on how to get it.
+
+A training container gets by without the command line, so its libraries are an extra and never meet the container's own.
+"""
+
+from __future__ import annotations
+
+import sys
+
+_EXTRA = ("click", "rich")
+
+
+def main() -> None:
+    """Runs the command line; exit code 2 and what to install where its libraries are missing."""
+    try:
+        from trackside.cli import main as command_line
+    except ModuleNotFoundError as error:
+        if error.name not in _EXTRA:
+            raise
+        sys.stderr.write(f"The trackside command needs {' and '.join(_EXTRA)}: pip install 'trackside[cli]'\n")
+        sys.exit(2)
+    command_line()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""The journal of a local account: what happened, in order, for a person to read and for a test to wait on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One thing that happened at `at` (seconds since the epoch): its kind, and the names that tell it apart."""
+
+    at: float
+    kind: str
+    names: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return f"{self.kind} " + " ".join(f"{name}={value}" for name, value in self.names.items())
+
+
+class Journal:
+    """Append-only. Any thread may write and read."""
+
+    def __init__(self, *, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._hops: list[Hop] = []
+        self._changed = threading.Condition()
+
+    def write(self, kind: str, /, **names: object) -> None:
+        """Adds a hop that happens now."""
+        hop = Hop(self._clock(), kind, {name: str(value) for name, value in names.items()})
+        with self._changed:
+            self._hops.append(hop)
+            self._changed.notify_all()
+
+    def __iter__(self) -> Iterator[Hop]:
+        return iter(self.find())
+
+    def __len__(self) -> int:
+        return len(self._hops)
+
+    def find(self, kind: str | None = None, /, **names: object) -> tuple[Hop, ...]:
+        """The hops so far of that kind and with those names, oldest first."""
+        with self._changed:
+            return tuple(hop for hop in self._hops if _is(hop, kind, names))
+
+    def wait_for(
+        self, kind: str, /, *, count: int = 1, within_seconds: float = 10.0, **names: object
+    ) -> tuple[Hop, ...]:
+        """Waits until there are `count` such hops, and returns them. Errors: `TimeoutError`, which lists the newest."""
+        with self._changed:
+            found = self._changed.wait_for(lambda: len(self.find(kind, **names)) >= count, timeout=within_seconds)
+            if found:
+                return self.find(kind, **names)
+            newest = "\n".join(f"  {hop}" for hop in self._hops[-20:])
+        raise TimeoutError(f"not {count} of {kind} {names} within {within_seconds:g} s; the newest hops:\n{newest}")
+
+
+def _is(hop: Hop, kind: str | None, names: Mapping[str, object]) -> bool:
+    if kind is not None and hop.kind != kind:
+        return False
+    return all(hop.names.get(name) == str(value) for name, value in names.items())
