@@ -292,7 +292,8 @@ class TrainingRun:
         if not job or job["ProcessingJobStatus"] not in ("Completed", "Failed", "Stopped"):
             return None
         if job["ProcessingJobStatus"] != "Completed":
-            raise HopMissing(f"the rule container ended as {job['ProcessingJobStatus']}: {job.get('FailureReason')}")
+            log = self.stage.account.job_log(job["ProcessingJobName"])[-1500:]
+            raise HopMissing(f"the rule container is {job['ProcessingJobStatus']}: {job.get('FailureReason')}\n{log}")
         return f"Completed: {str(job.get('ExitMessage', '')).partition(':')[0].partition('.')[0]}"
 
     def completed(self) -> str | None:

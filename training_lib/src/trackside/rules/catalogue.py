@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType, ModuleType
+from typing import TypeGuard, cast
 
 import trackside.rules
 from trackside.contracts.action import Action
