@@ -39,7 +39,7 @@ from stacks.assembly import assembly  # noqa: E402 - after the path that it is f
 __all__ = ["assembly"]
 SCRIPT = ROOT / "examples" / "digits" / "train.py"
 ENTRY_POINT = ROOT / "rule_containers" / "evaluator" / "entrypoint.py"
-EPOCHS = 25
+EPOCHS = 50
 GRADIENTS_EVERY = 25  # steps; the rules' own intervals suit runs of hours, this one lasts seconds
 
 ALL_ACTIONS = tuple(Action)
