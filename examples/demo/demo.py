@@ -45,7 +45,7 @@ def main() -> int:
         with LocalAccount(stop_grace_seconds=5) as account:
             os.environ.update(account.environment())  # noqa: TID251 - our own S3 store must find this account
             stage = prepare(account)
-            faulty, seen = play(stage, FAULT, faulty_hops, "Faulty twin", "24 sigmoid layers: its gradients vanish")
+            faulty, seen = play(stage, FAULT, faulty_hops, "Faulty twin", "20 sigmoid layers: its gradients vanish")
             healthy, _ = play(stage, "none", healthy_hops, "Healthy twin", "the same script without the fault")
             summarize(faulty, seen, healthy)
     except HopMissing as missing:
