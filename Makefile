@@ -3,6 +3,8 @@
 PYTHON ?= python3
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20
 BIN := .venv/bin
+# Node.js comes from the machine or, where it has none, from .venv; CDK's Python half looks for it on the PATH.
+export PATH := $(PATH):$(CURDIR)/.venv/bin
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
