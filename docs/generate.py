@@ -75,7 +75,7 @@ def write(pages: Mapping[Path, str], stale: list[Path]) -> None:
 def rule_index(rules: Mapping[str, type[Rule]]) -> str:
     """The list of all rules."""
     rows = [
-        f"| [{rule_id}]({rule_id}.md) | {rule.describe().summary} | {rule.severity.value} | {', '.join(rule.watches)} |"
+        f"| [{rule_id}]({rule_id}.md) | {_cell(rule.describe().summary)} | {rule.severity.value} | {', '.join(rule.watches)} |"
         for rule_id, rule in rules.items()
     ]
     return "\n".join(
@@ -130,7 +130,7 @@ def _parameters(facts: RuleDescription) -> Iterator[str]:
     for parameter in facts.parameters:
         yield (
             f"| `{parameter.name}` | {parameter.kind} | `{as_text(parameter.default)}` | {_allowed(parameter)} "
-            f"| {parameter.help} |"
+            f"| {_cell(parameter.help)} |"
         )
     texts = {parameter.name: as_text(parameter.default) for parameter in facts.parameters}
     request = json.loads(RuleRequest((RuleConfiguration(facts.rule_id, parameters=texts),)).to_json())
@@ -146,6 +146,11 @@ def _parameters(facts: RuleDescription) -> Iterator[str]:
 def as_text(value: object) -> str:
     """A parameter's value as it travels in a request."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _cell(text: str) -> str:
+    """`text` for a cell of a table, where a bar would begin the next one."""
+    return text.replace("|", r"\|")
 
 
 def _allowed(parameter: ParameterDescription) -> str:

@@ -106,3 +106,12 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         if not file.exists() or (anchor and file.suffix == ".md" and anchor not in anchors(file)):
             broken.append(target)
     assert not broken
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_row_of_a_table_has_the_cells_of_its_header(page: Path) -> None:
+    width = None
+    for number, line in enumerate(FENCE.sub("", page.read_text(encoding="utf-8")).splitlines(), start=1):
+        cells = len(re.findall(r"(?<!\\)\|", line)) if line.startswith("|") else None
+        assert None in (cells, width) or cells == width, f"{page.name}:{number}: {line}"
+        width = cells
