@@ -75,7 +75,8 @@ def write(pages: Mapping[Path, str], stale: list[Path]) -> None:
 def rule_index(rules: Mapping[str, type[Rule]]) -> str:
     """The list of all rules."""
     rows = [
-        f"| [{rule_id}]({rule_id}.md) | {_cell(rule.describe().summary)} | {rule.severity.value} | {', '.join(rule.watches)} |"
+        f"| [{rule_id}]({rule_id}.md) | {_cell(rule.describe().summary)} | {rule.severity.value} "
+        f"| {', '.join(rule.watches)} |"
         for rule_id, rule in rules.items()
     ]
     return "\n".join(
