@@ -29,6 +29,7 @@ def compose(app: cdk.App, settings: DeploymentSettings) -> None:
         settings=settings,
         key=storage.key,
         dead_letter_queues={name: reaction.dead_letters for name, reaction in reactions.items()},
+        failed_evaluations=evaluation.failed_evaluations,
     )
     cdk.Tags.of(app).add("project", "trackside")
 

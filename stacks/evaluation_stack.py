@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from aws_cdk import CfnOutput, RemovalPolicy, Stack
+from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from lambdas.finish_run.settings import FinishRunSettings
 from lambdas.start_evaluation.settings import StartEvaluationSettings
-from stacks.constructs.acknowledge import accept_wildcard, name_in_findings
+from stacks.constructs.acknowledge import accept_wildcard, acknowledge, name_in_findings
 from stacks.constructs.evaluator_role import EvaluatorRole
 from stacks.constructs.python_lambda import PowertoolsLayer
 from stacks.constructs.queue_backed_function import QueueBackedFunction
 from stacks.deployment_settings import DeploymentSettings
-from stacks.event_patterns import training_ended, training_started
+from stacks.event_patterns import evaluation_failed, training_ended, training_started
 from trackside.contracts.run_layout import END_MARKER_KEY, TENSORS
 
 MOST_IMAGES = 20
 
 
 class EvaluationStack(Stack):
-    """`repository`: of the rule container's image. `reactions`: by name, as in lambdas/."""
+    """`repository`: of the rule container's image. `reactions`: by name, as in lambdas/. `failed_evaluations`: a queue
+    that keeps the event of each processing job that failed, for nobody else notices that a job is no longer watched."""
 
     def __init__(
         self,
@@ -46,6 +49,7 @@ class EvaluationStack(Stack):
             "start_evaluation": self._create_start_evaluation(layer, bus),
             "finish_run": self._create_finish_run(layer),
         }
+        self.failed_evaluations = self._keep_failed_evaluations()
         self._write_outputs()
 
     @property
@@ -130,12 +134,33 @@ class EvaluationStack(Stack):
         )
         return reaction
 
+    def _keep_failed_evaluations(self) -> sqs.Queue:
+        queue = sqs.Queue(
+            self,
+            "FailedEvaluationsQueue",
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            retention_period=Duration.days(14),
+        )
+        why = "Only people take messages from it, so none can fail."
+        acknowledge(queue, {"AwsSolutions-SQS3": why, "Serverless-SQSRedrivePolicy": why})
+        rule = events.Rule(
+            self,
+            "EvaluationFailed",
+            description="A processing job that judges a training job failed: that job is no longer watched",
+            event_pattern=evaluation_failed(),
+            targets=[targets.SqsQueue(queue)],
+        )
+        acknowledge(rule, {"Serverless-EventBusDLQ": "Its target is itself a queue that keeps what went wrong."})
+        return queue
+
     def _write_outputs(self) -> None:
         CfnOutput(
             self, "EvaluatorRepositoryUri", value=self.repository.repository_uri, description="Push the image here"
         )
         CfnOutput(self, "EvaluatorImageUri", value=self.image_uri, description="The image that judges runs")
         CfnOutput(self, "EvaluatorRoleArn", value=self.role.role_arn)
+        CfnOutput(self, "FailedEvaluationsUrl", value=self.failed_evaluations.queue_url)
         for name, reaction in (("StartEvaluation", "start_evaluation"), ("FinishRun", "finish_run")):
             CfnOutput(self, f"{name}QueueUrl", value=self.reactions[reaction].queue.queue_url)
             CfnOutput(self, f"{name}DeadLettersUrl", value=self.reactions[reaction].dead_letters.queue_url)

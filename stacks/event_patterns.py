@@ -5,6 +5,7 @@ from __future__ import annotations
 from aws_cdk import aws_events as events
 
 from lambdas.shared.runs import RUN_TAG
+from lambdas.start_evaluation.settings import NAME_PREFIX
 from trackside.contracts.action import Action
 from trackside.contracts.event import (
     AWS_DETAIL_TYPE,
@@ -15,6 +16,7 @@ from trackside.contracts.event import (
     RuleEvaluationStatus,
 )
 
+PROCESSING_DETAIL_TYPE = "SageMaker Processing Job State Change"
 ISSUES_FOUND = RuleEvaluationStatus.ISSUES_FOUND.value
 
 
@@ -48,6 +50,15 @@ def training_started() -> events.EventPattern:
 def training_ended() -> events.EventPattern:
     """A training job that opted in by its tag will never write again."""
     return _training_job(list(TERMINAL_JOB_STATUSES))
+
+
+def evaluation_failed() -> events.EventPattern:
+    """A processing job of ours ended without having judged its run: killed, no image, a rule request that is wrong."""
+    return events.EventPattern(
+        source=[AWS_SOURCE],
+        detail_type=[PROCESSING_DETAIL_TYPE],
+        detail={"ProcessingJobStatus": ["Failed"], "ProcessingJobName": [{"prefix": NAME_PREFIX}]},
+    )
 
 
 def _training_job(statuses: list[str]) -> events.EventPattern:

@@ -1,4 +1,4 @@
-"""Who watches the watchers: an alarm for each dead-letter queue."""
+"""Who watches the watchers: an alarm for each dead-letter queue, and one for evaluations that failed."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ class MonitoringStack(Stack):
         settings: DeploymentSettings,
         key: kms.IKey,
         dead_letter_queues: Mapping[str, sqs.IQueue],
+        failed_evaluations: sqs.IQueue,
     ) -> None:
         super().__init__(scope, construct_id, description="Trackside: alarms")
         self.topic = EncryptedTopic(
@@ -42,15 +43,26 @@ class MonitoringStack(Stack):
             )
         )
         for reaction, queue in dead_letter_queues.items():
-            self._watch(reaction, queue)
-        CfnOutput(self, "AlarmTopicArn", value=self.topic.topic_arn, description="Subscribe to be told of dead letters")
+            self._watch(
+                "".join(word.capitalize() for word in reaction.split("_")) + "DeadLetters",
+                queue,
+                description=f"{reaction} gave up on an event: it lies in {queue.queue_name}. Its log says why; "
+                "redrive the queue once that is mended.",
+            )
+        self._watch(
+            "FailedEvaluations",
+            failed_evaluations,
+            description="A processing job that judges a training job failed, so that job is no longer watched. "
+            f"Its name and the reason stand in the event that lies in {failed_evaluations.queue_name}.",
+        )
+        about = "Subscribe to be told of dead letters and of evaluations that failed"
+        CfnOutput(self, "AlarmTopicArn", value=self.topic.topic_arn, description=about)
 
-    def _watch(self, reaction: str, queue: sqs.IQueue) -> None:
+    def _watch(self, construct_id: str, queue: sqs.IQueue, *, description: str) -> None:
         alarm = cloudwatch.Alarm(
             self,
-            "".join(word.capitalize() for word in reaction.split("_")) + "DeadLetters",
-            alarm_description=f"{reaction} gave up on an event: it lies in {queue.queue_name}. Its log says why; "
-            "redrive the queue once that is mended.",
+            construct_id,
+            alarm_description=description,
             metric=queue.metric_approximate_number_of_messages_visible(
                 period=Duration.minutes(1), statistic=cloudwatch.Stats.MAXIMUM
             ),

@@ -50,15 +50,16 @@ def _body(evaluation: RuleEvaluation, *, default_actions: tuple[Action, ...]) ->
     actions = default_actions if evaluation.actions is None else evaluation.actions
     what_follows = "is being stopped" if Action.STOP_TRAINING in actions else "goes on"
     lines = [
-        f"The rule {evaluation.configuration_name} found an issue in the training job",
+        f"The rule {_one_line(evaluation.configuration_name)} found an issue in the training job",
         f"{evaluation.job.name}, which {what_follows}.",
         "",
         *_facts(evaluation),
     ]
     if evaluation.what_to_do:
-        lines += ["", "What to do", *(f"  {number}. {step}" for number, step in enumerate(evaluation.what_to_do, 1))]
+        steps = (f"  {number}. {_one_line(step)}" for number, step in enumerate(evaluation.what_to_do, 1))
+        lines += ["", "What to do", *steps]
     if evaluation.run_uri:
-        lines += ["", "This shows more", f"  trackside findings {evaluation.run_uri}"]
+        lines += ["", "This shows more", f"  trackside findings {_one_line(evaluation.run_uri)}"]
     return "\n".join([*lines, "", f"Training job: {evaluation.job.arn}", ""])
 
 
@@ -71,7 +72,12 @@ def _facts(evaluation: RuleEvaluation) -> list[str]:
         ("Since", f"step {evidence.since_step} (judged at step {evidence.step})" if evidence.tensor_name else ""),
         ("Observed", evidence.comparison),
     ]
-    return [f"{name + ':':<10}{value}" for name, value in facts if value]
+    return [f"{name + ':':<10}{_one_line(value)}" for name, value in facts if value]
+
+
+def _one_line(text: str) -> str:
+    """Names of tensors come from the training script: none of them may look like a line of ours, or hide one."""
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _where(evidence: Evidence) -> str:

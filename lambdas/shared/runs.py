@@ -20,7 +20,8 @@ def find_run(change: TrainingJobStateChange, *, bucket: str) -> RunLocation | No
         return Nothing(f"{job} carries no tag {RUN_TAG}, so it did not ask for Trackside.")
     match = _S3_URI.fullmatch(uri)
     if match is None:
-        return Nothing(f"{job} is tagged {RUN_TAG}={uri!r}; it must be s3://{bucket}/<prefix>.", surprising=True)
+        what = f"it must be s3://{bucket}/<prefix>, without blanks, ? and #."
+        return Nothing(f"{job} is tagged {RUN_TAG}={uri!r}; {what}", surprising=True)
     if match["bucket"] != bucket:
         why = f"{job} is tagged {RUN_TAG}={uri!r}; this deployment may read runs in s3://{bucket} only."
         return Nothing(why, surprising=True)

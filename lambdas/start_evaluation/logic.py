@@ -10,11 +10,10 @@ from typing import Any
 
 from lambdas.shared.decisions import Nothing
 from lambdas.shared.runs import find_run
-from lambdas.start_evaluation.settings import StartEvaluationSettings
+from lambdas.start_evaluation.settings import NAME_PREFIX, StartEvaluationSettings
 from trackside.contracts.event import TrainingJob, TrainingJobStateChange
 from trackside.contracts.run_layout import RunLocation
 
-NAME_PREFIX = "trackside-"
 MOST_NAME_CHARACTERS = 63  # API_CreateProcessingJob: [a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}
 MOST_ENVIRONMENT_VALUE = 256  # API_CreateProcessingJob: of each value of Environment
 HASH_CHARACTERS = 10

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trackside.contracts.errors import ConfigurationError, Problem, StorageError
+from trackside.contracts.errors import ConfigurationError, KeyNotFoundError, Problem, StorageError
 from trackside.contracts.event import TrainingJob
-from trackside.contracts.run_layout import RunLocation
+from trackside.contracts.run_layout import TRAINING_JOB_KEY, RunLocation
 from trackside.contracts.verdict import Outcome
 from trackside.environment import EvaluatorEnvironment, inherited
 from trackside.evaluation import exit_codes
@@ -30,6 +30,7 @@ from trackside.evaluation.sinks.json_lines import JsonLinesSink
 from trackside.evaluation.sinks.sink import Sink
 from trackside.evaluation.stop_signal import StopSignal
 from trackside.storage.open_store import open_store
+from trackside.storage.store import Store
 
 MOST_MESSAGE_BYTES = 1024  # SageMaker keeps the first 1 KB as ExitMessage
 ISSUE_PREFIX = "RuleEvaluationConditionMet: "  # what AWS's own rule containers begin with
@@ -48,6 +49,7 @@ class Job:
 def main() -> int:
     """Judges; returns the exit code."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("botocore").setLevel(logging.WARNING)  # it tells for each client where it found credentials
     ml_root = EvaluatorEnvironment.read().ml_root
     try:
         summary = _judge(_read_job(ml_root))
@@ -77,21 +79,41 @@ def message_of(summary: Summary) -> str:
 def _judge(job: Job) -> Summary:
     environment = job.environment
     run = RunLocation(environment.run_uri)
+    rule_output = open_store(run.rule_output)
+    request = read_rule_request(open_store(run.uri))
+    _claim(rule_output, run, environment.training_job_arn)
     with StopSignal() as stop:
-        sinks: list[Sink] = [JsonLinesSink(open_store(run.rule_output))]
+        sinks: list[Sink] = [JsonLinesSink(rule_output)]
         if environment.event_bus:
             training_job = TrainingJob(name=environment.training_job_name, arn=environment.training_job_arn)
             origin = EventOrigin(job=training_job, run_uri=run.uri, evaluation_job_arn=job.processing_job_arn)
             sinks.append(connect_event_bridge(bus=environment.event_bus, origin=origin, sleep=stop.sleep))
         return evaluate(
             run,
-            read_rule_request(open_store(run.uri)),
+            request,
             sinks,
             poll_seconds=environment.poll_seconds,
             clock=time.time,
             sleep=stop.sleep,
             should_stop=lambda: stop.is_set,
         )
+
+
+def _claim(rule_output: Store, run: RunLocation, training_job_arn: str) -> None:
+    """One run, one training job: what was said about an earlier job would pass for the verdict on this one.
+
+    Errors: `ConfigurationError` if the run was judged for another job.
+    """
+    if not training_job_arn:
+        return
+    try:
+        owner = rule_output.get(TRAINING_JOB_KEY).decode("utf-8", errors="replace").strip()
+    except KeyNotFoundError:
+        rule_output.put(TRAINING_JOB_KEY, training_job_arn.encode())
+        return
+    if owner != training_job_arn:
+        fix = "Give each training job a location of its own, in its tag trackside:run and in TRACKSIDE_RUN."
+        raise ConfigurationError([Problem(run.uri, f"is the run of another job, {owner}.", fix)], subject="The run")
 
 
 def _read_job(ml_root: Path) -> Job:

@@ -7,6 +7,8 @@ processing jobs as processes.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -208,6 +210,39 @@ def test_a_job_that_was_killed_is_judged_to_its_end(cloud: Cloud) -> None:
     )
     assert ended["ExitMessage"].startswith("No rule could judge this run.")
     assert cloud.mail_about(job) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "request_text"),
+    [
+        pytest.param("crashed", None, id="the evaluator is killed"),
+        pytest.param("misasked", '{"rules": [{"rule": "vanishing-gradeint"}]}', id="the rule request is wrong"),
+    ],
+)
+def test_the_owner_is_told_that_a_job_is_no_longer_watched(cloud: Cloud, name: str, request_text: str | None) -> None:
+    """The training goes on either way; without the alarm nobody would know that it goes on unwatched."""
+    alarm_inbox = cloud.sqs.create_queue(QueueName="alarm-inbox")["QueueUrl"]
+    cloud.subscribe("AlarmTopicArn", alarm_inbox)
+    run = RunLocation(f"s3://{cloud.outputs['RunBucketName']}/{name}")
+    if request_text:
+        cloud.account.client("s3").put_object(
+            Bucket=cloud.outputs["RunBucketName"], Key=f"{name}/rule-request.json", Body=request_text.encode()
+        )
+    job = cloud.train(name, tags=_tag(run))
+    sagemaker = cloud.account.client("sagemaker")
+    (row,) = eventually(
+        lambda: sagemaker.list_processing_jobs(NameContains=name)["ProcessingJobSummaries"], "an evaluator was started"
+    )
+    if not request_text:
+        pid = eventually(lambda: cloud.account.job_pid(row["ProcessingJobName"]), "the evaluator runs")
+        os.kill(pid, signal.SIGKILL)
+    alarm = eventually(lambda: cloud.messages(alarm_inbox), "the owner is told")
+    assert any("no longer watched" in body for body in alarm), alarm
+    (kept,) = eventually(lambda: cloud.messages(cloud.outputs["FailedEvaluationsUrl"]), "the event is kept")
+    detail = json.loads(kept)["detail"]
+    assert detail["Environment"]["TRAINING_JOB_NAME"] == job.name
+    assert "Did you mean" in detail["ExitMessage"] if request_text else detail["FailureReason"]
+    assert cloud.status(job) == "InProgress"
 
 
 def test_a_job_without_the_tag_is_left_alone(cloud: Cloud) -> None:

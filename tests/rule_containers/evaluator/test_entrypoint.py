@@ -180,6 +180,22 @@ def test_configuration_comes_from_the_processing_job_where_the_environment_has_n
     assert event["RuleEvaluationJobArn"].endswith("processing-job/judge")
 
 
+def test_a_second_job_on_the_same_run_is_refused_and_a_restart_is_not(account: Account, tmp_path: Path) -> None:
+    """Else the second job, of which nothing was captured, would be called what the first one was called."""
+    write_run(account.run("shared"), faulty=False, request=ONLY_EXPLODING)
+    assert finish(start(account, tmp_path, TRACKSIDE_RUN="s3://runs/shared"))[0] == 0
+    said = account.run("shared").get("rule-output/verdicts.jsonl")
+
+    assert finish(start(account, tmp_path, TRACKSIDE_RUN="s3://runs/shared/"))[0] == 0
+    assert message(tmp_path).startswith("No issue found by ")
+
+    code, stderr = finish(start(account, tmp_path, TRACKSIDE_RUN="s3://runs/shared", TRAINING_JOB_ARN=f"{JOB_ARN}-2"))
+    assert code == 2, stderr
+    assert f"is the run of another job, {JOB_ARN}." in message(tmp_path)
+    assert "No issue found" not in message(tmp_path)
+    assert account.run("shared").get("rule-output/verdicts.jsonl") == said
+
+
 def test_sigterm_ends_it_cleanly(account: Account, tmp_path: Path) -> None:
     write_run(account.run("growing"), faulty=True, ended=False, request=ONLY_EXPLODING)
     process = start(account, tmp_path, TRACKSIDE_RUN="s3://runs/growing")

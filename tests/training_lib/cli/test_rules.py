@@ -57,3 +57,16 @@ def test_an_unknown_rule_says_which_was_meant() -> None:
     assert result.exit_code == 2
     assert "Did you mean 'vanishing-gradient'?" in result.stderr
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        pytest.param("vanishing-gradient", "trackside rules show vanishing-gradient", id="a rule"),
+        pytest.param("lst", "Did you mean 'list'?", id="misspelt"),
+    ],
+)
+def test_an_unknown_command_says_what_would_work(word: str, said: str) -> None:
+    result = CliRunner().invoke(main, ["rules", word])
+    assert result.exit_code == 2
+    assert said in result.stderr

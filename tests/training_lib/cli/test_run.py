@@ -84,13 +84,15 @@ def test_every_mistake_about_rules_is_told_at_once() -> None:
         pytest.param("{", id="no-json"),
         pytest.param('{"rules": [{"rule": "vanishing-gradient", "actions": ["Explode"]}]}', id="unknown-action"),
         pytest.param('{"rules": [{"rule": 7}]}', id="wrong-type"),
+        pytest.param('{"rules": []}', id="no-rule-is-not-all-rules"),
+        pytest.param("[" * 200_000, id="nested-too-deeply"),
     ],
 )
 def test_a_rules_file_that_is_wrong_is_refused(text: str) -> None:
     Path("rules.json").write_text(text)
     result = run("--rules-file", "rules.json", "--", *TOUCH)
     assert result.exit_code == 2
-    assert "Error: The rule request" in result.stderr
+    assert "Error: The rules file rules.json" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from click.testing import CliRunner
 
 from tests.training_lib.local.verdicts import issue
 from trackside.cli import main
+from trackside.contracts.verdict import Outcome
 from trackside.local.run_folder import RUNS, RunRecord, write_record
 
 
@@ -47,10 +49,26 @@ def test_json_is_one_document_with_a_version() -> None:
                 "steps_saved": 0,
                 "issues": 1,
                 "worst_severity": "critical",
+                "judged": True,
             }
         ],
     }
     assert json.loads(CliRunner().invoke(main, ["runs", "--format", "jsonl"]).stdout)["name"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "shown"),
+    [
+        pytest.param((), "not judged", id="no verdict"),
+        pytest.param((Outcome.NOT_EVALUATED,), "not judged", id="no rule could answer"),
+        pytest.param((Outcome.CLEAN, Outcome.NOT_EVALUATED), "none", id="one rule is content"),
+    ],
+)
+def test_a_run_that_nobody_could_judge_is_not_called_free_of_issues(outcomes: tuple[Outcome, ...], shown: str) -> None:
+    write_run("a", RunRecord(("python", "a.py"), 1.0, ended_at=2.0, status=0))
+    lines = [replace(issue(), outcome=outcome, configuration_name=outcome.value).to_json() for outcome in outcomes]
+    (RUNS / "a" / "rule-output" / "verdicts.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    assert CliRunner().invoke(main, ["runs"]).stdout.splitlines()[-1].split("  ")[-1].strip() == shown
 
 
 def test_without_a_run_stdout_stays_empty_and_stderr_says_how_to_begin() -> None:

@@ -162,6 +162,9 @@ def test_the_catalogue_passes_good_requests(rules: list[object]) -> None:
         pytest.param('{"rules":[{"rule":"a"},{"rule":"a"}]}', "two configurations are named 'a'", id="same-name"),
         pytest.param('{"rules":[{"rule":"a","actions":["StopTrainin"]}]}', "'StopTraining'", id="unknown-action"),
         pytest.param('{"rule":[]}', "Did you mean 'rules'?", id="misspelt"),
+        pytest.param('{"version":2,"rules":[]}', "version: is 2; this Trackside reads up to 1", id="from-the-future"),
+        pytest.param("[]", "the whole of it: must be an object", id="not-an-object"),
+        pytest.param("[" * 200_000, "is nested too deeply", id="nested-too-deeply"),
     ],
 )
 def test_a_bad_rule_request_says_what_is_wrong(text: str, said: str) -> None:

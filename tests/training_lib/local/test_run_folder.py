@@ -114,7 +114,7 @@ def test_a_run_on_s3_is_left_to_the_store() -> None:
     ("name", "message"),
     [
         pytest.param("20260101-000000-trian-aaaa", "Did you mean '20260101-000000-train-aaaa'", id="misspelt"),
-        pytest.param("empty", "is a folder, but no run", id="a-folder-that-is-no-run"),
+        pytest.param("empty", "'empty' is a folder, but no run", id="a-folder-that-is-no-run"),
     ],
 )
 def test_a_run_that_is_not_there_says_what_is(name: str, message: str) -> None:

@@ -18,7 +18,18 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 
 
-@click.group("rules")
+class _RulesCommands(click.Group):
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
+            rules = built_in_catalogue().rules
+            hint = f"Try: trackside rules show {args[0]}" if args[0] in rules else did_you_mean(args[0], self.commands)
+            raise click.UsageError(f"There is no command {args[0]!r} here. {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group("rules", cls=_RulesCommands)
 @shared_options
 def command() -> None:
     """List the rules, or show one with its parameters.

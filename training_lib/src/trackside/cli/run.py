@@ -143,10 +143,16 @@ def _read_rules_file(path: Path | None) -> tuple[RuleConfiguration, ...]:
     if path is None:
         return ()
     try:
-        return RuleRequest.from_json(path.read_bytes()).rules
+        rules = RuleRequest.from_json(path.read_bytes()).rules
+    except ConfigurationError as error:
+        raise ConfigurationError(error.problems, subject=f"The rules file {path}") from error
     except OSError as error:
         problem = Problem(str(path), f"cannot be read: {error.strerror}.")
         raise ConfigurationError([problem], subject="The rules file") from error
+    if not rules:
+        problem = Problem("rules", "names no rule.", "For all rules with their defaults, leave --rules-file out.")
+        raise ConfigurationError([problem], subject=f"The rules file {path}")
+    return rules
 
 
 def _new_folder(command: tuple[str, ...], out: Path | None) -> Path:

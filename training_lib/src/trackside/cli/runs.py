@@ -53,6 +53,7 @@ def _plain(run: RunSummary) -> dict[str, Any]:
         "steps_saved": run.steps_saved,
         "issues": run.issues,
         "worst_severity": run.worst_severity.value if run.worst_severity else None,
+        "judged": run.was_judged,
     }
 
 
@@ -74,4 +75,6 @@ def _shown_time(seconds: float | None) -> str:
 
 
 def _issues(run: RunSummary) -> str:
-    return f"{run.issues} ({run.worst_severity.value})" if run.worst_severity else "none"
+    if run.worst_severity:
+        return f"{run.issues} ({run.worst_severity.value})"
+    return "none" if run.was_judged else "not judged"

@@ -27,7 +27,7 @@ class Fields:
         self._data: Mapping[str, Any] = data
 
     def problem(self, name: str, what: str, fix: str = "") -> None:
-        where = ".".join(part for part in (self.where, name) if part)
+        where = ".".join(part for part in (self.where, name) if part) or "the whole of it"
         self.problems.append(Problem(where=where, what=what, fix=fix))
 
     def text(self, name: str, default: str | None = None) -> str:
@@ -165,6 +165,8 @@ def parse_json(text: str | bytes, *, subject: str) -> Any:
         return json.loads(text)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError([Problem(where="text", what=f"is not JSON: {error}.")], subject=subject) from error
+    except RecursionError as error:
+        raise ConfigurationError([Problem(where="text", what="is nested too deeply.")], subject=subject) from error
 
 
 def read_number(value: Any) -> float | None:

@@ -100,7 +100,8 @@ def _parameter_problems(rule: RuleDescription, parameters: Mapping[str, str]) ->
         try:
             known[name].parse(text)
         except ValueError as error:
-            problems.append(Problem(where=f"{rule.rule_id}.{name}", what=str(error)))
+            fix = f"`trackside rules show {rule.rule_id}` says what works."
+            problems.append(Problem(where=f"{rule.rule_id}.{name}", what=str(error), fix=fix))
     return problems
 
 

@@ -59,11 +59,13 @@ class RuleRequest:
         """
         subject = "The rule request"
         fields = Fields(parse_json(text, subject=subject), where="")
-        fields.integer("version", VERSION)
+        version = fields.integer("version", VERSION)
+        if version > VERSION:
+            fields.problem("version", f"is {version}; this Trackside reads up to {VERSION}.", "Update Trackside.")
         rules = fields.items("rules", _read_rule)
         seen: set[str] = set()
         for rule in rules:
-            if rule.name in seen:
+            if rule.name and rule.name in seen:
                 fields.problem("rules", f"two configurations are named {rule.name!r}.", "Give each its own `name`.")
             seen.add(rule.name)
         fields.reject_unknown()

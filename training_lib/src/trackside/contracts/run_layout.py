@@ -10,6 +10,7 @@ A run is one folder or S3 prefix:
         training_job_end.ts
     <run>/rule-output/verdicts.jsonl       one verdict a line
     <run>/rule-output/progress.json        how far the evaluator has come
+    <run>/rule-output/training-job.txt     ARN of the one training job that is judged here (in AWS)
 
 Keys below `debug-output` are relative to it, because a run of the original is that folder alone.
 """
@@ -24,6 +25,7 @@ RULE_OUTPUT = "rule-output"
 RULE_REQUEST_KEY = "rule-request.json"
 VERDICTS_KEY = "verdicts.jsonl"
 PROGRESS_KEY = "progress.json"
+TRAINING_JOB_KEY = "training-job.txt"
 
 END_MARKER_KEY = "training_job_end.ts"
 INDEX_PREFIX = "index/"

@@ -96,7 +96,9 @@ def _each_once(verdicts: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """One line about a run of this machine. `started_at` is in seconds since the epoch, None if nobody recorded it."""
+    """One line about a run of this machine. `started_at` is in seconds since the epoch, None if nobody recorded it.
+    `was_judged` is true once a rule has said either way: no issue is good news only then.
+    """
 
     name: str
     state: RunState
@@ -105,6 +107,7 @@ class RunSummary:
     steps_saved: int
     issues: int
     worst_severity: Severity | None
+    was_judged: bool
 
 
 def summarize(folder: Path) -> RunSummary:
@@ -118,4 +121,5 @@ def summarize(folder: Path) -> RunSummary:
         steps_saved=len(recorded.steps),
         issues=len(recorded.issues),
         worst_severity=worst_severity(recorded.verdicts),
+        was_judged=any(verdict.outcome is not Outcome.NOT_EVALUATED for verdict in recorded.verdicts),
     )

@@ -119,7 +119,7 @@ def find_run(name: str, *, runs: Path = RUNS) -> str:
         if is_run_folder(folder):
             return str(folder)
     if Path(name).is_dir():
-        raise RunNotFoundError(f"{name} is a folder, but no run: it holds neither {TENSORS} nor {RULE_REQUEST_KEY}.")
+        raise RunNotFoundError(f"{name!r} is a folder, but no run: it holds neither {TENSORS} nor {RULE_REQUEST_KEY}.")
     known = [folder.name for folder in local_runs(runs)]
     hint = did_you_mean(name, known[-5:]) if known else "There is none yet: trackside run -- python train.py"
     raise RunNotFoundError(f"There is no run {name!r}, neither as a path nor in {runs}. {hint}")
