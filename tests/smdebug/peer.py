@@ -20,6 +20,7 @@ for absent in ("pandas", "psutil", "pyinstrument", "pyinstrument.renderers"):
 sys.modules["pyinstrument"].Profiler = object  # type: ignore[attr-defined]  # a stand-in, see above
 sys.modules["pyinstrument.renderers"].JSONRenderer = object  # type: ignore[attr-defined]  # a stand-in, see above
 
+import questions  # noqa: E402  # after the stand-ins
 import smdebug  # noqa: E402  # after the stand-ins
 from smdebug import modes  # noqa: E402
 from smdebug.core.collection import Collection  # noqa: E402
@@ -134,8 +135,24 @@ def missing(order: dict[str, Any]) -> dict[str, Any]:
     return {"missing": absent}
 
 
+def ask(order: dict[str, Any]) -> dict[str, Any]:
+    """The answers of the real package to `questions`."""
+    return {"answers": questions.ask_in_stages(order)}
+
+
+def differences(order: dict[str, Any]) -> dict[str, Any]:
+    """Its answers where ours are others on purpose."""
+    return {"answers": questions.ask_for_differences(order)}
+
+
+def data(order: dict[str, Any]) -> dict[str, Any]:
+    """What its configuration objects are as JSON."""
+    return {"answers": questions.configuration_data()}
+
+
 if __name__ == "__main__":
-    command = {"write": write, "read": read, "names": names, "missing": missing}[sys.argv[1]]
+    commands = (write, read, names, missing, ask, differences, data)
+    command = {function.__name__: function for function in commands}[sys.argv[1]]
     answer = command(json.load(sys.stdin))
     with open(sys.argv[2], "w", encoding="utf-8") as file:
         json.dump(answer, file)

@@ -17,36 +17,30 @@ _CAPTURE = (
     "to where the run shall lie. What is saved, and when, is told by TRACKSIDE_CAPTURE_REQUEST."
 )
 _READING = "Read runs, of smdebug too, with `trackside.open_trial(path)`."
-_RULES = (
-    "smdebug's custom rules do not run here yet. Write a rule as a `trackside.rules.rule.Rule`; actions (StopTraining, "
-    "Notify, PublishMetric) are asked for in the rule request."
+ACTIONS = (
+    "smdebug's action strings are not carried out. Actions (StopTraining, Notify, PublishMetric) are asked for in the "
+    "rule request, and taken outside of the evaluator."
 )
-_FRAMEWORK = "This framework is not supported yet; PyTorch is, without any import."
+_FRAMEWORK = "This framework is not captured yet; PyTorch is, without any import."
 _PROFILER = "Trackside does not profile yet."
-_ERRORS = "Trackside's own errors stand in `trackside.contracts.errors`."
 _INNER = "It belongs to the inner works of the original, which are built differently here."
 
 # A module stands for everything below it.
+_HOOKS = {
+    "pytorch": ("Hook get_hook set_hook del_hook Collection", _CAPTURE),
+    "mxnet": ("Hook get_hook set_hook del_hook Collection", _FRAMEWORK),
+    "xgboost": ("Hook get_hook set_hook del_hook Collection", _FRAMEWORK),
+    "tensorflow": (
+        "KerasHook SessionHook EstimatorHook get_hook set_hook del_hook Collection",
+        _FRAMEWORK,
+    ),
+}
 REASONS: dict[str, str] = {
-    "smdebug.ReductionConfig": _CAPTURE,
-    "smdebug.SaveConfig": _CAPTURE,
-    "smdebug.SaveConfigMode": _CAPTURE,
-    "smdebug.pytorch": _CAPTURE,
-    "smdebug.mxnet": _FRAMEWORK,
-    "smdebug.tensorflow": _FRAMEWORK,
-    "smdebug.xgboost": _FRAMEWORK,
-    "smdebug.trials": _READING,
-    "smdebug.rules": _RULES,
-    "smdebug.analysis": _READING,
-    "smdebug.exceptions": _ERRORS,
+    **{f"smdebug.{module}.{name}": why for module, (names, why) in _HOOKS.items() for name in names.split()},
+    "smdebug.trials.profiler_trial": _PROFILER,
+    "smdebug.rules.action": ACTIONS,
     "smdebug.profiler": _PROFILER,
-    "smdebug.core.collection.Collection": _CAPTURE,
-    "smdebug.core.collection.DEFAULT_MXNET_COLLECTIONS": _FRAMEWORK,
-    "smdebug.core.collection.DEFAULT_PYTORCH_COLLECTIONS": _CAPTURE,
-    "smdebug.core.collection.DEFAULT_TF_COLLECTIONS": _FRAMEWORK,
-    "smdebug.core.collection.DEFAULT_XGBOOST_COLLECTIONS": _FRAMEWORK,
     "smdebug.core.access_layer": _INNER,
-    "smdebug.core.collection_manager": _CAPTURE,
     "smdebug.core.config_constants": _INNER,
     "smdebug.core.config_validator": _INNER,
     "smdebug.core.error_handling_agent": _INNER,
@@ -57,14 +51,10 @@ REASONS: dict[str, str] = {
     "smdebug.core.locations": _INNER,
     "smdebug.core.logger": _INNER,
     "smdebug.core.reader": _READING,
-    "smdebug.core.reduction_config": _CAPTURE,
-    "smdebug.core.reductions": _INNER,
     "smdebug.core.s3_utils": _INNER,
     "smdebug.core.sagemaker_utils": _INNER,
-    "smdebug.core.save_config": _CAPTURE,
     "smdebug.core.singleton_utils": _INNER,
     "smdebug.core.state_store": _INNER,
-    "smdebug.core.tensor": _READING,
     "smdebug.core.tfevent": _INNER,
     "smdebug.core.tfrecord": _INNER,
     "smdebug.core.utils": _INNER,
@@ -88,7 +78,7 @@ def attribute_of(module: str) -> Callable[[str], object]:
         reason = reason_for(f"{module}.{name}")
         if reason is None or name.startswith("__"):
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        raise _error(f"{module}.{name}", reason)
+        raise error_for(f"{module}.{name}")
 
     return attribute
 
@@ -105,10 +95,10 @@ class _Explainer(MetaPathFinder):
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
         if not fullname.startswith("smdebug."):
             return
-        reason = reason_for(fullname)
-        if reason is not None:
-            raise _error(fullname, reason)
+        if reason_for(fullname) is not None:
+            raise error_for(fullname)
 
 
-def _error(name: str, reason: str) -> ImportError:
-    return ImportError(f"{name} is not offered by trackside-smdebug. {reason}", name=name)
+def error_for(name: str) -> ImportError:
+    """The error that tells why a listed name is not offered."""
+    return ImportError(f"{name} is not offered by trackside-smdebug. {reason_for(name)}", name=name)

@@ -70,6 +70,27 @@ class EvaluatorEnvironment:
         )
 
 
+@dataclass(frozen=True)
+class OldReaderEnvironment:
+    """What may be set for scripts written for smdebug, as they read a run.
+
+    SMDEBUG_INCOMPLETE_STEP_WAIT_WINDOW     how many newer steps a step waits for a missing worker (default 1000)
+    SMDEBUG_MISSING_EVENT_FILE_RETRY_LIMIT  how often to look again for an event file that is not there yet (100)
+    """
+
+    incomplete_step_window: int
+    missing_file_tries: int
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str] | None = None) -> OldReaderEnvironment:
+        """Reads the process's environment, or the given one."""
+        env = _environ(environ)
+        return cls(
+            incomplete_step_window=max(1, _whole(env.get("SMDEBUG_INCOMPLETE_STEP_WAIT_WINDOW"), 1000)),
+            missing_file_tries=_whole(env.get("SMDEBUG_MISSING_EVENT_FILE_RETRY_LIMIT"), 100),
+        )
+
+
 def inherited() -> dict[str, str]:
     """A copy of this process's environment, for a child process."""
     return dict(os.environ)  # noqa: TID251

@@ -6,7 +6,7 @@ import bisect
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from trackside.contracts.errors import KeyNotFoundError, RecordError
@@ -16,7 +16,7 @@ from trackside.contracts.run_layout import (
     index_prefix,
     parse_index_key,
 )
-from trackside.records.index_file import IndexEntry, decode_index
+from trackside.records.index_file import IndexEntry, ShapeEntry, decode_index
 from trackside.storage.store import Store
 
 # How many newer steps a step waits for a missing worker, as in the original (SMDEBUG_INCOMPLETE_STEP_WAIT_WINDOW).
@@ -30,28 +30,47 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where the tensors lie in an event file: name -> (start, length) in bytes. Steps that are alike share one."""
+    """Where the tensors lie in an event file: name -> (start, length) in bytes. Steps that are alike share one.
+
+    `shapes` are those that were saved by themselves, by tensor.
+    """
 
     records: Mapping[str, tuple[int, int]]
+    shapes: Mapping[str, ShapeEntry] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class SavedStep:
-    """What one worker saved at one step."""
+    """What one worker saved at one step. `mode_step` counts the steps of that mode alone."""
 
     step: int
     worker: str
     mode: str
     event_key: str
     layout: Layout
+    mode_step: int = 0
 
 
 class StepIndex:
-    """The index of a growing run. `refresh` costs one LIST and one GET per new index file, whatever came before."""
+    """The index of a growing run. `refresh` costs one LIST and one GET per new index file, whatever came before.
 
-    def __init__(self, store: Store, *, report: Callable[[RecordError], None]) -> None:
+    Steps outside [first_step, end_step) are passed over unread. A step waits for a missing worker until `window` newer
+    ones are there (default `INCOMPLETE_STEP_WINDOW`).
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        report: Callable[[RecordError], None],
+        first_step: int = 0,
+        end_step: int | None = None,
+        window: int | None = None,
+    ) -> None:
         self._store = store
         self._report = report
+        self._first_step, self._end_step = first_step, end_step
+        self._window = INCOMPLETE_STEP_WINDOW if window is None else window
         self.steps: list[int] = []  # every step known, ascending
         self.arrivals: list[SavedStep] = []  # in the order found; ascending but for late workers
         self.late_until = 0  # arrivals before this index may be older than those before them
@@ -60,8 +79,9 @@ class StepIndex:
         self.has_ended = False
         self.last_complete: int | None = None
         self._files: dict[int, dict[str, SavedStep | None]] = {}
-        self._layouts: dict[tuple[IndexEntry, ...], Layout] = {}
-        self._last_key = INDEX_PREFIX
+        self._layouts: dict[tuple[tuple[IndexEntry, ...], tuple[ShapeEntry, ...]], Layout] = {}
+        self._first_key = f"{index_prefix(first_step)}{first_step:012d}" if first_step else INDEX_PREFIX
+        self._last_key = self._first_key
         self._lacking: set[int] = set()
         self._worker_count: int | None = None
 
@@ -80,12 +100,16 @@ class StepIndex:
     def expect_workers(self, count: int) -> None:
         """A step is complete once that many workers have saved it."""
         self._worker_count = count
-        self._lacking = {step for step in self.steps[-INCOMPLETE_STEP_WINDOW:] if self._lacks(step)}
+        self._lacking = {step for step in self.steps[-self._window :] if self._lacks(step)}
         self._complete()
 
     def saved(self, step: int) -> Mapping[str, SavedStep]:
         """What each worker saved at `step`, as far as its index can be read."""
         return {worker: saved for worker, saved in self._files.get(step, {}).items() if saved is not None}
+
+    def workers_at(self, step: int) -> frozenset[str]:
+        """The workers that have saved `step`, with those whose index cannot be read."""
+        return frozenset(self._files.get(step, ()))
 
     def has_unreadable_index(self, step: int) -> bool:
         """True if a worker's index of this step is there and cannot be read."""
@@ -100,7 +124,7 @@ class StepIndex:
 
     def _scan(self) -> tuple[bool, bool]:
         keys, ended = self._list()
-        new = [(key, *found) for key in keys if (found := parse_index_key(key)) and not self._knows(*found)]
+        new = [(key, *found) for key in keys if (found := parse_index_key(key)) and self._wants(*found)]
         contents = in_parallel(self._store, self._read, [key for key, _, _ in new])
         newest_before = self.steps[-1] if self.steps else -1
         for (key, step, worker), content in zip(new, contents, strict=True):
@@ -130,10 +154,11 @@ class StepIndex:
             return self._last_key
         # From the last step before it: another worker may still bring a step in between.
         place = bisect.bisect_left(self.steps, min(self._lacking)) - 1
-        return f"{index_prefix(self.steps[place])}{self.steps[place]:012d}" if place >= 0 else INDEX_PREFIX
+        return f"{index_prefix(self.steps[place])}{self.steps[place]:012d}" if place >= 0 else self._first_key
 
-    def _knows(self, step: int, worker: str) -> bool:
-        return worker in self._files.get(step, ())
+    def _wants(self, step: int, worker: str) -> bool:
+        is_within = step >= self._first_step and (self._end_step is None or step < self._end_step)
+        return is_within and worker not in self._files.get(step, ())
 
     def _read(self, key: str) -> bytes | None:
         try:
@@ -161,18 +186,19 @@ class StepIndex:
             if not 0 < entry.length <= MOST_RECORD_BYTES:
                 what = f"says that {entry.name!r} is {entry.length} bytes from byte {entry.start} on."
                 raise RecordError(key, 0, what)
-        layout = self._layouts.get(index.entries)
+        layout = self._layouts.get((index.entries, index.shapes))
         if layout is None:
             records = {sys.intern(entry.name): (entry.start, entry.length) for entry in index.entries}
-            layout = self._layouts[index.entries] = Layout(records)
+            shapes = {sys.intern(shape.name): shape for shape in index.shapes}
+            layout = self._layouts[index.entries, index.shapes] = Layout(records, shapes)
             self.names.update(records)
-        return SavedStep(step, worker, index.mode, index.event_key or "", layout)
+        return SavedStep(step, worker, index.mode, index.event_key or "", layout, index.mode_step)
 
     def _lacks(self, step: int) -> bool:
         return self._worker_count is None or len(self._files[step]) < self._worker_count
 
     def _look_for_missing_workers(self, new: Iterable[int]) -> None:
-        window = self.steps[-INCOMPLETE_STEP_WINDOW:]
+        window = self.steps[-self._window :]
         waiting = {step for step in self._lacking.union(new) if self._lacks(step)}
         self._lacking = {step for step in waiting if step >= window[0]} if window else set()
 
@@ -188,8 +214,8 @@ class StepIndex:
             done = len(open_steps) - 1
         else:
             done = next((i + 1 for i in reversed(range(len(open_steps))) if not self._lacks(open_steps[i])), 0)
-            if len(open_steps) - done > INCOMPLETE_STEP_WINDOW:  # a worker is gone: wait no longer for the older half
-                done = len(open_steps) - INCOMPLETE_STEP_WINDOW // 2
+            if len(open_steps) - done > self._window:  # a worker is gone: wait no longer for the older half
+                done = len(open_steps) - self._window // 2
         if done > 0:
             self.last_complete = open_steps[done - 1]
 

@@ -28,6 +28,16 @@ Summary = tuple[float, ...]
 Wanted = tuple[SavedStep, list[str]]
 
 
+def read_value(store: Store, saved: SavedStep, tensor: str) -> NDArray[np.generic]:
+    """The whole tensor, fetched anew. The step must hold it.
+
+    Errors: `KeyNotFoundError` where the index came before its event file; `RecordError` for a damaged one.
+    """
+    start, length = saved.layout.records[tensor]
+    data = store.get(saved.event_key, start=start, length=length)
+    return decode_record(data, key=saved.event_key, offset=start).value
+
+
 class Table:
     """All statistics of one tensor of one worker in one mode: a row for each step, ascending.
 
@@ -184,7 +194,7 @@ def read_tensors(
 ) -> Iterator[tuple[str, NDArray[np.generic] | None]]:
     """Each named tensor of a step, neighbours in one request; None for one that cannot be read: `report` hears why."""
     records = saved.layout.records
-    for start, end, members in _ranges({name: records[name] for name in names}):
+    for start, end, members in merged_ranges({name: records[name] for name in names}):
         try:
             data = store.get(saved.event_key, start=start, length=end - start)
         except KeyNotFoundError:
@@ -208,7 +218,7 @@ def _decode(
     return record.value
 
 
-def _ranges(records: Mapping[str, tuple[int, int]]) -> Iterator[tuple[int, int, list[str]]]:
+def merged_ranges(records: Mapping[str, tuple[int, int]]) -> Iterator[tuple[int, int, list[str]]]:
     """(start, end, names) of the byte ranges to ask for: records that lie close together share one."""
     start = end = -1
     members: list[str] = []

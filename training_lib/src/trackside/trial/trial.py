@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
+import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +27,16 @@ from trackside.contracts.run_layout import (
     RULE_REQUEST_KEY,
     TENSORS,
 )
-from trackside.records.tfevents import decode_record
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 from trackside.trial.membership import Membership
+from trackside.trial.notebook import html_table
+from trackside.trial.selection import Selection, StepRange, parse_mode, parse_regex
+from trackside.trial.series import MOST_HTML_ROWS, TensorSeries
 from trackside.trial.statistics import REDUCTIONS, STATISTICS
-from trackside.trial.step_index import Layout, StepIndex
-from trackside.trial.tensors import TensorStatistics
+from trackside.trial.step_index import Layout, SavedStep, StepIndex, in_parallel
+from trackside.trial.tensor_head import HEAD_BYTES, TensorHead, read_head
+from trackside.trial.tensors import TensorStatistics, merged_ranges, read_value
 from trackside.trial.window import Column, Window
 
 REDUCTION_MARK = "smdebug/reductions/"
@@ -114,6 +120,130 @@ class Trial:
         return members
 
     @property
+    def collections(self) -> Mapping[str, tuple[str, ...]]:
+        """The tensors of each collection that holds any, by the collection's name."""
+        found = {name: self.tensor_names(collection=name) for name in sorted(self._membership.known())}
+        return {name: tensors for name, tensors in found.items() if tensors}
+
+    def tensor(
+        self,
+        name: str,
+        *,
+        steps: StepRange | slice | range | int | str | None = None,
+        mode: str | None = None,
+        worker: str | None = None,
+    ) -> TensorSeries:
+        """One tensor over its steps; `steps` as Python's slice or range, or as text: "10:200:10".
+
+        Errors: `TensorNotSavedError` for a name that the run does not hold; `ConfigurationError` for a mode or worker
+        that there is not, or steps that make no sense.
+        """
+        if name not in self._names:
+            raise TensorNotSavedError(f"No tensor {name!r} in {self.uri}. {_names_that_work(name, self._names)}")
+        return TensorSeries(self, name, self._select(steps, mode, worker))
+
+    def tensors(
+        self,
+        *,
+        regex: str | None = None,
+        collection: str | None = None,
+        steps: StepRange | slice | range | int | str | None = None,
+        mode: str | None = None,
+        worker: str | None = None,
+    ) -> tuple[TensorSeries, ...]:
+        """The tensors whose name the regex finds, that belong to the collection and were saved there; by name.
+
+        Errors: `ConfigurationError` for a regex, collection, mode, worker or steps that there cannot be.
+        """
+        selection = self._select(steps, mode, worker)
+        pattern = parse_regex(regex) if regex is not None else None
+        if collection is not None and collection not in self._membership.known():
+            problem = Problem("collection", f"Unknown collection {collection!r}.", self._collections_hint(collection))
+            raise ConfigurationError([problem], subject="The selection")
+        names = self.names if collection is None else self.tensor_names(collection=collection)
+        layouts = {saved.layout for saved in self._complete_arrivals() if selection.covers(saved)}
+        saved_names = {_base_name(name) for layout in layouts for name in layout.records}
+        return tuple(
+            TensorSeries(self, name, selection)
+            for name in names
+            if name in saved_names and (pattern is None or pattern.search(name))
+        )
+
+    def follow(
+        self,
+        *,
+        poll_seconds: float = 1.0,
+        after: int = -1,
+        until: Callable[[], bool] = lambda: False,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> Iterator[int]:
+        """Complete steps above `after`, ascending, those to come included, until the run has ended or `until` is true.
+
+        `until` is asked before each step and each pause of `poll_seconds`. Errors: `ConfigurationError` for a pause of
+        nothing; those of the store, after which `follow(after=last)` goes on.
+        """
+        if not (math.isfinite(poll_seconds) and poll_seconds > 0):
+            problem = Problem("poll_seconds", f"{poll_seconds!r} is no pause.", "Give seconds above 0, such as 1.")
+            raise ConfigurationError([problem], subject="Following a run")
+        return self._follow(poll_seconds, after, until, sleep)
+
+    def saved_steps(self, tensor: str, selection: Selection | None = None) -> tuple[SavedStep, ...]:
+        """What each worker saved of this tensor, or of its reductions, at complete steps; in the order found."""
+        chosen = selection or Selection()
+        holds: dict[Layout, bool] = {}
+        found = []
+        for saved in self._complete_arrivals():
+            if saved.layout not in holds:
+                holds[saved.layout] = tensor in {_base_name(name) for name in saved.layout.records}
+            if holds[saved.layout] and chosen.covers(saved):
+                found.append(saved)
+        return tuple(found)
+
+    def selected_columns(self, tensor: str, statistic: str, selection: Selection) -> tuple[Column, ...]:
+        """`columns` over the selected complete steps; workers without a number are left out.
+
+        Errors: `ConfigurationError` for a statistic that is not in `STATISTICS`.
+        """
+        last = self._index.last_complete
+        columns = self.columns(tensor, statistic, last_step=-1 if last is None else last, mode=selection.mode)
+        wanted = (column for column in columns if selection.worker in {None, column.worker})
+        if selection.steps == StepRange():
+            return tuple(wanted)
+        masks = ((c, np.array([int(step) in selection.steps for step in c.steps], bool)) for c in wanted)
+        return tuple(Column(c.tensor, c.worker, c.steps[m], c.values[m]) for c, m in masks if m.any())
+
+    def heads(self, series: Iterable[TensorSeries]) -> dict[str, TensorHead]:
+        """Shape and type of each tensor as it was last saved, from the first bytes of its record.
+
+        Those of which only reductions were saved, and those that cannot be read, are left out. Records that lie close
+        together cost one request, whole steps of a small model one for all. Errors: those of the store.
+        """
+        wanted: dict[SavedStep, list[str]] = {}
+        for one in series:
+            saved = [s for s in self.saved_steps(one.name, one.selection) if one.name in s.layout.records]
+            if saved:
+                wanted.setdefault(max(saved, key=lambda s: s.step), []).append(one.name)
+        pieces = [
+            (saved, *piece) for saved, names in wanted.items() for piece in merged_ranges(_heads_of(saved, names))
+        ]
+        found = in_parallel(self._store, self._heads_in, pieces)
+        return {name: head for heads in found for name, head in heads.items()}
+
+    def __repr__(self) -> str:
+        count, steps = len(self._names), self._index.complete_steps()
+        span = f"steps {steps[0]} to {steps[-1]} ({len(steps)} saved)" if steps else "no step saved yet"
+        state = "ended" if self.has_ended else "running"
+        return f"<Trial {self.uri!r}: {state}, {span}, {count} tensors, {len(self._index.workers)} worker(s)>"
+
+    def _repr_html_(self) -> str:
+        members = self.collections
+        shown = self.names[:MOST_HTML_ROWS]
+        rows = [[name, ", ".join(c for c, names in members.items() if name in names)] for name in shown]
+        count = len(self._names)
+        left_out = f"The first {MOST_HTML_ROWS} of {count} tensors." if count > MOST_HTML_ROWS else ""
+        return html_table(repr(self), ["tensor", "collections"], rows, note=left_out)
+
+    @property
     def workers(self) -> tuple[str, ...]:
         """Names of the workers seen, sorted."""
         return tuple(sorted(self._index.workers))
@@ -163,10 +293,8 @@ class Trial:
         saved = self._index.saved(step).get(worker)
         if saved is None or tensor not in saved.layout.records:
             raise TensorNotSavedError(self._why_not_saved(tensor, step=step, worker=worker))
-        start, length = saved.layout.records[tensor]
         try:
-            data = self._store.get(saved.event_key, start=start, length=length)
-            return decode_record(data, key=saved.event_key, offset=start).value
+            return read_value(self._store, saved, tensor)
         except KeyNotFoundError as error:
             damage = RecordError(saved.event_key, 0, "the index names this event file, but it is not there.")
             self._report(damage)
@@ -179,6 +307,59 @@ class Trial:
         """What a rule may see at `step`; times in seconds since the epoch."""
         seen_at = now if newest_step_at is None else newest_step_at
         return Window(source=self, step=step, mode=self.mode_of(step), now=now, newest_step_at=seen_at)
+
+    def _follow(
+        self, poll_seconds: float, after: int, until: Callable[[], bool], sleep: Callable[[float], object]
+    ) -> Iterator[int]:
+        from trackside.trial.waiting import wait_for_steps  # it waits for a trial
+
+        while steps := wait_for_steps(self, after=after, poll_seconds=poll_seconds, sleep=sleep, should_stop=until):
+            for step in tuple(steps):
+                if until():
+                    return
+                after = step
+                yield step
+
+    def _select(
+        self, steps: StepRange | slice | range | int | str | None, mode: str | None, worker: str | None
+    ) -> Selection:
+        if worker is not None and worker not in self._index.workers:
+            problem = Problem("worker", f"No worker {worker!r}.", did_you_mean(worker, self._index.workers))
+            raise ConfigurationError([problem], subject="The selection")
+        return Selection(StepRange.of(steps), parse_mode(mode), worker)
+
+    def _collections_hint(self, collection: str) -> str:
+        return did_you_mean(collection, self._membership.known())
+
+    def _complete_arrivals(self) -> Iterator[SavedStep]:
+        last = self._index.last_complete
+        return (saved for saved in self._index.arrivals if last is not None and saved.step <= last)
+
+    def _heads_in(self, piece: tuple[SavedStep, int, int, list[str]]) -> dict[str, TensorHead]:
+        saved, start, end, names = piece
+        try:
+            data = self._store.get(saved.event_key, start=start, length=end - start)
+        except KeyNotFoundError:
+            self._report(RecordError(saved.event_key, 0, "the index names this event file, but it is not there."))
+            return {}
+        places = ((name, saved.layout.records[name][0] - start) for name in names)
+        parts = ((name, data[place : place + HEAD_BYTES]) for name, place in places)
+        heads = ((name, self._head(saved, name, part)) for name, part in parts)
+        return {name: head for name, head in heads if head is not None}
+
+    def _head(self, saved: SavedStep, name: str, data: bytes) -> TensorHead | None:
+        key, (offset, length) = saved.event_key, saved.layout.records[name]
+        try:
+            head = read_head(data[:length], name=name, key=key, offset=offset)
+            if head is None and length > len(data):  # a very long name
+                data = self._store.get(key, start=offset, length=length)
+                head = read_head(data, name=name, key=key, offset=offset)
+            if head is None:
+                raise RecordError(key, offset, f"the record of {name!r} ends before its shape.")
+        except RecordError as damage:
+            self._report(damage)
+            return None
+        return head
 
     def _report(self, error: RecordError) -> None:
         self._damaged.setdefault(error.key, error)
@@ -227,6 +408,23 @@ class Trial:
         if any(_base_name(name) == tensor for name in self._reductions) and tensor not in self._index.names:
             return f"{what} The run holds its reductions only: ask for a statistic instead."
         return f"{what} It was saved at other steps, or by other workers."
+
+
+def _heads_of(saved: SavedStep, names: Iterable[str]) -> dict[str, tuple[int, int]]:
+    records = saved.layout.records
+    return {name: (records[name][0], min(records[name][1], HEAD_BYTES)) for name in names}
+
+
+def _names_that_work(wrong: str, names: Iterable[str]) -> str:
+    """The nearest names, else a few: a run may hold thousands."""
+    known = sorted(names)
+    near = difflib.get_close_matches(wrong, known, n=3)
+    if near:
+        return f"Did you mean {' or '.join(map(repr, near))}?"
+    if not known:
+        return "It holds no tensor yet."
+    rest = f" and {len(known) - 5} more: `trackside tensors` lists them" if len(known) > 5 else ""
+    return f"It holds {', '.join(map(repr, known[:5]))}{rest}."
 
 
 def _base_name(name: str) -> str:

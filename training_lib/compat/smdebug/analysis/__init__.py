@@ -1,0 +1,5 @@
+"""Small things that analysis scripts use."""
+
+from smdebug import not_offered
+
+__getattr__ = not_offered.attribute_of(__name__)
