@@ -153,10 +153,10 @@ def test_one_error_lists_every_problem() -> None:
     assert [str(problem) for problem in raised.value.problems] == [
         "rules: Unknown rule 'vanishing-gradiant'. Did you mean 'vanishing-gradient'?",
         "vanishing-gradient: Unknown parameter 'treshold'. Did you mean 'threshold'?",
-        "vanishing-gradient.threshold: must be a number, but is 'small'.",
-        "loss-not-decreasing.num_steps: must be at least 1, but is '0'.",
-        "loss-not-decreasing.diff_percent: must be at most 100, but is '101'.",
-        "exploding-tensor.only_nan: must be true or false, but is 'perhaps'.",
+        "vanishing-gradient.threshold: must be a number, but is 'small'. `trackside rules show vanishing-gradient` says what works.",
+        "loss-not-decreasing.num_steps: must be at least 1, but is '0'. `trackside rules show loss-not-decreasing` says what works.",
+        "loss-not-decreasing.diff_percent: must be at most 100, but is '101'. `trackside rules show loss-not-decreasing` says what works.",
+        "exploding-tensor.only_nan: must be true or false, but is 'perhaps'. `trackside rules show exploding-tensor` says what works.",
     ]
 
 

@@ -162,6 +162,8 @@ class TensorStatistics:
     def _read_ahead(self, chosen: Iterable[tuple[SavedStep, str | None]], nearby: Sequence[str], *, at: int) -> None:
         """Reads the chosen records that are not here yet, and with them what other followers will want."""
         if len(self._ahead) > MOST_SUMMARIES_AHEAD:
+            nearby = ()  # to forget what was read ahead would mean to read it again, for every tensor that is asked for
+        if len(self._ahead) > 2 * MOST_SUMMARIES_AHEAD:  # nobody comes for it
             self._ahead.clear()
         missing = [(saved, name) for saved, name in chosen if name and (saved.event_key, name) not in self._ahead]
         if not missing:

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from trackside.cli import main
+from trackside.storage.local import LocalStore
+from trackside.testing.fake_trial import end_run, write_collections, write_tensors
+from trackside.trial.statistics import STATISTICS
+
+WEIGHT, LOSS = "Net_fc.weight", "Loss_output_0"
+LOSSES = {0: 2.0, 10: 1.5, 20: math.inf, 30: 1.0}
+
+
+@pytest.fixture(autouse=True)
+def _run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = LocalStore("run/debug-output")
+    write_collections(store, workers=("worker_0", "worker_1"))
+    for step, loss in LOSSES.items():
+        write_tensors(store, step, {LOSS: loss, WEIGHT: np.array([-1.0, step])})
+        write_tensors(store, step, {WEIGHT: np.array([-2.0, step])}, worker="worker_1")
+    end_run(store)
+
+
+def stats(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["stats", "run", *arguments])
+
+
+def test_the_table_sums_up_the_steps() -> None:
+    result = stats("--collection", "losses", "--steps", ":20")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert [line.split() for line in result.stdout.splitlines()] == [
+        ["abs_mean,", "by", "tensor"],
+        ["steps", "first", "last", "min", "max", "trend", "tensor"],
+        ["2", "2", "1.5", "1.5", "2", "█▁", LOSS],
+    ]
+
+
+def test_several_workers_and_statistics_have_columns() -> None:
+    lines = stats("--regex", "weight", "--statistic", "min", "--statistic", "max").stdout.splitlines()
+    assert lines[0].split() == ["statistic", "steps", "first", "last", "min", "max", "trend", "worker", "tensor"]
+    assert [(line.split()[0], line.split()[2], line.split()[-2]) for line in lines[1:]] == [
+        ("min", "-1", "worker_0"),
+        ("min", "-2", "worker_1"),
+        ("max", "0", "worker_0"),
+        ("max", "0", "worker_1"),
+    ]
+
+
+def test_json_holds_every_step_and_infinity_is_a_word() -> None:
+    document = json.loads(stats("--collection", "losses", "--statistic", "mean", "--format", "json").stdout)
+    assert (document["schema_version"], document["has_ended"], document["damaged"]) == (1, True, [])
+    assert document["statistics"] == [
+        {
+            "tensor": LOSS,
+            "worker": "worker_0",
+            "statistic": "mean",
+            "steps": [0, 10, 20, 30],
+            "values": [2.0, 1.5, "Infinity", 1.0],
+        }
+    ]
+
+
+def test_csv_has_a_row_for_each_step_in_full_precision() -> None:
+    result = stats("--regex", "weight", "--worker", "worker_1", "--statistic", "l2", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    assert [int(row["step"]) for row in rows] == [0, 10, 20, 30]
+    assert [float(row["value"]) for row in rows] == [math.hypot(2, step) for step in LOSSES]
+
+
+def test_all_statistics() -> None:
+    lines = stats("--collection", "losses", "--statistic", "all", "--format", "jsonl").stdout.splitlines()
+    assert [json.loads(line)["statistic"] for line in lines] == list(STATISTICS)
+
+
+def test_a_misspelt_statistic_exits_with_2() -> None:
+    result = stats("--statistic", "absmean")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Did you mean 'abs_mean'?" in result.stderr
+
+
+def test_tensors_without_numbers_are_left_out() -> None:
+    store = LocalStore("texts")
+    write_tensors(store, 0, {"note": np.array(["a"])})
+    end_run(store)
+    result = CliRunner().invoke(main, ["stats", "texts"])
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "No selected tensor holds numbers.\n")

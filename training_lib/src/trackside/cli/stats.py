@@ -1,0 +1,180 @@
+"""`trackside stats`: statistics of a run's tensors over its steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trackside.cli.terminal.options import format_option, shared_options, wants_color
+from trackside.cli.terminal.reading import damage_of, name_options, open_run, place_options, steps_option, tell_damage
+from trackside.cli.terminal.rows import json_value, print_csv, print_json, print_json_lines, print_table
+from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
+
+if TYPE_CHECKING:
+    from trackside.trial.series import TensorSeries
+
+DEFAULT = "abs_mean"
+TREND_POINTS = 8
+
+
+@dataclass(frozen=True)
+class StatisticRow:
+    """One statistic of one tensor of one worker over steps, ascending; at least one."""
+
+    tensor: str
+    worker: str
+    statistic: str
+    steps: tuple[int, ...]
+    values: tuple[float, ...]
+
+
+@click.command("stats")
+@click.argument("run")
+@format_option("table", "json", "jsonl", "csv")
+@click.option(
+    "--statistic",
+    "statistics",
+    multiple=True,
+    metavar="NAME",
+    help=f"Which; repeat for more, `all` for all.  [default: {DEFAULT}]",
+)
+@name_options
+@steps_option
+@place_options
+@shared_options
+def command(
+    *,
+    run: str,
+    output: str,
+    statistics: tuple[str, ...],
+    regex: str | None,
+    collection: str | None,
+    steps: str | None,
+    mode: str | None,
+    worker: str | None,
+) -> None:
+    """Show statistics of the tensors of RUN.
+
+    RUN is what `trackside tensors` takes. The table sums up the steps, JSON holds every step, and CSV has a row for
+    each tensor, statistic, worker and step. Statistics: mean, std, min, max, abs_mean, abs_max, l2, zero_share,
+    nonfinite_count, nan_count.
+
+    \b
+    Example:
+      trackside stats latest --collection gradients
+      trackside stats latest --statistic max --steps 10:200:10 --format csv
+    """
+    from trackside.cli.terminal.console import progress_console
+    from trackside.cli.terminal.progress import tracked
+
+    names = _checked(statistics or (DEFAULT,))
+    trial = open_run(run)
+    found = trial.tensors(regex=regex, collection=collection, steps=steps, mode=mode, worker=worker)
+    reading = tracked(found, label="reading tensors", console=progress_console(color=wants_color()))
+    rows = [row for series in reading for row in _rows(series, names)]
+    if output == "json":
+        described = [_plain(row) for row in rows]
+        print_json(
+            {"run": trial.uri, "has_ended": trial.has_ended, "statistics": described, "damaged": damage_of(trial)}
+        )
+    elif output == "jsonl":
+        print_json_lines(_plain(row) for row in rows)
+    elif output == "csv":
+        print_csv(("tensor", "worker", "statistic", "step", "value"), _csv_rows(rows))
+    elif rows:
+        _print_table(rows)
+    else:
+        click.echo("No selected tensor holds numbers.", err=True)
+    tell_damage(trial, color=wants_color())
+
+
+def _checked(asked: Sequence[str]) -> tuple[str, ...]:
+    from trackside.trial.statistics import STATISTICS
+
+    if "all" in asked:
+        return tuple(STATISTICS)
+    known = (*STATISTICS, "all")
+    unknown = [name for name in asked if name not in known]
+    if unknown:
+        problems = [Problem("--statistic", f"Unknown: {name!r}.", did_you_mean(name, known)) for name in unknown]
+        raise ConfigurationError(problems, subject="The command line")
+    return tuple(dict.fromkeys(asked))
+
+
+def _rows(series: TensorSeries, statistics: Sequence[str]) -> Iterator[StatisticRow]:
+    for statistic in statistics:
+        for column in series.columns(statistic):
+            steps, values = tuple(column.steps.tolist()), tuple(column.values.tolist())
+            yield StatisticRow(series.name, column.worker, statistic, steps, values)
+
+
+def _plain(row: StatisticRow) -> dict[str, Any]:
+    return {
+        "tensor": row.tensor,
+        "worker": row.worker,
+        "statistic": row.statistic,
+        "steps": list(row.steps),
+        "values": json_value(list(row.values)),
+    }
+
+
+def _csv_rows(rows: Sequence[StatisticRow]) -> Iterator[tuple[object, ...]]:
+    for row in rows:
+        for step, value in zip(row.steps, row.values, strict=True):
+            yield row.tensor, row.worker, row.statistic, step, value
+
+
+def _print_table(rows: Sequence[StatisticRow]) -> None:
+    """Columns that say the same in every row are left out: the statistic stands in the heading then."""
+    from trackside.cli.terminal.console import data_console
+    from trackside.cli.terminal.sparkline import sparkline
+
+    ascii_only = data_console(color=False).options.ascii_only
+    several_statistics = len({row.statistic for row in rows}) > 1
+    several_workers = len({row.worker for row in rows}) > 1
+    lead = ["statistic"] if several_statistics else []
+    header = [
+        *lead,
+        "steps",
+        "first",
+        "last",
+        "min",
+        "max",
+        "trend",
+        *(["worker"] if several_workers else []),
+        "tensor",
+    ]
+    cells = [
+        [
+            *([row.statistic] if several_statistics else []),
+            str(len(row.steps)),
+            *(f"{value:.3g}" for value in (row.values[0], row.values[-1], _least(row.values), _most(row.values))),
+            sparkline(_thinned(row.values), ascii_only=ascii_only),
+            *([row.worker] if several_workers else []),
+            row.tensor,
+        ]
+        for row in rows
+    ]
+    if not several_statistics:
+        click.echo(f"{rows[0].statistic}, by tensor")
+    print_table(header, cells, color=wants_color())
+
+
+def _least(values: Sequence[float]) -> float:
+    return math.nan if any(map(math.isnan, values)) else min(values)
+
+
+def _most(values: Sequence[float]) -> float:
+    return math.nan if any(map(math.isnan, values)) else max(values)
+
+
+def _thinned(values: Sequence[float]) -> list[float]:
+    """At most `TREND_POINTS` of the values, evenly spaced, the first and the last among them."""
+    if len(values) <= TREND_POINTS:
+        return list(values)
+    last = len(values) - 1
+    return [values[round(place * last / (TREND_POINTS - 1))] for place in range(TREND_POINTS)]

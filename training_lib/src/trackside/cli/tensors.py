@@ -1,0 +1,118 @@
+"""`trackside tensors`: which tensors a run holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trackside.cli.terminal.options import format_option, shared_options, wants_color
+from trackside.cli.terminal.reading import damage_of, name_options, open_run, place_options, steps_option, tell_damage
+from trackside.cli.terminal.rows import print_csv, print_json, print_json_lines, print_table
+
+if TYPE_CHECKING:
+    from trackside.trial.series import TensorSeries
+    from trackside.trial.trial import Trial
+
+
+@dataclass(frozen=True)
+class TensorRow:
+    """One tensor of a run. `shape` and `dtype` are None where only reductions were saved or nothing can be read."""
+
+    name: str
+    collections: tuple[str, ...]
+    shape: tuple[int, ...] | None
+    dtype: str | None
+    steps: int
+    last_step: int
+    workers: tuple[str, ...]
+
+
+@click.command("tensors")
+@click.argument("run")
+@format_option("table", "json", "jsonl", "csv")
+@name_options
+@steps_option
+@place_options
+@shared_options
+def command(
+    *,
+    run: str,
+    output: str,
+    regex: str | None,
+    collection: str | None,
+    steps: str | None,
+    mode: str | None,
+    worker: str | None,
+) -> None:
+    """List the tensors of RUN.
+
+    RUN is a folder, s3://bucket/prefix, the name of a run below .trackside/runs, or `latest`; a folder that the
+    original smdebug wrote will do. Files that cannot be read are named on stderr, the rest is listed.
+
+    \b
+    Example:
+      trackside tensors latest
+      trackside tensors s3://bucket/digits-7 --collection gradients --format csv
+    """
+    trial = open_run(run)
+    rows = _rows(trial, trial.tensors(regex=regex, collection=collection, steps=steps, mode=mode, worker=worker))
+    if output == "json":
+        tensors = [_plain(row) for row in rows]
+        print_json(
+            {"run": trial.uri, "has_ended": trial.has_ended, "tensors": tensors, "damaged": damage_of(trial)},
+        )
+    elif output == "jsonl":
+        print_json_lines(_plain(row) for row in rows)
+    elif output == "csv":
+        names = ("name", "collections", "shape", "dtype", "steps", "last_step", "workers")
+        print_csv(names, (_csv_cells(row) for row in rows))
+    elif rows:
+        header = ("shape", "dtype", "steps", "last", "collection", "tensor")
+        print_table(header, [_table_cells(row) for row in rows], color=wants_color())
+    else:
+        click.echo("No tensor was saved that is selected." if trial.names else "No tensor was saved yet.", err=True)
+    tell_damage(trial, color=wants_color())
+
+
+def _rows(trial: Trial, found: Sequence[TensorSeries]) -> list[TensorRow]:
+    heads, members = trial.heads(found), trial.collections
+    rows = []
+    for series in found:
+        head, saved = heads.get(series.name), trial.saved_steps(series.name, series.selection)
+        row = TensorRow(
+            name=series.name,
+            collections=tuple(name for name, names in members.items() if series.name in names),
+            shape=head.shape if head else None,
+            dtype=head.dtype if head else None,
+            steps=len({one.step for one in saved}),
+            last_step=max(one.step for one in saved),
+            workers=tuple(sorted({one.worker for one in saved})),
+        )
+        rows.append(row)
+    return rows
+
+
+def _plain(row: TensorRow) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "collections": list(row.collections),
+        "shape": None if row.shape is None else list(row.shape),
+        "dtype": row.dtype,
+        "steps": row.steps,
+        "last_step": row.last_step,
+        "workers": list(row.workers),
+    }
+
+
+def _csv_cells(row: TensorRow) -> tuple[object, ...]:
+    shape = "" if row.shape is None else "x".join(map(str, row.shape))
+    return row.name, " ".join(row.collections), shape, row.dtype or "", row.steps, row.last_step, " ".join(row.workers)
+
+
+def _table_cells(row: TensorRow) -> tuple[str, ...]:
+    shape = "-" if row.shape is None else "x".join(map(str, row.shape)) or "scalar"
+    collections = ", ".join(row.collections) or "-"
+    return shape, row.dtype or "-", str(row.steps), str(row.last_step), collections, row.name

@@ -1,0 +1,21 @@
+"""Tables for notebooks: static HTML without a script, everything from outside escaped."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+
+def html_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, note: str = "") -> str:
+    """A titled table; it takes its colours from the notebook."""
+    head = "".join(f"<th>{_text(cell)}</th>" for cell in header)
+    body = "".join("<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    below = f"<p>{_text(note)}</p>" if note else ""
+    return (
+        f"<div><p><b>{_text(title)}</b></p><table><thead><tr>{head}</tr></thead>"
+        f"<tbody>{body}</tbody></table>{below}</div>"
+    )
+
+
+def _text(text: str) -> str:
+    return html.escape("".join(c if c.isprintable() else ascii(c)[1:-1] for c in text))
