@@ -139,6 +139,10 @@ def test_rules_are_built_in_the_order_of_the_request_with_their_configuration() 
     assert tuple(configured.configuration for configured in built) == request.rules
 
 
+def help_of(rule_id: str) -> str:
+    return f"`trackside rules show {rule_id}` says what works."
+
+
 def test_one_error_lists_every_problem() -> None:
     request = RuleRequest(
         (
@@ -153,10 +157,10 @@ def test_one_error_lists_every_problem() -> None:
     assert [str(problem) for problem in raised.value.problems] == [
         "rules: Unknown rule 'vanishing-gradiant'. Did you mean 'vanishing-gradient'?",
         "vanishing-gradient: Unknown parameter 'treshold'. Did you mean 'threshold'?",
-        "vanishing-gradient.threshold: must be a number, but is 'small'. `trackside rules show vanishing-gradient` says what works.",
-        "loss-not-decreasing.num_steps: must be at least 1, but is '0'. `trackside rules show loss-not-decreasing` says what works.",
-        "loss-not-decreasing.diff_percent: must be at most 100, but is '101'. `trackside rules show loss-not-decreasing` says what works.",
-        "exploding-tensor.only_nan: must be true or false, but is 'perhaps'. `trackside rules show exploding-tensor` says what works.",
+        f"vanishing-gradient.threshold: must be a number, but is 'small'. {help_of('vanishing-gradient')}",
+        f"loss-not-decreasing.num_steps: must be at least 1, but is '0'. {help_of('loss-not-decreasing')}",
+        f"loss-not-decreasing.diff_percent: must be at most 100, but is '101'. {help_of('loss-not-decreasing')}",
+        f"exploding-tensor.only_nan: must be true or false, but is 'perhaps'. {help_of('exploding-tensor')}",
     ]
 
 
