@@ -7,7 +7,9 @@ A run is one folder or S3 prefix:
         collections/000000000/<worker>_collections.json
         events/<step:012>/<step:012>_<worker>.tfevents
         index/<step // 1000:09>/<step:012>_<worker>.json
+        packed-index/<worker>/<started:013>-<first:012>.tpi   our own: docs/formats/packed-index.md
         training_job_end.ts
+    <run>/statistics/<worker>/...          always-on statistics: docs/formats/statistics-segment.md
     <run>/rule-output/verdicts.jsonl       one verdict a line
     <run>/rule-output/progress.json        how far the evaluator has come
     <run>/rule-output/training-job.txt     ARN of the one training job that is judged here (in AWS)
@@ -21,6 +23,7 @@ import re
 from dataclasses import dataclass
 
 TENSORS = "debug-output"
+STATISTICS = "statistics"
 RULE_OUTPUT = "rule-output"
 RULE_REQUEST_KEY = "rule-request.json"
 VERDICTS_KEY = "verdicts.jsonl"
@@ -28,13 +31,19 @@ PROGRESS_KEY = "progress.json"
 TRAINING_JOB_KEY = "training-job.txt"
 
 END_MARKER_KEY = "training_job_end.ts"
+CLAIM_KEY = "claim.smd"
 INDEX_PREFIX = "index/"
 EVENTS_PREFIX = "events/"
 COLLECTIONS_PREFIX = "collections/000000000/"
 COLLECTIONS_SUFFIX = "_collections.json"
+PACKED_INDEX_PREFIX = "packed-index/"
 
 _INDEX_KEY = re.compile(r"index/[0-9]{9,16}/(?P<step>[0-9]{12,19})_(?P<worker>[^/]+)\.json")
 _EVENT_KEY = re.compile(r"events/[0-9]{12,19}/(?P<step>[0-9]{12,19})_(?P<worker>[^/]+)\.tfevents")
+_PACKED_INDEX_KEY = re.compile(r"packed-index/(?P<worker>[^/]+)/(?P<started>[0-9]{13,16})-(?P<step>[0-9]{12,19})\.tpi")
+_SEGMENT_KEY = re.compile(
+    r"(?P<worker>[^/]+)/(?P<started>[0-9]{13,16})-(?P<first>[0-9]{9,16})-(?P<last>[0-9]{9,16}|open)\.tss"
+)
 
 
 @dataclass(frozen=True)
@@ -57,6 +66,11 @@ class RunLocation:
         return f"{self.uri}/{TENSORS}"
 
     @property
+    def statistics(self) -> str:
+        """Where the always-on statistics lie, beside the tensors and never inside: old readers know only the latter."""
+        return f"{self.uri}/{STATISTICS}"
+
+    @property
     def rule_output(self) -> str:
         """Where verdicts and the evaluator's progress lie."""
         return f"{self.uri}/{RULE_OUTPUT}"
@@ -75,6 +89,52 @@ def index_key(step: int, worker: str) -> str:
 def index_prefix(step: int) -> str:
     """The folder that holds the indexes of this step and its thousand."""
     return f"{INDEX_PREFIX}{step // 1000:09d}/"
+
+
+def packed_index_key(worker: str, *, started_ms: int, first_step: int) -> str:
+    """Key of one file of a worker's packed index.
+
+    `started_ms` is when the writing process started (milliseconds since the epoch): of two rows for one step, that of
+    the later process holds. `first_step` is the first step in the file.
+    """
+    return f"{PACKED_INDEX_PREFIX}{worker}/{started_ms:013d}-{first_step:012d}.tpi"
+
+
+def parse_packed_index_key(key: str) -> tuple[str, int, int] | None:
+    """(worker, started_ms, first_step) of a packed index file's key, or None if it is none."""
+    match = _PACKED_INDEX_KEY.fullmatch(key)
+    return (match["worker"], int(match["started"]), int(match["step"])) if match else None
+
+
+@dataclass(frozen=True, order=True)
+class SegmentName:
+    """What the key of a statistics segment says, relative to `<run>/statistics`.
+
+    A process that starts writing opens a log (`started_ms`); its blocks are numbered from 0. A segment holds the blocks
+    `first` to `last` of one log; `last` is None for a file that is appended to. Several small segments may be replaced
+    by one that spans them, so that a reader may meet a block twice, and knows it by its number.
+    """
+
+    worker: str
+    started_ms: int
+    first: int
+    last: int | None
+
+    @property
+    def key(self) -> str:
+        """`worker_0/1763700000000-000000000-000000063.tss`; `...-000000000-open.tss` for one that grows."""
+        last = "open" if self.last is None else f"{self.last:09d}"
+        return f"{self.worker}/{self.started_ms:013d}-{self.first:09d}-{last}.tss"
+
+    @classmethod
+    def parse(cls, key: str) -> SegmentName | None:
+        """The name in a key, or None if it is none."""
+        match = _SEGMENT_KEY.fullmatch(key)
+        if match is None:
+            return None
+        last = None if match["last"] == "open" else int(match["last"])
+        name = cls(match["worker"], int(match["started"]), int(match["first"]), last)
+        return name if last is None or name.first <= last else None
 
 
 def collections_key(worker: str) -> str:

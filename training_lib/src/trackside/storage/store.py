@@ -35,3 +35,15 @@ class Store(Protocol):
 
     def delete(self, key: str) -> None:
         """Removes the object; a key that is not there is no error."""
+
+
+@runtime_checkable
+class AppendableStore(Store, Protocol):
+    """A store whose objects can grow: a folder can, S3 cannot."""
+
+    def append(self, key: str, data: bytes | bytearray | memoryview) -> None:
+        """Adds `data` to the end of the object, which the first append creates.
+
+        A reader may see a part of it, and a kill may leave a part for good: only a format that knows its own ends
+        (`records.block_file`) may lie in such an object. Errors: as `put`.
+        """

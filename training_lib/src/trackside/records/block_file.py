@@ -1,0 +1,123 @@
+"""Blocks: the frame of every file of our own that grows: a reader knows what is whole, and finds on after damage.
+
+    mark       4 bytes  "TSB1"
+    kind       1 byte   what the payload is; 0 is the file's header, and stands first
+    reserved   3 bytes  zero
+    number     8 bytes  uint64, little-endian: counts the blocks of one writer from 0
+    length     4 bytes  uint32, little-endian: of the payload
+    check      4 bytes  CRC-32C of the 20 bytes before
+    payload
+    footer     4 bytes  CRC-32C of the payload
+
+The specification for others to read by is docs/formats/blocks.md.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import google_crc32c
+
+from trackside.contracts.errors import RecordError
+
+MARK = b"TSB1"
+HEADER_KIND = 0
+MOST_PAYLOAD_BYTES = 64 << 20
+
+_HEAD = struct.Struct("<4sB3xQI")
+_CHECK = struct.Struct("<I")
+HEAD_BYTES = _HEAD.size + _CHECK.size
+FOOTER_BYTES = _CHECK.size
+
+
+@dataclass(frozen=True)
+class Block:
+    """One whole block. `offset` is where it begins in its file."""
+
+    kind: int
+    number: int
+    payload: bytes
+    offset: int
+
+
+@dataclass(frozen=True)
+class ReadBlocks:
+    """What `read_blocks` found: whole blocks, the offset from which nothing is whole yet, and what was damaged."""
+
+    blocks: tuple[Block, ...]
+    end: int
+    damage: tuple[RecordError, ...] = ()
+
+
+def encode_block(kind: int, payload: bytes, *, number: int) -> bytes:
+    """One block. Errors: `ValueError` for a kind, number or size that a block cannot have."""
+    if not (0 <= kind < 256 and 0 <= number < 2**64 and len(payload) <= MOST_PAYLOAD_BYTES):
+        raise ValueError(f"No block is of kind {kind}, number {number} and {len(payload)} bytes.")
+    head = _HEAD.pack(MARK, kind, number, len(payload))
+    return b"".join((head, _crc(head), payload, _crc(payload)))
+
+
+def read_blocks(data: bytes, *, key: str, offset: int = 0) -> ReadBlocks:
+    """All whole blocks in `data`, which lies at `offset` of the file `key`.
+
+    The last block of a file that grows, or whose writer was killed, may be cut off: it is left for later, and `end`
+    says where it begins. What is damaged is passed over up to the next intact block, and reported. Of a length in the file
+    nothing is allocated: it only has to lie within `data`.
+    """
+    blocks: list[Block] = []
+    damage: list[RecordError] = []
+    position = 0
+    while position < len(data):
+        found = _block_at(data, position, key, offset)
+        if isinstance(found, Block):
+            blocks.append(found)
+            position += HEAD_BYTES + len(found.payload) + FOOTER_BYTES
+            continue
+        following = _next_intact(data, position + 1, key, offset)
+        if following is None:
+            break  # cut off, or damaged to the end: which of the two, more data will tell
+        damage.append(found or RecordError(key, offset + position, "a block is cut off by the one that follows"))
+        position = following
+    return ReadBlocks(tuple(blocks), offset + position, tuple(damage))
+
+
+def _block_at(data: bytes, position: int, key: str, offset: int) -> Block | RecordError | None:
+    """The block at `position`, what is wrong with it, or None where `data` ends within it."""
+    where = offset + position
+    if len(data) - position < HEAD_BYTES:
+        return None
+    mark, kind, number, length = _HEAD.unpack_from(data, position)
+    wrong = _wrong_in_head(mark, length, data[position : position + HEAD_BYTES])
+    if wrong:
+        return RecordError(key, where, wrong)
+    start, end = position + HEAD_BYTES, position + HEAD_BYTES + length
+    if end + FOOTER_BYTES > len(data):
+        return None
+    payload = data[start:end]
+    if data[end : end + FOOTER_BYTES] != _crc(payload):
+        return RecordError(key, where, "the checksum of a block's payload does not match")
+    return Block(kind, number, payload, where)
+
+
+def _wrong_in_head(mark: bytes, length: int, head: bytes) -> str:
+    if mark != MARK:
+        return "a block begins with the mark TSB1, which is not here"
+    if head[_HEAD.size :] != _crc(head[: _HEAD.size]):
+        return "the checksum of a block's head does not match"
+    if length > MOST_PAYLOAD_BYTES:
+        return f"a block claims {length} bytes; the most is {MOST_PAYLOAD_BYTES}"
+    return ""
+
+
+def _next_intact(data: bytes, position: int, key: str, offset: int) -> int | None:
+    """Where the next whole and intact block begins, or None."""
+    while (position := data.find(MARK, position)) >= 0:
+        if isinstance(_block_at(data, position, key, offset), Block):
+            return position
+        position += 1
+    return None
+
+
+def _crc(data: bytes) -> bytes:
+    return _CHECK.pack(int(google_crc32c.value(data)))
