@@ -62,8 +62,8 @@ def read_blocks(data: bytes, *, key: str, offset: int = 0) -> ReadBlocks:
     """All whole blocks in `data`, which lies at `offset` of the file `key`.
 
     The last block of a file that grows, or whose writer was killed, may be cut off: it is left for later, and `end`
-    says where it begins. What is damaged is passed over up to the next intact block, and reported. Of a length in the file
-    nothing is allocated: it only has to lie within `data`.
+    says where it begins. What is damaged is passed over up to the next intact block, and reported. Of a length in the
+    file nothing is allocated: it only has to lie within `data`.
     """
     blocks: list[Block] = []
     damage: list[RecordError] = []
