@@ -23,6 +23,9 @@ test: setup check  ## all checks and all tests
 check: setup  ## format, lint, types, import contracts, docs current
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python docs/generate.py --check
 
+pythons:  ## the tests that need no framework, under every other Python that this machine has
+	@.ci/other_pythons
+
 synth: setup  ## synthesize the stacks into cdk.out (no credentials, no network)
 	@.ci/cdk synth --quiet
 
@@ -32,4 +35,4 @@ drill: setup  ## bootstrap, deploy, deploy again, destroy: the real CDK command 
 docs: setup  ## write the generated pages again
 	@$(BIN)/python docs/generate.py
 
-.PHONY: help setup demo test check synth drill docs
+.PHONY: help setup demo test check pythons synth drill docs
