@@ -2,10 +2,12 @@
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,10 +24,10 @@ from trackside.contracts.errors import (
 )
 from trackside.storage.local import LocalStore
 from trackside.storage.memory import MemoryStore
-from trackside.testing.store_contract import KEY, Peek, Plant, StoreContract
+from trackside.testing.store_contract import KEY, AppendableStoreContract, Peek, Plant
 
 
-class TestLocalStore(StoreContract):
+class TestLocalStore(AppendableStoreContract):
     @pytest.fixture
     def store(self, tmp_path: Path) -> LocalStore:
         return LocalStore(tmp_path / "run")  # not there yet: the first put creates it
@@ -66,15 +68,12 @@ def fail_with(number: int) -> Callable[..., object]:
         pytest.param(
             "replace", errno.ENOSPC, (StorageUnavailableError, "The disk is full"), id="disk full at the rename"
         ),
-        pytest.param(
-            "makedirs", errno.ENOSPC, (StorageUnavailableError, "The disk is full"), id="no room for a folder"
-        ),
         pytest.param("write", errno.EDQUOT, (StorageUnavailableError, "quota"), id="quota"),
         pytest.param("write", errno.EIO, (StorageUnavailableError, "Input/output error"), id="broken disk"),
         pytest.param("open", errno.EMFILE, (StorageUnavailableError, "ulimit -n"), id="too many files"),
         pytest.param("open", errno.EACCES, (AccessDeniedError, "permissions"), id="no permission"),
         pytest.param("replace", errno.EPERM, (AccessDeniedError, "permissions"), id="not the owner"),
-        pytest.param("makedirs", errno.EROFS, (AccessDeniedError, "read-only"), id="read-only"),
+        pytest.param("open", errno.EROFS, (AccessDeniedError, "read-only"), id="read-only"),
     ],
 )
 def test_a_failed_put_leaves_what_was_there(
@@ -94,6 +93,71 @@ def test_a_failed_put_leaves_what_was_there(
     assert store.get(KEY) == b"old"
     store.put(KEY, b"new")
     assert store.get(KEY) == b"new", "the store works again once the disk does"
+
+
+@pytest.mark.parametrize("folder", [pytest.param("new", id="one"), pytest.param("new/er", id="two")])
+@pytest.mark.parametrize("write", [pytest.param("put", id="put"), pytest.param("append", id="append")])
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        pytest.param(errno.ENOSPC, (StorageUnavailableError, "The disk is full"), id="no room for a folder"),
+        pytest.param(errno.EROFS, (AccessDeniedError, "read-only"), id="read-only"),
+    ],
+)
+def test_a_folder_that_cannot_be_made(  # noqa: PLR0917 - pytest gives them by name
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    folder: str,
+    write: str,
+    number: int,
+    expected: tuple[type[StorageError], str],
+) -> None:
+    kind, advice = expected
+    store = LocalStore(tmp_path)
+    store.put(KEY, b"old")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "mkdir", fail_with(number))
+        with pytest.raises(kind, match=advice) as caught:
+            getattr(store, write)(f"{folder}/file", b"x")
+    assert caught.value.errno == number
+    getattr(store, write)(f"{folder}/file", b"x")
+    assert all_files(tmp_path) == sorted([KEY, f"{folder}/file"])
+
+
+def test_a_run_that_was_removed_is_made_again(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "run")
+    for _ in range(2):
+        store.put("a/b/c", b"x")
+        store.append("a/b/d", b"x")
+        assert [*store.list()] == ["a/b/c", "a/b/d"]
+        assert store.get("a/b/d") == b"x"
+        shutil.rmtree(tmp_path / "run")
+    with pytest.raises(KeyNotFoundError):
+        store.get("a/b/c")
+    assert [*store.list()] == []
+
+
+@pytest.mark.parametrize(
+    ("call", "number", "expected"),
+    [
+        pytest.param("open", errno.EACCES, (AccessDeniedError, "permissions"), id="no permission"),
+        pytest.param("write", errno.ENOSPC, (StorageUnavailableError, "The disk is full"), id="disk full"),
+    ],
+)
+def test_a_failed_append_leaves_no_other_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int, expected: tuple[type[StorageError], str]
+) -> None:
+    kind, advice = expected
+    store = LocalStore(tmp_path)
+    store.append(KEY, b"old")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail_with(number))
+        with pytest.raises(kind, match=advice) as caught:
+            store.append(KEY, b"more")
+    assert caught.value.errno == number
+    assert all_files(tmp_path) == [KEY]
+    store.append(KEY, b" and new")
+    assert store.get(KEY) == b"old and new"
 
 
 def test_a_disk_that_fills_up_halfway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,8 +183,64 @@ def test_a_disk_that_fills_up_halfway(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real_write = os.write
     monkeypatch.setattr(os, "write", lambda descriptor, data: real_write(descriptor, data[:3]))
-    LocalStore(tmp_path).put(KEY, b"0123456789")
-    assert (tmp_path / KEY).read_bytes() == b"0123456789"
+    store = LocalStore(tmp_path)
+    store.put(KEY, b"0123456789")
+    store.append(KEY, b"abcde")
+    assert (tmp_path / KEY).read_bytes() == b"0123456789abcde"
+
+
+def test_short_reads_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system reads 2 GB at once and no more."""
+    store = LocalStore(tmp_path)
+    store.put(KEY, b"0123456789")
+    real_read = os.read
+    monkeypatch.setattr(os, "read", lambda descriptor, length: real_read(descriptor, min(length, 3)))
+    assert store.get(KEY) == b"0123456789"
+    assert store.get(KEY, start=1, length=7) == b"1234567"
+
+
+@pytest.mark.parametrize("length", [pytest.param(None, id="whole"), pytest.param(2**40, id="a damaged length")])
+def test_a_read_takes_no_more_memory_than_the_file(tmp_path: Path, length: int | None) -> None:
+    store = LocalStore(tmp_path)
+    store.put(KEY, bytes(1_000_000))
+    tracemalloc.start()
+    try:
+        assert len(store.get(KEY, length=length)) == 1_000_000
+        assert tracemalloc.get_traced_memory()[1] < 1_200_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("length", [pytest.param(None, id="whole"), pytest.param(10, id="some bytes")])
+def test_a_pipe_is_no_object_and_stops_nobody(tmp_path: Path, length: int | None) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    store = LocalStore(tmp_path)
+    with pytest.raises(KeyNotFoundError):
+        store.get("pipe", length=length)
+    assert not store.exists("pipe")
+    assert [*store.list()] == []
+
+
+@pytest.mark.parametrize("length", [None, 0, 10])
+def test_a_folder_is_no_object(tmp_path: Path, length: int | None) -> None:
+    store = LocalStore(tmp_path)
+    store.put(KEY, b"x")
+    for folder in ("index", "index/000000000"):
+        with pytest.raises(KeyNotFoundError):
+            store.get(folder, length=length)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="only Linux tells which descriptors are open")
+def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store.put(KEY, b"x")
+    before = os.listdir("/proc/self/fd")
+    for _ in range(3):
+        store.get(KEY)
+        store.append("grows", b"x")
+        with pytest.raises(KeyNotFoundError):
+            store.get("index")
+    assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
 def test_a_limit_that_the_kernel_enforces(tmp_path: Path) -> None:
@@ -240,13 +360,46 @@ class TestLinks:
         with pytest.raises(StorageError, match="leads out of it"):
             store.put(key, b"x")
         with pytest.raises(StorageError, match="leads out of it"):
+            store.append(key, b"x")
+        with pytest.raises(StorageError, match="leads out of it"):
+            store.exists(key)
+        with pytest.raises(StorageError, match="leads out of it"):
             store.delete(key)
         with pytest.raises(StorageError, match="leads out of it"):
             store.list("out/")
         assert all_files(tmp_path / "outside") == ["secret"]
 
+    @pytest.mark.parametrize("replaced", ["inside", "inside/deep"])
+    def test_that_take_the_place_of_a_folder_in_use_never_lead_out(self, tmp_path: Path, replaced: str) -> None:
+        clock = iter(range(1000))
+        store, run, outside = LocalStore(tmp_path / "run", monotonic=lambda: next(clock)), tmp_path / "run", "outside"
+        (tmp_path / outside / "deep").mkdir(parents=True)
+        for key in ("deep/file", "file"):
+            (tmp_path / outside / key).write_bytes(b"secret")
+        for _ in range(2):
+            store.put("inside/deep/file", b"ours")
+            assert store.get("inside/deep/file") == b"ours"
+        (run / replaced).rename(run / "moved")
+        (run / replaced).symlink_to(tmp_path / outside)
+        for attempt in (
+            lambda: store.put("inside/deep/file", b"x"),
+            lambda: store.append("inside/deep/file", b"x"),
+            lambda: store.get("inside/deep/file"),
+            lambda: store.exists("inside/deep/file"),
+            lambda: store.delete("inside/deep/file"),
+            lambda: store.list("inside/deep/"),
+        ):
+            with pytest.raises(StorageError, match="leads out of it"):
+                attempt()
+        assert {file.read_bytes() for file in (tmp_path / outside).rglob("file")} == {b"secret"}
+        (run / replaced).unlink()
+        (run / replaced).symlink_to(run / "moved")
+        assert store.get("inside/deep/file") == b"ours", "a link within the run is followed"
+
     def test_within_the_run_are_read(self, store: LocalStore) -> None:
         assert store.get("alias") == b"ours"
+        assert store.get("loop/inside/file") == b"ours"
+        assert store.exists("loop/alias")
         assert [*store.list()] == ["alias", "inside/file", "secret"], "neither loops nor folders outside are walked"
 
     def test_the_location_itself_may_be_one(self, store: LocalStore, tmp_path: Path) -> None:
@@ -285,6 +438,8 @@ def test_listing_is_lazy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_passes_over_names_that_no_key_can_spell(tmp_path: Path) -> None:
     (tmp_path / "fine").write_bytes(b"x")
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/bad\xff")).write_bytes(b"x")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/folder\xff")).mkdir()
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/folder\xff/fine")).write_bytes(b"x")
     assert [*LocalStore(tmp_path).list()] == ["fine"]
 
 

@@ -3,10 +3,10 @@
 import pytest
 
 from trackside.storage.memory import MemoryStore
-from trackside.testing.store_contract import Peek, Plant, StoreContract
+from trackside.testing.store_contract import AppendableStoreContract, Peek, Plant
 
 
-class TestMemoryStore(StoreContract):
+class TestMemoryStore(AppendableStoreContract):
     @pytest.fixture
     def store(self) -> MemoryStore:
         return MemoryStore()

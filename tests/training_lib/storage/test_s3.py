@@ -1,5 +1,6 @@
 """The store in S3, against moto's server on this machine, and against servers that misbehave."""
 
+import contextlib
 import http.server
 import threading
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from trackside.contracts.errors import (
 )
 from trackside.storage.open_store import open_store
 from trackside.storage.s3 import S3Store
+from trackside.storage.store import AppendableStore
 from trackside.testing.store_contract import KEY, Peek, Plant, StoreContract
 
 
@@ -98,6 +100,31 @@ class TestS3Store(StoreContract):
         assert requests[2:] == ["GET"]
         assert [*store.list("index/", start_after="index/0")] == [KEY]
         assert requests[3:] == ["GET"]
+
+    @pytest.mark.parametrize(
+        "attempt",
+        [
+            pytest.param(lambda store: store.get(KEY), id="get"),
+            pytest.param(lambda store: store.get(KEY, start=5, length=10), id="get a range"),
+            pytest.param(lambda store: store.get(KEY, start=50), id="get what lies behind the end"),
+            pytest.param(lambda store: store.get(KEY, length=0), id="get nothing"),
+            pytest.param(lambda store: store.exists(KEY), id="exists"),
+            pytest.param(lambda store: [*store.list(KEY)], id="list"),
+        ],
+    )
+    @pytest.mark.parametrize("content", [pytest.param(None, id="missing"), b"", b"0123456789"])
+    def test_one_request_whatever_lies_there(
+        self, store: S3Store, plant: Plant, requests: list[str], attempt: Any, content: bytes | None
+    ) -> None:
+        if content is not None:
+            plant(KEY, content)
+        requests.clear()
+        with contextlib.suppress(KeyNotFoundError):
+            attempt(store)
+        assert requests == ["GET"]
+
+    def test_does_not_grow(self, store: S3Store) -> None:
+        assert not isinstance(store, AppendableStore)
 
     def test_lists_page_by_page_and_lazily(
         self, store: S3Store, plant: Plant, client: Any, requests: list[str]

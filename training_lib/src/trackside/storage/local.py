@@ -7,7 +7,9 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+import time
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
 
 from trackside.contracts.errors import (
     AccessDeniedError,
@@ -16,8 +18,17 @@ from trackside.contracts.errors import (
     StorageError,
     StorageUnavailableError,
 )
+from trackside.storage.folder_names import FolderNames
 from trackside.storage.keys import PARTIAL_SUFFIX, checked_key, checked_prefix, checked_range
+from trackside.storage.plain_folders import PlainFolders
 
+_BINARY = getattr(os, "O_BINARY", 0)
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+# Without waiting: a pipe in the place of a file must not stop a reader for ever.
+_READ = os.O_RDONLY | _BINARY | getattr(os, "O_NONBLOCK", 0)
+_SMALL_READ, _SMALL_START = 64 << 10, 1 << 40  # up to here the size of the file need not be asked for
+
+_IS_A_LINK = {errno.ELOOP, errno.EMLINK}  # the latter on FreeBSD
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
 _IN_THE_WAY = {errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -36,11 +47,13 @@ class LocalStore:
 
     A put writes a partial file of a name of its own beside the final one and renames it, so that readers see the old
     or the new content and concurrent writers do not mix. Symbolic links that lead out of the folder are not followed;
-    a linked folder within it can be read by key but is not listed.
+    a linked folder within it can be read by key but is not listed. `monotonic` gives seconds.
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._folder = os.path.abspath(folder)
+        self._plain_folders = PlainFolders(self._folder, monotonic=monotonic)
+        self._folder_names = FolderNames(monotonic=monotonic)
 
     @property
     def uri(self) -> str:
@@ -49,22 +62,23 @@ class LocalStore:
     def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
         path = self._path(key)
         partial = f"{path}.{secrets.token_hex(6)}{PARTIAL_SUFFIX}"
-        try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            _write_whole(partial, path, memoryview(data).cast("B"))
-        except OSError as error:
-            raise self._translated(error, f"Cannot store {key!r}", storing=True) from error
+        self._write(key, path, lambda: _write_whole(partial, path, memoryview(data).cast("B")))
+
+    def append(self, key: str, data: bytes | bytearray | memoryview) -> None:
+        path = self._path(key)
+        self._write(key, path, lambda: _write_at_end(path, memoryview(data).cast("B")))
 
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
         checked_range(start, length)
-        path = self._path(key)
+        path = f"{self._folder}/{checked_key(key)}"
         try:
-            with open(path, "rb") as file:
-                # A start or length that was read from a damaged file must not become a failed seek or an allocation.
-                size = os.fstat(file.fileno()).st_size
-                remaining = max(0, size - start)
-                file.seek(min(start, size))
-                return file.read(remaining if length is None else min(length, remaining))
+            descriptor = self._open(path, key)
+            try:
+                return _read(descriptor, start, length)
+            finally:
+                os.close(descriptor)
+        except StorageError:
+            raise
         except OSError as error:
             raise self._translated(error, f"Cannot read {key!r}") from error
 
@@ -79,7 +93,9 @@ class LocalStore:
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[str]:
         folder = checked_prefix(prefix).rpartition("/")[0]
-        self._path(f"{folder}/x" if folder else "x")  # refuses a linked folder that leads out
+        path = f"{self._folder}/{folder}"
+        if folder and not self._plain_folders.hold(path, trusting=True):
+            self._refuse_link_out(path, folder)
         return self._walk(f"{folder}/" if folder else "", prefix, start_after)
 
     def delete(self, key: str) -> None:
@@ -91,31 +107,58 @@ class LocalStore:
                 raise self._translated(error, f"Cannot delete {key!r}") from error
 
     def _path(self, key: str) -> str:
-        path = os.path.join(self._folder, *checked_key(key).split("/"))
-        root = os.path.realpath(self._folder)
-        real = os.path.realpath(path)
+        """The file's path. Errors: `StorageError` if a link leads out."""
+        path = f"{self._folder}/{checked_key(key)}"
+        if not self._plain_folders.hold(_parent(path)) or os.path.islink(path):
+            self._refuse_link_out(path, key)
+        return path
+
+    def _open(self, path: str, key: str) -> int:
+        """A descriptor to read from. Errors: `OSError`; `StorageError` if a link leads out."""
+        if _NO_LINK and self._plain_folders.hold(_parent(path), trusting=True):
+            try:
+                return os.open(path, _READ | _NO_LINK)
+            except OSError as error:
+                if error.errno not in _IS_A_LINK:
+                    raise
+        self._refuse_link_out(path, key)
+        return os.open(path, _READ)
+
+    def _refuse_link_out(self, path: str, key: str) -> None:
+        root, real = os.path.realpath(self._folder), os.path.realpath(path)
         if os.path.commonpath((root, real)) != root:
             raise StorageError(f"{key!r} in {self.uri} is a link that leads out of it, to {real}: not followed.")
-        return path
+
+    def _write(self, key: str, path: str, write: Callable[[], None]) -> None:
+        try:
+            try:
+                write()
+            except FileNotFoundError:
+                os.makedirs(_parent(path), exist_ok=True)
+                write()
+        except OSError as error:
+            raise self._translated(error, f"Cannot store {key!r}", storing=True) from error
 
     def _walk(self, below: str, prefix: str, start_after: str) -> Iterator[str]:
         """Keys under the folder `below` ("" or "a/b/"), in key order: a folder sorts as its name with a slash."""
-        for name in self._names(below):
-            key = below + name
-            if not name.endswith("/"):
-                if key.startswith(prefix) and key > start_after:
-                    yield key
-                continue
-            in_reach = key.startswith(prefix) or prefix.startswith(key)
-            wholly_before = key < start_after and not start_after.startswith(key)
-            if in_reach and not wholly_before:
-                yield from self._walk(key, prefix, start_after)
+        if not start_after.startswith(below):
+            if start_after > below:
+                return
+            start_after = ""
+        names, beginning = self._names(below), prefix[len(below) :]
+        first = max(bisect_left(names, beginning), _first_after(names, start_after[len(below) :]))
+        for name in names[first:] if first else names:
+            if not name.startswith(beginning):
+                return
+            if name.endswith("/"):
+                yield from self._walk(below + name, prefix, start_after)
+            else:
+                yield below + name
 
     def _names(self, below: str) -> tuple[str, ...]:
         """Names in one folder as they sort in keys; folders end in a slash. A folder that is gone has none."""
         try:
-            with os.scandir(os.path.join(self._folder, below)) as entries:
-                return tuple(sorted(filter(None, map(_name_in_key, entries))))
+            return self._folder_names.of(f"{self._folder}/{below[:-1]}" if below else self._folder)
         except OSError as error:
             if error.errno == errno.ENOENT or (error.errno == errno.ENOTDIR and below):
                 return ()
@@ -139,16 +182,62 @@ class LocalStore:
         return translated
 
 
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _first_after(names: tuple[str, ...], start_after: str) -> int:
+    """The place of the first name that is, or has below it, something after `start_after`."""
+    folder, slash, _ = start_after.partition("/")
+    return bisect_left(names, folder + slash) if slash else bisect_right(names, start_after)
+
+
+def _read(descriptor: int, start: int, length: int | None) -> bytes:
+    """The bytes from `start` on, at most `length`. Errors: `OSError`, also if it is no file."""
+    if length is None or length > _SMALL_READ or start > _SMALL_START:
+        # A start or length that was read from a damaged file must not become a failed seek or an allocation.
+        size = _file_size(descriptor)
+        start = min(start, size)
+        length = size - start if length is None else min(length, size - start)
+    if start:
+        os.lseek(descriptor, start, os.SEEK_SET)
+    data = os.read(descriptor, length)
+    if not data:
+        _file_size(descriptor)  # nobody at the other end of a pipe is no end of a file
+    while len(data) < length and (more := os.read(descriptor, length - len(data))):  # a call gives 2 GB at most
+        data += more
+    return data
+
+
+def _file_size(descriptor: int) -> int:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    return status.st_size
+
+
+def _write_all(descriptor: int, data: memoryview) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def _write_at_end(path: str, data: memoryview) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _BINARY, 0o666)
+    try:
+        _write_all(descriptor, data)
+    finally:
+        os.close(descriptor)
+
+
 def _write_whole(partial: str, path: str, data: memoryview) -> None:
     """Writes `partial` and renames it to `path`; on any error nothing remains of it.
 
     No fsync: a killed process leaves whole files, and only a power cut could lose the newest ones.
     """
     try:
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
         try:
-            while data:
-                data = data[os.write(descriptor, data) :]
+            _write_all(descriptor, data)
         finally:
             os.close(descriptor)
         os.replace(partial, path)
@@ -156,16 +245,3 @@ def _write_whole(partial: str, path: str, data: memoryview) -> None:
         with contextlib.suppress(OSError):
             os.unlink(partial)
         raise
-
-
-def _name_in_key(entry: os.DirEntry[str]) -> str:
-    """The entry's name as it stands in keys, with a slash if it is a folder; "" if no key can spell it."""
-    if entry.is_dir(follow_symlinks=False):
-        return f"{entry.name}/"
-    if entry.name.endswith(PARTIAL_SUFFIX) or (entry.is_symlink() and entry.is_dir()):
-        return ""
-    try:
-        entry.name.encode("utf-8")
-    except UnicodeEncodeError:
-        return ""
-    return entry.name

@@ -13,7 +13,7 @@ class MemoryStore:
     """Bytes by key in a dictionary; safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._objects: dict[str, bytes] = {}
+        self._objects: dict[str, bytes | bytearray] = {}
         self._lock = threading.Lock()
 
     @property
@@ -25,13 +25,20 @@ class MemoryStore:
         with self._lock:
             self._objects[checked_key(key)] = whole
 
+    def append(self, key: str, data: bytes | bytearray | memoryview) -> None:
+        with self._lock:
+            before = self._objects.get(checked_key(key), b"")
+            if not isinstance(before, bytearray):  # which grows without being copied
+                before = self._objects[key] = bytearray(before)
+            before += memoryview(data).cast("B")
+
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
         checked_range(start, length)
         with self._lock:
             data = self._objects.get(checked_key(key))
-        if data is None:
-            raise KeyNotFoundError(f"No object {key!r} in {self.uri}")
-        return data[start:] if length is None else data[start : start + length]
+            if data is None:
+                raise KeyNotFoundError(f"No object {key!r} in {self.uri}")
+            return bytes(memoryview(data)[start : None if length is None else start + length])
 
     def exists(self, key: str) -> bool:
         with self._lock:

@@ -8,6 +8,8 @@
         @pytest.fixture
         def peek(self, store): ...   # function (key) -> bytes or None: looks without the store
 
+Of a store whose objects can grow, inherit `AppendableStoreContract`, which has these tests and more.
+
 `plant` and `peek` are back doors, so that a store that writes and reads wrongly in the same way is found out.
 """
 
@@ -19,7 +21,7 @@ from collections.abc import Callable
 import pytest
 
 from trackside.contracts.errors import KeyNotFoundError, StorageError
-from trackside.storage.store import Store
+from trackside.storage.store import AppendableStore, Store
 
 Plant = Callable[[str, bytes], None]
 Peek = Callable[[str], "bytes | None"]
@@ -230,3 +232,103 @@ class StoreContract:
             writer.join()
         assert failures == []
         assert store.get(KEY) in contents
+
+
+class AppendableStoreContract(StoreContract):
+    """Tests of the protocol `trackside.storage.store.AppendableStore`."""
+
+    @pytest.fixture
+    def store(self) -> AppendableStore:
+        raise NotImplementedError("give a fixture `store`: an empty store")
+
+    def test_is_an_appendable_store(self, store: AppendableStore) -> None:
+        assert isinstance(store, AppendableStore)
+
+    @pytest.mark.parametrize(
+        "data",
+        [
+            pytest.param(b"whole", id="bytes"),
+            pytest.param(bytearray(b"whole"), id="bytearray"),
+            pytest.param(memoryview(b"a whole one")[2:7], id="part of a memoryview"),
+            pytest.param(b"", id="nothing"),
+            pytest.param(bytes(range(256)) * 4096, id="one mebibyte"),
+        ],
+    )
+    def test_appends_the_very_bytes(
+        self, store: AppendableStore, peek: Peek, data: bytes | bytearray | memoryview
+    ) -> None:
+        store.append(KEY, data)
+        assert peek(KEY) == bytes(data), "the first one creates the object"
+        store.append(KEY, data)
+        assert peek(KEY) == bytes(data) * 2
+        assert store.get(KEY) == bytes(data) * 2
+
+    def test_appends_to_what_lies_there(self, store: AppendableStore, plant: Plant, peek: Peek) -> None:
+        plant("a/planted", b"planted")
+        store.append("a/planted", b" and more")
+        store.put(KEY, b"put")
+        store.append(KEY, b" and more")
+        assert peek("a/planted") == b"planted and more"
+        assert peek(KEY) == b"put and more"
+
+    def test_put_replaces_what_has_grown(self, store: AppendableStore, peek: Peek) -> None:
+        store.append(KEY, b"long and")
+        store.append(KEY, b" longer")
+        store.put(KEY, b"new")
+        store.append(KEY, b"er")
+        assert peek(KEY) == b"newer"
+
+    def test_a_growing_object_is_read_by_ranges(self, store: AppendableStore) -> None:
+        pieces = [b"%d," % number for number in range(200)]
+        position = 0
+        for piece in pieces:
+            store.append(KEY, piece)
+            found = store.get(KEY, start=position, length=1000)
+            assert found == piece
+            assert type(found) is bytes
+            position += len(found)
+            assert store.get(KEY, start=position) == b""
+        assert store.get(KEY) == b"".join(pieces)
+
+    def test_what_was_read_does_not_grow(self, store: AppendableStore) -> None:
+        store.append(KEY, b"before")
+        found = store.get(KEY)
+        store.append(KEY, b" and after")
+        assert found == b"before"
+
+    def test_a_growing_object_is_an_object(self, store: AppendableStore, peek: Peek) -> None:
+        store.append(KEY, b"x")
+        assert store.exists(KEY)
+        assert [*store.list()] == [KEY], "no partial names"
+        store.delete(KEY)
+        assert peek(KEY) is None
+        store.append(KEY, b"y")
+        assert peek(KEY) == b"y"
+
+    @pytest.mark.parametrize("key", ["", "/etc/passwd", "../other", "a//b", "a/", "a\0b", "a/b.tmp"])
+    def test_append_stays_inside(self, store: AppendableStore, key: str) -> None:
+        with pytest.raises(StorageError, match="is not a storage key"):
+            store.append(key, b"x")
+
+    def test_a_reader_sees_a_beginning_while_another_appends(self, store: AppendableStore) -> None:
+        whole = b"".join(b"%09d;" % number for number in range(20_000))
+        failures: list[BaseException] = []
+        store.append(KEY, b"")
+
+        def write() -> None:
+            try:
+                for start in range(0, len(whole), 1000):
+                    store.append(KEY, whole[start : start + 1000])
+            except BaseException as error:  # noqa: BLE001 - a thread's error is handed to the test
+                failures.append(error)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        position = 0
+        while position < len(whole) and (writer.is_alive() or store.get(KEY, start=position)):
+            found = store.get(KEY, start=position, length=50_000)
+            assert whole.startswith(found, position)
+            position += len(found)
+        writer.join()
+        assert failures == []
+        assert store.get(KEY) == whole
