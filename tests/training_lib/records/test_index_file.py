@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from trackside.contracts.errors import RecordError
 from trackside.contracts.run_layout import event_key
-from trackside.records.index_file import Index, IndexEntry, ShapeEntry, decode_index, encode_index
+from trackside.records import index_file
+from trackside.records.index_file import Index, IndexDecoder, IndexEntry, ShapeEntry, decode_index, encode_index
 from trackside.records.tfevents import decode_record
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -175,3 +176,121 @@ json_values = st.recursive(
 def test_noise_never_crashes(document: dict[str, Any]) -> None:
     with pytest.raises(RecordError):
         decode_index(json.dumps(document).encode(), key=KEY)
+
+
+Answer = Index | tuple[str, int, str]
+
+
+def answer(decode: Any, data: bytes) -> Answer:
+    """The index, or all that the error says."""
+    try:
+        return decode(data, key=KEY)  # type: ignore[no-any-return]  # one of the two decoders
+    except RecordError as error:
+        return error.key, error.offset, str(error)
+
+
+class TestDecoder:
+    """Of an `IndexDecoder`, the answers are those of `decode_index`."""
+
+    def test_files_that_are_alike_share_their_entries(self) -> None:
+        decoder = IndexDecoder()
+        entries = (IndexEntry("a", 0, 5), IndexEntry("größe", 5, 7))
+        shapes = (ShapeEntry("s", "original", (2, 3)),)
+        indexes = [
+            Index("TRAIN", 0, event_key(0, "worker_0"), entries, shapes),
+            Index("EVAL", 3, event_key(12345, "_job-worker_replica-0"), entries, shapes),
+            Index("TRAIN", 10**17, event_key(10**17, "worker_12"), entries, shapes),
+        ]
+        found = [decoder.decode(encode_index(index), key=KEY) for index in indexes]
+        assert found == indexes
+        assert all(index.entries is found[0].entries and index.shapes is found[0].shapes for index in found)
+        other = decoder.decode(encode_index(Index("TRAIN", 0, EVENT_KEY, entries[:1], shapes)), key=KEY)
+        assert other.entries == entries[:1]
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            pytest.param((b'"TRAIN"', b'"train"'), id="no mode"),
+            pytest.param((b'"TRAIN"', b'"WORD"'), id="a word for a mode"),
+            pytest.param((b'"mode_step": 3', b'"mode_step": 03'), id="a leading zero"),
+            pytest.param((b'"mode_step": 3', b'"mode_step": -3'), id="a negative step"),
+            pytest.param((b'"mode_step": 3', b'"mode_step": 9223372036854775807'), id="the last step"),
+            pytest.param((b'"mode_step": 3', b'"mode_step": 9223372036854775808'), id="a step beyond 63 bits"),
+            pytest.param((b'"mode_step": 3', b'"mode_step": 3.0'), id="a fraction"),
+            pytest.param((b"events/", b"../../events/"), id="up"),
+            pytest.param((b"events/", b"/events/"), id="absolute"),
+            pytest.param((b"events/", b"events//"), id="an empty part"),
+            pytest.param((b".tfevents", b""), id="another file"),
+            pytest.param((b"worker_0", b"w\\u00f6rker"), id="an escaped character"),
+            pytest.param((b"worker_0", "wörker".encode()), id="no ASCII"),
+            pytest.param((b"worker_0", b"\xff"), id="no UTF-8"),
+            pytest.param((b"worker_0", b"w" * 2000), id="a long name"),
+            pytest.param((b', "event_file_name": "' + EVENT_KEY.encode() + b'"', b""), id="no event file"),
+            pytest.param((b'"mode_step": 3,', b'"mode_step": 3 ,'), id="a blank"),
+            pytest.param((b'{"meta"', b' {"meta"'), id="a blank first"),
+            pytest.param((b'{"meta"', b'\xef\xbb\xbf{"meta"'), id="a byte order mark"),
+            pytest.param((b'{"meta"', b'[{"meta"'), id="a list"),
+            pytest.param((b'"shape_payload": []}', b'"shape_payload": []'), id="cut"),
+            pytest.param((b'"shape_payload": []}', b'"shape_payload": []}}'), id="more"),
+            pytest.param((b'"shape_payload": []', b'"meta": {"mode": "EVAL", "mode_step": 7}'), id="a second meta"),
+            pytest.param(
+                (b'"shape_payload": []', b'"met\\u0061": ' + json.dumps(good_document()["meta"]).encode()),
+                id="a second meta in disguise",
+            ),
+            pytest.param((b'"shape_payload": []', b'"meta": null'), id="a meta that is null after all"),
+            pytest.param((b'"shape_payload": []', b'"tensor_payload": []'), id="a second payload"),
+        ],
+    )
+    @pytest.mark.parametrize("knows", [pytest.param(True, id="known"), pytest.param(False, id="new")])
+    def test_unusual_files_are_read_alike(self, change: tuple[bytes, bytes], knows: bool) -> None:
+        good = json.dumps(good_document()).encode()
+        changed = good.replace(*change)
+        assert changed != good
+        decoder = IndexDecoder()
+        if knows:
+            decoder.decode(good, key=KEY)
+        for data in (changed, good, changed, changed.replace(b'"mode_step": 3', b'"mode_step": 4'), good):
+            assert answer(decoder.decode, data) == answer(decode_index, data)
+
+    def test_shapes_without_tensors_need_no_event_file(self) -> None:
+        decoder = IndexDecoder()
+        shapes = (ShapeEntry("fc/w", "orig", (1, 2)),)
+        for index in (
+            Index("EVAL", 2, None, shapes=shapes),
+            Index("EVAL", 3, EVENT_KEY, shapes=shapes),
+            Index("EVAL", 4, None, shapes=shapes),
+        ):
+            assert decoder.decode(encode_index(index), key=KEY) == index
+
+    def test_does_not_remember_without_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        files = [encode_index(Index("TRAIN", 0, EVENT_KEY, (IndexEntry("a", n, 5),))) for n in range(100, 200)]
+        monkeypatch.setattr(index_file, "_MOST_REMEMBERED_BYTES", 10 * len(files[0]))
+        monkeypatch.setattr(index_file, "_LARGEST_REMEMBERED_BYTES", len(files[0]))
+        decoder = IndexDecoder()
+        for data in files * 2:
+            assert decoder.decode(data, key=KEY) == decode_index(data, key=KEY)
+        large = encode_index(Index("TRAIN", 0, EVENT_KEY, (IndexEntry("a" * 200, 0, 5),)))
+        assert decoder.decode(large, key=KEY) == decode_index(large, key=KEY)
+        remembered = [*decoder._remembered]
+        assert sum(map(len, remembered)) == decoder._size_bytes <= 10 * len(files[0])
+        assert [files[-1].endswith(rest) for rest in remembered] == [False] * (len(remembered) - 1) + [True]
+
+    @settings(deadline=None, max_examples=300)
+    @given(
+        st.lists(
+            st.tuples(
+                st.integers(0, 2),
+                st.lists(st.tuples(st.integers(0, 300), st.sampled_from(b'0179"{}[],:\\ aA/._-\xff\x00')), max_size=2),
+            ),
+            min_size=2,
+            max_size=6,
+        )
+    )
+    def test_damaged_files_are_read_alike(self, files: list[tuple[int, list[tuple[int, int]]]]) -> None:
+        decoder = IndexDecoder()
+        for mode_step, changes in files:
+            index = Index("TRAIN", mode_step, EVENT_KEY, (IndexEntry("a", 0, 5),), (ShapeEntry("s", "s", (1,)),))
+            data = bytearray(encode_index(index))
+            for place, byte in changes:
+                data[place % len(data)] = byte
+            assert answer(decoder.decode, bytes(data)) == answer(decode_index, bytes(data))

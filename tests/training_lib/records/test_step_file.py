@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from trackside.contracts.errors import StorageUnavailableError
+from trackside.contracts.errors import RecordError, StorageUnavailableError
 from trackside.records.index_file import decode_index
-from trackside.records.step_file import StepFiles, encode_step, write_step
+from trackside.records.step_file import StepFiles, encode_step, fetch_record, write_step
 from trackside.records.tfevents import decode_record
 from trackside.storage.memory import MemoryStore
 
@@ -79,3 +79,41 @@ def test_writing_a_step_again_replaces_it() -> None:
     write_step(store, encode("c"))
     assert store.get(encode("c").event_key) == encode("c").event_bytes
     assert len([*store.list()]) == 2
+
+
+class CountingStore(MemoryStore):
+    """Notes how many bytes were asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[int | None] = []
+
+    def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
+        self.asked.append(length)
+        return super().get(key, start=start, length=length)
+
+
+def test_a_large_record_is_fetched_in_two_requests_and_a_small_one_in_one() -> None:
+    for size, requests in ((3 << 20, 2), (10, 1)):
+        store, files = CountingStore(), encode("a", size=size)
+        write_step(store, files)
+        data = fetch_record(store, files.event_key, start=0, length=len(files.event_bytes))
+        assert decode_record(data, key=files.event_key, offset=0).value.size == size
+        assert len(store.asked) == requests
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        pytest.param(bytes(100), "checksum of a record's length", id="a hole"),
+        pytest.param(encode("a").event_bytes, "only 0 are left", id="a small record"),
+        pytest.param(b"", "only 0 are left", id="the end of the file"),
+    ],
+)
+def test_of_what_the_index_calls_large_no_more_is_fetched_than_its_header(content: bytes, what: str) -> None:
+    store = CountingStore()
+    store.put("events/x", content)
+    data = fetch_record(store, "events/x", start=0, length=1 << 34)
+    assert store.asked == [12]
+    with pytest.raises(RecordError, match=what):
+        decode_record(data, key="events/x", offset=0)

@@ -25,6 +25,9 @@ MARK = b"TSB1"
 HEADER_KIND = 0
 MOST_PAYLOAD_BYTES = 64 << 20
 
+_MOST_SPENT = 4  # times the bytes at hand
+_GIVEN_UP = "damage that claims the same bytes again and again: the rest of what was read here is given up"
+
 _HEAD = struct.Struct("<4sB3xQI")
 _CHECK = struct.Struct("<I")
 HEAD_BYTES = _HEAD.size + _CHECK.size
@@ -63,18 +66,24 @@ def read_blocks(data: bytes, *, key: str, offset: int = 0) -> ReadBlocks:
 
     The last block of a file that grows, or whose writer was killed, may be cut off: it is left for later, and `end`
     says where it begins. What is damaged is passed over up to the next intact block, and reported. Of a length in the
-    file nothing is allocated: it only has to lie within `data`.
+    file nothing is allocated: it only has to lie within `data`. The work is linear in `data`: where a file was made so
+    that finding on would cost more, the rest of `data` is given up, and that is reported too.
     """
+    search = _Search(data, key, offset)
     blocks: list[Block] = []
     damage: list[RecordError] = []
     position = 0
     while position < len(data):
-        found = _block_at(data, position, key, offset)
+        found = search.block_at(position)
         if isinstance(found, Block):
             blocks.append(found)
             position += HEAD_BYTES + len(found.payload) + FOOTER_BYTES
             continue
-        following = _next_intact(data, position + 1, key, offset)
+        following = search.next_intact(position + 1)
+        if search.is_exhausted:
+            damage.append(RecordError(key, offset + position, _GIVEN_UP))
+            position = len(data)
+            break
         if following is None:
             break  # cut off, or damaged to the end: which of the two, more data will tell
         damage.append(found or RecordError(key, offset + position, "a block is cut off by the one that follows"))
@@ -82,22 +91,50 @@ def read_blocks(data: bytes, *, key: str, offset: int = 0) -> ReadBlocks:
     return ReadBlocks(tuple(blocks), offset + position, tuple(damage))
 
 
-def _block_at(data: bytes, position: int, key: str, offset: int) -> Block | RecordError | None:
-    """The block at `position`, what is wrong with it, or None where `data` ends within it."""
-    where = offset + position
-    if len(data) - position < HEAD_BYTES:
+class _Search:
+    """Looks for blocks in `data`, and counts what it spends on payloads that turn out to be damaged.
+
+    Real damage costs each byte twice: once in the block that it stands in, once on the way to the next. Only marks and
+    heads that were made up can make many claims on the same bytes; the limit keeps their price linear.
+    """
+
+    def __init__(self, data: bytes, key: str, offset: int) -> None:
+        self._data, self._key, self._offset = data, key, offset
+        self._spendable = _MOST_SPENT * len(data)
+        self.is_exhausted = False
+
+    def block_at(self, position: int) -> Block | RecordError | None:
+        """The block at `position`, what is wrong with it, or None where `data` ends within it."""
+        data, where = self._data, self._offset + position
+        if len(data) - position < HEAD_BYTES:
+            return None
+        mark, kind, number, length = _HEAD.unpack_from(data, position)
+        wrong = _wrong_in_head(mark, length, data[position : position + HEAD_BYTES])
+        if wrong:
+            return RecordError(self._key, where, wrong)
+        start, end = position + HEAD_BYTES, position + HEAD_BYTES + length
+        if end + FOOTER_BYTES > len(data):
+            return None
+        payload = data[start:end]
+        if data[end : end + FOOTER_BYTES] != _crc(payload):
+            self._spendable -= length
+            return RecordError(self._key, where, "the checksum of a block's payload does not match")
+        return Block(kind, number, payload, where)
+
+    def next_intact(self, position: int) -> int | None:
+        """Where the next whole and intact block begins, or None: there is none, or the search `is_exhausted`."""
+        data = self._data
+        while (position := data.find(MARK, position)) >= 0:
+            if self._spendable < 0:
+                self.is_exhausted = True
+                return None
+            is_head = data[position + _HEAD.size : position + HEAD_BYTES] == _crc(
+                data[position : position + _HEAD.size]
+            )
+            if is_head and isinstance(self.block_at(position), Block):
+                return position
+            position += 1
         return None
-    mark, kind, number, length = _HEAD.unpack_from(data, position)
-    wrong = _wrong_in_head(mark, length, data[position : position + HEAD_BYTES])
-    if wrong:
-        return RecordError(key, where, wrong)
-    start, end = position + HEAD_BYTES, position + HEAD_BYTES + length
-    if end + FOOTER_BYTES > len(data):
-        return None
-    payload = data[start:end]
-    if data[end : end + FOOTER_BYTES] != _crc(payload):
-        return RecordError(key, where, "the checksum of a block's payload does not match")
-    return Block(kind, number, payload, where)
 
 
 def _wrong_in_head(mark: bytes, length: int, head: bytes) -> str:
@@ -108,15 +145,6 @@ def _wrong_in_head(mark: bytes, length: int, head: bytes) -> str:
     if length > MOST_PAYLOAD_BYTES:
         return f"a block claims {length} bytes; the most is {MOST_PAYLOAD_BYTES}"
     return ""
-
-
-def _next_intact(data: bytes, position: int, key: str, offset: int) -> int | None:
-    """Where the next whole and intact block begins, or None."""
-    while (position := data.find(MARK, position)) >= 0:
-        if isinstance(_block_at(data, position, key, offset), Block):
-            return position
-        position += 1
-    return None
 
 
 def _crc(data: bytes) -> bytes:

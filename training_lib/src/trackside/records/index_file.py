@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import re
+import threading
+from dataclasses import dataclass, replace
 
 from trackside.contracts.run_layout import parse_event_key
 from trackside.records.modes import MODE_NUMBERS, checked_mode
 from trackside.records.untrusted_json import UntrustedJson
+
+# The beginning of a file as smdebug and we write it, up to what is the same from step to step. Anything else, such as
+# an escaped character, is left to the JSON parser.
+_USUAL_META = re.compile(
+    rb'\{"meta": \{"mode": "([A-Z]+)", "mode_step": (0|[1-9][0-9]{0,17})'
+    rb'(?:, "event_file_name": "([\w./-]{1,1000})")?\}, '
+)
+_MOST_REMEMBERED_BYTES = 16 << 20
+_LARGEST_REMEMBERED_BYTES = 1 << 20  # far below the limits of `UntrustedJson`, which count the whole file
 
 
 @dataclass(frozen=True)
@@ -78,6 +89,53 @@ def decode_index(data: bytes, *, key: str) -> Index:
         entries=entries,
         shapes=tuple(map(_shape_entry, document.objects("shape_payload"))),
     )
+
+
+class IndexDecoder:
+    """`decode_index` for many files: what is alike in the indexes of different steps is parsed once.
+
+    Files that list the same tensors at the same places get the very same `entries` and `shapes`. Up to 16 MiB of files
+    are remembered. Safe to use from several threads.
+    """
+
+    def __init__(self) -> None:
+        self._remembered: dict[bytes, Index] = {}
+        self._size_bytes = 0
+        self._lock = threading.Lock()
+
+    def decode(self, data: bytes, *, key: str) -> Index:
+        """As `decode_index`, with the same errors."""
+        meta = _USUAL_META.match(data)
+        if meta is None:
+            return decode_index(data, key=key)
+        rest = data[meta.end() :]
+        alike = self._remembered.get(rest)
+        if alike is None:
+            return self._remember(rest, decode_index(data, key=key), key)
+        return _with_meta(alike, meta) or decode_index(data, key=key)
+
+    def _remember(self, rest: bytes, whole: Index, key: str) -> Index:
+        """`whole`, which ends with `rest`; its entries and shapes may be those that another thread has just read."""
+        if len(rest) > _LARGEST_REMEMBERED_BYTES or UntrustedJson.parse(b"{" + rest, key=key).has("meta"):
+            return whole  # in the latter case the second meta holds, not the one before `rest`
+        with self._lock:
+            if rest not in self._remembered:
+                self._size_bytes += len(rest)
+            alike = self._remembered.setdefault(rest, whole)
+            while self._size_bytes > _MOST_REMEMBERED_BYTES:
+                oldest = next(iter(self._remembered))
+                del self._remembered[oldest]
+                self._size_bytes -= len(oldest)
+        return replace(whole, entries=alike.entries, shapes=alike.shapes)
+
+
+def _with_meta(alike: Index, meta: re.Match[bytes]) -> Index | None:
+    """The index with what stands in its usual beginning; None if that is wrong, for `decode_index` to say how."""
+    mode, event_key = str(meta[1], "ascii"), None if meta[3] is None else str(meta[3], "ascii")
+    is_right = not alike.entries if event_key is None else parse_event_key(event_key) is not None
+    if not is_right or mode not in MODE_NUMBERS:
+        return None
+    return Index(mode, int(meta[2]), event_key, alike.entries, alike.shapes)
 
 
 def _event_key(meta: UntrustedJson) -> str:

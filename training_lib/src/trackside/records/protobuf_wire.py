@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
@@ -22,8 +22,7 @@ class WireError(ValueError):
         super().__init__(f"byte {offset}: {what}")
 
 
-@dataclass(frozen=True)
-class WireField:
+class WireField(NamedTuple):  # a tuple, for reading makes very many of them
     """One field of a message. `number_value` holds varints and fixed numbers, unsigned; `data` holds bytes."""
 
     number: int
@@ -97,6 +96,8 @@ def write_bytes(number: int, value: bytes) -> bytes:
 
 def read_varint(data: memoryview, position: int, base: int) -> tuple[int, int]:
     """(unsigned value, position after it). Errors: `WireError`."""
+    if position < len(data) and data[position] < 0x80:  # nearly always
+        return data[position], position + 1
     value = 0
     for count in range(10):
         if position + count >= len(data):
@@ -110,22 +111,24 @@ def read_varint(data: memoryview, position: int, base: int) -> tuple[int, int]:
 
 def read_fields(data: memoryview, base: int) -> Iterator[WireField]:
     """The fields of a message in their order; `base` is where `data` lies in the file. Errors: `WireError`."""
-    position = 0
-    while position < len(data):
+    position, end, nothing = 0, len(data), data[:0]
+    while position < end:
         start = position
-        tag, position = read_varint(data, position, base)
+        tag, position = data[position], position + 1
+        if tag > 0x7F:
+            tag, position = read_varint(data, start, base)
         number, wire_type = tag >> 3, tag & 7
         if number == 0:
             raise WireError(base + start, "a field has the number 0")
-        value, content = 0, data[:0]
+        value, content = 0, nothing
         if wire_type == VARINT:
             value, position = read_varint(data, position, base)
             begin = position
         else:
             size, position = _size(wire_type, data, position, base)
             begin, position = position, position + size
-            if position > len(data):
-                raise WireError(base + start, f"field {number} claims {size} bytes, {len(data) - begin} are left")
+            if position > end:
+                raise WireError(base + start, f"field {number} claims {size} bytes, {end - begin} are left")
             content = data[begin:position]
             if wire_type != BYTES:
                 value = int.from_bytes(content, "little")

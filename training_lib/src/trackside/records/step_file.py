@@ -8,8 +8,12 @@ from dataclasses import dataclass
 from trackside.contracts.run_layout import event_key, index_key
 from trackside.records.index_file import Index, IndexEntry, encode_index
 from trackside.records.tensor_proto import AnyArray
-from trackside.records.tfevents import encode_tensor_parts
+from trackside.records.tfevents import FOOTER, HEADER_SIZE, encode_tensor_parts
 from trackside.storage.store import Store
+
+# Larger records are fetched only once their own header says the same length as the index: a hole in a file, or an
+# index that was damaged, must not cost gigabytes of memory.
+MOST_TRUSTED_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -59,3 +63,17 @@ def write_step(store: Store, files: StepFiles) -> None:
         return
     store.put(files.event_key, files.event_bytes)
     store.put(files.index_key, files.index_bytes)
+
+
+def fetch_record(store: Store, key: str, *, start: int, length: int) -> bytes:
+    """The bytes of one record where the index has it. Of one that the index calls large the length is looked at first,
+    and where the record says another, only that comes back: `tfevents.decode_record` then says what is wrong.
+
+    Errors: those of the store.
+    """
+    if length > MOST_TRUSTED_BYTES:
+        head = store.get(key, start=start, length=HEADER_SIZE)
+        said = int.from_bytes(head[:8], "little")
+        if said + HEADER_SIZE + len(FOOTER) != length:
+            return head
+    return store.get(key, start=start, length=length)

@@ -2,14 +2,14 @@
 
 Arrays are written only in types that smdebug 1.0.34 reads back as they were; others become the next wider one of
 those (int8, int16, uint16 -> int32; uint32, uint64 -> int64, or float64 where int64 is too narrow; complex64 ->
-complex128). Read are TensorFlow's number types, bfloat16 as float32, and texts.
+complex128; bfloat16 and float8 -> float32). Read are TensorFlow's number types, bfloat16 and float8 as float32, and
+texts. The table is in docs/formats/tensors.md, its reasons in docs/decisions/0009-dtypes-old-readers-lack.md.
 """
 
 from __future__ import annotations
 
 import math
-import struct
-from collections.abc import Iterator
+from array import array
 from typing import Any
 
 import numpy as np
@@ -47,13 +47,17 @@ _READ = {number: np.dtype(f"<{code}") for code, number in _WRITTEN.items()} | {
     15: np.dtype("<i2"),
     16: np.dtype("<u2"),
 }
-_BFLOAT16 = 14
+_BFLOAT16, _FLOAT8_E5M2, _FLOAT8_E4M3FN = 14, 24, 25
+_STORED = _READ | {_BFLOAT16: np.dtype("<u2"), _FLOAT8_E5M2: np.dtype("u1"), _FLOAT8_E4M3FN: np.dtype("u1")}
 _WIDER = {"i1": "i4", "i2": "i4", "u2": "i4", "u4": "i8", "u8": "i8", "c8": "c16"}
+# What ml_dtypes adds to NumPy, as JAX, TensorFlow and others use it: known by name, so that it need not be installed.
+_SMALL_FLOATS = ("bfloat16", "float8_", "float6_", "float4_")
+_SMALL_INTEGERS = {"int1", "int2", "int4", "uint1", "uint2", "uint4"}
 
-# Fields that hold values one by one instead of as raw bytes: number -> (wire type of one value, struct code).
+# Fields that hold values one by one instead of as raw bytes: number -> (wire type of one value, its type).
 _VALUE_FIELDS = {
-    5: (FIXED32, "f"),
-    6: (FIXED64, "d"),
+    5: (FIXED32, "<f4"),
+    6: (FIXED64, "<f8"),
     7: (VARINT, ""),
     10: (VARINT, ""),
     11: (VARINT, ""),
@@ -61,6 +65,7 @@ _VALUE_FIELDS = {
 }
 _HALF_VALUES = 13
 _MOST_TEXT = 1_000_000  # characters
+_MOST_DIMENSIONS = 64  # NumPy's own bound
 
 
 def tensor_parts(value: AnyArray, *, name: str) -> list[bytes | memoryview]:
@@ -84,7 +89,7 @@ def read_tensor(field: WireField) -> AnyArray:
     number = 0
     shape: tuple[int, ...] = ()
     texts: list[str] = []
-    values: list[WireField] = []
+    values = _Values()
     content: WireField | None = None
     for part in field.message():
         if part.number == 1:
@@ -92,17 +97,43 @@ def read_tensor(field: WireField) -> AnyArray:
         elif part.number == 2:
             shape = _read_shape(part)
         elif part.number == 4:
-            content = part
+            content = part if len(part.bytes_value()) else None
         elif part.number == 8:
             texts.append(part.text())
         elif part.number in _VALUE_FIELDS:
-            values.append(part)
+            values.add(part)
     if number in {0, _STRING}:
+        if content or values:
+            raise WireError(field.offset, "a tensor of texts holds numbers, or its type is missing")
         return _reshaped(_from_texts(texts), shape, field.offset, loose=True)
-    if content is not None and len(content.bytes_value()):
+    if content is not None:
         return _from_content(content, number, shape)
     dtype = np.dtype("<f4") if number == _BFLOAT16 else _dtype(number, field.offset)
-    return _reshaped(_from_values(values, dtype), shape, field.offset)
+    return _reshaped(values.as_array(dtype, field.offset), shape, field.offset)
+
+
+def stored_type(number: int) -> np.dtype[Any] | None:
+    """The type of the raw values in tensors of that type number, or None if it is not known. `as_read` makes of them
+    what a reader gets."""
+    return _STORED.get(number)
+
+
+def as_read(stored: AnyArray, number: int) -> AnyArray:
+    """Raw values of `stored_type` as a reader gets them: bfloat16 and float8 as float32, others as they are."""
+    if number == _BFLOAT16:  # the upper half of a float32
+        return (stored.astype("<u4") << 16).view("<f4")
+    if number == _FLOAT8_E5M2:  # the upper half of a float16
+        return (stored.astype("<u2") << 8).view("<f2").astype("<f4")
+    return _from_float8_e4m3fn(stored) if number == _FLOAT8_E4M3FN else stored
+
+
+def _from_float8_e4m3fn(stored: AnyArray) -> AnyArray:
+    """A sign, 4 bits of exponent with the bias 7, 3 of mantissa; no infinity, NaN where all but the sign is set."""
+    codes = np.arange(256)
+    exponent, mantissa = codes >> 3 & 15, codes & 7
+    sizes: AnyArray = np.where(exponent > 0, np.ldexp(8.0 + mantissa, exponent - 10), np.ldexp(1.0 * mantissa, -9))
+    table = np.where(codes & 0x7F == 0x7F, np.nan, np.where(codes & 0x80, -sizes, sizes)).astype("<f4")
+    return table[stored]
 
 
 def _storable(value: AnyArray, name: str) -> AnyArray:
@@ -113,19 +144,28 @@ def _storable(value: AnyArray, name: str) -> AnyArray:
         return np.ascontiguousarray(value, dtype=f"<{code}").reshape(value.shape)
     if code == "u8" and value.size and int(value.max()) > np.iinfo(np.int64).max:
         return value.astype("<f8", order="C")  # int64 would turn it negative
-    wider = _WIDER.get(code) or {"f": "f8", "c": "c16"}.get(dtype.kind)  # the latter: long double
+    if dtype.name.startswith(_SMALL_FLOATS):
+        wider: str | None = "f4"
+    elif dtype.name in _SMALL_INTEGERS:
+        wider = "i4"
+    else:
+        wider = _WIDER.get(code) or {"f": "f8", "c": "c16"}.get(dtype.kind)  # the latter: long double
     if wider:
-        return value.astype(f"<{wider}", order="C")
+        with np.errstate(over="ignore", invalid="ignore"):  # a long double beyond float64 becomes infinite
+            return value.astype(f"<{wider}", order="C")
     raise TypeError(f"Tensor {name!r} has the dtype {dtype}, which cannot be stored. Convert it to float32 first.")
 
 
 def _text_tensor(value: AnyArray, name: str) -> bytes:
     flat = value.reshape(-1).tolist()
-    texts = [text.decode("utf-8") if isinstance(text, bytes) else text for text in flat]
-    if not all(isinstance(text, str) for text in texts):
-        raise TypeError(f"Tensor {name!r} holds Python objects that are no texts. Convert it to numbers first.")
-    shape = value.shape or (1,)
-    return write_bytes(2, _shape(shape, name)) + b"".join(write_bytes(8, text.encode("utf-8")) for text in texts)
+    try:
+        texts = [text.decode("utf-8") if isinstance(text, bytes) else text for text in flat]
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError(f"Tensor {name!r} holds Python objects that are no texts. Convert it to numbers first.")
+        parts = [write_bytes(8, text.encode("utf-8")) for text in texts]
+    except UnicodeError as error:
+        raise TypeError(f"Tensor {name!r} holds texts that are not valid Unicode: {error}.") from error
+    return write_bytes(2, _shape(value.shape or (1,), name)) + b"".join(parts)
 
 
 def _shape(shape: tuple[int, ...], name: str) -> bytes:
@@ -134,9 +174,11 @@ def _shape(shape: tuple[int, ...], name: str) -> bytes:
 
 
 def _read_shape(field: WireField) -> tuple[int, ...]:
-    sizes = []
+    sizes: list[int] = []
     for part in field.message():
         if part.number == 2:
+            if len(sizes) == _MOST_DIMENSIONS:
+                raise WireError(part.offset, f"no array has more than {_MOST_DIMENSIONS} dimensions")
             sizes.append(sum(d.signed() for d in part.message() if d.number == 1))
         elif part.number == 3 and part.number_value:
             raise WireError(part.offset, "the tensor's shape is unknown")
@@ -153,50 +195,66 @@ def _from_texts(texts: list[str]) -> AnyArray:
 
 def _from_content(field: WireField, number: int, shape: tuple[int, ...]) -> AnyArray:
     data = field.bytes_value()
-    dtype = np.dtype("<u2") if number == _BFLOAT16 else _dtype(number, field.offset)
+    dtype = stored_type(number)
+    if dtype is None:
+        raise _unknown_type(number, field.offset)
     if math.prod(shape) * dtype.itemsize != len(data):
         raise WireError(field.offset, f"a {dtype} tensor of shape {shape} cannot have {len(data)} bytes")
-    flat: AnyArray = np.frombuffer(data, dtype=dtype)
-    if number == _BFLOAT16:  # the upper half of a float32
-        flat = (flat.astype("<u4") << 16).view("<f4")
-    return _reshaped(flat.copy(), shape, field.offset)
+    return _reshaped(as_read(np.frombuffer(data, dtype), number).copy(), shape, field.offset)
 
 
-def _from_values(fields: list[WireField], dtype: np.dtype[Any]) -> AnyArray:
-    numbers = [number for field in fields for number in _values(field)]
-    if fields and fields[0].number == _HALF_VALUES:
-        halves = np.array([int(n) & 0xFFFF for n in numbers], dtype="<u2")
-        return (halves.astype("<u4") << 16).view("<f4") if dtype.itemsize == 4 else halves.view("<f2")
-    with np.errstate(over="ignore", invalid="ignore"):
-        try:
-            return np.array(numbers).astype(dtype) if numbers else np.empty(0, dtype)
-        except (OverflowError, ValueError, TypeError) as error:
-            raise WireError(fields[0].offset, f"a value does not fit {dtype}") from error
+class _Values:
+    """The values of a tensor's repeated number fields, packed or one by one: 8 bytes each, not a Python object."""
 
+    def __init__(self) -> None:
+        self._integers, self._floats = array("q"), array("d")
+        self._are_halves = False
 
-def _values(field: WireField) -> Iterator[float]:
-    """The values of a repeated number field, packed or one by one."""
-    wire_type, code = _VALUE_FIELDS[field.number]
-    if field.wire_type == BYTES:
+    def __bool__(self) -> bool:
+        return bool(self._integers or self._floats)
+
+    def add(self, field: WireField) -> None:
+        """Adds one value, or a packed field of them. Errors: `WireError`."""
+        wire_type, code = _VALUE_FIELDS[field.number]
+        self._are_halves = self._are_halves or field.number == _HALF_VALUES
         data, position = field.data, 0
-        if code:
-            if len(data) % struct.calcsize(f"<{code}"):
+        if field.wire_type == VARINT == wire_type:
+            self._integers.append(as_signed(field.number_value))
+        elif field.wire_type == BYTES and not code:
+            while position < len(data):
+                value, position = read_varint(data, position, field.offset)
+                self._integers.append(as_signed(value))
+        elif field.wire_type in {wire_type, BYTES}:
+            size = np.dtype(code).itemsize
+            if len(data) % size:
                 raise WireError(field.offset, f"field {field.number} ends within a value")
-            yield from (value for (value,) in struct.iter_unpack(f"<{code}", data))
-            return
-        while position < len(data):
-            value, position = read_varint(data, position, field.offset)
-            yield as_signed(value)
-        return
-    if field.wire_type != wire_type:
-        raise WireError(field.offset, f"field {field.number} has wire type {field.wire_type}, not {wire_type}")
-    yield struct.unpack(f"<{code}", field.data)[0] if code else as_signed(field.number_value)
+            with np.errstate(invalid="ignore"):  # a signalling NaN
+                self._floats.frombytes(np.frombuffer(data, code).astype("f8").tobytes())
+        else:
+            raise WireError(field.offset, f"field {field.number} has wire type {field.wire_type}, not {wire_type}")
+
+    def as_array(self, dtype: np.dtype[Any], offset: int) -> AnyArray:
+        """All of them in a type. Errors: `WireError` where both kinds are mixed."""
+        if self._integers and self._floats:
+            raise WireError(offset, "a tensor holds values of two kinds")
+        if self._are_halves and dtype.kind != "f":
+            raise WireError(offset, f"a {dtype} tensor holds half_val")
+        if self._are_halves:
+            halves = np.frombuffer(self._integers, np.int64).astype("<u2")
+            return (halves.astype("<u4") << 16).view("<f4") if dtype.itemsize == 4 else halves.view("<f2")
+        numbers: AnyArray = np.frombuffer(self._floats or self._integers, "f8" if self._floats else "i8")
+        with np.errstate(over="ignore", invalid="ignore"):
+            return numbers.astype(dtype)
 
 
 def _dtype(number: int, offset: int) -> np.dtype[Any]:
     if number not in _READ:
-        raise WireError(offset, f"the tensor's type number {number} is not known")
+        raise _unknown_type(number, offset)
     return _READ[number]
+
+
+def _unknown_type(number: int, offset: int) -> WireError:
+    return WireError(offset, f"the tensor's type number {number} is not known")
 
 
 def _reshaped(flat: AnyArray, shape: tuple[int, ...], offset: int, *, loose: bool = False) -> AnyArray:

@@ -33,6 +33,7 @@ from trackside.records.protobuf_wire import (
 from trackside.records.tensor_proto import AnyArray, read_tensor, tensor_parts
 
 _HEADER = struct.Struct("<QI")
+HEADER_SIZE = _HEADER.size
 _FOOTER_SIZE = 4
 _CRC_OFFSET = 0xA282EAD8
 _LAST_STEP = 2**63 - 1

@@ -7,6 +7,11 @@ from typing import Any
 
 from trackside.contracts.errors import RecordError
 
+# A JSON file of a run is refused beyond either, so that parsing one takes 350 MB at most. An index of one step with
+# 300 000 tensors stays below.
+MOST_JSON_BYTES = 32 << 20
+MOST_JSON_VALUES = 2_000_000
+
 
 class UntrustedJson:
     """A JSON object in the file `key`. Every method raises `RecordError`, which names the file and the field.
@@ -22,7 +27,16 @@ class UntrustedJson:
 
     @classmethod
     def parse(cls, data: bytes, *, key: str) -> UntrustedJson:
-        """The whole file as an object."""
+        """The whole file as an object.
+
+        Whoever fetches it asks for `MOST_JSON_BYTES` + 1 bytes, so that of a larger one no more is read.
+        """
+        if len(data) > MOST_JSON_BYTES:
+            raise RecordError(
+                key, MOST_JSON_BYTES, f"is larger than the {MOST_JSON_BYTES >> 20} MiB that are read of it"
+            )
+        if sum(map(data.count, (b",", b"[", b"{"))) > MOST_JSON_VALUES:
+            raise RecordError(key, 0, f"holds more than the {MOST_JSON_VALUES} values that are read of it")
         try:
             text = data.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -42,6 +56,8 @@ class UntrustedJson:
 
     def names(self) -> tuple[str, ...]:
         """The names of all fields."""
+        for name in self._fields:
+            self._text("a field's name", name)
         return tuple(self._fields)
 
     def has(self, name: str) -> bool:
@@ -62,10 +78,10 @@ class UntrustedJson:
         )
 
     def text(self, name: str) -> str:
-        return str(self._checked(name, self._fields.get(name), str, "a text"))
+        return self._text(name, self._fields.get(name))
 
     def texts(self, name: str) -> tuple[str, ...]:
-        return tuple(str(self._checked(name, item, str, "a text")) for item in self._list(name))
+        return tuple(self._text(name, item) for item in self._list(name))
 
     def boolean(self, name: str, default: bool) -> bool:
         return bool(self._checked(name, self._fields.get(name, default), bool, "true or false"))
@@ -76,6 +92,12 @@ class UntrustedJson:
 
     def counts(self, name: str) -> tuple[int, ...]:
         return tuple(self._count(name, item) for item in self._list(name))
+
+    def _text(self, name: str, value: Any) -> str:
+        text = str(self._checked(name, value, str, "a text"))
+        if not _is_unicode(text):
+            raise self.error(f"has {name} = {text[:30]!a}, which is not valid Unicode")
+        return text
 
     def _count(self, name: str, value: Any) -> int:
         number = self._checked(name, value, int, "a whole number")
@@ -97,6 +119,15 @@ class UntrustedJson:
 
     def _at(self, name: str) -> str:
         return f"{self._where}.{name}" if self._where else name
+
+
+def _is_unicode(text: str) -> bool:
+    """False for what JSON can spell and nothing can store or print: half of a surrogate pair."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _kind(value: Any) -> str:
