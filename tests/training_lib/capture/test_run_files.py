@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -48,7 +49,7 @@ def test_a_step_is_stored_where_the_layout_says() -> None:
     store = MemoryStore()
     run_files(store).save(step(1234, "MSELoss_output_0"))
     event, index = run_layout.event_key(1234, "worker_0"), run_layout.index_key(1234, "worker_0")
-    assert set(store.list()) == {event, index, run_layout.collections_key("worker_0")}
+    assert set(store.list()) == {event, index, run_layout.collections_key("worker_0"), run_layout.CLAIM_KEY}
     (record,) = read_records(store.get(event), key=event)
     assert record.name == "MSELoss_output_0"
     assert record.value.tolist() == [1234.0]
@@ -104,6 +105,76 @@ def test_a_run_that_has_ended_is_not_added_to() -> None:
     with pytest.raises(ConfigurationError, match="has ended"):
         run_files(store).save(step(0, "MSELoss_output_0"))
     assert list(store.list()) == [run_layout.END_MARKER_KEY]
+
+
+class Remote(MemoryStore):
+    """Says that it lies in S3."""
+
+    @property
+    def uri(self) -> str:
+        return "s3://bucket/run/debug-output"
+
+
+@pytest.mark.parametrize(
+    ("store", "num_workers", "claims"),
+    [
+        pytest.param(MemoryStore(), 1, True, id="local"),
+        pytest.param(MemoryStore(), 2, False, id="several-workers"),
+        pytest.param(Remote(), 1, False, id="s3"),
+    ],
+)
+def test_a_local_run_of_one_worker_is_claimed_until_it_ends(store: MemoryStore, num_workers: int, claims: bool) -> None:
+    files = run_files(store, num_workers=num_workers)
+    assert list(store.list()) == []
+    files.save(step(0, "MSELoss_output_0"))
+    assert store.exists(run_layout.CLAIM_KEY) == claims
+    if claims:
+        assert store.get(run_layout.CLAIM_KEY) == b""
+    files.finish()
+    assert not store.exists(run_layout.CLAIM_KEY)
+    assert store.exists(run_layout.END_MARKER_KEY)
+
+
+def test_a_claim_of_a_killed_process_stops_nobody() -> None:
+    store = MemoryStore()
+    store.put(run_layout.CLAIM_KEY, b"")
+    files = run_files(store)
+    files.save(step(0, "MSELoss_output_0"))
+    files.finish()
+    assert store.exists(run_layout.index_key(0, "worker_0"))
+    assert not store.exists(run_layout.CLAIM_KEY)
+
+
+def test_a_run_is_saved_without_a_claim_where_there_can_be_none() -> None:
+    class NoClaim(MemoryStore):
+        def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
+            if key == run_layout.CLAIM_KEY:
+                raise StorageError(errno.EACCES, "Permission denied")
+            super().put(key, data)
+
+        def delete(self, key: str) -> None:
+            raise StorageError(errno.EACCES, "Permission denied")
+
+    store = NoClaim()
+    files = run_files(store)
+    files.save(step(0, "MSELoss_output_0"))
+    files.finish()
+    assert store.exists(run_layout.END_MARKER_KEY)
+
+
+def test_the_packed_index_is_whole_before_the_end_is_marked() -> None:
+    class Ordered(MemoryStore):
+        puts: ClassVar[list[str]] = []
+
+        def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
+            self.puts.append(key)
+            super().put(key, data)
+
+    store = Ordered()
+    files = run_files(store)
+    files.save(step(0, "MSELoss_output_0"))
+    files.finish()
+    assert [key.partition("/")[0] for key in store.puts[-2:]] == ["packed-index", run_layout.END_MARKER_KEY]
 
 
 def test_a_run_that_was_cut_off_can_be_continued() -> None:

@@ -1,0 +1,218 @@
+"""Where blocks of statistics go: one file that grows, or small objects that are merged into larger ones as they age.
+
+The format is `records.statistics_segment`; docs/formats/statistics-segment.md says what it costs on S3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from trackside.contracts.run_layout import SegmentName
+from trackside.records.block_file import encode_block
+from trackside.records.statistics_segment import SCHEMA_KIND, encode_header
+from trackside.storage.store import AppendableStore, Store
+
+_MOST_DOOMED = 4096  # keys of objects still to be deleted; each is some hundred bytes
+
+
+@dataclass(frozen=True)
+class RowsBlock:
+    """A whole block of rows, framed and numbered."""
+
+    number: int
+    schema_id: int
+    row_count: int
+    data: bytes
+
+
+@dataclass(frozen=True)
+class SegmentLimits:
+    """When files are closed and objects merged."""
+
+    file_bytes: int = 64 << 20  # of a file that grows
+    schemas_every_bytes: int = 4 << 20  # how often such a file repeats its schemas, should one be damaged
+    objects: int = 64  # so many objects of one size become one of the next
+    middle_bytes: int = 1 << 20  # or as soon as they hold so many bytes: a middle object,
+    large_bytes: int = 8 << 20  # and a large one
+    deletes_a_flush: int = 4  # of objects that a larger one replaced; each is a request on the writer's time
+
+
+class SegmentStorage(Protocol):
+    """Takes blocks in ascending order. Called on the writer thread only."""
+
+    def save(self, blocks: Sequence[RowsBlock]) -> None:
+        """Stores the blocks. Errors: `OSError`; they may have arrived all the same, and can be given again."""
+
+    def tend(self) -> None:
+        """Merges and deletes what has aged. Errors: `OSError`; nothing is lost, and it is tried again."""
+
+    def finish(self) -> None:
+        """Leaves the objects as a reader of the finished run wants them. Errors: as `tend`."""
+
+
+class SegmentLog:
+    """What all files of one log share: whose it is, and its schemas (id -> payload), which grow."""
+
+    def __init__(self, worker: str, started_ms: int) -> None:
+        self.worker, self.started_ms = worker, started_ms
+        self.schemas: dict[int, bytes] = {}
+
+    def name(self, first: int, last: int | None) -> SegmentName:
+        """The name of the segment of these blocks."""
+        return SegmentName(self.worker, self.started_ms, first, last)
+
+    def header(self, number: int) -> bytes:
+        """The header's block."""
+        return encode_header(self.worker, number=number)
+
+    def schema_blocks(self, ids: Iterable[int], number: int) -> bytes:
+        """The blocks of these schemas."""
+        return b"".join(encode_block(SCHEMA_KIND, self.schemas[i], number=number) for i in sorted(ids))
+
+
+class GrowingSegments:
+    """Appends to one file after another."""
+
+    def __init__(self, store: AppendableStore, log: SegmentLog, limits: SegmentLimits) -> None:
+        self._store, self._log, self._limits = store, log, limits
+        self._name: SegmentName | None = None
+        self._size = 0
+        self._has_header = False
+        self._schemas: set[int] = set()  # written lately
+        self._schemas_from = 0  # since this size of the file
+
+    def save(self, blocks: Sequence[RowsBlock]) -> None:
+        first = blocks[0].number
+        if self._name is None or self._size >= self._limits.file_bytes:
+            self._name = self._log.name(first, None)
+            self._size, self._has_header = 0, False
+            self._repeat_schemas()
+        if self._size - self._schemas_from >= self._limits.schemas_every_bytes:
+            self._repeat_schemas()
+        header = b"" if self._has_header else self._log.header(first)
+        new = {block.schema_id for block in blocks} - self._schemas
+        data = b"".join((header, self._log.schema_blocks(new, first), *(block.data for block in blocks)))
+        try:
+            self._store.append(self._name.key, data)
+        except OSError:
+            self._repeat_schemas()  # those of the file may not have arrived
+            raise
+        self._has_header = True
+        self._schemas |= new
+        self._size += len(data)
+
+    def tend(self) -> None:
+        """Nothing ages in a file."""
+
+    def finish(self) -> None:
+        """The file is as it should be after every block."""
+
+    def _repeat_schemas(self) -> None:
+        self._schemas, self._schemas_from = set(), self._size
+
+
+@dataclass(frozen=True)
+class _Part:
+    """An object that a larger one will replace, and its blocks, so that merging reads nothing back."""
+
+    name: SegmentName
+    blocks: tuple[RowsBlock, ...]
+
+    @cached_property
+    def size_bytes(self) -> int:
+        return sum(len(block.data) for block in self.blocks)
+
+
+class CompactedObjects:
+    """One object a save; many small ones become a middle one, many middle ones a large one.
+
+    The larger object is put before those that it replaces are deleted, so that a reader may meet a block twice but
+    never misses one. At most some 10 MiB of blocks are kept for it.
+    """
+
+    def __init__(self, store: Store, log: SegmentLog, limits: SegmentLimits) -> None:
+        self._store, self._log, self._limits = store, log, limits
+        self._small: list[_Part] = []
+        self._middle: list[_Part] = []
+        self._doomed: dict[str, None] = {}  # keys, in the order in which they became useless
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of blocks in memory."""
+        return sum(part.size_bytes for part in (*self._small, *self._middle))
+
+    def save(self, blocks: Sequence[RowsBlock]) -> None:
+        self._small.append(self._put(tuple(blocks)))
+
+    def tend(self) -> None:
+        try:
+            if self._is_due(self._small, self._limits.middle_bytes):
+                self._middle.append(self._merged(self._small))
+                self._small = []
+            if self._is_due(self._middle, self._limits.large_bytes):
+                self._merged(self._middle)
+                self._middle = []
+        finally:
+            self._forget_beyond_bounds()
+        self._delete(self._limits.deletes_a_flush)
+
+    def finish(self) -> None:
+        rest = [*self._middle, *self._small]
+        if rest:
+            self._merged(rest)
+        self._small, self._middle = [], []
+        self._delete(len(self._doomed))
+
+    def _is_due(self, parts: list[_Part], size_bytes: int) -> bool:
+        return len(parts) >= self._limits.objects or sum(part.size_bytes for part in parts) >= size_bytes
+
+    def _merged(self, parts: list[_Part]) -> _Part:
+        """One object in place of several, which are doomed once it lies there."""
+        if len(parts) == 1:
+            return parts[0]
+        merged = self._put(tuple(block for part in parts for block in part.blocks))
+        self._doom(part.name.key for part in parts)
+        return merged
+
+    def _put(self, blocks: tuple[RowsBlock, ...]) -> _Part:
+        first = blocks[0].number
+        name = self._log.name(first, blocks[-1].number)
+        schemas = self._log.schema_blocks({block.schema_id for block in blocks}, first)
+        data = b"".join((self._log.header(first), schemas, *(block.data for block in blocks)))
+        try:
+            self._store.put(name.key, data)
+        except OSError:
+            self._doom([name.key])  # it may lie there all the same; its blocks will be in an object of another name
+            raise
+        self._doomed.pop(name.key, None)
+        return _Part(name, blocks)
+
+    def _forget_beyond_bounds(self) -> None:
+        """Where merging fails time after time, the oldest objects stay as small as they are."""
+        for parts, size_bytes in ((self._small, 2 * self._limits.middle_bytes), (self._middle, self._most_middle)):
+            while len(parts) > 1 and sum(part.size_bytes for part in parts) > size_bytes:
+                parts.pop(0)
+
+    @property
+    def _most_middle(self) -> int:
+        return self._limits.large_bytes + 2 * self._limits.middle_bytes
+
+    def _doom(self, keys: Iterable[str]) -> None:
+        self._doomed.update(dict.fromkeys(keys))
+        while len(self._doomed) > _MOST_DOOMED:
+            del self._doomed[next(iter(self._doomed))]
+
+    def _delete(self, most: int) -> None:
+        for key in list(self._doomed)[:most]:
+            self._store.delete(key)
+            del self._doomed[key]
+
+
+def segment_storage(store: Store, log: SegmentLog, limits: SegmentLimits) -> SegmentStorage:
+    """What suits the store: a file where objects can grow, else objects that are merged."""
+    if isinstance(store, AppendableStore):
+        return GrowingSegments(store, log, limits)
+    return CompactedObjects(store, log, limits)
