@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,7 +13,7 @@ from trackside.contracts.errors import ConfigurationError, RecordError, TensorNo
 from trackside.contracts.run_layout import event_key, index_key
 from trackside.storage.memory import MemoryStore
 from trackside.testing.fake_trial import end_run, fake_trial, write_collections, write_tensors
-from trackside.trial.statistics import STATISTICS, summarise
+from trackside.trial.statistics import STATISTICS
 from trackside.trial.trial import Trial
 
 WEIGHT, GRADIENT, LOSS = "Net_fc.weight", "gradient/Net_fc.weight", "Loss_output_0"
@@ -281,12 +282,107 @@ def test_in_a_notebook_it_is_a_short_escaped_table() -> None:
         assert "50 of 6" in html
 
 
-def test_a_long_run_read_tensor_by_tensor_is_not_read_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There are more summaries than are kept ahead; once, those were dropped and read anew for each tensor."""
-    read: list[str] = []
-    monkeypatch.setattr("trackside.trial.tensors.MOST_SUMMARIES_AHEAD", 1000)
-    monkeypatch.setattr("trackside.trial.tensors.summarise", lambda value: read.append("") or summarise(value))
-    trial = fake_trial({f"t{i}.weight": dict.fromkeys(range(200), 1.0) for i in range(20)})
+@pytest.mark.parametrize(("tensors", "steps"), [(20, 1000), (3000, 10)], ids=["long", "wide"])
+def test_a_run_read_tensor_by_tensor_is_fetched_once(tensors: int, steps: int) -> None:
+    """Once, what was read ahead was dropped beyond some number, and every file read anew for each tensor."""
+
+    class Counting(MemoryStore):
+        gets = 0
+
+        def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
+            self.gets += key.startswith("events/")
+            return super().get(key, start=start, length=length)
+
+    store = Counting()
+    write_collections(store)
+    for step in range(steps):
+        write_tensors(store, step, {f"t{i}.weight": float(i) for i in range(tensors)})
+    end_run(store)
+    trial = Trial(store)
+    trial.refresh()
     for series in trial.tensors():
-        assert len(series.statistic("mean").steps) == 200
-    assert len(read) < 3 * 20 * 200
+        assert len(series.statistic("mean").steps) == steps
+    assert store.gets == steps
+
+
+def test_a_notebook_reads_what_it_shows() -> None:
+    store = MemoryStore()
+    for step in range(400):
+        write_tensors(store, step, {LOSS: float(step)})
+    end_run(store)
+    trial = Trial(store)
+    trial.refresh()
+    for step in range(300):
+        store.delete(event_key(step, "worker_0"))
+    html = trial.tensor(LOSS)._repr_html_()
+    assert trial.damaged == ()
+    assert "<td>350</td>" in html
+    assert "<td>349</td>" not in html
+
+
+@pytest.mark.parametrize(
+    ("steps", "mode", "worker", "expected"),
+    [
+        pytest.param("10:20", None, None, range(10, 20), id="range"),
+        pytest.param("::25", None, None, range(0, 100, 25), id="stride"),
+        pytest.param("7", "TRAIN", "worker_0", [7], id="one"),
+        pytest.param("200:", None, None, [], id="none"),
+    ],
+)
+def test_a_selection_limits_what_is_read(
+    steps: str, mode: str | None, worker: str | None, expected: Iterable[int]
+) -> None:
+    store = MemoryStore()
+    for step in range(100):
+        write_tensors(store, step, {LOSS: float(step), WEIGHT: np.ones(3)})
+    end_run(store)
+    trial = Trial(store)
+    trial.refresh()
+    for step in set(range(100)).difference(expected):
+        store.delete(event_key(step, "worker_0"))
+    for name, statistic in ((LOSS, "mean"), (LOSS, "l2"), (WEIGHT, "std")):
+        columns = trial.tensor(name, steps=steps, mode=mode, worker=worker).columns(statistic)
+        assert [step for column in columns for step in column.steps] == [*expected]
+    assert trial.damaged == ()
+
+
+def test_a_worker_that_was_chosen_is_read_alone() -> None:
+    store, _ = two_workers()
+    trial = Trial(store)
+    trial.refresh()
+    for step in (0, 1):
+        store.delete(event_key(step, "worker_0"))
+    assert trial.tensor(WEIGHT, worker="worker_1").statistic("mean").values.tolist() == [10.0, 11.0]
+    assert trial.damaged == ()
+
+
+def test_a_selection_of_what_is_read_already_reads_nothing() -> None:
+    store = MemoryStore()
+    for step in range(20):
+        write_tensors(store, step, {LOSS: float(step)})
+    end_run(store)
+    trial = Trial(store)
+    trial.refresh()
+    trial.tensor(LOSS).statistic("mean")
+    for step in range(20):
+        store.delete(event_key(step, "worker_0"))
+    assert trial.tensor(LOSS, steps="5:7").statistic("max").values.tolist() == [5.0, 6.0]
+
+
+def test_what_a_series_remembers_is_forgotten_when_the_run_grows() -> None:
+    store = MemoryStore()
+    write_collections(store, workers=["worker_0", "worker_1"])
+    for worker in ("worker_0", "worker_1"):
+        write_tensors(store, 0, {WEIGHT: 1.0}, worker=worker)
+    write_tensors(store, 0, {WEIGHT: 1.0, LOSS: 1.0}, worker="worker_0")
+    trial = Trial(store)
+    trial.refresh()
+    loss = trial.tensor(LOSS)
+    assert (loss.steps, loss.workers) == ((0,), ("worker_0",))
+    assert loss.value(0).tolist() == [1.0]
+    for worker in ("worker_0", "worker_1"):
+        write_tensors(store, 5, {LOSS: 2.0}, worker=worker)
+    trial.refresh()
+    assert (loss.steps, loss.workers) == ((0, 5), ("worker_0", "worker_1"))
+    with pytest.raises(ConfigurationError, match="saved by 2 workers"):
+        loss.value(0)

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from numpy.typing import NDArray
 
-from trackside.trial.statistics import STATISTICS, summarise
+from trackside.trial.statistics import OF_SINGLES, STATISTICS, summarise, summarise_many, widened
 
 
 def of(tensor: NDArray[np.generic]) -> dict[str, float]:
     summary = summarise(tensor)
     assert summary is not None
-    return dict(zip(STATISTICS, summary, strict=True))
+    numbers = widened(np.array([[summary]]))[:, 0] if isinstance(summary, float) else summary
+    return dict(zip(STATISTICS, numbers.tolist(), strict=True))
 
 
 def oracle(x: NDArray[np.float64]) -> dict[str, float]:
@@ -87,3 +88,39 @@ def test_half_precision_does_not_overflow_on_the_way() -> None:
 )
 def test_what_has_no_statistics_has_none(tensor: NDArray[np.generic]) -> None:
     assert summarise(tensor) is None
+
+
+@given(
+    npst.arrays(
+        st.sampled_from([np.float64, np.float32, np.float16, np.int64, np.uint8, np.bool_]),
+        st.tuples(st.integers(1, 40), st.integers(2, 300)),
+    )
+)
+def test_many_at_once_are_bit_for_bit_what_each_is_alone(tensors: NDArray[np.generic]) -> None:
+    together = summarise_many(tensors)
+    alone = np.array([summarise(tensor) for tensor in tensors]).T
+    np.testing.assert_array_equal(together.view(np.uint64), alone.view(np.uint64))
+
+
+@pytest.mark.parametrize("elements", [2, 7, 8, 9, 127, 128, 129, 1000, 1 << 16, (1 << 16) + 1])
+def test_no_number_of_elements_changes_the_order_of_a_sum(elements: int) -> None:
+    tensors = np.random.default_rng(0).normal(size=(300 if elements < 2000 else 3, elements)).astype(np.float32)
+    alone = np.array([summarise(tensor) for tensor in tensors]).T
+    np.testing.assert_array_equal(summarise_many(tensors), alone)
+    np.testing.assert_array_equal(summarise_many(tensors[:, ::-1][:, ::-1]), alone)
+
+
+@given(npst.arrays(st.sampled_from([np.float64, np.float16, np.int64, np.uint64, np.bool_]), st.integers(1, 20)))
+def test_single_values_at_once_are_what_each_is_alone(values: NDArray[np.generic]) -> None:
+    together = widened(summarise_many(values.reshape(-1, 1)))
+    alone = np.stack([widened(np.array([[summarise(value)]]))[:, 0] for value in values], axis=1)
+    np.testing.assert_array_equal(together.view(np.uint64), alone.view(np.uint64))
+
+
+def test_both_tables_name_the_same_statistics() -> None:
+    assert list(OF_SINGLES) == list(STATISTICS)
+
+
+def test_the_norm_of_a_single_value_neither_overflows_nor_vanishes() -> None:
+    assert of(np.array([1e300]))["l2"] == 1e300
+    assert of(np.array([-1e-300]))["l2"] == 1e-300

@@ -35,6 +35,11 @@ class Membership:
         """True once every worker's file has been seen."""
         return self.worker_count is not None and len(self._seen) >= self.worker_count
 
+    @property
+    def workers(self) -> frozenset[str]:
+        """The workers whose file has been seen."""
+        return frozenset(worker for key in self._seen if (worker := parse_collections_key(key)))
+
     def refresh(self) -> bool:
         """Reads the files that are new; True if there were any."""
         new = [key for key in self._store.list(COLLECTIONS_PREFIX) if parse_collections_key(key) and self._is_new(key)]

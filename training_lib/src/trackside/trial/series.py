@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.errors import ConfigurationError, Problem, RecordError, TensorNotSavedError
+from trackside.records.modes import MODE_NUMBERS
 from trackside.trial.notebook import html_table
-from trackside.trial.selection import Selection
+from trackside.trial.selection import Selection, StepRange
 from trackside.trial.statistics import STATISTICS
 from trackside.trial.window import Column
 
@@ -40,16 +41,25 @@ class TensorSeries:
 
     def __init__(self, trial: Trial, name: str, selection: Selection) -> None:
         self._trial, self.name, self.selection = trial, name, selection
+        self._version: object = None  # of the trial, when the rest was looked up
+        self._steps: tuple[int, ...] | None = None
+        self._workers: tuple[str, ...] | None = None
 
     @property
     def steps(self) -> tuple[int, ...]:
         """Steps at which any worker saved it, ascending."""
-        return tuple(sorted({saved.step for saved in self._trial.saved_steps(self.name, self.selection)}))
+        self._forget_what_is_old()
+        if self._steps is None:
+            self._steps = tuple(sorted({saved.step for saved in self._trial.saved_steps(self.name, self.selection)}))
+        return self._steps
 
     @property
     def workers(self) -> tuple[str, ...]:
         """Workers that saved it, sorted."""
-        return tuple(sorted({saved.worker for saved in self._trial.saved_steps(self.name, self.selection)}))
+        self._forget_what_is_old()
+        if self._workers is None:
+            self._workers = self._trial.saving_workers(self.name, self.selection)
+        return self._workers
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -75,8 +85,7 @@ class TensorSeries:
         Fetched anew on each use. Errors: `ConfigurationError` where several workers saved it and none was chosen;
         `RecordError` at a damaged one (iterate instead to have the rest); else as `__iter__`.
         """
-        worker = self._only_worker()
-        arrays = [self._trial.value(self.name, step=step, worker=worker) for step in self.steps]
+        arrays = self._trial.values(self.name, steps=self.steps, worker=self._only_worker())
         if len({(array.shape, array.dtype) for array in arrays}) == 1:
             return np.stack(arrays)
         return tuple(arrays)
@@ -92,11 +101,15 @@ class TensorSeries:
         Errors: `ConfigurationError` for an unknown statistic, or where several workers saved the tensor and none was
         chosen; `TensorNotSavedError` where no step holds numbers that can be read.
         """
-        worker = self._only_worker()
-        for column in self.columns(name):
-            if column.worker == worker:
-                return column
-        raise TensorNotSavedError(f"No {name} of {self.name!r}: no selected step holds numbers that can be read.")
+        columns = self.columns(name)
+        if not columns or self.workers:  # else it is recorded only
+            worker = self._only_worker()
+            columns = tuple(column for column in columns if column.worker == worker)
+        if not columns:
+            raise TensorNotSavedError(f"No {name} of {self.name!r}: no selected step holds numbers that can be read.")
+        if len(columns) > 1:
+            raise _several_workers(self.name, [column.worker for column in columns])
+        return columns[0]
 
     def columns(self, statistic: str) -> tuple[Column, ...]:
         """One statistic as a column per worker, sorted by worker; workers without a number are left out.
@@ -106,18 +119,40 @@ class TensorSeries:
         return self._trial.selected_columns(self.name, statistic, self.selection)
 
     def to_columns(self) -> dict[str, NDArray[Any]]:
-        """`step`, `worker`, `mode` and every statistic, each an array of shape (n,): a row for each step and worker."""
-        by_statistic = {name: self.columns(name) for name in STATISTICS}
-        first = by_statistic[next(iter(STATISTICS))]
-        modes = {(s.step, s.worker): s.mode for s in self._trial.saved_steps(self.name, self.selection)}
-        keys = [(int(step), column.worker) for column in first for step in column.steps]
-        numbers = {name: _joined(columns) for name, columns in by_statistic.items()}
+        """`step`, `worker`, `mode` and every statistic, each an array of shape (n,): a row for each step and worker.
+
+        Sorted by worker, then by step. NaN where a step has no such number: statistics that are recorded at every step
+        are fewer than those that follow from a saved tensor.
+        """
+        parts = [self._rows(mode) for mode in ([self.selection.mode] if self.selection.mode else MODE_NUMBERS)]
+        worker, step = (np.concatenate([part[key] for part in parts]) for key in ("worker", "step"))
+        order = np.lexsort((step, worker))
         return {
-            "step": np.array([step for step, _ in keys], np.int64),
-            "worker": np.array([worker for _, worker in keys], dtype=np.str_),
-            "mode": np.array([modes[key] for key in keys], dtype=np.str_),
-            **numbers,
+            key: np.concatenate([part[key] for part in parts])[order] for key in ("step", "worker", "mode", *STATISTICS)
         }
+
+    def _rows(self, mode: str) -> dict[str, NDArray[Any]]:
+        """`to_columns` of one mode, in any order."""
+        selection = replace(self.selection, mode=mode)
+        found = {name: self._trial.selected_columns(self.name, name, selection) for name in STATISTICS}
+        by_worker: dict[str, list[tuple[str, Column]]] = {}
+        for name, columns in found.items():
+            for column in columns:
+                by_worker.setdefault(column.worker, []).append((name, column))
+        steps = {w: np.unique(np.concatenate([c.steps for _, c in some])) for w, some in by_worker.items()}
+        count = sum(map(len, steps.values()))
+        rows: dict[str, NDArray[Any]] = {
+            "step": np.concatenate([np.empty(0, np.int64), *steps.values()]),
+            "worker": np.repeat(np.array([*steps], np.str_), [len(some) for some in steps.values()]),
+            "mode": np.full(count, mode),
+            **{name: np.full(count, np.nan) for name in STATISTICS},
+        }
+        first = 0
+        for worker, columns_of_worker in by_worker.items():
+            for name, column in columns_of_worker:
+                rows[name][first + np.searchsorted(steps[worker], column.steps)] = column.values
+            first += len(steps[worker])
+        return rows
 
     def to_pandas(self) -> Any:
         """`to_columns` as a pandas.DataFrame. Errors: `ConfigurationError` where pandas is not installed."""
@@ -134,21 +169,32 @@ class TensorSeries:
         return f"<TensorSeries {self.name!r}: {len(steps)} saved, {span}, {len(workers)} worker(s)>"
 
     def _repr_html_(self) -> str:
-        columns = self.to_columns()
-        count = len(columns["step"])
-        shown = range(max(0, count - MOST_HTML_ROWS), count)
+        columns = self._newest(MOST_HTML_ROWS).to_columns()
+        read, saved = len(columns["step"]), len(self._trial.saved_steps(self.name, self.selection))
+        shown = range(max(0, read - MOST_HTML_ROWS), read)
         rows = [[_cell(column[row]) for column in columns.values()] for row in shown]
-        left_out = f"The newest {MOST_HTML_ROWS} of {count} rows." if count > MOST_HTML_ROWS else ""
+        left_out = f"{len(rows)} of {saved} rows, of the newest steps." if saved > len(rows) else ""
         return html_table(repr(self), list(columns), rows, note=left_out)
+
+    def _newest(self, most_steps: int) -> TensorSeries:
+        """The same tensor over the newest steps."""
+        steps, selected = self.steps, self.selection.steps
+        if len(steps) <= most_steps:
+            return self
+        newest = StepRange(steps[-most_steps], selected.end, selected.stride)
+        return TensorSeries(self._trial, self.name, replace(self.selection, steps=newest))
+
+    def _forget_what_is_old(self) -> None:
+        version = self._trial.version
+        if version != self._version:
+            self._version, self._steps, self._workers = version, None, None
 
     def _only_worker(self) -> str:
         workers = self.workers
         if not workers:
             raise TensorNotSavedError(self._why_nothing_is_selected())
         if len(workers) > 1:
-            fix = f"Choose one: worker={workers[0]!r} (of {', '.join(workers)})."
-            problem = Problem("worker", f"{self.name!r} was saved by {len(workers)} workers.", fix)
-            raise ConfigurationError([problem], subject="The selection")
+            raise _several_workers(self.name, workers)
         return workers[0]
 
     def _why_nothing_is_selected(self) -> str:
@@ -161,12 +207,14 @@ class TensorSeries:
         return f"{self.name!r} was saved at none of the selected steps. The run holds it {where}."
 
 
+def _several_workers(name: str, workers: Sequence[str]) -> ConfigurationError:
+    fix = f"Choose one: worker={workers[0]!r} (of {', '.join(workers)})."
+    problem = Problem("worker", f"{name!r} was saved by {len(workers)} workers.", fix)
+    return ConfigurationError([problem], subject="The selection")
+
+
 def _bounds(steps: list[int]) -> tuple[int, int]:
     return steps[0], steps[-1] + 1
-
-
-def _joined(columns: tuple[Column, ...]) -> NDArray[np.float64]:
-    return np.concatenate([column.values for column in columns]) if columns else np.empty(0)
 
 
 def _cell(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The statistics a rule may ask for: each a plain function of one tensor's values.
+"""The statistics a rule may ask for: each a plain function of a tensor's values, or of many alike tensors at once.
 
 Non-finite values are not hidden: a tensor that holds a NaN has a NaN mean, as in NumPy. Sums are float64, whatever the
 tensor's own type, so that a float16 gradient cannot overflow on the way.
@@ -6,66 +6,69 @@ tensor's own type, so that a float16 gradient cannot overflow on the way.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-Values = NDArray[np.float64]
+_ELEMENTS_AT_ONCE = 1 << 16  # float64 values that stay in the cache
+
+Values = NDArray[np.float64]  # one tensor: shape (elements,); several of one shape: (tensors, elements)
 
 
-def mean(x: Values) -> float:
+def mean(x: Values) -> Values:
     """Arithmetic mean."""
-    return float(x.mean())
+    return np.asarray(x.mean(axis=-1))
 
 
-def std(x: Values) -> float:
+def std(x: Values) -> Values:
     """Population standard deviation (divides by n), as NumPy's default."""
-    return float(x.std())
+    return np.asarray(x.std(axis=-1))
 
 
-def smallest(x: Values) -> float:
+def smallest(x: Values) -> Values:
     """Smallest value."""
-    return float(x.min())
+    return np.asarray(x.min(axis=-1))
 
 
-def largest(x: Values) -> float:
+def largest(x: Values) -> Values:
     """Largest value."""
-    return float(x.max())
+    return np.asarray(x.max(axis=-1))
 
 
-def abs_mean(x: Values) -> float:
+def abs_mean(x: Values) -> Values:
     """Mean of the absolute values."""
-    return float(np.abs(x).mean())
+    return np.asarray(np.abs(x).mean(axis=-1))
 
 
-def abs_max(x: Values) -> float:
+def abs_max(x: Values) -> Values:
     """Largest absolute value."""
-    return max(abs(float(x.min())), abs(float(x.max()))) if not np.isnan(x).any() else math.nan
+    return np.asarray(np.maximum(np.abs(x.min(axis=-1)), np.abs(x.max(axis=-1))))
 
 
-def l2(x: Values) -> float:
+def l2(x: Values) -> Values:
     """Euclidean norm over all elements."""
-    return math.sqrt(float(np.square(x).sum()))  # not np.dot: BLAS threads spin against the training for a core
+    return np.asarray(
+        np.sqrt(np.square(x).sum(axis=-1))
+    )  # not np.dot: BLAS threads spin against the training for a core
 
 
-def zero_share(x: Values) -> float:
+def zero_share(x: Values) -> Values:
     """Share of exact zeros, 0 to 1."""
-    return 1.0 - np.count_nonzero(x) / x.size
+    return np.asarray(1.0 - np.count_nonzero(x, axis=-1) / x.shape[-1])
 
 
-def nonfinite_count(x: Values) -> float:
+def nonfinite_count(x: Values) -> Values:
     """How many elements are NaN or infinite."""
-    return float(x.size - np.count_nonzero(np.isfinite(x)))
+    return np.asarray(x.shape[-1] - np.count_nonzero(np.isfinite(x), axis=-1), np.float64)
 
 
-def nan_count(x: Values) -> float:
+def nan_count(x: Values) -> Values:
     """How many elements are NaN."""
-    return float(np.count_nonzero(np.isnan(x)))
+    return np.asarray(np.count_nonzero(np.isnan(x), axis=-1), np.float64)
 
 
-STATISTICS: Mapping[str, Callable[[Values], float]] = {
+STATISTICS: Mapping[str, Callable[[Values], Values]] = {
     "mean": mean,
     "std": std,
     "min": smallest,
@@ -76,6 +79,20 @@ STATISTICS: Mapping[str, Callable[[Values], float]] = {
     "zero_share": zero_share,
     "nonfinite_count": nonfinite_count,
     "nan_count": nan_count,
+}
+
+# The same for tensors of one element each, from their values: exact, where a square and its root are not.
+OF_SINGLES: Mapping[str, Callable[[Values], Values]] = {
+    "mean": np.asarray,
+    "std": lambda values: np.where(np.isfinite(values), 0.0, np.nan),
+    "min": np.asarray,
+    "max": np.asarray,
+    "abs_mean": np.abs,
+    "abs_max": np.abs,
+    "l2": np.abs,
+    "zero_share": lambda values: (values == 0).astype(np.float64),
+    "nonfinite_count": lambda values: (~np.isfinite(values)).astype(np.float64),
+    "nan_count": lambda values: np.isnan(values).astype(np.float64),
 }
 
 # Which saved reductions answer which statistic (contracts: smdebug 1.0.34, reduction tensors). The original saves `std`
@@ -91,30 +108,36 @@ REDUCTIONS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def summarise(tensor: NDArray[np.generic]) -> tuple[float, ...] | None:
-    """All of `STATISTICS`, in its order; None for a tensor that is empty or holds no real numbers (text, complex)."""
+def summarise(tensor: NDArray[np.generic]) -> float | Values | None:
+    """All of `STATISTICS` in their order, shape (statistics,); the value itself of a tensor of one element.
+
+    None for a tensor that is empty or holds no real numbers (text, complex).
+    """
     if tensor.size == 0 or tensor.dtype.kind not in "biuf":
         return None
     if tensor.size == 1:
-        return _of_one(float(tensor.reshape(())[()]))
-    values = tensor.astype(np.float64, copy=False).reshape(-1)
+        return float(tensor.item())
+    return summarise_many(tensor.reshape(1, -1))[:, 0]
+
+
+def summarise_many(tensors: NDArray[np.generic]) -> Values:
+    """`summarise` for real tensors of one shape, (tensors, elements): shape (statistics, tensors).
+
+    Tensors of one element come as (1, tensors): their values.
+    """
+    count, elements = tensors.shape
+    if elements == 1:
+        return tensors.astype(np.float64).reshape(1, count)
+    summaries = np.empty((len(STATISTICS), count))
+    at_once = max(1, _ELEMENTS_AT_ONCE // elements)
     with np.errstate(all="ignore"):  # inf - inf and overflow are answers here, not accidents
-        return tuple(statistic(values) for statistic in STATISTICS.values())
+        for first in range(0, count, at_once):
+            values = np.ascontiguousarray(tensors[first : first + at_once], np.float64)
+            for row, statistic in zip(summaries, STATISTICS.values(), strict=True):
+                row[first : first + at_once] = statistic(values)
+    return summaries
 
 
-def _of_one(value: float) -> tuple[float, ...]:
-    """The same numbers for a single value, without the price of ten NumPy calls: most tensors read are losses."""
-    size = abs(value)
-    spread = 0.0 if math.isfinite(value) else math.nan
-    return (
-        value,
-        spread,
-        value,
-        value,
-        size,
-        size,
-        size,
-        float(value == 0),
-        float(not math.isfinite(value)),
-        float(math.isnan(value)),
-    )
+def widened(singles: Values) -> Values:
+    """All of `STATISTICS` of tensors of one element each, from their values: (1, n) -> (statistics, n)."""
+    return np.stack([statistic(singles[0]) for statistic in OF_SINGLES.values()])

@@ -4,28 +4,39 @@ from __future__ import annotations
 
 import bisect
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from trackside.contracts.errors import KeyNotFoundError, RecordError
 from trackside.contracts.run_layout import (
     END_MARKER_KEY,
     INDEX_PREFIX,
+    PACKED_INDEX_PREFIX,
+    event_key,
+    index_key,
     index_prefix,
     parse_index_key,
+    parse_packed_index_key,
 )
-from trackside.records.index_file import IndexEntry, ShapeEntry, decode_index
+from trackside.records.index_file import IndexDecoder, IndexEntry, ShapeEntry
+from trackside.records.modes import MODE_NAMES
+from trackside.records.packed_index import MOST_RECORD_BYTES
 from trackside.storage.store import Store
+from trackside.trial.membership import Membership
+from trackside.trial.packed_index import PackedWorker, read_packed_index
+from trackside.trial.parallel import in_parallel, is_remote
+
+__all__ = ["Layout", "SavedStep", "StepIndex", "in_parallel"]
 
 # How many newer steps a step waits for a missing worker, as in the original (SMDEBUG_INCOMPLETE_STEP_WAIT_WINDOW).
 INCOMPLETE_STEP_WINDOW = 1000
-REMOTE_READS_AT_ONCE = 16
-MOST_RECORD_BYTES = 1 << 34
+MANY_NEW_FILES = 16  # from here on the packed index is asked again: a reader that has fallen behind catches up with it
+MOST_LAYOUTS_AT_HAND = 1024  # where every step lies differently, it is of no use to remember more
+FILES_READ_AT_ONCE = 512
+KEYS_IN_A_PAGE = 1000  # of a listing in S3: to look at the rest of a page costs nothing
 
-T = TypeVar("T")
-R = TypeVar("R")
+_LAST_SORTED_STEP = 10**12 - 1  # keys of larger ones do not sort as their numbers
+_AFTER_INDEX = INDEX_PREFIX[:-1] + chr(ord("/") + 1)  # sorts behind every key of the index, before the packed index
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +50,7 @@ class Layout:
     shapes: Mapping[str, ShapeEntry] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SavedStep:
     """What one worker saved at one step. `mode_step` counts the steps of that mode alone."""
 
@@ -51,11 +62,27 @@ class SavedStep:
     mode_step: int = 0
 
 
+_Found = tuple[int, str, SavedStep | RecordError]  # step, worker, and what its index says
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """What a listing from somewhere in the index on shows."""
+
+    index: list[str]
+    packed: list[str]
+    has_ended: bool
+
+
 class StepIndex:
     """The index of a growing run. `refresh` costs one LIST and one GET per new index file, whatever came before.
 
+    The first one reads the packed index, where there is one, and lists smdebug's index only behind what that is known
+    to hold; so does a later one that finds many new steps. Whatever a packed index lacks is read from smdebug's.
+
     Steps outside [first_step, end_step) are passed over unread. A step waits for a missing worker until `window` newer
-    ones are there (default `INCOMPLETE_STEP_WINDOW`).
+    ones are there (default `INCOMPLETE_STEP_WINDOW`). `membership` says which workers the run has; one that is given is
+    refreshed, and need not be read by anybody else.
     """
 
     def __init__(
@@ -66,11 +93,13 @@ class StepIndex:
         first_step: int = 0,
         end_step: int | None = None,
         window: int | None = None,
+        membership: Membership | None = None,
     ) -> None:
         self._store = store
         self._report = report
         self._first_step, self._end_step = first_step, end_step
         self._window = INCOMPLETE_STEP_WINDOW if window is None else window
+        self._membership = membership or Membership(store, report=lambda _: None)  # whose own reader reports
         self.steps: list[int] = []  # every step known, ascending
         self.arrivals: list[SavedStep] = []  # in the order found; ascending but for late workers
         self.late_until = 0  # arrivals before this index may be older than those before them
@@ -79,29 +108,67 @@ class StepIndex:
         self.has_ended = False
         self.last_complete: int | None = None
         self._files: dict[int, dict[str, SavedStep | None]] = {}
+        self._decoder = IndexDecoder()
         self._layouts: dict[tuple[tuple[IndexEntry, ...], tuple[ShapeEntry, ...]], Layout] = {}
+        self._same_layouts: dict[tuple[int, int], tuple[Layout, object]] = {}
+        self._layouts_seen: set[Layout] = set()
         self._first_key = f"{index_prefix(first_step)}{first_step:012d}" if first_step else INDEX_PREFIX
-        self._last_key = self._first_key
+        self._last_key = ""  # nothing has been listed yet
         self._lacking: set[int] = set()
         self._worker_count: int | None = None
+        self._read_again: set[tuple[int, str]] = set()
 
     def refresh(self) -> bool:
-        """Finds what is new; True if anything was. After the end of the run it asks nothing."""
+        """Finds what is new; True if anything was. After the end of the run it asks nothing.
+
+        Errors: those of the store; then nothing has changed.
+        """
         if self.has_ended:
             return False
-        found, ended = self._scan()
-        if ended:  # a step may have been written between the listing of its folder and that of the marker
-            found_last, _ = self._scan()
+        if self._last_key:
+            found, ended, is_all = *self._scan(self._start_after()), False
+        else:
+            found, ended, is_all = self._open()
+        if ended and not is_all:  # a step may have been written between the listing of its folder and the marker's
+            found_last, _ = self._scan(self._start_after())
             found = found or found_last
         self.has_ended = ended
-        self._complete()
+        if found or ended:
+            self._complete()
         return found or ended
 
     def expect_workers(self, count: int) -> None:
         """A step is complete once that many workers have saved it."""
+        if count == self._worker_count:
+            return
         self._worker_count = count
         self._lacking = {step for step in self.steps[-self._window :] if self._lacks(step)}
         self._complete()
+
+    def reread(self, step: int, worker: str) -> SavedStep | None:
+        """What smdebug's index says of a step now, where that is something else than what is known of it; else None.
+
+        For a reader who has met a record that is not where it should be: the step was written again, after this index
+        or the packed one was read. Once for each step and worker. Tensors may have come or gone. Errors: those of the
+        store.
+        """
+        known = self._files.get(step, {}).get(worker)
+        if known is None or (step, worker) in self._read_again:
+            return None
+        key = index_key(step, worker)
+        content = self._read(key)
+        self._read_again.add((step, worker))
+        try:
+            saved = None if content is None else self._decode(key, step, worker, content)
+        except RecordError as error:
+            self._report(error)
+            return None
+        if saved is None or saved == known:
+            return None
+        self._files[step][worker] = saved
+        self.arrivals[self._place_of(known)] = saved
+        self._learn_names(saved.layout)
+        return saved
 
     def saved(self, step: int) -> Mapping[str, SavedStep]:
         """What each worker saved at `step`, as far as its index can be read."""
@@ -122,39 +189,102 @@ class StepIndex:
         first = 0 if after is None else bisect.bisect_right(self.steps, after)
         return self.steps[first : bisect.bisect_right(self.steps, self.last_complete)]
 
-    def _scan(self) -> tuple[bool, bool]:
-        keys, ended = self._list()
-        new = [(key, *found) for key in keys if (found := parse_index_key(key)) and self._wants(*found)]
-        contents = in_parallel(self._store, self._read, [key for key, _, _ in new])
-        newest_before = self.steps[-1] if self.steps else -1
-        for (key, step, worker), content in zip(new, contents, strict=True):
-            if content is not None:
-                self._add(key, step, worker, content)
-        if any(step < newest_before for _, step, _ in new):
-            self.late_until = len(self.arrivals)
-        self._last_key = max((self._last_key, *keys[-1:]))
-        self._look_for_missing_workers({step for _, step, _ in new})
-        return bool(new), ended
+    def _open(self) -> tuple[bool, bool, bool]:
+        """The first scan, after the packed index: what `_scan` says, and whether nothing can have come meanwhile."""
+        listed = self._list(_AFTER_INDEX)
+        packed = read_packed_index(self._store, listed.packed, report=self._report)
+        found, ended = self._scan(self._behind(packed), packed)
+        return found, ended, ended and listed.has_ended
 
-    def _list(self) -> tuple[list[str], bool]:
-        """Index keys from the first step that still waits for a worker, and whether the run has ended: one LIST.
+    def _scan(self, start_after: str, packed: Sequence[PackedWorker] | None = None) -> tuple[bool, bool]:
+        """Adds what is packed and what smdebug's index has behind a key: (whether that was anything, the end)."""
+        listed = self._list(start_after)
+        new = [(key, *found) for key in listed.index if (found := parse_index_key(key)) and self._wants(*found)]
+        if packed is None:
+            packed = self._packed_again(listed.packed, [(step, worker) for _, step, worker in new])
+        unpacked = [saved for each in packed for saved in self._unpacked(each)]
+        known = {(saved.step, saved.worker) for saved in unpacked}
+        if known:
+            new = [(key, step, worker) for key, step, worker in new if (step, worker) not in known]
+        found_now = [*((saved.step, saved.worker, saved) for saved in unpacked), *self._read_index(new)]
+        self._add(found_now)  # all requests have been answered: from here on nothing fails
+        self._last_key = max((self._last_key, start_after, *listed.index[-1:]))
+        if found_now:
+            self._look_for_missing_workers({step for step, _, _ in found_now})
+        return bool(found_now), listed.has_ended
 
-        The end marker sorts after the index, so the same listing shows it. Only where other things lie between the
-        two (the original's `tensorboard/`) a second question is needed.
+    def _list(self, start_after: str) -> _Listed:
+        """What lies behind a key of the index: one LIST.
+
+        The packed index and the end marker sort after the index, so the same listing shows them. Only where other
+        things lie in between (the original's `tensorboard/`) a second question may be needed.
         """
-        keys: list[str] = []
-        for key in self._store.list("", start_after=self._start_after()):
-            if not key.startswith(INDEX_PREFIX):
-                return keys, key == END_MARKER_KEY or (key < END_MARKER_KEY and self._store.exists(END_MARKER_KEY))
-            keys.append(key)
-        return keys, False
+        index: list[str] = []
+        packed: list[str] = []
+        most_others = KEYS_IN_A_PAGE if is_remote(self._store) else 0
+        for place, key in enumerate(self._store.list("", start_after=start_after)):
+            if key.startswith(INDEX_PREFIX):
+                index.append(key)
+            elif key.startswith(PACKED_INDEX_PREFIX):
+                packed.append(key)
+            elif key >= END_MARKER_KEY:
+                return _Listed(index, packed, key == END_MARKER_KEY)
+            elif place + 1 >= most_others:
+                return _Listed(index, packed, self._store.exists(END_MARKER_KEY))
+        return _Listed(index, packed, has_ended=False)
 
     def _start_after(self) -> str:
         if not self._lacking:
             return self._last_key
         # From the last step before it: another worker may still bring a step in between.
         place = bisect.bisect_left(self.steps, min(self._lacking)) - 1
-        return f"{index_prefix(self.steps[place])}{self.steps[place]:012d}" if place >= 0 else self._first_key
+        return _before_step(self.steps[place]) if place >= 0 else self._first_key
+
+    def _behind(self, packed: Sequence[PackedWorker]) -> str:
+        """The key behind which steps may lie that are not packed."""
+        if not packed:
+            return self._first_key
+        if not self._membership.is_whole:
+            self._membership.refresh()
+        if self._worker_count is None:
+            self._worker_count = self._membership.worker_count
+        packed_workers = {each.worker for each in packed}
+        is_whole = self._membership.is_whole and packed_workers >= self._membership.workers
+        last = min(-1 if each.covered_step is None else each.covered_step for each in packed)
+        if not is_whole or len(packed_workers) < (self._worker_count or 0) or not 0 <= last <= _LAST_SORTED_STEP:
+            return self._first_key
+        return max(self._first_key, _before_step(last))
+
+    def _packed_again(self, keys: Sequence[str], new: Sequence[tuple[int, str]]) -> Sequence[PackedWorker]:
+        """The packed files that may hold many new steps, read again."""
+        if not keys or len(new) <= MANY_NEW_FILES:
+            return ()
+        first_step = min(step for step, _ in new)
+        workers = {worker for _, worker in new}
+        wanted: dict[str, list[str]] = {}
+        for key in keys:  # of a worker's files those from the last one on that begins early enough
+            worker, _, begins = parse_packed_index_key(key) or ("", 0, 0)
+            if worker in workers:
+                wanted[worker] = [key] if begins <= first_step else [*wanted.get(worker, ()), key]
+        chosen = [key for some in wanted.values() for key in some]
+        return read_packed_index(self._store, chosen, report=self._report)
+
+    def _unpacked(self, packed: PackedWorker) -> Iterator[SavedStep]:
+        """The packed steps that are not known yet."""
+        worker = packed.worker
+        layouts = [(self._layout(each.entries, each.shapes), each.event_key) for each in packed.known_layouts]
+        rows = zip(
+            packed.steps.tolist(),
+            packed.mode_steps.tolist(),
+            packed.modes.tolist(),
+            packed.layouts.tolist(),
+            strict=True,
+        )
+        for step, mode_step, mode, number in rows:
+            if self._wants(step, worker):
+                layout, literal = layouts[number]
+                events = event_key(step, worker) if literal is None else literal
+                yield SavedStep(step, worker, MODE_NAMES[mode], events, layout, mode_step)
 
     def _wants(self, step: int, worker: str) -> bool:
         is_within = step >= self._first_step and (self._end_step is None or step < self._end_step)
@@ -166,33 +296,84 @@ class StepIndex:
         except KeyNotFoundError:  # removed since it was listed
             return None
 
-    def _add(self, key: str, step: int, worker: str, content: bytes) -> None:
-        if step not in self._files:
-            self._files[step] = {}
-            bisect.insort(self.steps, step)
-        self.workers.add(worker)
+    def _read_index(self, wanted: Sequence[tuple[str, int, str]]) -> Iterator[_Found]:
+        """What smdebug's index says of each (key, step, worker); a few hundred files are held at a time."""
+        for start in range(0, len(wanted), FILES_READ_AT_ONCE):
+            some = wanted[start : start + FILES_READ_AT_ONCE]
+            contents = in_parallel(self._store, self._read, [key for key, _, _ in some])
+            for (key, step, worker), content in zip(some, contents, strict=True):
+                if content is not None:
+                    yield step, worker, self._decoded(key, step, worker, content)
+
+    def _decoded(self, key: str, step: int, worker: str, content: bytes) -> SavedStep | RecordError:
         try:
-            saved = self._decode(key, step, worker, content)
-        except RecordError as error:  # the worker has come this far, though what it says cannot be read
-            self._files[step][worker] = None
-            self._report(error)
-            return
-        self._files[step][worker] = saved
-        self.arrivals.append(saved)
+            return self._decode(key, step, worker, content)
+        except RecordError as error:
+            return error
 
     def _decode(self, key: str, step: int, worker: str, content: bytes) -> SavedStep:
-        index = decode_index(content, key=key)
-        for entry in index.entries:
-            if not 0 < entry.length <= MOST_RECORD_BYTES:
-                what = f"says that {entry.name!r} is {entry.length} bytes from byte {entry.start} on."
-                raise RecordError(key, 0, what)
-        layout = self._layouts.get((index.entries, index.shapes))
-        if layout is None:
-            records = {sys.intern(entry.name): (entry.start, entry.length) for entry in index.entries}
-            shapes = {sys.intern(shape.name): shape for shape in index.shapes}
-            layout = self._layouts[index.entries, index.shapes] = Layout(records, shapes)
-            self.names.update(records)
+        index = self._decoder.decode(content, key=key)
+        try:
+            layout = self._layout(index.entries, index.shapes)
+        except ValueError as error:
+            raise RecordError(key, 0, str(error)) from error
         return SavedStep(step, worker, index.mode, index.event_key or "", layout, index.mode_step)
+
+    def _layout(self, entries: tuple[IndexEntry, ...], shapes: tuple[ShapeEntry, ...]) -> Layout:
+        """The one layout of all steps that are alike. Errors: `ValueError` for records that there cannot be."""
+        same = self._same_layouts.get((id(entries), id(shapes)))
+        if same is not None:  # to compare hundreds of entries for each step would be most of the work
+            return same[0]
+        layout = self._layouts.get((entries, shapes))
+        if len(self._same_layouts) >= MOST_LAYOUTS_AT_HAND:
+            self._layouts.clear()
+            self._same_layouts.clear()
+        if layout is None:
+            for entry in entries:
+                if not 0 < entry.length <= MOST_RECORD_BYTES:
+                    raise ValueError(f"says that {entry.name!r} is {entry.length} bytes from byte {entry.start} on.")
+            records = {sys.intern(entry.name): (entry.start, entry.length) for entry in entries}
+            layout = Layout(records, {sys.intern(shape.name): shape for shape in shapes})
+        self._layouts[entries, shapes] = layout
+        self._same_layouts[id(entries), id(shapes)] = layout, (entries, shapes)  # which keeps the ids theirs
+        return layout
+
+    def _add(self, found: list[_Found]) -> None:
+        found.sort(key=lambda each: each[:2])
+        last = self.steps[-1] if self.steps else -1
+        is_late = bool(found) and found[0][0] < last
+        for step, worker, saved in found:
+            files = self._files.get(step)
+            if files is None:
+                files = self._files[step] = {}
+                if step > last:
+                    self.steps.append(step)
+                    last = step
+                else:
+                    bisect.insort(self.steps, step)
+            self.workers.add(worker)
+            if isinstance(saved, RecordError):  # the worker has come this far, though what it says cannot be read
+                files[worker] = None
+                self._report(saved)
+                continue
+            files[worker] = saved
+            self.arrivals.append(saved)
+            if saved.layout not in self._layouts_seen:
+                self._learn_names(saved.layout)
+        if is_late:
+            self.late_until = len(self.arrivals)
+
+    def _learn_names(self, layout: Layout) -> None:
+        self._layouts_seen.add(layout)
+        self.names.update(layout.records)
+
+    def _place_of(self, saved: SavedStep) -> int:
+        """Where a step stands in `arrivals`."""
+        place = bisect.bisect_left(self.arrivals, saved.step, lo=self.late_until, key=lambda each: each.step)
+        try:
+            return self.arrivals.index(saved, place)
+        except ValueError:
+            return self.arrivals.index(saved)
 
     def _lacks(self, step: int) -> bool:
         return self._worker_count is None or len(self._files[step]) < self._worker_count
@@ -220,9 +401,6 @@ class StepIndex:
             self.last_complete = open_steps[done - 1]
 
 
-def in_parallel(store: Store, read: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """`read` of each item, in order; at the same time where each read waits for a network."""
-    if len(items) < 2 or "://" not in store.uri:
-        return [read(item) for item in items]
-    with ThreadPoolExecutor(min(REMOTE_READS_AT_ONCE, len(items))) as pool:
-        return list(pool.map(read, items))
+def _before_step(step: int) -> str:
+    """A key that sorts before every index of the step, and after those of steps before it."""
+    return f"{index_prefix(step)}{step:012d}"

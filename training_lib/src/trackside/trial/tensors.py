@@ -1,10 +1,15 @@
-"""Statistics of saved tensors as columns over steps: each tensor is fetched and decoded once, its numbers are kept."""
+"""Statistics of saved tensors as columns over steps: each tensor is fetched and decoded once, its numbers are kept.
+
+Steps are read in blocks, for every tensor that is being followed at once: the records of a block that are alike are
+decoded and summarised together.
+"""
 
 from __future__ import annotations
 
-import bisect
 import itertools
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,23 +17,31 @@ from numpy.typing import NDArray
 from trackside.contracts.errors import KeyNotFoundError, RecordError
 from trackside.records.tfevents import decode_record
 from trackside.storage.store import Store
-from trackside.trial.statistics import STATISTICS, summarise
-from trackside.trial.step_index import SavedStep, StepIndex, in_parallel
+from trackside.trial.parallel import in_parallel
+from trackside.trial.record_reader import Array, Found, RecordReader, missing
+from trackside.trial.selection import Selection
+from trackside.trial.statistics import STATISTICS, Values, summarise, summarise_many
+from trackside.trial.step_index import Layout, SavedStep, StepIndex
+from trackside.trial.table import Table
 from trackside.trial.window import Column
 
-READ_AHEAD_STEPS = 64
+FIRST_STEPS_AT_ONCE = 64  # the first answer should not wait for many steps
+STEPS_AT_ONCE = 256
+ALIKE_STEPS = 8  # from here on the price of NumPy's calls is worth it
 MERGE_GAP_BYTES = 16 << 10  # a second request costs more than these bytes
-MOST_BYTES_AT_ONCE = 8 << 20
+MOST_BYTES_AT_ONCE = 8 << 20  # in one request
+MOST_BLOCK_BYTES = 16 << 20
 SMALL_RECORD_BYTES = 64 << 10  # a record up to this size is fetched with its neighbours, before a rule asks for it
-MOST_SUMMARIES_AHEAD = 100_000
+SELECTIONS_KEPT = 4
 
-_POSITION = {name: position for position, name in enumerate(STATISTICS)}
+PLACES = {name: place for place, name in enumerate(STATISTICS)}
 
-Summary = tuple[float, ...]
-Wanted = tuple[SavedStep, list[str]]
+Sources = tuple[str, ...]
+Neighbours = Callable[[str, str], Iterable[tuple[str, Sources]]]
+Chunk = tuple[str, str, NDArray[np.int64], Values]  # mode, worker, steps, what `summarise_many` says
 
 
-def read_value(store: Store, saved: SavedStep, tensor: str) -> NDArray[np.generic]:
+def read_value(store: Store, saved: SavedStep, tensor: str) -> Array:
     """The whole tensor, fetched anew. The step must hold it.
 
     Errors: `KeyNotFoundError` where the index came before its event file; `RecordError` for a damaged one.
@@ -38,186 +51,336 @@ def read_value(store: Store, saved: SavedStep, tensor: str) -> NDArray[np.generi
     return decode_record(data, key=saved.event_key, offset=start).value
 
 
-class Table:
-    """All statistics of one tensor of one worker in one mode: a row for each step, ascending.
-
-    Columns are views that later rows do not change.
-    """
-
-    def __init__(self, tensor: str, worker: str) -> None:
-        self.tensor, self.worker = tensor, worker
-        self._order: list[int] = []  # the same as `_steps`: bisect on a list is faster than on an array
-        self._steps = np.empty(16, np.int64)
-        self._rows = np.empty((16, len(STATISTICS)))
-
-    def add(self, step: int, summary: Summary) -> None:
-        """Adds a row: at the end, or, when a late worker brings an older step, in its place."""
-        if self._order and step < self._order[-1]:
-            self._insert(step, summary)
-            return
-        count = len(self._order)
-        if count == len(self._steps):
-            self._steps = np.concatenate((self._steps, np.empty_like(self._steps)))
-            self._rows = np.concatenate((self._rows, np.empty_like(self._rows)))
-        self._steps[count] = step
-        self._rows[count] = summary
-        self._order.append(step)
-
-    def column(self, position: int, *, last_step: int) -> Column | None:
-        """The statistic at `position` over the steps up to `last_step`, or None where there are none."""
-        count = bisect.bisect_right(self._order, last_step)
-        if not count:
-            return None
-        steps, values = self._steps[:count], self._rows[:count, position]
-        steps.flags.writeable = values.flags.writeable = False
-        return Column(self.tensor, self.worker, steps, values)
-
-    def _insert(self, step: int, summary: Summary) -> None:
-        place, count = bisect.bisect_left(self._order, step), len(self._order)
-        self._steps = np.insert(self._steps[:count], place, step)
-        self._rows = np.insert(self._rows[:count], place, summary, axis=0)
-        self._order.insert(place, step)
-
-
-class _Follower:
+class Follower:
     """One tensor being followed: how far it has been read, and its tables by mode and worker.
 
-    `sources` are the records that can answer, best first: a saved reduction before the whole tensor.
+    `sources` are the records that can answer, best first: a saved reduction before the whole tensor. Steps of which
+    `is_known` says so have their answer from elsewhere, and are not read.
     """
 
-    def __init__(self, tensor: str, sources: tuple[str, ...], *, cursor: int = 0) -> None:
-        self.tensor, self.sources, self.cursor = tensor, sources, cursor
+    def __init__(self, tensor: str, sources: Sources, *, is_known: Callable[[SavedStep], bool] | None = None) -> None:
+        self.tensor, self.sources, self.is_known = tensor, sources, is_known
+        self.cursor = 0
+        self.is_asked = False  # else it is read only as another one's neighbour
+        self.rows = 0
         self.tables: dict[str, dict[str, Table]] = {}
 
-    def source_in(self, saved: SavedStep) -> str | None:
-        """The record of this step that answers, if there is one."""
-        records = saved.layout.records
-        return next((name for name in self.sources if name in records), None)
+    def source_in(self, layout: Layout) -> str | None:
+        """The record that answers at steps like this, if there is one."""
+        return next((name for name in self.sources if name in layout.records), None)
 
-    def add(self, saved: SavedStep, summary: Summary) -> None:
-        workers = self.tables.setdefault(saved.mode, {})
-        if saved.worker not in workers:
-            workers[saved.worker] = Table(self.tensor, saved.worker)
-            self.tables[saved.mode] = workers = dict(sorted(workers.items()))
-        workers[saved.worker].add(saved.step, summary)
+    def append(self, saved: SavedStep, summary: float | Values | None) -> None:
+        """Adds a step; None is no number."""
+        if summary is not None:
+            self._table(saved.mode, saved.worker).append(saved.step, summary)
+            self.rows += 1
+
+    def extend(self, mode: str, worker: str, steps: NDArray[np.int64], numbers: Values) -> None:
+        """Adds steps, ascending."""
+        self._table(mode, worker).extend(steps, numbers)
+        self.rows += len(steps)
+
+    def columns(self, place: int, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
+        """The statistic at that place of `STATISTICS`, per worker; of what has been read."""
+        if mode is None:
+            tables = [table for workers in self.tables.values() for table in workers.values()]
+            columns = [c for table in tables if (c := table.column(place, last_step)) is not None]
+            return tuple(columns if len(self.tables) < 2 else _over_all_modes(columns))
+        workers = self.tables.get(mode)
+        if workers is None:
+            return ()
+        return tuple([c for table in workers.values() if (c := table.column(place, last_step)) is not None])
+
+    def _table(self, mode: str, worker: str) -> Table:
+        workers = self.tables.setdefault(mode, {})
+        if worker not in workers:
+            workers[worker] = Table(self.tensor, worker)
+            self.tables[mode] = workers = dict(sorted(workers.items()))
+        return workers[worker]
 
 
-class TensorStatistics:
-    """Follows the tensors that rules ask for. Their bytes are not kept.
+@dataclass(frozen=True, eq=False)
+class _Member:
+    """A record within a range of bytes, and who wants it."""
 
-    `neighbours(name)` names tensors that are likely to be asked for next (those of the same collections), so that small
-    records that lie side by side come in one request.
+    name: str
+    start: int
+    end: int
+    followers: tuple[Follower, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Range:
+    """Bytes of an event file that are fetched in one request."""
+
+    start: int
+    length: int
+    members: tuple[_Member, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """What is fetched of a step. `too_large` are the followers whose record is no small neighbour's."""
+
+    ranges: tuple[_Range, ...]
+    size: int
+    too_large: frozenset[Follower]
+
+
+class _Company:
+    """Followers that have come equally far and are read together, with their plans by layout and by who is left out."""
+
+    def __init__(self, followers: list[Follower]) -> None:
+        self.followers = followers
+        self._choosy = [(follower, follower.is_known) for follower in followers if follower.is_known is not None]
+        self._plans: dict[tuple[Layout, tuple[Follower, ...]], _Plan] = {}
+
+    def plan(self, saved: SavedStep) -> _Plan:
+        left_out = tuple(follower for follower, is_known in self._choosy if is_known(saved)) if self._choosy else ()
+        plan = self._plans.get((saved.layout, left_out))
+        if plan is None:
+            wanted = [follower for follower in self.followers if follower not in left_out]
+            plan = self._plans[saved.layout, left_out] = _plan(saved.layout, wanted)
+        return plan
+
+
+Block = list[tuple[SavedStep, _Plan]]
+
+
+class Reading:
+    """Followers over the same part of a run: `covers` says of which steps, None of all. Their bytes are not kept.
+
+    `neighbours(tensor, statistic)` names the tensors that are likely to be asked for next, with their sources, so that
+    small records that lie side by side come in one request.
     """
 
     def __init__(
         self,
         store: Store,
         index: StepIndex,
+        reader: RecordReader,
         *,
-        neighbours: Callable[[str], Iterable[str]],
-        report: Callable[[RecordError], None],
+        neighbours: Neighbours,
+        covers: Callable[[SavedStep], bool] | None = None,
     ) -> None:
-        self._store, self._index = store, index
-        self._neighbours, self._report = neighbours, report
-        self._followers: dict[tuple[str, ...], _Follower] = {}
-        self._ahead: dict[tuple[str, str], Summary | None] = {}  # (event key, record) read before it was asked for
+        self._store, self._index, self._reader = store, index, reader
+        self._neighbours, self._covers = neighbours, covers
+        self._followers: dict[tuple[Sources, str], Follower] = {}
+        self._company = _Company([])
 
-    def columns(
-        self, tensor: str, statistic: str, sources: tuple[str, ...], *, last_step: int, mode: str | None
-    ) -> tuple[Column, ...]:
-        """One column per worker, by name of the worker; `mode` None means every mode."""
-        follower = self._followers.get(sources)
+    def follower(
+        self,
+        tensor: str,
+        statistic: str,
+        sources: Sources,
+        *,
+        is_known: Callable[[SavedStep], bool] | None = None,
+    ) -> Follower:
+        """Who answers for the tensor. Those with an `is_known` answer for that statistic alone."""
+        key = (sources, statistic if is_known else "")
+        follower = self._followers.get(key)
         if follower is None:
-            follower = self._followers[sources] = _Follower(tensor, sources)
-        if self._has_news(follower, last_step):
-            self._catch_up(follower, last_step)
-        position = _POSITION[statistic]
-        tables = follower.tables if mode is None else {mode: follower.tables.get(mode, {})}
-        found = [
-            column
-            for table in itertools.chain.from_iterable(workers.values() for workers in tables.values())
-            if (column := table.column(position, last_step=last_step)) is not None
-        ]
-        return tuple(found) if len(tables) < 2 else tuple(_over_all_modes(found))
+            follower = self._followers[key] = Follower(tensor, sources, is_known=is_known)
+        return follower
 
-    def _has_news(self, follower: _Follower, last_step: int) -> bool:
+    def lags(self, follower: Follower, last_step: int) -> bool:
+        """True if there may be something to read up to that step."""
         arrivals, cursor = self._index.arrivals, follower.cursor
         if cursor >= len(arrivals):
             return False
         return cursor < self._index.late_until or arrivals[cursor].step <= last_step
 
-    def _catch_up(self, follower: _Follower, last_step: int) -> None:
-        is_new = follower.cursor == 0
-        nearby = [name for name in self._neighbours(follower.tensor) if name not in follower.sources] if is_new else []
-        while self._has_news(follower, last_step):
-            block = self._index.arrivals[follower.cursor : follower.cursor + READ_AHEAD_STEPS]
-            chosen = [(saved, follower.source_in(saved)) for saved in block]
-            self._read_ahead([pair for pair in chosen if pair[1]], nearby, at=follower.cursor)
-            for saved, source in chosen:
-                summary = self._ahead.pop((saved.event_key, source), None) if source else None
-                if summary is not None:
-                    follower.add(saved, summary)
-                follower.cursor += 1
+    def catch_up(self, follower: Follower, statistic: str, last_step: int) -> None:
+        """Reads what there is up to that step, and a block beyond it. Errors: those of the store; then asking again
+        goes on where this ended."""
+        beside = self._beside(follower, statistic) if follower.cursor == 0 else frozenset()
+        while self.lags(follower, last_step):
+            self._read_block(follower, beside)
 
-    def _read_ahead(self, chosen: Iterable[tuple[SavedStep, str | None]], nearby: Sequence[str], *, at: int) -> None:
-        """Reads the chosen records that are not here yet, and with them what other followers will want."""
-        if len(self._ahead) > MOST_SUMMARIES_AHEAD:
-            nearby = ()  # to forget what was read ahead would mean to read it again, for every tensor that is asked for
-        if len(self._ahead) > 2 * MOST_SUMMARIES_AHEAD:  # nobody comes for it
-            self._ahead.clear()
-        missing = [(saved, name) for saved, name in chosen if name and (saved.event_key, name) not in self._ahead]
-        if not missing:
+    def _beside(self, follower: Follower, statistic: str) -> frozenset[Follower]:
+        """The neighbours as followers, as far as they have not been read."""
+        near = []
+        for tensor, sources in self._neighbours(follower.tensor, statistic):
+            key = (sources, "")
+            if key not in self._followers:
+                self._followers[key] = Follower(tensor, sources)
+            near.append(self._followers[key])
+        return frozenset(near)
+
+    def _read_block(self, lead: Follower, beside: frozenset[Follower]) -> None:
+        at = lead.cursor
+        joined = [f for f in self._followers.values() if f.cursor == at and (f.is_asked or f in beside)]
+        if joined != self._company.followers:
+            self._company = _Company(joined)
+        block, end, too_large = self._next_block(at)
+        if too_large:
+            self._company = _Company([f for f in joined if f not in too_large])
+            block, end, _ = self._next_block(at)
+        self._read(block)
+        for follower in self._company.followers:
+            follower.cursor = end
+
+    def _next_block(self, at: int) -> tuple[Block, int, set[Follower]]:
+        """The steps to read from `at` on, up to where; and who cannot join because nobody asked for so much."""
+        arrivals, covers, company = self._index.arrivals, self._covers, self._company
+        # Not beyond those that are ahead: from there on all are read together.
+        ahead = (f.cursor for f in self._followers.values() if f.is_asked and f.cursor > at)
+        limit = min(ahead, default=len(arrivals))
+        most = FIRST_STEPS_AT_ONCE if at == 0 else STEPS_AT_ONCE
+        block: Block = []
+        size, place = 0, at
+        while place < limit and len(block) < most:
+            saved = arrivals[place]
+            if covers is None or covers(saved):
+                plan = company.plan(saved)
+                if plan.too_large:
+                    return [], at, {f for f in company.followers if f in plan.too_large}
+                size += plan.size
+                if block and size > MOST_BLOCK_BYTES:
+                    break
+                if plan.ranges:
+                    block.append((saved, plan))
+            place += 1
+        return block, place, set()
+
+    def _read(self, block: Block) -> None:
+        if len(block) >= ALIKE_STEPS:
+            self._read_alike(block)
             return
-        others = [follower for follower in self._followers.values() if follower.cursor <= at]
-        wanted = [(saved, self._with_neighbours(saved, name, nearby, others)) for saved, name in missing]
-        for (saved, _), summaries in zip(wanted, in_parallel(self._store, self._summaries, wanted), strict=True):
-            for name, summary in summaries.items():
-                self._ahead[saved.event_key, name] = summary
+        summaries = []
+        for some in _batches((saved, part) for saved, plan in block for part in plan.ranges):
+            for (saved, part), data in zip(some, in_parallel(self._store, self._fetch, some), strict=True):
+                for member in part.members:
+                    found = self._found(saved, member, part, data)
+                    if found is not None:
+                        summaries.append((member.followers, found.saved, summarise(found.value)))
+        for followers, saved, summary in summaries:  # all requests have been answered: from here on nothing fails
+            for follower in followers:
+                follower.append(saved, summary)
 
-    def _with_neighbours(
-        self, saved: SavedStep, name: str, nearby: Iterable[str], others: Iterable[_Follower]
-    ) -> list[str]:
-        records = saved.layout.records
-        small = {near for near in nearby if near in records and records[near][1] <= SMALL_RECORD_BYTES}
-        followed = {source for other in others if (source := other.source_in(saved))}
-        names = {name, *small, *followed}
-        return [near for near in names if near == name or (saved.event_key, near) not in self._ahead]
+    def _read_alike(self, block: Block) -> None:
+        """Many steps at once: what lies alike is decoded together."""
+        collected: dict[Follower, list[Chunk]] = {}
+        wanted = [(saved, part) for saved, plan in block for part in plan.ranges]
+        groups: dict[_Range, tuple[list[SavedStep], list[bytes | None]]] = {}
+        for (saved, part), data in zip(wanted, in_parallel(self._store, self._fetch, wanted), strict=True):
+            saved_steps, contents = groups.setdefault(part, ([], []))
+            saved_steps.append(saved)
+            contents.append(data)
+        for part, (saved_steps, contents) in groups.items():
+            for member, chunk in self._chunks(part, saved_steps, contents):
+                for follower in member.followers:
+                    collected.setdefault(follower, []).append(chunk)
+        for follower, chunks in collected.items():
+            for mode, worker, steps, numbers in _joined(chunks):
+                follower.extend(mode, worker, steps, numbers)
 
-    def _summaries(self, wanted: Wanted) -> dict[str, Summary | None]:
-        saved, names = wanted
-        return {
-            name: None if value is None else summarise(value)
-            for name, value in read_tensors(self._store, saved, names, report=self._report)
-        }
-
-
-def read_tensors(
-    store: Store, saved: SavedStep, names: Iterable[str], *, report: Callable[[RecordError], None]
-) -> Iterator[tuple[str, NDArray[np.generic] | None]]:
-    """Each named tensor of a step, neighbours in one request; None for one that cannot be read: `report` hears why."""
-    records = saved.layout.records
-    for start, end, members in merged_ranges({name: records[name] for name in names}):
+    def _fetch(self, wanted: tuple[SavedStep, _Range]) -> bytes | None:
+        saved, part = wanted
         try:
-            data = store.get(saved.event_key, start=start, length=end - start)
+            return self._store.get(saved.event_key, start=part.start, length=part.length)
         except KeyNotFoundError:
-            report(RecordError(saved.event_key, 0, "the index names this event file, but it is not there."))
-            data = None
-        for name in members:
-            yield name, None if data is None else _decode(saved, name, data, start, report)
+            return None
+
+    def _found(self, saved: SavedStep, member: _Member, part: _Range, data: bytes | None) -> Found | None:
+        """One tensor, read in full; None for one that cannot be read, which is reported."""
+        try:
+            if data is None:
+                return self._reader.again(saved, member.name, missing(saved))
+            is_all = len(part.members) == 1
+            content = data if is_all else data[member.start : member.end]
+            try:
+                return Found(saved, self._reader.decode(saved, member.name, content))
+            except RecordError as damage:
+                return self._reader.again(saved, member.name, damage)
+        except RecordError:
+            return None
+
+    def _chunks(
+        self, part: _Range, saved_steps: Sequence[SavedStep], contents: Sequence[bytes | None]
+    ) -> Iterator[tuple[_Member, Chunk]]:
+        """The numbers of each member at steps that hold it at the same place."""
+        whole = [place for place, data in enumerate(contents) if data is not None and len(data) == part.length]
+        alike = _Alike.of(part, [saved_steps[p] for p in whole], [contents[p] or b"" for p in whole])
+        for member in part.members:
+            done: NDArray[np.bool_] | None = None
+            if alike is not None:
+                first = alike.saved_steps[0]
+                template = self._reader.template(first, member.name, alike.content(0, member))
+                if template is not None and template.size == member.end - member.start:
+                    values, done = template.decode_many(
+                        alike.rows[:, member.start : member.end], steps=alike.steps, mode_steps=alike.mode_steps
+                    )
+                    yield from ((member, chunk) for chunk in alike.chunks(values, done))
+            fits = set() if done is None else {whole[place] for place in np.flatnonzero(done).tolist()}
+            for place in range(len(contents)) if len(fits) < len(contents) else ():
+                if place not in fits:
+                    found = self._found(saved_steps[place], member, part, contents[place])
+                    yield from ((member, chunk) for chunk in _chunk_of_one(found))
 
 
-def _decode(
-    saved: SavedStep, name: str, data: bytes, start: int, report: Callable[[RecordError], None]
-) -> NDArray[np.generic] | None:
-    offset, length = saved.layout.records[name]
-    try:
-        record = decode_record(data[offset - start : offset - start + length], key=saved.event_key, offset=offset)
-        if record.name != name:
-            raise RecordError(saved.event_key, offset, f"holds {record.name!r} where the index says {name!r}.")
-    except RecordError as error:
-        report(error)
-        return None
-    return record.value
+@dataclass(frozen=True, eq=False)
+class _Alike:
+    """Contents of the same range of many steps, as rows of bytes."""
+
+    saved_steps: Sequence[SavedStep]
+    rows: NDArray[np.uint8]
+    steps: NDArray[np.int64]
+    mode_steps: NDArray[np.int64]
+    places: Mapping[tuple[str, str], NDArray[np.bool_] | None]  # by mode and worker; None: all of them
+
+    @classmethod
+    def of(cls, part: _Range, saved_steps: Sequence[SavedStep], contents: Sequence[bytes]) -> _Alike | None:
+        count = len(saved_steps)
+        if count < ALIKE_STEPS:
+            return None
+        rows = np.frombuffer(b"".join(contents), np.uint8).reshape(count, part.length)
+        origins = [(saved.mode, saved.worker) for saved in saved_steps]
+        kinds = dict.fromkeys(origins)
+        places = {
+            kind: np.fromiter((origin == kind for origin in origins), bool, count) if len(kinds) > 1 else None
+            for kind in kinds
+        }
+        steps = np.fromiter((saved.step for saved in saved_steps), np.int64, count)
+        mode_steps = np.fromiter((saved.mode_step for saved in saved_steps), np.int64, count)
+        return cls(saved_steps, rows, steps, mode_steps, places)
+
+    def content(self, place: int, member: _Member) -> bytes:
+        return self.rows[place, member.start : member.end].tobytes()
+
+    def chunks(self, values: Array, fits: NDArray[np.bool_]) -> Iterator[Chunk]:
+        """The summaries of the values that fit; none of those that are no numbers."""
+        if values.dtype.kind not in "biuf" or not values.size:
+            return
+        flat = values.reshape(len(values), -1)
+        all_fit = bool(fits.all())
+        for (mode, worker), chosen in self.places.items():
+            mask = fits if chosen is None else fits & chosen
+            if all_fit and chosen is None:
+                yield mode, worker, self.steps, summarise_many(flat)
+            elif mask.any():
+                yield mode, worker, self.steps[mask], summarise_many(flat[mask])
+
+
+class TensorStatistics:
+    """The columns of a trial: over all steps, and over the few selections that were asked for last."""
+
+    def __init__(self, store: Store, index: StepIndex, reader: RecordReader, *, neighbours: Neighbours) -> None:
+        self._store, self._index, self._reader, self._neighbours = store, index, reader, neighbours
+        self.everything = Reading(store, index, reader, neighbours=neighbours)
+        self._selected: OrderedDict[Selection, Reading] = OrderedDict()
+
+    def selected(self, selection: Selection) -> Reading:
+        """The reading of what the selection covers, and of nothing else."""
+        reading = self._selected.pop(selection, None)
+        if reading is None:
+            reading = Reading(
+                self._store, self._index, self._reader, neighbours=self._neighbours, covers=selection.covers
+            )
+        self._selected[selection] = reading
+        if len(self._selected) > SELECTIONS_KEPT:
+            self._selected.popitem(last=False)
+        return reading
 
 
 def merged_ranges(records: Mapping[str, tuple[int, int]]) -> Iterator[tuple[int, int, list[str]]]:
@@ -236,6 +399,63 @@ def merged_ranges(records: Mapping[str, tuple[int, int]]) -> Iterator[tuple[int,
         end = max(end, first + length)
     if members:
         yield start, end, members
+
+
+def _plan(layout: Layout, followers: Iterable[Follower]) -> _Plan:
+    wanted: dict[str, list[Follower]] = {}
+    too_large = []
+    for follower in followers:
+        name = follower.source_in(layout)
+        if name is None:
+            continue
+        if not follower.is_asked and layout.records[name][1] > SMALL_RECORD_BYTES:
+            too_large.append(follower)
+        wanted.setdefault(name, []).append(follower)
+    ranges = []
+    for start, end, names in merged_ranges({name: layout.records[name] for name in wanted}):
+        places = ((name, layout.records[name][0] - start, layout.records[name][1]) for name in names)
+        members = tuple(_Member(name, first, first + size, tuple(wanted[name])) for name, first, size in places)
+        ranges.append(_Range(start, end - start, members))
+    return _Plan(tuple(ranges), sum(part.length for part in ranges), frozenset(too_large))
+
+
+def _batches(wanted: Iterable[tuple[SavedStep, _Range]]) -> Iterator[list[tuple[SavedStep, _Range]]]:
+    """Requests in portions of bytes that may be held at once."""
+    batch: list[tuple[SavedStep, _Range]] = []
+    size = 0
+    for saved, part in wanted:
+        if batch and size + part.length > MOST_BLOCK_BYTES:
+            yield batch
+            batch, size = [], 0
+        batch.append((saved, part))
+        size += part.length
+    if batch:
+        yield batch
+
+
+def _chunk_of_one(found: Found | None) -> Iterator[Chunk]:
+    summary = summarise(found.value) if found is not None else None
+    if found is None or summary is None:
+        return
+    saved = found.saved
+    yield saved.mode, saved.worker, np.array([saved.step]), np.array(summary, np.float64).reshape(-1, 1)
+
+
+def _joined(chunks: Sequence[Chunk]) -> Iterator[Chunk]:
+    """One chunk for each mode and worker, ascending by step."""
+    by_origin: dict[tuple[str, str], list[Chunk]] = {}
+    for chunk in chunks:
+        by_origin.setdefault(chunk[:2], []).append(chunk)
+    for (mode, worker), parts in by_origin.items():
+        # Parts of single values and of whole summaries do not join; the table knows how to.
+        for _, alike in itertools.groupby(sorted(parts, key=lambda part: len(part[3])), key=lambda part: len(part[3])):
+            some = list(alike)
+            steps = some[0][2] if len(some) == 1 else np.concatenate([part[2] for part in some])
+            numbers = some[0][3] if len(some) == 1 else np.concatenate([part[3] for part in some], axis=1)
+            if len(steps) > 1 and (np.diff(steps) < 0).any():
+                order = np.argsort(steps, kind="stable")
+                steps, numbers = steps[order], numbers[:, order]
+            yield mode, worker, steps, numbers
 
 
 def _over_all_modes(columns: Iterable[Column]) -> Iterator[Column]:

@@ -7,10 +7,12 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trackside.contracts import run_layout
 from trackside.contracts.errors import (
     ConfigurationError,
     KeyNotFoundError,
@@ -31,15 +33,21 @@ from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 from trackside.trial.membership import Membership
 from trackside.trial.notebook import html_table
+from trackside.trial.parallel import in_parallel
+from trackside.trial.question import Question, RecordedQuestion, SavedQuestion
+from trackside.trial.record_reader import RecordReader, missing
+from trackside.trial.recorded import Recorded
+from trackside.trial.recorded_statistics import RecordedStatistics
+from trackside.trial.saved_tensors import REDUCTION_MARK, SavedTensors, base_name
 from trackside.trial.selection import Selection, StepRange, parse_mode, parse_regex
 from trackside.trial.series import MOST_HTML_ROWS, TensorSeries
 from trackside.trial.statistics import REDUCTIONS, STATISTICS
-from trackside.trial.step_index import Layout, SavedStep, StepIndex, in_parallel
+from trackside.trial.step_index import Layout, SavedStep, StepIndex
 from trackside.trial.tensor_head import HEAD_BYTES, TensorHead, read_head
-from trackside.trial.tensors import TensorStatistics, merged_ranges, read_value
+from trackside.trial.tensors import PLACES, Reading, Sources, TensorStatistics, merged_ranges
 from trackside.trial.window import Column, Window
 
-REDUCTION_MARK = "smdebug/reductions/"
+__all__ = ["REDUCTION_MARK", "Trial", "open_trial"]
 
 
 def open_trial(run: str | Store) -> Trial:
@@ -50,38 +58,62 @@ def open_trial(run: str | Store) -> Trial:
     """
     store = open_store(run) if isinstance(run, str) else run
     if any(next(iter(store.list(prefix)), None) for prefix in (INDEX_PREFIX, COLLECTIONS_PREFIX, END_MARKER_KEY)):
-        found = store
+        trial = Trial(store, _beside(run))
     elif next(iter(store.list(f"{TENSORS}/")), None) is not None or store.exists(RULE_REQUEST_KEY):
-        found = _Below(store, TENSORS) if not isinstance(run, str) else open_store(f"{run.rstrip('/')}/{TENSORS}")
+        trial = Trial(_below(run, TENSORS), _below(run, run_layout.STATISTICS))
     else:
         raise RunNotFoundError(
             f"Nothing that looks like a run lies at {store.uri}. Give the folder or s3:// prefix that holds "
             f"'{TENSORS}', or the folder that holds 'index' and 'events' (a run of smdebug). "
             "A run that has only just started appears with its first saved step."
         )
-    trial = Trial(found)
     trial.refresh()
     return trial
+
+
+def _below(run: str | Store, folder: str) -> Store:
+    return open_store(f"{run.rstrip('/')}/{folder}") if isinstance(run, str) else _Below(run, folder)
+
+
+def _beside(tensors: str | Store) -> Store | None:
+    """The statistics beside a folder of tensors; None where it is no part of a run of ours."""
+    if not isinstance(tensors, str):
+        return None
+    run, _, folder = tensors.rstrip("/").rpartition("/")
+    if folder != TENSORS:
+        return None
+    return open_store(f"{run}/{run_layout.STATISTICS}" if run or tensors.startswith("/") else run_layout.STATISTICS)
 
 
 class Trial:
     """A run as it has been seen so far. Nothing is read before the first `refresh`.
 
+    `store` holds the tensors; `statistics`, where there is such a place, what the run records at every step. That is
+    looked at once somebody asks for names or statistics. `clock` counts seconds.
+
     Steps are optimizer steps (smdebug: global steps). What is damaged is left out, reported once in `damaged`, and the
     rest stays readable. Not to be shared between threads.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(
+        self, store: Store, statistics: Store | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._store = store
         self._damaged: dict[str, RecordError] = {}
-        self._index = StepIndex(store, report=self._report)
         self._membership = Membership(store, report=self._report)
-        self._statistics = TensorStatistics(store, self._index, neighbours=self._names_near, report=self._report)
+        self._index = StepIndex(store, report=self._report, membership=self._membership)
+        self._reader = RecordReader(store, self._index, report=self._report)
+        source = RecordedStatistics(statistics, report=self._report) if statistics is not None else None
+        self._recorded = Recorded(source, clock=clock)
+        self._statistics = TensorStatistics(store, self._index, self._reader, neighbours=self._neighbours)
+        self._saved_tensors = SavedTensors(self._index)
         self._names: frozenset[str] = frozenset()
+        self._all_names: tuple[str, ...] = ()
         self._reductions: frozenset[str] = frozenset()
-        self._seen_names = -1
+        self._seen_names = (-1, -1)
+        self._steps: tuple[tuple[int, int | None], tuple[int, ...]] = ((0, None), ())
         self._members: dict[str, tuple[str, ...]] = {}
-        self._sources: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._questions: dict[tuple[str, str, str | None], Question] = {}
         self._collections_in: dict[Layout, frozenset[str]] = {}
 
     @property
@@ -91,11 +123,21 @@ class Trial:
 
     def refresh(self) -> None:
         """Looks for what is new: one LIST when nothing is. Errors: those of the store; then nothing has changed."""
+        had_ended = self._index.has_ended
         has_news = self._index.refresh()
         if (has_news and not self._membership.is_whole) or self._membership.worker_count is None:
             self._read_collections()
-        if len(self._index.names) != self._seen_names:
-            self._sort_names()
+        if self._membership.worker_count is not None:
+            self._index.expect_workers(self._membership.worker_count)
+        if not had_ended:
+            self._recorded.refresh(is_last=self._index.has_ended)
+        if (len(self._index.names), self._recorded.names_version) != self._seen_names:
+            self._questions.clear()  # other records may answer them now
+
+    @property
+    def version(self) -> tuple[int, int | None]:
+        """Changes whenever a refresh has brought a step, or completed one."""
+        return len(self._index.arrivals), self._index.last_complete
 
     @property
     def has_ended(self) -> bool:
@@ -110,13 +152,14 @@ class Trial:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of all tensors seen, sorted; one that was saved as reductions only goes by its own name."""
-        return tuple(sorted(self._names))
+        return self._sorted_names()
 
     def tensor_names(self, *, collection: str) -> tuple[str, ...]:
         """Names of the tensors seen so far in that collection, sorted; () for a collection that nobody knows."""
+        names = self._sorted_names()
         members = self._members.get(collection)
         if members is None:
-            members = self._members[collection] = self._membership.members(collection, self._names)
+            members = self._members[collection] = self._membership.members(collection, names)
         return members
 
     @property
@@ -138,7 +181,7 @@ class Trial:
         Errors: `TensorNotSavedError` for a name that the run does not hold; `ConfigurationError` for a mode or worker
         that there is not, or steps that make no sense.
         """
-        if name not in self._names:
+        if not self._holds(name):
             raise TensorNotSavedError(f"No tensor {name!r} in {self.uri}. {_names_that_work(name, self._names)}")
         return TensorSeries(self, name, self._select(steps, mode, worker))
 
@@ -161,12 +204,11 @@ class Trial:
             problem = Problem("collection", f"Unknown collection {collection!r}.", self._collections_hint(collection))
             raise ConfigurationError([problem], subject="The selection")
         names = self.names if collection is None else self.tensor_names(collection=collection)
-        layouts = {saved.layout for saved in self._complete_arrivals() if selection.covers(saved)}
-        saved_names = {_base_name(name) for layout in layouts for name in layout.records}
+        there = self._saved_tensors.names(selection).union(self._recorded_names(selection))
         return tuple(
             TensorSeries(self, name, selection)
             for name in names
-            if name in saved_names and (pattern is None or pattern.search(name))
+            if name in there and (pattern is None or pattern.search(name))
         )
 
     def follow(
@@ -189,28 +231,27 @@ class Trial:
 
     def saved_steps(self, tensor: str, selection: Selection | None = None) -> tuple[SavedStep, ...]:
         """What each worker saved of this tensor, or of its reductions, at complete steps; in the order found."""
-        chosen = selection or Selection()
-        holds: dict[Layout, bool] = {}
-        found = []
-        for saved in self._complete_arrivals():
-            if saved.layout not in holds:
-                holds[saved.layout] = tensor in {_base_name(name) for name in saved.layout.records}
-            if holds[saved.layout] and chosen.covers(saved):
-                found.append(saved)
-        return tuple(found)
+        return self._saved_tensors.saved(tensor, selection or Selection())
+
+    def saving_workers(self, tensor: str, selection: Selection) -> tuple[str, ...]:
+        """The workers that saved it, or its reductions, at complete steps; sorted."""
+        return self._saved_tensors.workers(tensor, selection)
 
     def selected_columns(self, tensor: str, statistic: str, selection: Selection) -> tuple[Column, ...]:
-        """`columns` over the selected complete steps; workers without a number are left out.
+        """`columns` over the selected complete steps, of which alone anything is read; workers without a number are
+        left out.
 
-        Errors: `ConfigurationError` for a statistic that is not in `STATISTICS`.
+        Errors: `ConfigurationError` for a statistic that there is not.
         """
         last = self._index.last_complete
-        columns = self.columns(tensor, statistic, last_step=-1 if last is None else last, mode=selection.mode)
+        end = selection.steps.end
+        last_step = -1 if last is None else last if end is None else min(last, end - 1)
+        everything = self._question(tensor, statistic, selection.mode)
+        is_all = selection.steps == StepRange() and selection.worker is None
+        question = everything if is_all or everything.is_read(last_step) else self._narrow(tensor, statistic, selection)
+        columns = question.columns(last_step)
         wanted = (column for column in columns if selection.worker in {None, column.worker})
-        if selection.steps == StepRange():
-            return tuple(wanted)
-        masks = ((c, np.array([int(step) in selection.steps for step in c.steps], bool)) for c in wanted)
-        return tuple(Column(c.tensor, c.worker, c.steps[m], c.values[m]) for c, m in masks if m.any())
+        return tuple(c for column in wanted if (c := _within(column, selection.steps)) is not None)
 
     def heads(self, series: Iterable[TensorSeries]) -> dict[str, TensorHead]:
         """Shape and type of each tensor as it was last saved, from the first bytes of its record.
@@ -220,9 +261,9 @@ class Trial:
         """
         wanted: dict[SavedStep, list[str]] = {}
         for one in series:
-            saved = [s for s in self.saved_steps(one.name, one.selection) if one.name in s.layout.records]
-            if saved:
-                wanted.setdefault(max(saved, key=lambda s: s.step), []).append(one.name)
+            saved = self._saved_tensors.newest(one.name, one.selection)
+            if saved is not None:
+                wanted.setdefault(saved, []).append(one.name)
         pieces = [
             (saved, *piece) for saved, names in wanted.items() for piece in merged_ranges(_heads_of(saved, names))
         ]
@@ -230,16 +271,16 @@ class Trial:
         return {name: head for heads in found for name, head in heads.items()}
 
     def __repr__(self) -> str:
-        count, steps = len(self._names), self._index.complete_steps()
+        count, steps = len(self.names), self._index.complete_steps()
         span = f"steps {steps[0]} to {steps[-1]} ({len(steps)} saved)" if steps else "no step saved yet"
         state = "ended" if self.has_ended else "running"
         return f"<Trial {self.uri!r}: {state}, {span}, {count} tensors, {len(self._index.workers)} worker(s)>"
 
     def _repr_html_(self) -> str:
-        members = self.collections
+        members = {collection: frozenset(names) for collection, names in self.collections.items()}
         shown = self.names[:MOST_HTML_ROWS]
         rows = [[name, ", ".join(c for c, names in members.items() if name in names)] for name in shown]
-        count = len(self._names)
+        count = len(self.names)
         left_out = f"The first {MOST_HTML_ROWS} of {count} tensors." if count > MOST_HTML_ROWS else ""
         return html_table(repr(self), ["tensor", "collections"], rows, note=left_out)
 
@@ -250,8 +291,11 @@ class Trial:
 
     def steps(self, mode: str | None = None) -> tuple[int, ...]:
         """Complete steps (saved by every worker, or as complete as they will ever be), ascending."""
-        steps = self._index.complete_steps()
-        return tuple(steps) if mode is None else tuple(step for step in steps if self.mode_of(step) == mode)
+        version, steps = self._steps
+        if version != self.version:
+            steps = tuple(self._index.complete_steps())
+            self._steps = self.version, steps
+        return steps if mode is None else tuple(step for step in steps if self.mode_of(step) == mode)
 
     def new_complete_steps(self, after: int) -> Sequence[int]:
         """Complete steps above `after`, ascending; -1 for all."""
@@ -263,10 +307,13 @@ class Trial:
 
     def collections_at(self, step: int) -> frozenset[str]:
         """Names of the collections of which at least one tensor was saved at this step."""
-        return frozenset[str]().union(*(self._collections_of(s.layout) for s in self._index.saved(step).values()))
+        found = [self._collections_of(saved.layout) for saved in self._index.saved(step).values()]
+        return found[0] if len(found) == 1 else frozenset[str]().union(*found)
 
     def is_damaged(self, step: int) -> bool:
         """True if a file of this step has turned out to be unreadable."""
+        if not self._damaged:
+            return False
         keys = {saved.event_key for saved in self._index.saved(step).values()}
         return not keys.isdisjoint(self._damaged) or self._index.has_unreadable_index(step)
 
@@ -278,12 +325,12 @@ class Trial:
     def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
         """One column per worker over every saved step <= `last_step`: see `Window.statistic`.
 
-        Errors: `ConfigurationError` for a statistic that is not in `STATISTICS`.
+        Errors: `ConfigurationError` for a statistic that is neither in `STATISTICS` nor recorded by this run.
         """
-        sources = self._sources.get((tensor, statistic))
-        if sources is None:
-            sources = self._sources[tensor, statistic] = self._find_sources(tensor, statistic)
-        return self._statistics.columns(tensor, statistic, sources, last_step=last_step, mode=mode)
+        question = self._questions.get((tensor, statistic, mode))
+        if question is None:
+            question = self._question(tensor, statistic, mode)
+        return question.columns(last_step)
 
     def value(self, tensor: str, *, step: int, worker: str) -> NDArray[np.generic]:
         """The whole tensor, fetched anew on each call.
@@ -293,15 +340,11 @@ class Trial:
         saved = self._index.saved(step).get(worker)
         if saved is None or tensor not in saved.layout.records:
             raise TensorNotSavedError(self._why_not_saved(tensor, step=step, worker=worker))
-        try:
-            return read_value(self._store, saved, tensor)
-        except KeyNotFoundError as error:
-            damage = RecordError(saved.event_key, 0, "the index names this event file, but it is not there.")
-            self._report(damage)
-            raise damage from error
-        except RecordError as damage:
-            self._report(damage)
-            raise
+        return self._reader.value(saved, tensor)
+
+    def values(self, tensor: str, *, steps: Sequence[int], worker: str) -> list[NDArray[np.generic]]:
+        """`value` at each of the steps; from S3 several at a time. Errors: as `value`, for the first that has one."""
+        return in_parallel(self._store, lambda step: self.value(tensor, step=step, worker=worker), steps)
 
     def window(self, step: int, *, now: float, newest_step_at: float | None = None) -> Window:
         """What a rule may see at `step`; times in seconds since the epoch."""
@@ -331,16 +374,12 @@ class Trial:
     def _collections_hint(self, collection: str) -> str:
         return did_you_mean(collection, self._membership.known())
 
-    def _complete_arrivals(self) -> Iterator[SavedStep]:
-        last = self._index.last_complete
-        return (saved for saved in self._index.arrivals if last is not None and saved.step <= last)
-
     def _heads_in(self, piece: tuple[SavedStep, int, int, list[str]]) -> dict[str, TensorHead]:
         saved, start, end, names = piece
         try:
             data = self._store.get(saved.event_key, start=start, length=end - start)
         except KeyNotFoundError:
-            self._report(RecordError(saved.event_key, 0, "the index names this event file, but it is not there."))
+            self._report(missing(saved))
             return {}
         places = ((name, saved.layout.records[name][0] - start) for name in names)
         parts = ((name, data[place : place + HEAD_BYTES]) for name, place in places)
@@ -369,33 +408,79 @@ class Trial:
             return
         self._members.clear()
         self._collections_in.clear()
-        if self._membership.worker_count is not None:
-            self._index.expect_workers(self._membership.worker_count)
 
-    def _sort_names(self) -> None:
-        self._seen_names = len(self._index.names)
-        self._reductions = frozenset(name for name in self._index.names if REDUCTION_MARK in name)
-        self._names = frozenset(_base_name(name) for name in self._index.names)
-        self._members.clear()
-        self._sources.clear()
+    def _sorted_names(self) -> tuple[str, ...]:
+        """Names of all tensors; whatever was looked up by name is forgotten when there are others."""
+        recorded = self._recorded.tensors
+        version = len(self._index.names), self._recorded.names_version
+        if version != self._seen_names:
+            self._seen_names = version
+            self._reductions = frozenset(name for name in self._index.names if REDUCTION_MARK in name)
+            self._names = frozenset({*map(base_name, self._index.names), *recorded})
+            self._all_names = tuple(sorted(self._names))
+            self._members.clear()
+            self._questions.clear()
+        return self._all_names
+
+    def _holds(self, name: str) -> bool:
+        self._sorted_names()
+        return name in self._names
 
     def _collections_of(self, layout: Layout) -> frozenset[str]:
         found = self._collections_in.get(layout)
         if found is None:
-            names = {_base_name(name) for name in layout.records}
+            names = self._saved_tensors.names_in(layout)
             known = self._membership.known()
             found = frozenset(name for name in known if self._membership.members(name, names))
             self._collections_in[layout] = found
         return found
 
-    def _names_near(self, tensor: str) -> Iterable[str]:
+    def _neighbours(self, tensor: str, statistic: str) -> Iterable[tuple[str, Sources]]:
+        """The tensors of the same collections, with what would answer for them."""
         groups = (self.tensor_names(collection=name) for name in sorted(self._membership.known()))
-        return {name for group in groups if tensor in group for name in group}
+        near = dict.fromkeys(name for group in groups if tensor in group for name in group if name != tensor)
+        return [(name, self._sources(name, statistic)) for name in near if name not in self._recorded.tensors]
 
-    def _find_sources(self, tensor: str, statistic: str) -> tuple[str, ...]:
-        if statistic not in STATISTICS:
-            problem = Problem("statistic", f"Unknown statistic {statistic!r}.", did_you_mean(statistic, STATISTICS))
+    def _recorded_names(self, selection: Selection) -> Iterable[str]:
+        """The tensors of which statistics are recorded at the selected steps."""
+        for tensor, statistics in self._recorded.tensors.items():
+            columns = (self._recorded.columns(tensor, name, selection.mode).values() for name in sorted(statistics))
+            if any(
+                _within(c, selection.steps) for some in columns for c in some if selection.worker in {None, c.worker}
+            ):
+                yield tensor
+
+    def _question(self, tensor: str, statistic: str, mode: str | None) -> Question:
+        """The question over all steps, always the same one."""
+        self._sorted_names()
+        question = self._questions.get((tensor, statistic, mode))
+        if question is None:
+            question = self._asked_of(self._statistics.everything, tensor, statistic, mode)
+            self._questions[tensor, statistic, mode] = question
+        return question
+
+    def _narrow(self, tensor: str, statistic: str, selection: Selection) -> Question:
+        return self._asked_of(self._statistics.selected(selection), tensor, statistic, selection.mode)
+
+    def _asked_of(self, reading: Reading, tensor: str, statistic: str, mode: str | None) -> Question:
+        recorded = self._recorded.tensors
+        is_recorded = statistic in recorded.get(tensor, ())
+        if statistic not in STATISTICS and not any(statistic in names for names in recorded.values()):
+            known = {*STATISTICS, *(name for names in recorded.values() for name in names)}
+            problem = Problem("statistic", f"Unknown statistic {statistic!r}.", did_you_mean(statistic, known))
             raise ConfigurationError([problem], subject="A question to a window")
+        saved: SavedQuestion | None = None
+        if statistic in STATISTICS:
+            is_known = partial(self._recorded.holds, tensor, statistic) if is_recorded else None
+            follower = reading.follower(tensor, statistic, self._sources(tensor, statistic), is_known=is_known)
+            saved = SavedQuestion(reading, follower, statistic, PLACES[statistic], mode)
+            if not is_recorded:
+                return saved
+        return RecordedQuestion(self._recorded, saved, tensor=tensor, statistic=statistic, mode=mode)
+
+    def _sources(self, tensor: str, statistic: str) -> Sources:
+        if not self._reductions:
+            return (tensor,)
         # Old frameworks' hooks strip ":0" from the tensor's name when they save its reductions.
         bases = dict.fromkeys((tensor, re.sub(r":\d+", "", tensor)))
         spelled = (f"{REDUCTION_MARK}{word}/{base}" for word in REDUCTIONS.get(statistic, ()) for base in bases)
@@ -403,9 +488,9 @@ class Trial:
 
     def _why_not_saved(self, tensor: str, *, step: int, worker: str) -> str:
         what = f"{tensor!r} was not saved at step {step} by {worker}."
-        if tensor not in self._names:
+        if not self._holds(tensor):
             return f"{what} {did_you_mean(tensor, self._names)}"
-        if any(_base_name(name) == tensor for name in self._reductions) and tensor not in self._index.names:
+        if any(base_name(name) == tensor for name in self._reductions) and tensor not in self._index.names:
             return f"{what} The run holds its reductions only: ask for a statistic instead."
         return f"{what} It was saved at other steps, or by other workers."
 
@@ -427,10 +512,16 @@ def _names_that_work(wrong: str, names: Iterable[str]) -> str:
     return f"It holds {', '.join(map(repr, known[:5]))}{rest}."
 
 
-def _base_name(name: str) -> str:
-    """`smdebug/reductions/abs_mean/fc.weight` -> `fc.weight`; any other name is its own."""
-    _, mark, reduced = name.partition(REDUCTION_MARK)
-    return reduced.partition("/")[2] if mark else name
+def _within(column: Column, steps: StepRange) -> Column | None:
+    """The part of the column that lies in the steps; None if there is none."""
+    if steps == StepRange():
+        return column
+    inside = (column.steps >= steps.first) & ((column.steps - steps.first) % steps.stride == 0)
+    if steps.end is not None:
+        inside &= column.steps < steps.end
+    if not inside.any():
+        return None
+    return Column(column.tensor, column.worker, column.steps[inside], column.values[inside])
 
 
 class _Below:

@@ -61,13 +61,13 @@ class Window:
     def statistic(self, tensor: str, name: str, *, last: int | None = None) -> tuple[Column, ...]:
         """A statistic as columns over steps, one per worker that saved the tensor, the newest `last` steps of it.
 
-        Names: `trackside.trial.statistics.STATISTICS`. Answers from a saved reduction where there is one, else from
-        the full tensor; the rule never cares which.
+        Names: `trackside.trial.statistics.STATISTICS`, and what else the run records of itself at every step. Answers
+        from what was recorded, else from a saved reduction, else from the full tensor; the rule never cares which.
         """
         columns = self.source.columns(tensor, name, last_step=self.step, mode=self.mode)
         if last is None:
             return columns
-        return tuple(Column(c.tensor, c.worker, c.steps[-last:], c.values[-last:]) for c in columns)
+        return tuple([Column(c.tensor, c.worker, c.steps[-last:], c.values[-last:]) for c in columns])
 
     def value(self, tensor: str, *, worker: str, step: int | None = None) -> NDArray[np.generic]:
         """The whole tensor at `step` (default: this window's)."""

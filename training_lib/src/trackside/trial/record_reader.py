@@ -1,0 +1,106 @@
+"""The tensors of saved steps, fetched and decoded: by template where their records are alike, else in full."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.contracts.errors import KeyNotFoundError, RecordError
+from trackside.records.record_template import RecordTemplate
+from trackside.records.tfevents import decode_record
+from trackside.storage.store import Store
+from trackside.trial.step_index import Layout, SavedStep, StepIndex
+
+Array = NDArray[np.generic]
+
+
+class Found(NamedTuple):
+    """A tensor, and the step as its index says it after all: see `RecordReader.again`."""
+
+    saved: SavedStep
+    value: Array
+
+
+class RecordReader:
+    """Reads records of one run. What cannot be read is looked up in the step's index once more, then reported.
+
+    Safe to use from several threads.
+    """
+
+    def __init__(self, store: Store, index: StepIndex, *, report: Callable[[RecordError], None]) -> None:
+        self._store, self._index, self._report = store, index, report
+        self._templates: dict[Layout, dict[str, RecordTemplate | None]] = {}
+        self._mending = threading.Lock()
+
+    def value(self, saved: SavedStep, name: str) -> Array:
+        """The whole tensor, fetched anew in one request. The step must hold it. Errors: `RecordError`, reported."""
+        start, length = saved.layout.records[name]
+        try:
+            data = self._store.get(saved.event_key, start=start, length=length)
+            return self.decode(saved, name, data)
+        except KeyNotFoundError:
+            return self.again(saved, name, missing(saved)).value
+        except RecordError as damage:
+            return self.again(saved, name, damage).value
+
+    def decode(self, saved: SavedStep, name: str, data: bytes | memoryview) -> Array:
+        """The tensor in its whole record. Errors: `RecordError`, not yet reported."""
+        templates = self._templates.get(saved.layout)
+        if templates is None:
+            templates = self._templates[saved.layout] = {}
+        template = templates.get(name)
+        if template is not None:
+            value = template.decode(data, step=saved.step, mode_step=saved.mode_step)
+            if value is not None:
+                return value
+        key, offset = saved.event_key, saved.layout.records[name][0]
+        content = bytes(data)
+        record = decode_record(content, key=key, offset=offset)
+        if record.name != name:
+            raise RecordError(key, offset, f"holds {record.name!r} where the index says {name!r}.")
+        if template is None:
+            if name in templates:  # the second of its kind: there will be more
+                templates[name] = RecordTemplate.of(content, key=key, offset=offset)
+            templates.setdefault(name)
+        return record.value
+
+    def template(self, saved: SavedStep, name: str, data: bytes) -> RecordTemplate | None:
+        """What reads many records like this one, if they are of the kind and this one is whole."""
+        templates = self._templates.setdefault(saved.layout, {})
+        if templates.get(name) is None:
+            try:
+                found = RecordTemplate.of(data, key=saved.event_key, offset=saved.layout.records[name][0])
+            except RecordError:
+                return None
+            templates[name] = found if found is not None and found.name == name else None
+        return templates[name]
+
+    def again(self, saved: SavedStep, name: str, damage: RecordError) -> Found:
+        """The tensor by what the step's index says now: the step may have been written again after it was read.
+
+        Errors: `RecordError`, reported.
+        """
+        with self._mending:
+            newer = self._index.reread(saved.step, saved.worker)
+        if newer is None or name not in newer.layout.records:
+            self._report(damage)
+            raise damage
+        start, length = newer.layout.records[name]
+        try:
+            data = self._store.get(newer.event_key, start=start, length=length)
+            return Found(newer, self.decode(newer, name, data))
+        except KeyNotFoundError as error:
+            self._report(missing(newer))
+            raise missing(newer) from error
+        except RecordError as error:
+            self._report(error)
+            raise
+
+
+def missing(saved: SavedStep) -> RecordError:
+    """What to say of an event file that is not there."""
+    return RecordError(saved.event_key, 0, "the index names this event file, but it is not there.")

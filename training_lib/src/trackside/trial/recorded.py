@@ -1,0 +1,109 @@
+"""The always-on statistics beside the saved tensors: looked at once somebody asks, and merged with what was saved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+import numpy as np
+
+from trackside.trial.step_index import SavedStep
+from trackside.trial.window import Column
+
+SECONDS_BETWEEN_LOOKS = 5.0  # while there is nothing
+_LAST_STEP = 2**63 - 1
+
+
+class StatisticsSource(Protocol):
+    """What `trial.recorded_statistics.RecordedStatistics` offers."""
+
+    @property
+    def tensors(self) -> frozenset[str]:
+        """Names of the tensors that any statistic is recorded of."""
+
+    def refresh(self) -> bool:
+        """Reads what is new; True if there was anything."""
+
+    def statistics_of(self, tensor: str) -> frozenset[str]:
+        """Names of the statistics recorded of a tensor."""
+
+    def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
+        """One column per worker, ascending by step."""
+
+
+class Recorded:
+    """The statistics that a run records at every step. Nothing is asked of the store before the first question.
+
+    `clock` counts seconds. `source` is None for a run that has no place for them.
+    """
+
+    def __init__(self, source: StatisticsSource | None, *, clock: Callable[[], float]) -> None:
+        self._source, self._clock = source, clock
+        self._is_asked = False
+        self._look_again_at = 0.0
+        self._known: Mapping[str, frozenset[str]] = {}
+        self._columns: dict[tuple[str, str, str | None], Mapping[str, Column]] = {}
+        self.version = 0  # of the rows
+        self.names_version = 0  # of what is recorded of which tensor
+
+    @property
+    def tensors(self) -> Mapping[str, frozenset[str]]:
+        """The recorded statistics by tensor."""
+        if not self._is_asked:
+            self._is_asked = True
+            self._look()
+        return self._known
+
+    def refresh(self, *, is_last: bool) -> None:
+        """Looks for what is new, if anybody ever asked; `is_last` where the run has ended. Errors: the store's."""
+        if self._is_asked and (self._known or is_last or self._clock() >= self._look_again_at):
+            self._look()
+
+    def columns(self, tensor: str, statistic: str, mode: str | None) -> Mapping[str, Column]:
+        """The whole column of each worker, by worker."""
+        key = (tensor, statistic, mode)
+        columns = self._columns.get(key)
+        if columns is None:
+            found = self._source.columns(tensor, statistic, last_step=_LAST_STEP, mode=mode) if self._source else ()
+            columns = self._columns[key] = {column.worker: column for column in found}
+        return columns
+
+    def holds(self, tensor: str, statistic: str, saved: SavedStep) -> bool:
+        """True if the statistic is recorded of this step and worker."""
+        column = self.columns(tensor, statistic, saved.mode).get(saved.worker)
+        if column is None:
+            return False
+        place = int(column.steps.searchsorted(saved.step))
+        return place < len(column.steps) and column.steps[place] == saved.step
+
+    def _look(self) -> None:
+        if self._source is None:
+            return
+        self._look_again_at = self._clock() + SECONDS_BETWEEN_LOOKS
+        if not self._source.refresh():
+            return
+        self.version += 1
+        self._columns.clear()
+        known = {tensor: self._source.statistics_of(tensor) for tensor in self._source.tensors}
+        if known != self._known:
+            self._known = known
+            self.names_version += 1
+
+
+def merged(recorded: Mapping[str, Column], others: Mapping[str, Column]) -> Iterator[Column]:
+    """A column per worker, by worker: recorded numbers first, others where a step has none of those."""
+    for worker in sorted({*recorded, *others}):
+        first, second = recorded.get(worker), others.get(worker)
+        if first is None or second is None:
+            yield from (column for column in (first, second) if column is not None)
+            continue
+        is_lacking = ~np.isin(second.steps, first.steps)
+        if not is_lacking.any():
+            yield first
+            continue
+        steps = np.concatenate((first.steps, second.steps[is_lacking]))
+        values = np.concatenate((first.values, second.values[is_lacking]))
+        order = np.argsort(steps, kind="stable")
+        steps, values = steps[order], values[order]
+        steps.flags.writeable = values.flags.writeable = False
+        yield Column(first.tensor, worker, steps, values)

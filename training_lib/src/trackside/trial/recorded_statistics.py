@@ -1,0 +1,353 @@
+"""The always-on statistics of a run, read as they grow: every step of every worker, as columns.
+
+The format is `records.statistics_segment`. Reading costs what is new; nothing is asked for that is known already.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from trackside.contracts.errors import KeyNotFoundError, RecordError
+from trackside.contracts.run_layout import SegmentName
+from trackside.records.block_file import (
+    FOOTER_BYTES,
+    HEAD_BYTES,
+    HEADER_KIND,
+    MOST_PAYLOAD_BYTES,
+    Block,
+    ReadBlocks,
+    read_blocks,
+)
+from trackside.records.statistics_segment import (
+    ROWS_KIND,
+    SCHEMA_KIND,
+    Rows,
+    Schema,
+    check_rows,
+    inflate_schema,
+    parse_schema,
+    read_header,
+    read_rows,
+)
+from trackside.storage.store import Store
+from trackside.trial.parallel import REMOTE_READS_AT_ONCE, in_parallel
+from trackside.trial.statistic_rows import BlockNumbers, RowTable, StatisticColumns
+from trackside.trial.window import Column
+
+READ_BYTES = 16 << 20  # more than the objects that our writer makes, so that each of those is one request
+CACHE_BYTES = 256 << 20  # of columns that were asked for: 200 of them over 72,000 steps
+MOST_SCHEMAS_BYTES = 64 << 20  # of the JSON of all schemas that differ; ours take some ten kilobytes each
+MOST_ORPHAN_BYTES = 16 << 20  # of rows whose schema was damaged, and may come again
+_LARGEST_BLOCK = HEAD_BYTES + MOST_PAYLOAD_BYTES + FOOTER_BYTES
+_MOST_PASSES = 3
+
+
+class RecordedStatistics:
+    """What the statistics segments of a run hold so far. Nothing is read before the first `refresh`.
+
+    `store` is rooted at the run's statistics. What is damaged or missing is passed over, and `report` hears of it once.
+    Memory: the rows as stored, and up to `cache_bytes` of columns. Not to be shared between threads.
+    """
+
+    def __init__(self, store: Store, *, report: Callable[[RecordError], None], cache_bytes: int = CACHE_BYTES) -> None:
+        self._store, self._report = store, report
+        self._files: dict[str, _File] = {}
+        self._logs: dict[tuple[str, int], _Log] = {}
+        self._schemas = _Schemas()
+        self._statistics: defaultdict[str, set[str]] = defaultdict(set)
+        self._tables: dict[str, list[RowTable]] = {}
+        self._columns = StatisticColumns(cache_bytes)
+        self._version = 0
+
+    def refresh(self) -> bool:
+        """Reads what is new: one LIST, one read of each file that may have grown, and one of each new object.
+
+        True if rows came. Errors: those of the store; then what was read before stays.
+        """
+        before = self._version
+        try:
+            self._catch_up()
+        finally:
+            self._sort_tables()
+        self._report_gaps()
+        return self._version > before
+
+    @property
+    def tensors(self) -> frozenset[str]:
+        """Tensors, and named groups of tensors, of which there are rows."""
+        return frozenset(self._statistics)
+
+    def statistics_of(self, tensor: str) -> frozenset[str]:
+        """Names of the statistics of a tensor of which there are rows."""
+        return frozenset(self._statistics.get(tensor, ()))
+
+    @property
+    def groups(self) -> Mapping[str, tuple[str, ...]]:
+        """The tensors behind each name that stands for several."""
+        schemas = (schema for _, log in sorted(self._logs.items()) for schema in log.schemas.values())
+        return {name: members for schema in schemas for name, members in schema.groups.items()}
+
+    @property
+    def missing_blocks(self) -> int:
+        """Blocks that were numbered and are not here: the writer had to drop them, or they are damaged."""
+        return sum(log.numbers.missing for log in self._logs.values())
+
+    def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
+        """One column per worker, by name of the worker, over the steps <= `last_step` at which it was measured.
+
+        `mode` None means every mode. Of several rows for one step and mode that of the latest log holds, and of its
+        rows the latest. The arrays are read-only.
+        """
+        if statistic not in self._statistics.get(tensor, ()):
+            return ()
+        return self._columns.of(
+            tensor, statistic, mode, tables=self._tables, version=self._version, last_step=last_step
+        )
+
+    def _catch_up(self) -> None:
+        """Reads what is listed. What was merged between being listed and being read is found by listing once more;
+        so is a gap, which a listing of several pages may show where there is none."""
+        for _ in range(_MOST_PASSES):
+            missing = self.missing_blocks
+            was_gone = self._read(self._listed())
+            if not was_gone and self.missing_blocks <= missing:
+                return
+
+    def _listed(self) -> list[_File]:
+        """Files that may hold something new, the larger ones first: they make those that they replace needless."""
+        found = {key: self._files.get(key) or _File.of(key) for key in self._store.list()}
+        self._files = {key: file for key, file in found.items() if file is not None}
+        newest: dict[tuple[str, int], int] = {}
+        for file in self._files.values():
+            if file.name.last is None:
+                newest[file.log] = max(newest.get(file.log, 0), file.name.first)
+        for file in self._files.values():
+            file.may_grow = file.name.last is None and file.name.first == newest[file.log]
+        unread = (file for file in self._files.values() if not file.is_settled)
+        return sorted(unread, key=lambda file: (-file.span, file.log, file.name.first))
+
+    def _read(self, files: Iterable[_File]) -> bool:
+        """Reads what is new in `files`, several at a time. True if one was gone."""
+        was_gone = False
+        batch: list[_File] = []
+        for file in files:
+            if any(file.overlaps(other) for other in batch) or len(batch) == REMOTE_READS_AT_ONCE:
+                was_gone |= self._read_batch(batch)
+                batch = []
+            if not self._is_known(file):
+                batch.append(file)
+        return self._read_batch(batch) or was_gone
+
+    def _read_batch(self, files: list[_File]) -> bool:
+        was_gone = False
+        for file, data in zip(files, in_parallel(self._store, self._first_bytes, files), strict=True):
+            if data is None:
+                was_gone = True
+            else:
+                self._take_file(file, data)
+        return was_gone
+
+    def _is_known(self, file: _File) -> bool:
+        log = self._logs.get(file.log)
+        if log is None or file.name.last is None or not log.numbers.covers(file.name.first, file.name.last):
+            return False
+        file.is_settled = True
+        return True
+
+    def _first_bytes(self, file: _File) -> bytes | None:
+        try:
+            return self._store.get(file.key, start=file.offset, length=READ_BYTES)
+        except KeyNotFoundError:
+            return None
+
+    def _take_file(self, file: _File, data: bytes) -> None:
+        log = self._logs.get(file.log)
+        if log is None:
+            log = self._logs[file.log] = _Log(file.log)
+        is_whole = True
+        for found in self._read_on(file, data):
+            if not all(self._take_block(log, block, file.key) for block in found.blocks):
+                file.is_settled = True
+                return
+            for error in found.damage:
+                self._damaged(log, error)
+            is_whole = is_whole and not found.damage
+            file.last_rows = max((b.number for b in found.blocks if b.kind == ROWS_KIND), default=file.last_rows)
+        if is_whole and file.name.last not in {None, file.last_rows}:
+            what = f"block {file.name.last}, with which the object should end by its name, is not in it"
+            self._damaged(log, RecordError(file.key, file.offset, what))
+        file.is_settled = not file.may_grow
+
+    def _read_on(self, file: _File, data: bytes) -> Iterator[ReadBlocks]:
+        """The file from where it was read to last, to its present end; `data` are the first bytes of that."""
+        length = READ_BYTES
+        while data:
+            found = read_blocks(data, key=file.key, offset=file.offset)
+            is_end = len(data) < length
+            if is_end and not file.may_grow and found.end < file.offset + len(data):
+                cut = RecordError(file.key, found.end, "the file ends within a block, or in damage")
+                found = ReadBlocks(found.blocks, found.end, (*found.damage, cut))
+            elif not is_end and found.end == file.offset:
+                if length < 2 * _LARGEST_BLOCK:
+                    length *= 2
+                else:
+                    lost = RecordError(file.key, file.offset, f"no block within {_LARGEST_BLOCK} bytes")
+                    found = ReadBlocks((), file.offset + _LARGEST_BLOCK, (lost,))
+            file.offset = found.end
+            yield found
+            if is_end:
+                return
+            data = self._store.get(file.key, start=file.offset, length=length)
+
+    def _take_block(self, log: _Log, block: Block, key: str) -> bool:
+        """Takes what a block holds. False if the rest of the file is not for us."""
+        try:
+            if block.offset == 0 and block.kind != HEADER_KIND:
+                self._damaged(log, RecordError(key, 0, "the file does not begin with a header"))
+            if block.kind == SCHEMA_KIND:
+                self._take_schema(log, block, key)
+            elif block.kind == ROWS_KIND:
+                self._take_rows(log, block, key)
+            elif block.kind == HEADER_KIND:
+                read_header(block, key=key)
+        except RecordError as error:
+            self._damaged(log, error)
+            return block.kind != HEADER_KIND
+        return True
+
+    def _take_schema(self, log: _Log, block: Block, key: str) -> None:
+        number, schema = self._schemas.read(block, key=key)
+        if log.schemas.setdefault(number, schema) is not schema:
+            raise RecordError(key, block.offset, f"schema {number} is said to be two things")
+        for orphan, orphan_key in log.orphans_of(number):
+            self._take_block(log, orphan, orphan_key)
+
+    def _take_rows(self, log: _Log, block: Block, key: str) -> None:
+        if log.numbers.covers(block.number, block.number):
+            return
+        rows = read_rows(block, key=key)
+        schema = log.schemas.get(rows.schema_id)
+        if schema is None:
+            log.keep_orphan(rows.schema_id, block, key)
+            return
+        check_rows(rows, schema, key=key, offset=block.offset)
+        if not log.numbers.add(block.number):
+            raise RecordError(key, block.offset, "the numbers of the blocks leave out too many")
+        if rows.count:
+            self._table(log, rows, schema).add(rows)
+            self._version += 1
+
+    def _table(self, log: _Log, rows: Rows, schema: Schema) -> RowTable:
+        identity = (rows.schema_id, rows.has_holes)
+        table = log.tables.get(identity)
+        if table is None:
+            table = RowTable(schema, has_holes=rows.has_holes, order=log.started_ms)
+            log.tables[identity] = table
+            for column in schema.columns:
+                self._statistics[column.tensor].add(column.statistic)
+        return table
+
+    def _sort_tables(self) -> None:
+        self._tables = {}
+        for log in self._logs.values():
+            if log.tables:
+                self._tables.setdefault(log.worker, []).extend(log.tables.values())
+
+    def _damaged(self, log: _Log, error: RecordError) -> None:
+        log.is_damaged = True
+        self._report(error)
+
+    def _report_gaps(self) -> None:
+        """Says once per log what is missing, unless damage has said so already."""
+        for log in self._logs.values():
+            what = log.complaint()
+            if what and not log.is_damaged:
+                log.is_damaged = True
+                self._report(RecordError(f"{log.worker}/{log.started_ms:013d}", 0, what))
+
+
+@dataclass(eq=False)
+class _File:
+    """A segment as listed, and how far it has been read. Settled: it can tell nothing new."""
+
+    key: str
+    name: SegmentName
+    offset: int = 0
+    last_rows: int = -1  # the number of the last block of rows in it
+    may_grow: bool = False
+    is_settled: bool = False
+
+    @classmethod
+    def of(cls, key: str) -> _File | None:
+        name = SegmentName.parse(key)
+        return None if name is None else cls(key, name)
+
+    @property
+    def log(self) -> tuple[str, int]:
+        return self.name.worker, self.name.started_ms
+
+    @property
+    def span(self) -> int:
+        return 0 if self.name.last is None else self.name.last - self.name.first
+
+    def overlaps(self, other: _File) -> bool:
+        """True if both hold blocks of the same numbers."""
+        if self.log != other.log or self.name.last is None or other.name.last is None:
+            return False
+        return self.name.first <= other.name.last and other.name.first <= self.name.last
+
+
+class _Log:
+    """What is known of the blocks of one writing process."""
+
+    def __init__(self, identity: tuple[str, int]) -> None:
+        self.worker, self.started_ms = identity
+        self.numbers = BlockNumbers()
+        self.schemas: dict[int, Schema] = {}
+        self.tables: dict[tuple[int, bool], RowTable] = {}
+        self.is_damaged = False  # and that has been said
+        self._orphans: dict[int, list[tuple[Block, str]]] = {}
+        self._orphan_bytes = 0
+
+    def keep_orphan(self, schema_id: int, block: Block, key: str) -> None:
+        """Keeps rows whose schema is not known. Errors: `RecordError` if there are too many of them."""
+        if self._orphan_bytes + len(block.payload) > MOST_ORPHAN_BYTES:
+            raise RecordError(key, block.offset, f"nothing says what the rows of schema {schema_id} are")
+        self._orphans.setdefault(schema_id, []).append((block, key))
+        self._orphan_bytes += len(block.payload)
+
+    def orphans_of(self, schema_id: int) -> list[tuple[Block, str]]:
+        """Those that waited for this schema, which wait no longer."""
+        found = self._orphans.pop(schema_id, [])
+        self._orphan_bytes -= sum(len(block.payload) for block, _ in found)
+        return found
+
+    def complaint(self) -> str:
+        """What is missing, or ""."""
+        if self._orphans:
+            return f"nothing says what the rows of schema {min(self._orphans)} are"
+        if self.numbers.missing:
+            first, last = self.numbers.first_gap
+            return f"blocks {first} to {last} are missing: the writer could not store them in time, and dropped them"
+        return ""
+
+
+class _Schemas:
+    """Schemas by what they are stored as: those of all workers and objects are mostly the same, and read once."""
+
+    def __init__(self) -> None:
+        self._read: dict[bytes, tuple[int, Schema]] = {}
+        self._size_bytes = 0
+
+    def read(self, block: Block, *, key: str) -> tuple[int, Schema]:
+        """A schema and its id. Errors: `RecordError`."""
+        found = self._read.get(block.payload)
+        if found is None:
+            text = inflate_schema(block, key=key)
+            self._size_bytes += len(text)
+            if self._size_bytes > MOST_SCHEMAS_BYTES:
+                raise RecordError(key, block.offset, f"the run's schemas take more than {MOST_SCHEMAS_BYTES} bytes")
+            found = self._read[block.payload] = parse_schema(text, key=key, offset=block.offset)
+        return found

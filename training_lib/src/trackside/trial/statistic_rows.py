@@ -1,0 +1,283 @@
+"""Rows of statistics in memory, as the bytes they came in, and the columns that are cut out of them when asked for."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.records.modes import MODE_NUMBERS
+from trackside.records.statistics_segment import Rows, Schema, column_of
+from trackside.trial.window import Column
+
+MOST_GAPS = 1 << 16  # in the numbers of one log; a log that was not made up has a few
+_SLAB_BYTES = 1 << 20
+
+
+class BlockNumbers:
+    """Which blocks of a log are known, as runs."""
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+        self._count = 0
+
+    @property
+    def missing(self) -> int:
+        """How many numbers are left out below the highest."""
+        return self._lasts[-1] + 1 - self._count if self._lasts else 0
+
+    @property
+    def first_gap(self) -> tuple[int, int]:
+        """The first numbers that are left out, (first, last); only where some are."""
+        if self._firsts[0] > 0:
+            return 0, self._firsts[0] - 1
+        return self._lasts[0] + 1, self._firsts[1] - 1
+
+    def covers(self, first: int, last: int) -> bool:
+        """True if all from `first` to `last` are known."""
+        place = bisect_right(self._firsts, first) - 1
+        return place >= 0 and self._lasts[place] >= last
+
+    def add(self, number: int) -> bool:
+        """Notes a number that is not known. False if that would be one gap too many."""
+        firsts, lasts = self._firsts, self._lasts
+        place = bisect_right(firsts, number)
+        follows = place > 0 and lasts[place - 1] == number - 1
+        precedes = place < len(firsts) and firsts[place] == number + 1
+        if follows and precedes:
+            lasts[place - 1] = lasts.pop(place)
+            del firsts[place]
+        elif follows:
+            lasts[place - 1] = number
+        elif precedes:
+            firsts[place] = number
+        elif len(firsts) > MOST_GAPS:
+            return False
+        else:
+            firsts.insert(place, number)
+            lasts.insert(place, number)
+        self._count += 1
+        return True
+
+
+class RowTable:
+    """Rows of one schema of one log, in the order they were read. `order` is that of the log among others."""
+
+    def __init__(self, schema: Schema, *, has_holes: bool, order: int) -> None:
+        self.schema, self.order = schema, order
+        self._dtype = schema.dtype(has_holes=has_holes)
+        self._slab_bytes = max(1, _SLAB_BYTES // self._dtype.itemsize) * self._dtype.itemsize
+        self._slabs: list[bytearray] = []
+        self.count = 0
+
+    def add(self, rows: Rows) -> None:
+        """Keeps a copy of the rows, which must be whole."""
+        body = rows.body
+        while body:
+            if not self._slabs or len(self._slabs[-1]) == self._slab_bytes:
+                self._slabs.append(bytearray())
+            room = self._slab_bytes - len(self._slabs[-1])
+            self._slabs[-1] += body[:room]
+            body = body[room:]
+        self.count += rows.count
+
+    def rows_from(self, start: int) -> Iterator[NDArray[np.void]]:
+        """The rows from the `start`-th on. A view: it must be gone before more rows are added."""
+        in_slab = self._slab_bytes // self._dtype.itemsize
+        for number in range(start // in_slab, len(self._slabs)):
+            rows = np.frombuffer(self._slabs[number], self._dtype)
+            yield rows[max(0, start - number * in_slab) :]
+
+    def cut(self, place: int, *, start: int, mode: int | None) -> Iterator[_Cut]:
+        """The column at `place` of the rows from `start` on, of one mode or of all; what was not measured left out."""
+        for rows in self.rows_from(start):
+            values, measured = column_of(rows, self.schema, place)
+            chosen = np.ones(len(rows), np.bool_) if measured is None else measured
+            if mode is not None:
+                chosen &= rows["mode"] == mode
+            found = _Cut(rows["step"], rows["mode"], np.full(len(rows), self.order), rows["wall_time"], values)
+            yield found.where(chosen)
+
+
+class _Cut:
+    """A piece of a column, with what decides between two rows for one step. Its arrays are its own."""
+
+    def __init__(self, *arrays: NDArray[Any]) -> None:
+        self._arrays = arrays
+        self.steps, self.modes, self.orders, self.times, self.values = arrays
+
+    def where(self, chosen: NDArray[Any]) -> _Cut:
+        return _Cut(*(array[chosen] for array in self._arrays))
+
+    def in_order(self) -> _Cut:
+        """Ascending by step and mode, each pair once: the row of the latest log holds, and of its rows the latest."""
+        if len(self.steps) < 2 or bool((self.steps[1:] > self.steps[:-1]).all()):
+            return self
+        order = np.lexsort((self.times, self.orders, self.modes, self.steps))
+        steps, modes = self.steps[order], self.modes[order]
+        is_last = np.append((steps[1:] != steps[:-1]) | (modes[1:] != modes[:-1]), True)
+        return self.where(order[is_last])
+
+    @staticmethod
+    def joined(cuts: Sequence[_Cut]) -> _Cut:
+        return _Cut(*(np.concatenate(arrays) for arrays in zip(*(cut._arrays for cut in cuts), strict=True)))
+
+
+class _Steps:
+    """Steps of a column, or of several. What lies below `count` never changes: only more may follow."""
+
+    def __init__(self) -> None:
+        self.array, self.count = np.empty(0, np.int64), 0
+
+    def take(self, start: int, new: NDArray[np.int64]) -> bool:
+        """True if from `start` on, `new` lies here; it is added if nothing does."""
+        end = start + len(new)
+        if self.count == start:
+            self.array = _with_room(self.array, start, end)
+            self.array[start:end] = new
+            self.count = end
+            return True
+        return self.count >= end and np.array_equal(self.array[start:end], new)
+
+
+class _SharedSteps:
+    """The steps that most columns of the same tables have in common, so that there is one array for all of them."""
+
+    def __init__(self) -> None:
+        self.latest = _Steps()
+
+    def extended(self, steps: _Steps, start: int, new: NDArray[np.int64]) -> _Steps:
+        """Steps that begin with the first `start` of `steps`, and go on with `new`."""
+        if steps.take(start, new):
+            return steps
+        wanted = np.concatenate((steps.array[:start], new))
+        if not self.latest.take(0, wanted):
+            self.latest = _Steps()
+            self.latest.take(0, wanted)
+        return self.latest
+
+
+class _WorkerColumn:
+    """One statistic of one tensor of one worker and mode (None: all), which grows with its tables.
+
+    `shared` are the steps of other columns of the same tables and mode.
+    """
+
+    def __init__(self, tensor: str, statistic: str, worker: str, mode: int | None, *, shared: _SharedSteps) -> None:
+        self._tensor, self._statistic, self._worker, self._mode = tensor, statistic, worker, mode
+        self._taken: dict[RowTable, int] = {}
+        self._shared, self._steps = shared, shared.latest
+        self._values, self._count = np.empty(0), 0
+
+    @property
+    def size_bytes(self) -> int:
+        return self._values.nbytes
+
+    def up_to(self, last_step: int) -> Column | None:
+        count = self._count
+        if count and self._steps.array[count - 1] > last_step:
+            count = int(np.searchsorted(self._steps.array[:count], last_step, side="right"))
+        if not count:
+            return None
+        steps, values = self._steps.array[:count], self._values[:count]
+        steps.flags.writeable = values.flags.writeable = False
+        return Column(self._tensor, self._worker, steps, values)
+
+    def update(self, tables: Sequence[RowTable]) -> None:
+        """Adds what is new. Where that is not behind all that is there (a restart), the column is made anew."""
+        new = self._cut(tables)
+        if new is None or not len(new.steps):
+            return
+        if self._count and new.steps[0] <= self._steps.array[self._count - 1]:
+            # What was handed out are views of the arrays so far: new ones from here on.
+            self._taken, self._values, self._count = {}, np.empty(0), 0
+            new = self._cut(tables) or new
+        start, end = self._count, self._count + len(new.steps)
+        self._steps = self._shared.extended(self._steps, start, new.steps)
+        self._values = _with_room(self._values, start, end)
+        self._values[start:end] = new.values
+        self._count = end
+
+    def _cut(self, tables: Sequence[RowTable]) -> _Cut | None:
+        cuts: list[_Cut] = []
+        for table in tables:
+            start = self._taken.get(table, 0)
+            if start < table.count:
+                place = table.schema.positions[self._tensor, self._statistic]
+                cuts += table.cut(place, start=start, mode=self._mode)
+                self._taken[table] = table.count
+        return _Cut.joined(cuts).in_order() if cuts else None
+
+
+class _Entry:
+    """One statistic of one tensor, all workers."""
+
+    def __init__(self) -> None:
+        self.version = -1
+        self.columns: dict[str, _WorkerColumn] = {}
+        self.size_bytes = 0
+
+
+class StatisticColumns:
+    """The columns that were asked for, up to `most_bytes`: beyond them the longest unused are forgotten.
+
+    Steps are not counted: columns share them, but for those that were not measured together with the others.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._size_bytes = 0
+        self._entries: dict[tuple[str, str, str | None], _Entry] = {}
+        self._shared: dict[tuple[str | None, tuple[RowTable, ...]], _SharedSteps] = {}
+
+    def of(
+        self,
+        tensor: str,
+        statistic: str,
+        mode: str | None,
+        *,
+        tables: Mapping[str, Sequence[RowTable]],
+        version: int,
+        last_step: int,
+    ) -> tuple[Column, ...]:
+        """A column per worker of `tables`, by name. `version` says whether these have changed."""
+        identity = (tensor, statistic, mode)
+        entry = self._entries.pop(identity, None) or _Entry()
+        self._entries[identity] = entry  # the last is the one used latest
+        if entry.version != version:
+            self._update(entry, identity, tables)
+            entry.version = version
+        found = (column.up_to(last_step) for column in entry.columns.values())
+        return tuple(column for column in found if column is not None)
+
+    def _update(
+        self, entry: _Entry, identity: tuple[str, str, str | None], tables: Mapping[str, Sequence[RowTable]]
+    ) -> None:
+        tensor, statistic, mode = identity
+        number = None if mode is None else MODE_NUMBERS.get(mode, -1)
+        for worker in sorted(tables):
+            having = tuple(table for table in tables[worker] if (tensor, statistic) in table.schema.positions)
+            if having:
+                if worker not in entry.columns:
+                    shared = self._shared.setdefault((mode, having), _SharedSteps())
+                    entry.columns[worker] = _WorkerColumn(tensor, statistic, worker, number, shared=shared)
+                entry.columns[worker].update(having)
+        entry.columns = dict(sorted(entry.columns.items()))
+        size_bytes = sum(column.size_bytes for column in entry.columns.values())
+        self._size_bytes += size_bytes - entry.size_bytes
+        entry.size_bytes = size_bytes
+        while self._size_bytes > self._most_bytes and len(self._entries) > 1:
+            self._size_bytes -= self._entries.pop(next(iter(self._entries))).size_bytes
+
+
+def _with_room(array: NDArray[Any], count: int, needed: int) -> NDArray[Any]:
+    """`array` if `needed` fit into it, else a larger one with its first `count`."""
+    if needed <= len(array):
+        return array
+    larger = np.empty(needed + needed // 8, array.dtype)
+    larger[:count] = array[:count]
+    return larger
