@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -70,3 +71,30 @@ def test_an_unknown_command_says_what_would_work(word: str, said: str) -> None:
     result = CliRunner().invoke(main, ["rules", word])
     assert result.exit_code == 2
     assert said in result.stderr
+
+
+def test_a_rule_of_ones_own_is_shown_by_file_and_class(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from smdebug.rules import Rule\n"
+        "class Mine(Rule):\n"
+        "    'Something is odd.'\n"
+        "    def __init__(self, base_trial, action_str, limit, patience='3', *, other_trials=None): ...\n"
+        "    def invoke_at_step(self, step): ...\n"
+    )
+    result = CliRunner().invoke(main, ["rules", "show", f"{file}:Mine"])
+    assert result.exit_code == 0
+    assert "Something is odd." in result.stdout
+    assert f"Use it: trackside run --rule {file}:Mine:limit=" in result.stdout
+    document = json.loads(CliRunner().invoke(main, ["rules", "show", f"{file}:Mine", "--format", "json"]).stdout)
+    assert [(p["name"], p["default"]) for p in document["parameters"]] == [("limit", ""), ("patience", "3")]
+
+
+def test_a_file_that_holds_no_such_rule_says_which_it_holds(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from trackside.rules.tensors.exploding_tensor import ExplodingTensor\nclass Mine(ExplodingTensor): ..."
+    )
+    result = CliRunner().invoke(main, ["rules", "show", f"{file}:Yours"])
+    assert result.exit_code == 2
+    assert "Known: Mine" in result.stderr

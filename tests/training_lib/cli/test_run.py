@@ -36,7 +36,22 @@ def test_reads_a_rule(text: str, rule_id: str, parameters: dict[str, str]) -> No
     assert (configuration.rule_id, configuration.parameters) == (rule_id, parameters)
 
 
-@pytest.mark.parametrize("text", ["", ":x=1", "a:x", "a:=1", "a:x=1,,", "a:x=1,x=2"])
+@pytest.mark.parametrize(
+    ("text", "source", "class_name", "parameters"),
+    [
+        pytest.param("mine.py:Mine", "mine.py", "Mine", {}, id="plain"),
+        pytest.param("/a b/mine.py:Mine:x=1,y=2:3", "/a b/mine.py", "Mine", {"x": "1", "y": "2:3"}, id="parameters"),
+        pytest.param("s3://bucket/mine.py:Mine:x=1", "s3://bucket/mine.py", "Mine", {"x": "1"}, id="S3"),
+        pytest.param("a:x=mine.py:3", "", "a", {"x": "mine.py:3"}, id="a file in a parameter"),
+    ],
+)
+def test_reads_a_rule_of_the_users_own(text: str, source: str, class_name: str, parameters: dict[str, str]) -> None:
+    configuration = parse_rule(text)
+    assert (configuration.source, configuration.rule_id) == (source, class_name)
+    assert configuration.parameters == parameters
+
+
+@pytest.mark.parametrize("text", ["", "mine.py:", ":x=1", "a:x", "a:=1", "a:x=1,,", "a:x=1,x=2"])
 def test_refuses_what_is_no_rule(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not NAME=VALUE|set twice|names no rule"):
         parse_rule(text)

@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 from trackside.contracts.action import Action
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, capture_environment
 from trackside.contracts.errors import ConfigurationError
-from trackside.contracts.rule_catalogue import RuleCatalogue, built_in_catalogue, parse_catalogue
-from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.contracts.rule_catalogue import (
+    CUSTOM_RULE_CAPTURE,
+    RuleCatalogue,
+    built_in_catalogue,
+    parse_catalogue,
+)
+from trackside.contracts.rule_request import CustomRule, RuleConfiguration, RuleRequest
 
 SCHEDULES = st.builds(
     Schedule,
@@ -35,6 +40,8 @@ RULES = st.builds(
     name=TEXTS,
     parameters=st.dictionaries(TEXTS, TEXTS, max_size=3),
     actions=st.lists(st.sampled_from(list(Action)), unique=True).map(tuple),
+    source=TEXTS,
+    collections=st.lists(COLLECTIONS, max_size=2).map(tuple),
 )
 REQUESTS = st.lists(RULES, max_size=3, unique_by=lambda r: r.name).map(lambda r: RuleRequest(tuple(r)))
 
@@ -207,3 +214,65 @@ def test_the_capture_environment_fits_into_a_training_job() -> None:
     # API_CreateTrainingJob: a value of Environment has at most 512 characters.
     assert all(len(value) <= 512 for value in environment.values())
     assert CaptureRequest.from_json(environment["TRACKSIDE_CAPTURE_REQUEST"]) == request
+
+
+SAGEMAKERS = {"source_s3_uri": "s3://b/mine.py", "rule_to_invoke": "Mine", "threshold": "3"}
+
+
+@pytest.mark.parametrize(
+    ("document", "rule_id", "name"),
+    [
+        pytest.param(
+            {"rule": "Mine", "source": "s3://b/mine.py", "parameters": {"threshold": 3}}, "Mine", "Mine", id="ours"
+        ),
+        pytest.param({"parameters": SAGEMAKERS}, "Mine", "Mine", id="as SageMaker, unnamed"),
+        pytest.param({"name": "a", "parameters": SAGEMAKERS}, "Mine", "a", id="as SageMaker, named"),
+        pytest.param({"rule": "b", "parameters": SAGEMAKERS}, "b", "b", id="as SageMaker, with a rule"),
+    ],
+)
+def test_a_rule_of_the_users_own_is_named_by_file_and_class(document: object, rule_id: str, name: str) -> None:
+    (rule,) = RuleRequest.from_json(json.dumps({"rules": [document]})).rules
+    assert (rule.rule_id, rule.name) == (rule_id, name)
+    assert rule.custom == CustomRule("s3://b/mine.py", "Mine", {"threshold": "3"})
+    built_in_catalogue().check(RuleRequest((rule,)))
+    assert RuleRequest.from_json(RuleRequest((rule,)).to_json()).rules == (rule,)
+
+
+def test_a_rule_of_the_catalogue_is_no_custom_rule_and_its_json_names_no_file() -> None:
+    request = RuleRequest((RuleConfiguration("exploding-tensor"),))
+    assert request.rules[0].custom is None
+    assert set(json.loads(request.to_json())["rules"][0]) == {"rule", "name", "parameters", "actions"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        pytest.param({"parameters": {"source_s3_uri": "a.py"}, "rule": "x"}, "must be given together", id="no class"),
+        pytest.param({"parameters": {**SAGEMAKERS, "source_s3_uri": ""}}, "must be given together", id="no file"),
+        pytest.param({"parameters": {"rule_to_invoke": "Mine"}}, "rule: is missing", id="class alone, no rule"),
+        pytest.param(
+            {"rule": "exploding-tensor", "parameters": {"rule_to_invoke": "Mine"}},
+            "Unknown parameter 'rule_to_invoke'",
+            id="class alone",
+        ),
+        pytest.param({"rule": "Mine", "source": "a.py", "parameters": SAGEMAKERS}, "file once", id="twice"),
+        pytest.param(
+            {"rule": "exploding-tensor", "collections": [{"name": "losses"}]}, "rule of your own", id="collections"
+        ),
+        pytest.param(
+            {"rule": "Mine", "source": "a.py", "collections": [{"name": "mine"}]}, "include_regex", id="whose tensors?"
+        ),
+    ],
+)
+def test_a_custom_rule_that_is_half_named_is_refused(rule: object, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        built_in_catalogue().check(RuleRequest.from_json(json.dumps({"rules": [rule]})))
+
+
+def test_what_is_saved_for_a_custom_rule_is_said_by_its_configuration_or_is_everything_known() -> None:
+    catalogue = built_in_catalogue()
+    own = (CollectionRequest("relus", Schedule(3), ("relu",)),)
+    assert catalogue.needs(RuleConfiguration("Mine", source="a.py", collections=own)) == CaptureRequest(own)
+    assert catalogue.needs(RuleConfiguration("Mine", source="a.py")) == CUSTOM_RULE_CAPTURE
+    intervals = {c.name: c.schedule.save_interval for c in CUSTOM_RULE_CAPTURE.collections}
+    assert intervals == {"losses": 10, "weights": 100, "biases": 100, "gradients": 100}

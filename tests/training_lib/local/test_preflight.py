@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -91,3 +92,28 @@ def test_every_problem_is_told_at_once() -> None:
 def test_an_empty_catalogue_is_an_error_not_a_run_without_rules() -> None:
     with pytest.raises(ConfigurationError):
         plan_rules((), catalogue=RuleCatalogue({}), actions=())
+
+
+def test_rules_of_the_users_own_are_tried_before_the_start_and_named_by_an_absolute_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(
+        "from trackside.rules.tensors.vanishing_gradient import VanishingGradient as Mine"
+    )
+    (tmp_path / "broken.py").write_text("1 / 0")
+    mine = RuleConfiguration("Mine", source="mine.py")
+    plan = plan_rules([mine, mine], catalogue=RuleCatalogue({}), actions=None)
+    assert [(rule.name, rule.source) for rule in plan.request.rules] == [
+        ("Mine", str(tmp_path / "mine.py")),
+        ("Mine-2", str(tmp_path / "mine.py")),
+    ]
+    assert [(c.name, c.schedule.save_interval) for c in plan.capture.collections] == [("gradients", 100)]
+    assert plan.notes == ()
+    with pytest.raises(ConfigurationError) as raised:
+        plan_rules(
+            [RuleConfiguration("Mine", source="broken.py"), RuleConfiguration("Yours", source="mine.py")],
+            catalogue=RuleCatalogue({}),
+            actions=None,
+        )
+    assert [problem.where for problem in raised.value.problems] == ["broken.py", "mine.py"]

@@ -91,6 +91,45 @@ class OldReaderEnvironment:
         )
 
 
+@dataclass(frozen=True)
+class OldNamesEnvironment:
+    """What SageMaker or a user tells the old names of smdebug besides `OldReaderEnvironment`.
+
+    TRAINING_JOB_NAME                    set in a SageMaker training job, whatever it says
+    AWS_REGION                           the region of S3; blank means boto3's own
+    SMDEBUG_CONFIG_FILE_PATH             the hook's configuration
+    CHECKPOINT_CONFIG_FILE_PATH          where checkpoints lie, for a job on spot capacity
+    SAGEMAKER_ENV_RULE_STOP_SIGNAL_FILE  a file in the run that asks a rule to stop, by the time in it; "" for none
+    rule_stop_grace_time_secs            how long the rule may go on after that time (default 60)
+    SMDEBUG_LOG_LEVEL                    "info" by default, "off" for silence
+    """
+
+    is_sagemaker_job: bool
+    region: str | None
+    hook_configuration: str
+    checkpoint_configuration: str
+    rule_stop_file: str
+    rule_stop_grace_seconds: float
+    log_level: str
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str] | None = None) -> OldNamesEnvironment:
+        """Reads the process's environment, or the given one."""
+        env = _environ(environ)
+        ml_configuration = "/opt/ml/input/config"
+        return cls(
+            is_sagemaker_job="TRAINING_JOB_NAME" in env,
+            region=env.get("AWS_REGION", "").strip() or None,
+            hook_configuration=env.get("SMDEBUG_CONFIG_FILE_PATH", f"{ml_configuration}/debughookconfig.json"),
+            checkpoint_configuration=env.get(
+                "CHECKPOINT_CONFIG_FILE_PATH", f"{ml_configuration}/checkpointconfig.json"
+            ),
+            rule_stop_file=env.get("SAGEMAKER_ENV_RULE_STOP_SIGNAL_FILE", ""),
+            rule_stop_grace_seconds=_positive(env.get("rule_stop_grace_time_secs"), 60.0),
+            log_level=env.get("SMDEBUG_LOG_LEVEL", "info").strip().lower(),
+        )
+
+
 def inherited() -> dict[str, str]:
     """A copy of this process's environment, for a child process."""
     return dict(os.environ)  # noqa: TID251

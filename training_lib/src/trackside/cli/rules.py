@@ -11,6 +11,7 @@ import click
 from trackside.cli.terminal.options import format_option, shared_options, wants_color
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.rule_catalogue import RuleDescription, built_in_catalogue
+from trackside.contracts.rule_request import CustomRule
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -68,18 +69,31 @@ def list_rules(output: str) -> None:
 def show_rule(rule: str, output: str) -> None:
     """Show one RULE with all that can be set.
 
+    RULE is the id of a rule, or FILE.py:CLASS for one of your own: then the file is run, and errors in it are named.
+
     \b
     Example:
       trackside rules show exploding-tensor
+      trackside rules show rules/mine.py:LargeGradients
     """
+    described = _describe(rule)
+    if output == "json":
+        click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **_plain(described)}, indent=2))
+    else:
+        _print_rule(described, asked_as=rule)
+
+
+def _describe(rule: str) -> RuleDescription:
+    file, py, class_name = rule.partition(".py:")
+    if py:
+        from trackside.rules.rule_file import load_rule_class
+
+        return load_rule_class(CustomRule(f"{file}.py", class_name, {})).describe()
     rules = built_in_catalogue().rules
     if rule not in rules:
         problem = Problem("RULE", f"Unknown rule {rule!r}.", did_you_mean(rule, rules))
         raise ConfigurationError([problem], subject="The command line")
-    if output == "json":
-        click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **_plain(rules[rule])}, indent=2))
-    else:
-        _print_rule(rules[rule])
+    return rules[rule]
 
 
 def _plain(rule: RuleDescription) -> dict[str, Any]:
@@ -100,7 +114,7 @@ def _print_list(rules: list[RuleDescription]) -> None:
         console.print(line)
 
 
-def _print_rule(rule: RuleDescription) -> None:
+def _print_rule(rule: RuleDescription, *, asked_as: str) -> None:
     from rich.text import Text
 
     from trackside.cli.terminal.console import data_console
@@ -114,7 +128,7 @@ def _print_rule(rule: RuleDescription) -> None:
         ("since", rule.since),
     ]
     console.print(Text(rule.rule_id, style="bold"))
-    for line in columns(console, [[Text(label, style="bold"), Text(text)] for label, text in facts]):
+    for line in columns(console, [[Text(label, style="bold"), Text(text)] for label, text in facts if text]):
         console.print(line)
     if rule.parameters:
         console.print()
@@ -123,7 +137,7 @@ def _print_rule(rule: RuleDescription) -> None:
     first = next(iter(rule.parameters), None)
     setting = f":{first.name}={_shown(first.default)}" if first else ""
     console.print()
-    console.print(f"Use it: trackside run --rule {rule.rule_id}{setting} -- python train.py", soft_wrap=True)
+    console.print(f"Use it: trackside run --rule {asked_as}{setting} -- python train.py", soft_wrap=True)
 
 
 def _parameter_rows(rule: RuleDescription) -> list[list[Text]]:

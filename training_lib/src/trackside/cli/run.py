@@ -34,7 +34,7 @@ FAIL_ON = {"warning": Severity.WARNING, "critical": Severity.CRITICAL, "never": 
     "rules",
     multiple=True,
     metavar="ID[:NAME=VALUE,...]",
-    help="Judge by this rule; repeat for more. Default: all.",
+    help="Judge by this rule, or by your own: FILE.py:CLASS. Repeat for more. Default: all.",
 )
 @click.option(
     "--rules-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A rule request as JSON."
@@ -112,8 +112,11 @@ def command(
 
 
 def parse_rule(text: str) -> RuleConfiguration:
-    """`exploding-tensor:threshold=10,patience=2` -> the configuration. Raises `ValueError` with what would work."""
-    rule_id, _, rest = text.partition(":")
+    """`exploding-tensor:threshold=10,patience=2`, or `FILE.py:CLASS:threshold=10` -> the configuration.
+
+    Raises `ValueError` with what would work.
+    """
+    source, rule_id, rest = split_rule(text)
     parameters = {}
     for pair in rest.split(",") if rest else ():
         name, equals, value = pair.partition("=")
@@ -124,7 +127,15 @@ def parse_rule(text: str) -> RuleConfiguration:
         parameters[name.strip()] = value.strip()
     if not rule_id.strip():
         raise ValueError("names no rule.")
-    return RuleConfiguration(rule_id.strip(), parameters=parameters)
+    return RuleConfiguration(rule_id.strip(), parameters=parameters, source=source)
+
+
+def split_rule(text: str) -> tuple[str, str, str]:
+    """(file, rule or class, the rest): `s3://b/mine.py:Large:limit=3` -> its parts; the file is "" where none is."""
+    file, py, after = text.partition(".py:")
+    if not py or "=" in file:  # then it stands within a parameter
+        return "", *text.partition(":")[::2]
+    return f"{file}.py", *after.partition(":")[::2]
 
 
 def _read_rules(texts: tuple[str, ...]) -> list[RuleConfiguration]:
@@ -133,7 +144,8 @@ def _read_rules(texts: tuple[str, ...]) -> list[RuleConfiguration]:
         try:
             configurations.append(parse_rule(text))
         except ValueError as error:
-            problems.append(Problem(f"--rule {text}", str(error), "Write ID or ID:NAME=VALUE,NAME=VALUE."))
+            fix = "Write ID or FILE.py:CLASS, then :NAME=VALUE,NAME=VALUE if you like."
+            problems.append(Problem(f"--rule {text}", str(error), fix))
     if problems:
         raise ConfigurationError(problems, subject="The command line")
     return configurations

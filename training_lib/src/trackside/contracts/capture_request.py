@@ -7,7 +7,7 @@ may name further tensors by regex. Steps count optimizer steps from 0.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from trackside.contracts.fields import Fields, parse_json, to_json
@@ -64,22 +64,7 @@ class CaptureRequest:
 
     def to_json(self) -> str:
         """One line of JSON, as it travels in the environment of a training job."""
-        return to_json(
-            {
-                "version": VERSION,
-                "collections": [
-                    {
-                        "name": c.name,
-                        "save_interval": c.schedule.save_interval,
-                        **({"start_step": c.schedule.start_step} if c.schedule.start_step else {}),
-                        **({} if c.schedule.end_step is None else {"end_step": c.schedule.end_step}),
-                        **({"save_steps": list(c.schedule.save_steps)} if c.schedule.save_steps else {}),
-                        **({"include_regex": list(c.include_regex)} if c.include_regex else {}),
-                    }
-                    for c in self.collections
-                ],
-            }
-        )
+        return to_json({"version": VERSION, "collections": collections_document(self.collections)})
 
     @classmethod
     def from_json(cls, text: str) -> CaptureRequest:
@@ -87,13 +72,29 @@ class CaptureRequest:
         subject = "The capture request"
         fields = Fields(parse_json(text, subject=subject), where="")
         fields.integer("version", VERSION)
-        collections = fields.items("collections", _read_collection)
+        collections = fields.items("collections", read_collection)
         fields.reject_unknown()
         fields.finish(subject=subject)
         return cls(collections)
 
 
-def _read_collection(fields: Fields) -> CollectionRequest:
+def collections_document(collections: Iterable[CollectionRequest]) -> list[dict[str, object]]:
+    """Plain JSON values, as `read_collection` reads them."""
+    return [
+        {
+            "name": c.name,
+            "save_interval": c.schedule.save_interval,
+            **({"start_step": c.schedule.start_step} if c.schedule.start_step else {}),
+            **({} if c.schedule.end_step is None else {"end_step": c.schedule.end_step}),
+            **({"save_steps": list(c.schedule.save_steps)} if c.schedule.save_steps else {}),
+            **({"include_regex": list(c.include_regex)} if c.include_regex else {}),
+        }
+        for c in collections
+    ]
+
+
+def read_collection(fields: Fields) -> CollectionRequest:
+    """One collection of a request, with its problems noted in `fields`."""
     name = fields.text("name")
     schedule = Schedule(
         save_interval=fields.integer("save_interval", DEFAULT_SAVE_INTERVAL, minimum=1),

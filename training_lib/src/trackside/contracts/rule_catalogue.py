@@ -9,12 +9,17 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
+from trackside.contracts.capture_request import KNOWN_COLLECTIONS, CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
-from trackside.contracts.rule_request import RuleRequest
+from trackside.contracts.rule_request import CLASS_PARAMETER, SOURCE_PARAMETER, RuleConfiguration, RuleRequest
 from trackside.contracts.verdict import Severity
 
 CATALOGUE_FILE = Path(__file__).with_name("rule_catalogue.json")
+
+# Saved for a rule of the user's own that does not say what it needs: losses are small, so they are saved more often.
+CUSTOM_RULE_CAPTURE = CaptureRequest(
+    tuple(CollectionRequest(name, Schedule(10 if name == "losses" else 100)) for name in KNOWN_COLLECTIONS)
+)
 
 
 @dataclass(frozen=True)
@@ -65,27 +70,39 @@ class RuleCatalogue:
 
     def check(self, request: RuleRequest) -> None:
         """Raises one `ConfigurationError` that lists every unknown rule, unknown parameter and wrong value."""
-        problems: list[Problem] = []
-        for configuration in request.rules:
-            rule = self.rules.get(configuration.rule_id)
-            if rule is None:
-                problems.append(
-                    Problem(
-                        where="rules",
-                        what=f"Unknown rule {configuration.rule_id!r}.",
-                        fix=did_you_mean(configuration.rule_id, self.rules),
-                    )
-                )
-                continue
-            problems.extend(_parameter_problems(rule, configuration.parameters))
+        problems = [problem for configuration in request.rules for problem in self.problems(configuration)]
         if problems:
             raise ConfigurationError(problems, subject="The rule request")
+
+    def problems(self, configuration: RuleConfiguration) -> list[Problem]:
+        """What is wrong with one configuration; of a rule of the user's own, what can be told without its file."""
+        parameters = configuration.parameters
+        if SOURCE_PARAMETER in parameters and not (parameters.get(CLASS_PARAMETER) and parameters[SOURCE_PARAMETER]):
+            what = f"{SOURCE_PARAMETER!r} and {CLASS_PARAMETER!r} must be given together, and neither may be empty."
+            fix = "Name the Python file by the one and the rule's class in it by the other."
+            return [Problem(where=configuration.name, what=what, fix=fix)]
+        if configuration.custom is not None:
+            return []
+        if configuration.collections:
+            what = "`collections` is for a rule of your own; this one says itself what it needs."
+            return [Problem(where=configuration.name, what=what, fix="Leave it out.")]
+        rule = self.rules.get(configuration.rule_id)
+        if rule is None:
+            fix = did_you_mean(configuration.rule_id, self.rules)
+            return [Problem(where="rules", what=f"Unknown rule {configuration.rule_id!r}.", fix=fix)]
+        return _parameter_problems(rule, parameters)
+
+    def needs(self, configuration: RuleConfiguration) -> CaptureRequest:
+        """What must be saved for the rule of a (checked) configuration to judge anything."""
+        if configuration.custom is None:
+            return self.rules[configuration.rule_id].capture_request
+        return CaptureRequest(configuration.collections) if configuration.collections else CUSTOM_RULE_CAPTURE
 
     def capture_request(self, request: RuleRequest) -> CaptureRequest:
         """What all rules of a (checked) request need to be saved, at once."""
         merged = CaptureRequest(())
         for configuration in request.rules:
-            merged = merged.merged_with(self.rules[configuration.rule_id].capture_request)
+            merged = merged.merged_with(self.needs(configuration))
         return merged
 
 

@@ -2,6 +2,11 @@
 
 A rule request lies in the run (`rule-request.json`), so that parameters have no length limit and everyone who looks at
 the run sees what was asked. Parameters travel as texts, as AWS's `RuleParameters` do.
+
+A rule of the user's own is named by a Python file and a class in it, in either of two ways:
+
+    {"rule": "LargeGradients", "source": "rules/mine.py", "parameters": {"threshold": "10"}}
+    {"parameters": {"rule_to_invoke": "LargeGradients", "source_s3_uri": "s3://bucket/mine.py", "threshold": "10"}}
 """
 
 from __future__ import annotations
@@ -10,22 +15,53 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trackside.contracts.action import Action
+from trackside.contracts.capture_request import CollectionRequest, collections_document, read_collection
 from trackside.contracts.fields import Fields, parse_json, to_json
 
 VERSION = 1
 
+# What SageMaker's RuleParameters call the file and the class of a custom rule.
+SOURCE_PARAMETER = "source_s3_uri"
+CLASS_PARAMETER = "rule_to_invoke"
+
+
+@dataclass(frozen=True)
+class CustomRule:
+    """A rule of the user's own: the class `class_name` of the Python file at `source`, a path or an s3:// URI."""
+
+    source: str
+    class_name: str
+    parameters: Mapping[str, str]
+
 
 @dataclass(frozen=True)
 class RuleConfiguration:
-    """One rule as it was configured: AWS's RuleConfigurationName, which rule, its parameters, what to do."""
+    """One rule as it was configured: AWS's RuleConfigurationName, which rule, its parameters, what to do.
+
+    With `source`, a Python file (path or s3:// URI), `rule_id` is the name of a class in it. `collections` says what
+    has to be saved for such a rule, which cannot be told from its code; empty: `rule_catalogue.CUSTOM_RULE_CAPTURE`.
+    """
 
     rule_id: str
     name: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict)
     actions: tuple[Action, ...] = ()
+    source: str = ""
+    collections: tuple[CollectionRequest, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or self.rule_id)
+
+    @property
+    def custom(self) -> CustomRule | None:
+        """The user's own class that is meant, named in either way; None for a rule of the catalogue."""
+        if self.source:
+            return CustomRule(self.source, self.rule_id, self.parameters)
+        source = self.parameters.get(SOURCE_PARAMETER, "").strip()
+        if not source:
+            return None
+        own = {k: v for k, v in self.parameters.items() if k not in {SOURCE_PARAMETER, CLASS_PARAMETER}}
+        return CustomRule(source, self.parameters.get(CLASS_PARAMETER, "").strip(), own)
 
 
 @dataclass(frozen=True)
@@ -45,6 +81,8 @@ class RuleRequest:
                         "name": rule.name,
                         "parameters": dict(rule.parameters),
                         "actions": [action.value for action in rule.actions],
+                        **({"source": rule.source} if rule.source else {}),
+                        **({"collections": collections_document(rule.collections)} if rule.collections else {}),
                     }
                     for rule in self.rules
                 ],
@@ -74,13 +112,20 @@ class RuleRequest:
 
 
 def _read_rule(fields: Fields) -> RuleConfiguration:
-    rule_id = fields.text("rule")
-    name = fields.text("name", rule_id)
     raw = fields.mapping("parameters", {})
     parameters = {str(key): value if isinstance(value, str) else _as_text(value) for key, value in raw.items()}
+    named = parameters.get(CLASS_PARAMETER, "").strip() if SOURCE_PARAMETER in parameters else ""
+    rule_id = fields.text("rule", named or None)
+    name = fields.text("name", rule_id)
     actions = fields.choices("actions", Action, ())
+    source = fields.text("source", "")
+    if source and SOURCE_PARAMETER in parameters:
+        fields.problem("source", f"stands beside the parameter {SOURCE_PARAMETER!r}.", "Name the rule's file once.")
+    collections = fields.items("collections", read_collection, required=False)
     fields.reject_unknown()
-    return RuleConfiguration(rule_id=rule_id, name=name, parameters=parameters, actions=actions)
+    return RuleConfiguration(
+        rule_id=rule_id, name=name, parameters=parameters, actions=actions, source=source, collections=collections
+    )
 
 
 def _as_text(value: object) -> str:

@@ -66,7 +66,7 @@ def evaluate(
     `StorageError` where the run cannot be read (an outage is waited out).
     """
     rules = build_rules(request)
-    trial = Trial(stores(run.tensors))
+    trial = Trial(stores(run.tensors), stores(run.statistics))
     evaluator = Evaluator(trial, rules, sinks, ProgressFile(stores(run.rule_output)), run=run.name, clock=clock)
     return evaluator.watch(poll_seconds=poll_seconds, sleep=sleep, should_stop=should_stop)
 
@@ -118,9 +118,13 @@ class Evaluator:
         """
         self._trial.refresh()
         now = self._clock()
+        names = self._open()
         for step in self._trial.new_complete_steps(self._judged_by_all()):
-            found = [verdict for name in self._open() if (verdict := self._judge(name, step, now)) is not None]
-            self._say(found)
+            window, saved = self._trial.window(step, now=now), self._trial.collections_at(step)
+            found = [verdict for name in names if (verdict := self._judge(name, window, saved)) is not None]
+            if found:
+                self._say(found)
+                names = self._open()
         if self._trial.has_ended:
             self._say([self._conclude(name, now) for name in self._open()])
         self._tell_damage()
@@ -158,15 +162,16 @@ class Evaluator:
     def _judged_by_all(self) -> int:
         return min((self._progress.rules[name].judged_through for name in self._open()), default=2**63)
 
-    def _judge(self, name: str, step: int, now: float) -> Verdict | None:
-        configured, progress = self._rules[name], self._progress.rules[name]
+    def _judge(self, name: str, window: Window, saved: frozenset[str]) -> Verdict | None:
+        """What one rule has to say at the window's step; `saved` are the collections of which that step holds any."""
+        configured, progress, step = self._rules[name], self._progress.rules[name], window.step
         if step <= progress.judged_through:
             return None
         findings: tuple[Finding, ...] | None = None
         lacks = ""
-        if not self._trial.collections_at(step).isdisjoint(configured.rule.watches):
+        rule = configured.rule
+        if rule.judges_every_step or not saved.isdisjoint(rule.watches):
             try:
-                window = self._trial.window(step, now=now)
                 findings = _check(configured, window)
                 lacks = "" if findings else configured.rule.lacks(window)
             except StorageError:
@@ -174,29 +179,40 @@ class Evaluator:
             except RecordError:  # a damaged file is no fault of the rule; the trial has noted it
                 findings = ()
             except Exception as error:  # noqa: BLE001  a rule may be anybody's code, and must not end the others
-                return self._crash(configured, progress, Moment(self._run, step, now), error)
+                return self._crash(configured, progress, Moment(self._run, step, window.now), error)
         progress.judged_through = step
         self._is_unsaved = True
-        if findings is None:
-            return None
-        if not findings and self._trial.is_damaged(step):
+        return None if findings is None else self._weigh(configured, progress, findings, lacks, window)
+
+    def _weigh(
+        self,
+        configured: ConfiguredRule,
+        progress: RuleProgress,
+        findings: tuple[Finding, ...],
+        lacks: str,
+        window: Window,
+    ) -> Verdict | None:
+        """Counts the step as judged, or not, and opens an issue where the rule's patience is over."""
+        if not findings and self._trial.is_damaged(window.step):
             progress.unreadable += 1  # not seen is not clean, and says nothing about the streak
-            return None
-        if lacks:
+        elif lacks:
             progress.lacks, progress.streak = lacks, 0  # nothing found where nothing could be: not a judged step
-            return None
-        progress.judged += 1
-        return self._with_patience(configured, progress, findings, Moment(self._run, step, now))
+        else:
+            progress.judged += 1
+            if findings:
+                return self._with_patience(configured, progress, findings, Moment(self._run, window.step, window.now))
+            progress.streak, progress.since = 0, {}
+        return None
 
     def _with_patience(
         self, configured: ConfiguredRule, progress: RuleProgress, findings: tuple[Finding, ...], moment: Moment
     ) -> Verdict | None:
-        progress.streak = progress.streak + 1 if findings else 0
+        progress.streak += 1
         before = progress.since
         progress.since = {
             (f.worker, f.subject): min(f.since_step, before.get((f.worker, f.subject), f.since_step)) for f in findings
         }
-        if not findings or progress.streak < configured.rule.patience:
+        if progress.streak < configured.rule.patience:
             return None
         dated = [replace(f, since_step=progress.since[f.worker, f.subject]) for f in findings]
         ordered = verdicts.worst_first(dated)

@@ -36,6 +36,7 @@ def issue_found(
     others = len(findings) - 1
     more = f", and {others} more like it" if others else ""
     summary = rule.describe().summary.rstrip(".")
+    told = f"{summary}: {where} ({lead.comparison} at step {lead.step}) since step {since}{more}."
     return Verdict(
         run=moment.run,
         rule_id=rule.rule_id,
@@ -43,7 +44,7 @@ def issue_found(
         outcome=Outcome.ISSUE_FOUND,
         severity=rule.severity,
         step=moment.step,
-        message=f"{summary}: {where} ({lead.comparison} at step {lead.step}) since step {since}{more}.",
+        message=rule.sentence(findings) or told,
         detected_at=moment.detected_at,
         findings=tuple(findings[:MOST_FINDINGS]),
         affected=len(findings),

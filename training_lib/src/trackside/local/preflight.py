@@ -38,8 +38,9 @@ def plan_rules(
         raise ConfigurationError([Problem("rules", "there is none.", "Reinstall Trackside.")], subject="The catalogue")
     if actions is not None:
         chosen = tuple(replace(rule, actions=actions) for rule in chosen)
-    request = RuleRequest(_with_names_of_their_own(chosen))
-    catalogue.check(request)
+    named = _with_names_of_their_own(chosen)
+    catalogue.check(RuleRequest(named))
+    request = RuleRequest(_with_their_files(named))
     capture = catalogue.capture_request(request)
     if save_interval is not None:
         capture = _at_interval(capture, save_interval)
@@ -60,6 +61,24 @@ def _with_names_of_their_own(rules: Sequence[RuleConfiguration]) -> tuple[RuleCo
     return tuple(named)
 
 
+def _with_their_files(rules: Sequence[RuleConfiguration]) -> tuple[RuleConfiguration, ...]:
+    """Rules of the user's own are loaded once beforehand: a mistake in them shows before the training starts."""
+    if not any(rule.custom for rule in rules):
+        return tuple(rules)
+    from trackside.rules.rule_file import settled  # brings NumPy, which is not needed otherwise
+
+    found: list[RuleConfiguration] = []
+    problems: list[Problem] = []
+    for rule in rules:
+        try:
+            found.append(settled(rule) if rule.custom else rule)
+        except ConfigurationError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigurationError(problems, subject="The rule request")
+    return tuple(found)
+
+
 def _at_interval(capture: CaptureRequest, save_interval: int) -> CaptureRequest:
     return CaptureRequest(
         tuple(
@@ -73,7 +92,7 @@ def _not_captured(request: RuleRequest, catalogue: RuleCatalogue, capture: Captu
     savable = {c.name for c in capture.collections if c.name in KNOWN_COLLECTIONS or c.include_regex}
     notes = []
     for rule in request.rules:
-        watches = catalogue.rules[rule.rule_id].watches
+        watches = [collection.name for collection in catalogue.needs(rule).collections]
         if savable.isdisjoint(watches):  # a rule that watches several judges with those that are there
             notes.append(
                 f"{rule.name} needs {' or '.join(watches)}, which will not be saved: it cannot judge anything."

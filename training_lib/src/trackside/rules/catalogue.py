@@ -1,4 +1,7 @@
-"""How rules are found: a file in this package is a rule, and so is an entry point of the group `trackside.rules`."""
+"""How rules are found: a file in this package is a rule, and so is an entry point of the group `trackside.rules`.
+
+A rule of the user's own comes from a file that the request names: `rule_file.py`.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,14 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType, ModuleType
-from typing import TypeGuard, cast
 
 import trackside.rules
 from trackside.contracts.action import Action
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.rule_catalogue import RuleCatalogue, RuleDescription
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
-from trackside.rules.rule import Rule
+from trackside.rules.rule import Rule, is_rule
+from trackside.rules.rule_file import load_rule
 
 ENTRY_POINTS = "trackside.rules"
 DEFAULT_ACTIONS = (Action.NOTIFY, Action.PUBLISH_METRIC)  # nothing is stopped unasked
@@ -49,18 +52,32 @@ def load_rules() -> Mapping[str, type[Rule]]:
 def build_rules(request: RuleRequest) -> tuple[ConfiguredRule, ...]:
     """The rules of a request, ready to judge, in its order.
 
-    Of the installed packages, only those that the request names are imported. Errors: one `ConfigurationError` that
-    lists every unknown rule, unknown parameter and wrong value.
+    Of the installed packages and files, only those that the request names are imported. Errors: one
+    `ConfigurationError` that lists every unknown rule, unknown parameter, wrong value and file that does not work.
     """
-    asked = {configuration.rule_id for configuration in request.rules}
+    asked = {configuration.rule_id for configuration in request.rules if configuration.custom is None}
     plugins = _plugins()
     rules = {**_built_in(), **_load_plugins(plugin for name, plugin in plugins.items() if name in asked)}
-    descriptions = {rule_id: rule.describe() for rule_id, rule in rules.items()}
-    RuleCatalogue(descriptions).check(request)
-    return tuple(
-        ConfiguredRule(configuration, rules[configuration.rule_id].from_parameters(configuration.parameters))
-        for configuration in request.rules
-    )
+    catalogue = RuleCatalogue({rule_id: rule.describe() for rule_id, rule in rules.items()})
+    built: list[ConfiguredRule] = []
+    problems: list[Problem] = []
+    for configuration in request.rules:
+        if wrong := catalogue.problems(configuration):
+            problems += wrong
+            continue
+        try:
+            built.append(ConfiguredRule(configuration, _build(configuration, rules)))
+        except ConfigurationError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigurationError(problems, subject="The rule request")
+    return tuple(built)
+
+
+def _build(configuration: RuleConfiguration, rules: Mapping[str, type[Rule]]) -> Rule:
+    if configuration.custom is not None:
+        return load_rule(configuration)
+    return rules[configuration.rule_id].from_parameters(configuration.parameters)
 
 
 def default_request(actions: tuple[Action, ...] = DEFAULT_ACTIONS) -> RuleRequest:
@@ -76,7 +93,7 @@ def catalogue_json() -> str:
 
 def rules_in(module: ModuleType) -> Iterator[type[Rule]]:
     """The rules that a module defines itself."""
-    for _, member in inspect.getmembers(module, _is_rule):
+    for _, member in inspect.getmembers(module, is_rule):
         if member.__module__ == module.__name__:
             yield member
 
@@ -128,7 +145,7 @@ def _load_plugins(points: Iterable[EntryPoint]) -> Mapping[str, type[Rule]]:
 
 def _load_plugin(point: EntryPoint) -> type[Rule]:
     rule = point.load()
-    if not _is_rule(rule):
+    if not is_rule(rule):
         raise TypeError("it is not a rule: a frozen dataclass that inherits trackside.rules.rule.Rule.")
     if rule.rule_id != point.name:
         raise ValueError(f"its id is {rule.rule_id!r}, but the entry point is named {point.name!r}.")
@@ -151,10 +168,3 @@ def _entry(rule: RuleDescription) -> dict[str, object]:
         "since": rule.since,
         "parameters": [asdict(parameter) for parameter in rule.parameters],
     }
-
-
-def _is_rule(member: object) -> TypeGuard[type[Rule]]:
-    # `isinstance(member, type)` holds for `list[float]` on Python 3.10, and `issubclass` then refuses it.
-    if not issubclass(type(member), type):
-        return False
-    return issubclass(cast("type", member), Rule) and not inspect.isabstract(member)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast, get_type_hints
+from typing import Any, ClassVar, TypeGuard, cast, get_type_hints
 
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.rule_catalogue import ParameterDescription, RuleDescription
@@ -29,6 +29,7 @@ class Rule(ABC):
     Facts are class attributes: `rule_id` names the problem; `watches` names the collections it reads, and it judges
     each step at which one of them was saved; `save_interval` is how often they should be saved when the user says
     nothing; `patience` is how many judged steps in a row must show a finding before the evaluator says so.
+    `judges_every_step` is for a rule that must be shown every complete step in order, whatever was saved at it.
     """
 
     rule_id: ClassVar[str]
@@ -38,6 +39,7 @@ class Rule(ABC):
     since: ClassVar[str]
     what_to_do: ClassVar[tuple[str, ...]]
     patience: ClassVar[int] = 1
+    judges_every_step: ClassVar[bool] = False
 
     @abstractmethod
     def check(self, window: Window) -> Iterable[Finding]:
@@ -49,6 +51,10 @@ class Rule(ABC):
         A clause for a user: `two windows of 500 steps; the run has 320`. A run that ends while something is missing is
         neither clean nor at fault: it could not be evaluated.
         """
+        return ""
+
+    def sentence(self, findings: Sequence[Finding]) -> str:
+        """The verdict's message, worst finding first, where the rule knows better words; empty: it does not."""
         return ""
 
     @classmethod
@@ -98,3 +104,11 @@ class Rule(ABC):
         if problems:
             raise ConfigurationError(problems, subject="The rule request")
         return cls(**values)
+
+
+def is_rule(member: object) -> TypeGuard[type[Rule]]:
+    """True for a class that can be built and asked."""
+    # `isinstance(member, type)` holds for `list[float]` on Python 3.10, and `issubclass` then refuses it.
+    if not issubclass(type(member), type):
+        return False
+    return issubclass(cast("type", member), Rule) and not inspect.isabstract(member)

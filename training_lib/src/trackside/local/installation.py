@@ -1,0 +1,247 @@
+"""What is installed here, whether its parts fit together, and whether the environment tells it what makes sense."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import inspect
+import math
+import re
+import site
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from importlib import metadata, util
+from pathlib import Path
+
+from trackside import __version__, environment
+from trackside.contracts.capture_request import CaptureRequest
+from trackside.contracts.errors import ConfigurationError, did_you_mean
+from trackside.storage.open_store import open_store
+
+OLDEST_PYTHON = (3, 10)
+START_UP_FILE = "trackside.pth"
+OURS, ORIGINAL = "trackside-smdebug", "smdebug"
+FOLDER = "smdebug"  # what both own
+IMPORT = "import smdebug"
+REINSTALL = "Install it again."
+REINSTALL_COMMANDS = ("pip install --force-reinstall --no-deps trackside",)
+SOLVE_CLASH = (
+    "Uninstall both, for removing one deletes files of the other, then install the one that you want. "
+    "Trackside's reads all that the original's could:"
+)
+CLASH_COMMANDS = ("pip uninstall -y smdebug trackside-smdebug", "pip install 'trackside[smdebug]'")
+OPTIONAL = {"torch": "trackside[torch]", "boto3": "trackside[aws]"}
+
+
+class State(str, Enum):
+    """`problem` is what makes `trackside doctor` fail."""
+
+    OK = "ok"
+    NOTE = "note"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at: what was found and, unless all is well, what would help, with commands for it."""
+
+    name: str
+    state: State
+    found: str
+    fix: str = ""
+    commands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ownership:
+    """How many of a package's files in the shared folder lie there as it brought them."""
+
+    intact: int
+    total: int
+
+
+def check_installation(environ: Mapping[str, str]) -> tuple[Check, ...]:
+    """Every check of this interpreter and of the environment variables given."""
+    return (
+        _python(),
+        Check("trackside", State.OK, f"{__version__}, in {Path(environment.__file__).parent}"),
+        *_old_names(),
+        _required("numpy"),
+        _required("google-crc32c"),
+        *(_optional(name, extra) for name, extra in OPTIONAL.items()),
+        check_start_up_file(site_folders(), environ),
+        *check_variables(environ),
+    )
+
+
+def check_start_up_file(folders: Iterable[Path], environ: Mapping[str, str]) -> Check:
+    """Whether a script is captured without being touched."""
+    found = next((folder / START_UP_FILE for folder in folders if (folder / START_UP_FILE).is_file()), None)
+    if found is None:
+        return Check(
+            "start-up file",
+            State.PROBLEM,
+            f"no {START_UP_FILE}: scripts are not captured",
+            REINSTALL,
+            REINSTALL_COMMANDS,
+        )
+    if "trackside.frameworks.attach" not in found.read_text(encoding="utf-8", errors="replace"):
+        what = f"{found} is not what Trackside installs"
+        return Check("start-up file", State.PROBLEM, what, REINSTALL, REINSTALL_COMMANDS)
+    run = environ.get("TRACKSIDE_RUN")
+    state = f"active: this environment captures into {run}" if run else "inert: TRACKSIDE_RUN is not set"
+    return Check("start-up file", State.OK, state)
+
+
+def check_variables(environ: Mapping[str, str]) -> tuple[Check, ...]:
+    """One check for each TRACKSIDE_* variable that is set."""
+    known = known_variables()
+    return tuple(_variable(name, environ[name], known) for name in sorted(environ) if name.startswith("TRACKSIDE_"))
+
+
+def known_variables() -> frozenset[str]:
+    """The TRACKSIDE_* variables that `environment.py` reads, told by its own text, so that no list can be forgotten."""
+    return frozenset(re.findall(r"\bTRACKSIDE_[A-Z_]+\b", inspect.getsource(environment)))
+
+
+def site_folders() -> list[Path]:
+    """Where Python looks for start-up files."""
+    folders = site.getsitepackages()
+    if site.ENABLE_USER_SITE:
+        folders.append(site.getusersitepackages())
+    return [Path(folder) for folder in folders]
+
+
+def ownership(package: metadata.Distribution) -> Ownership:
+    """Counts by the hashes of the package's own RECORD. An editable package brings no file into the folder."""
+    files = [file for file in package.files or () if file.parts[0] == FOLDER and file.hash is not None]
+    intact = 0
+    for file in files:
+        try:
+            content = Path(str(file.locate())).read_bytes()
+        except OSError:
+            continue
+        digest = hashlib.new(file.hash.mode, content).digest() if file.hash else b""
+        intact += file.hash is not None and base64.urlsafe_b64encode(digest).rstrip(b"=").decode() == file.hash.value
+    return Ownership(intact, len(files))
+
+
+def _python() -> Check:
+    version = ".".join(map(str, sys.version_info[:3]))
+    found = f"{version}, {sys.executable}"
+    if sys.version_info[:2] < OLDEST_PYTHON:
+        return Check("python", State.PROBLEM, found, "Trackside needs Python 3.10 or newer.")
+    return Check("python", State.OK, found)
+
+
+def _old_names() -> tuple[Check, ...]:
+    ours, original = _package(OURS), _package(ORIGINAL)
+    return (
+        Check(OURS, State.OK, ours.version if ours else f"not installed ({_extra('trackside[smdebug]')})"),
+        Check(ORIGINAL, State.OK, original.version if original else "not installed"),
+        _import_smdebug(ours, original),
+    )
+
+
+def _import_smdebug(ours: metadata.Distribution | None, original: metadata.Distribution | None) -> Check:
+    place = _place_of_smdebug()
+    if ours and original:
+        return _clash(ours, original, place)
+    if ours:
+        return _ours_alone(ours, place)
+    if original:
+        found = f"the original's: rules written for it are judged with {OURS} only"
+        return Check(IMPORT, State.OK, found)
+    if place:
+        fix = f"Remove {place}, or install what it came from again."
+        return Check(IMPORT, State.NOTE, f"{place}, of no installed package", fix)
+    return Check(IMPORT, State.OK, "not installed")
+
+
+def _clash(ours: metadata.Distribution, original: metadata.Distribution, place: Path | None) -> Check:
+    own, theirs = ownership(ours), ownership(original)
+    whose = f"{own.intact} of {own.total} files of {OURS} lie there, {theirs.intact} of {theirs.total} of {ORIGINAL}"
+    where = f", {place}" if place else ""
+    found = f"{OURS} and {ORIGINAL} own the same folder{where}: {whose}"
+    return Check(IMPORT, State.PROBLEM, found, SOLVE_CLASH, CLASH_COMMANDS)
+
+
+def _ours_alone(ours: metadata.Distribution, place: Path | None) -> Check:
+    if ours.version != __version__:
+        command = f"pip install '{OURS}=={__version__}'"
+        found = f"{OURS} {ours.version} beside trackside {__version__}"
+        return Check(IMPORT, State.PROBLEM, found, "Both must be of one version.", (command,))
+    own = ownership(ours)
+    if own.intact == own.total and place is not None:
+        return Check(IMPORT, State.OK, f"{OURS}'s")
+    found = f"{own.intact} of {own.total} files are as {OURS} installed them"
+    command = f"pip install --force-reinstall --no-deps {OURS}"
+    return Check(IMPORT, State.PROBLEM, found, "Another package has overwritten or removed the rest.", (command,))
+
+
+def _place_of_smdebug() -> Path | None:
+    """The folder that `import smdebug` would take; nothing is imported."""
+    spec = util.find_spec(FOLDER)
+    if spec is None:
+        return None
+    if spec.origin:
+        return Path(spec.origin).parent
+    return next((Path(place) for place in spec.submodule_search_locations or ()), None)
+
+
+def _required(name: str) -> Check:
+    package = _package(name)
+    if package is None:
+        command = (f"pip install {name}",)
+        return Check(name, State.PROBLEM, "not installed", "Nothing works without it.", command)
+    return Check(name, State.OK, package.version)
+
+
+def _optional(name: str, extra: str) -> Check:
+    package = _package(name)
+    return Check(name, State.OK, package.version if package else f"not installed ({_extra(extra)})")
+
+
+def _extra(extra: str) -> str:
+    return f"pip install '{extra}'"
+
+
+def _package(name: str) -> metadata.Distribution | None:
+    try:
+        return metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _variable(name: str, value: str, known: frozenset[str]) -> Check:
+    if name not in known:
+        return Check(name, State.NOTE, "nothing reads it", did_you_mean(name, known))
+    problem = _wrong_with(name, value)
+    if problem is None:
+        return Check(name, State.OK, value or "empty")
+    return Check(name, State.PROBLEM, problem[0], problem[1])
+
+
+def _wrong_with(name: str, value: str) -> tuple[str, str] | None:
+    if not value:
+        return None  # the same as unset
+    try:
+        if name == "TRACKSIDE_RUN":
+            open_store(value)
+        elif name == "TRACKSIDE_CAPTURE_REQUEST":
+            CaptureRequest.from_json(value)
+        elif name.endswith("_SECONDS") and not 0 < _number(value) < math.inf:
+            return f"{value!r} is no number of seconds above 0, so the default holds", "Give a number such as 1."
+    except ConfigurationError as error:
+        said = "; ".join(f"{problem.where}: {problem.what}" for problem in error.problems)
+        return said, error.problems[0].fix or "Mend its text, or unset it."
+    return None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

@@ -1,0 +1,193 @@
+"""Rules of the user's own, from a Python file: a class of ours, or one that an adapter makes a rule of ours.
+
+A package offers an adapter for rules of another library by an entry point of the group `trackside.rule_adapters`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import linecache
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Protocol
+
+from trackside.contracts.capture_request import KNOWN_COLLECTIONS
+from trackside.contracts.errors import (
+    AccessDeniedError,
+    ConfigurationError,
+    KeyNotFoundError,
+    LocationNotFoundError,
+    Problem,
+    did_you_mean,
+)
+from trackside.contracts.rule_request import CustomRule, RuleConfiguration
+from trackside.rules.rule import Rule, is_rule
+from trackside.storage.open_store import open_store
+
+ADAPTERS = "trackside.rule_adapters"
+INSTALL_SMDEBUG = "pip install 'trackside[smdebug]'"
+MOST_NAMED = 10
+
+
+class RuleAdapter(Protocol):
+    """Makes rules of ours of classes that were written for another library."""
+
+    def adapts(self, candidate: type) -> bool:
+        """True for a class that `adapt` can make a rule of; False for the library's abstract base."""
+
+    def adapt(self, candidate: type, *, watches: tuple[str, ...]) -> type[Rule]:
+        """The rule. `watches` are the collections that are saved for it."""
+
+
+def load_rule(configuration: RuleConfiguration) -> Rule:
+    """The rule of a configuration with `custom`, ready to judge. Runs the file.
+
+    Errors: `ConfigurationError` that names the file, the class and what would work; `StorageUnavailableError`.
+    """
+    custom = configuration.custom
+    if custom is None:
+        raise ValueError(f"{configuration.name} is a rule of the catalogue.")
+    watches = tuple(collection.name for collection in configuration.collections) or KNOWN_COLLECTIONS
+    rule = load_rule_class(custom, watches=watches)
+    try:
+        return rule.from_parameters(custom.parameters)
+    except ConfigurationError as error:
+        problems = [Problem(f"{custom.source}: {p.where}", p.what, p.fix) for p in error.problems]
+        raise ConfigurationError(problems, subject="The rule request") from error
+
+
+def settled(configuration: RuleConfiguration) -> RuleConfiguration:
+    """The configuration as it may lie in a run: its file by an absolute path, and what the rule says that it needs.
+
+    Runs the file. Errors: as `load_rule`.
+    """
+    rule = load_rule(configuration)
+    if configuration.source and "://" not in configuration.source:
+        configuration = replace(configuration, source=str(Path(configuration.source).expanduser().absolute()))
+    if configuration.collections or rule.judges_every_step:
+        return configuration
+    needed = rule.describe().capture_request.collections
+    return replace(configuration, collections=tuple(c for c in needed if c.name in KNOWN_COLLECTIONS))
+
+
+def load_rule_class(custom: CustomRule, *, watches: tuple[str, ...] = KNOWN_COLLECTIONS) -> type[Rule]:
+    """The class as a rule of ours. Errors: as `load_rule`."""
+    adapters = tuple(_adapters())
+    module = _run(custom.source, _read(custom.source), has_adapters=bool(adapters))
+    candidate = vars(module).get(custom.class_name)
+    if is_rule(candidate):
+        return candidate
+    if isinstance(candidate, type):
+        for adapter in adapters:
+            if adapter.adapts(candidate):
+                return adapter.adapt(candidate, watches=watches)
+    raise _not_a_rule(custom, module, candidate, adapters)
+
+
+def _adapters() -> Iterator[RuleAdapter]:
+    for point in entry_points(group=ADAPTERS):
+        try:
+            adapter: RuleAdapter = point.load()
+        except Exception as error:  # a stranger's package may raise anything; here it is named, and what to do
+            what = f"The adapter {point.value!r} cannot be loaded: {type(error).__name__}: {error}"
+            fix = "`trackside doctor` says what is wrong with the installation."
+            raise ConfigurationError([Problem(f"{ADAPTERS}: {point.name}", what, fix)], subject="Rule files") from error
+        yield adapter
+
+
+def _read(source: str) -> bytes:
+    fix = "Give the path or the s3:// URI of a Python file that can be read where the rules are judged."
+    try:
+        if "://" not in source:
+            return Path(source).expanduser().read_bytes()
+        folder, _, name = source.rpartition("/")
+        return open_store(folder).get(name)
+    except (KeyNotFoundError, LocationNotFoundError, AccessDeniedError) as error:
+        raise _refused(source, f"cannot be read: {error}", fix) from error
+    except OSError as error:
+        if "://" in source:
+            raise
+        raise _refused(source, f"cannot be read: {error.strerror}.", fix) from error
+
+
+def _run(source: str, content: bytes, *, has_adapters: bool) -> ModuleType:
+    """The file as a module of its own, which is not `__main__`, so that it only defines."""
+    name = f"trackside_rule_file_{hashlib.sha256(source.encode()).hexdigest()[:12]}"
+    module = ModuleType(name)
+    module.__file__ = source
+    before = sys.modules.get(name)
+    sys.modules[name] = module  # dataclasses look their own module up there
+    try:
+        exec(compile(content, source, "exec"), vars(module))  # noqa: S102 - the user's own code, that the user named
+    except (Exception, SystemExit) as error:
+        sys.modules.pop(name)
+        if before is not None:
+            sys.modules[name] = before
+        raise _why_it_does_not_run(source, error, has_adapters=has_adapters) from error
+    if "://" in source:  # tracebacks and inspect.getsource find no such file
+        text = content.decode("utf-8", errors="replace")
+        linecache.cache[source] = (len(text), None, text.splitlines(keepends=True), source)
+    return module
+
+
+def _why_it_does_not_run(source: str, error: BaseException, *, has_adapters: bool) -> ConfigurationError:
+    said = f"{type(error).__name__}: {error}"
+    if isinstance(error, SyntaxError):
+        line_number = error.lineno if error.filename == source else _line_within(source, error.__traceback__)
+        return _refused(source, f"line {line_number or 1}: is not Python: {error.msg}.", "Mend that line.")
+    line = _line_within(source, error.__traceback__)
+    where = f"line {line}: " if line else ""
+    missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if missing == "smdebug" and not has_adapters:
+        return _refused(source, f"{where}it is a rule of smdebug, whose names are not installed.", INSTALL_SMDEBUG)
+    if missing:
+        fix = f"Install {missing} where the rules are judged, or do without it; a rule file stands alone."
+        return _refused(source, f"{where}{said}.", fix)
+    return _refused(source, f"{where}raised {said}", "Mend the file, so that `python FILE` runs without an error.")
+
+
+def _line_within(source: str, traceback: TracebackType | None) -> int:
+    """The last line of the file that was running; 0 if none was."""
+    line = 0
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename == source:
+            line = traceback.tb_lineno
+        traceback = traceback.tb_next
+    return line
+
+
+def _not_a_rule(
+    custom: CustomRule, module: ModuleType, candidate: object, adapters: Iterable[RuleAdapter]
+) -> ConfigurationError:
+    name = custom.class_name
+    found = sorted(member for member in vars(module) if _is_any_rule(vars(module)[member], module, adapters))
+    hint = did_you_mean(name, found[:MOST_NAMED]) if found else "The file holds no rule class."
+    if candidate is None:
+        return _refused(custom.source, f"holds no class {name!r}.", hint)
+    if not isinstance(candidate, type):
+        return _refused(custom.source, f"{name!r} is no class.", hint)
+    if missing := sorted(getattr(candidate, "__abstractmethods__", ())):
+        return _refused(custom.source, f"{name!r} does not define {', '.join(missing)}.", f"Define it. {hint}")
+    if _is_of_smdebug(candidate) and not adapters:
+        what = f"{name!r} is a rule of the original smdebug, which has no evaluator."
+        return _refused(custom.source, what, f"Judge it by Trackside: {INSTALL_SMDEBUG}")
+    bases = "trackside.rules.rule.Rule or smdebug.rules.Rule"
+    return _refused(custom.source, f"{name!r} is not a rule: a class that inherits {bases}.", hint)
+
+
+def _is_any_rule(member: object, module: ModuleType, adapters: Iterable[RuleAdapter]) -> bool:
+    if not isinstance(member, type) or member.__module__ != module.__name__:
+        return False
+    return is_rule(member) or any(adapter.adapts(member) for adapter in adapters)
+
+
+def _is_of_smdebug(candidate: type) -> bool:
+    return any(base.__module__.partition(".")[0] == "smdebug" for base in candidate.__mro__)
+
+
+def _refused(source: str, what: str, fix: str) -> ConfigurationError:
+    return ConfigurationError([Problem(where=source, what=what, fix=fix)], subject="The rule request")
