@@ -18,7 +18,8 @@ from trackside.cli.terminal.failure import INTERRUPTED, READER_GONE, exit_code_o
 from trackside.cli.terminal.options import is_verbose, shared_options
 from trackside.contracts.errors import did_you_mean
 
-COMMANDS = ("run", "findings", "runs", "tensors", "stats", "values", "rules")  # in the order in which a user meets them
+# In the order in which a user meets them.
+COMMANDS = ("run", "findings", "runs", "tensors", "stats", "values", "export", "import", "rules", "doctor")
 
 
 class _Commands(click.Group):

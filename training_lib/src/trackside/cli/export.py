@@ -1,0 +1,141 @@
+"""`trackside export`: a run for TensorBoard, or as a Parquet table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from trackside.cli.terminal.options import shared_options, wants_color
+from trackside.cli.terminal.reading import name_options, open_run, place_options, steps_option, tell_damage
+from trackside.contracts.errors import ConfigurationError, Problem
+
+if TYPE_CHECKING:
+    from trackside.trial.series import TensorSeries
+    from trackside.trial.trial import Trial
+
+T = TypeVar("T")
+
+MOST_NAMES = 3
+
+
+@click.command("export")
+@click.argument("run")
+@click.argument("destination")
+@click.option("--to", "target", type=click.Choice(["tensorboard", "parquet"]), required=True, help="For what.")
+@click.option("--histograms", is_flag=True, help="Histograms too (TensorBoard only): fetches every tensor in full.")
+@click.option(
+    "--statistic",
+    "statistics",
+    multiple=True,
+    metavar="NAME",
+    help="Which; repeat for more, `all` for all.  [default: mean, std, abs_max, l2 for TensorBoard, all for Parquet]",
+)
+@name_options
+@steps_option
+@place_options
+@shared_options
+def command(
+    *,
+    run: str,
+    destination: str,
+    target: str,
+    histograms: bool,
+    statistics: tuple[str, ...],
+    regex: str | None,
+    collection: str | None,
+    steps: str | None,
+    mode: str | None,
+    worker: str | None,
+) -> None:
+    """Write RUN to DESTINATION for other tools.
+
+    RUN is what `trackside tensors` takes. For TensorBoard, DESTINATION is a folder for `tensorboard --logdir`; each
+    mode and worker of the run becomes a TensorBoard run in it. For Parquet it is a file that ends in .parquet, or a
+    folder for <run>.parquet: a row for each tensor, worker and step. What was exported before is replaced. Statistics
+    are those of `trackside stats`, and others that the run records.
+
+    \b
+    Example:
+      trackside export latest --to tensorboard tb --collection gradients
+      trackside export s3://bucket/digits-7 --to parquet digits-7.parquet
+    """
+    if target == "parquet" and histograms:
+        fix = "Leave it out: a table holds statistics."
+        problem = Problem("--histograms", "This option is for --to tensorboard only.", fix)
+        raise ConfigurationError([problem], subject="The command line")
+    trial = open_run(run)
+    tensors = trial.tensors(regex=regex, collection=collection, steps=steps, mode=mode, worker=worker)
+    if target == "parquet":
+        _to_parquet(trial, destination, tensors, statistics=statistics)
+    else:
+        _to_tensorboard(trial, destination, tensors, statistics=statistics, histograms=histograms)
+
+
+def _to_parquet(
+    trial: Trial, destination: str, tensors: Sequence[TensorSeries], *, statistics: tuple[str, ...]
+) -> None:
+    from trackside.exchange.parquet import export_parquet
+    from trackside.trial.statistics import STATISTICS
+
+    chosen = _chosen(statistics, default=tuple(STATISTICS))
+    done = export_parquet(trial, destination, tensors=tensors, statistics=chosen, progress=_tracked)
+    click.echo(f"Wrote {_count(done.rows, 'row')} of {_count(done.tensors, 'tensor')} ({_size(done.size_bytes)}):")
+    click.echo(f"  {_safe(str(done.path))}")
+    if done.without_numbers:
+        named = ", ".join(done.without_numbers[:MOST_NAMES])
+        more = f" and {len(done.without_numbers) - MOST_NAMES} more" if len(done.without_numbers) > MOST_NAMES else ""
+        click.echo(f"Without a row, for they hold no numbers that can be read: {_safe(named)}{more}", err=True)
+    tell_damage(trial, color=wants_color())
+
+
+def _to_tensorboard(
+    trial: Trial, destination: str, tensors: Sequence[TensorSeries], *, statistics: tuple[str, ...], histograms: bool
+) -> None:
+    from trackside.exchange.tensorboard import DEFAULT_STATISTICS, export_tensorboard
+
+    chosen = _chosen(statistics, default=DEFAULT_STATISTICS)
+    done = export_tensorboard(
+        trial, destination, tensors=tensors, statistics=chosen, histograms=histograms, progress=_tracked
+    )
+    points = _count(done.scalars, "point")
+    if histograms:
+        points += f" and {_count(done.histograms, 'histogram')}"
+    click.echo(f"Wrote {points} of {_count(done.tensors, 'tensor')} to {_count(len(done.files), 'file')} below:")
+    click.echo(f"  {_safe(str(done.folder))}")
+    click.echo(f"Look at it: tensorboard --logdir {_safe(destination)}", err=True)
+    tell_damage(trial, color=wants_color())
+
+
+def _chosen(asked: tuple[str, ...], *, default: tuple[str, ...]) -> tuple[str, ...]:
+    from trackside.trial.statistics import STATISTICS
+
+    names = [name for one in asked for name in (STATISTICS if one == "all" else (one,))]
+    return tuple(dict.fromkeys(names)) or default
+
+
+def _tracked(items: Sequence[T], label: str) -> Iterable[T]:
+    from trackside.cli.terminal.console import progress_console
+    from trackside.cli.terminal.progress import tracked
+
+    return tracked(items, label=label, console=progress_console(color=wants_color()))
+
+
+def _safe(text: str) -> str:
+    from trackside.cli.terminal.text import printable
+
+    return printable(text)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _size(size_bytes: int) -> str:
+    size = float(size_bytes)
+    for unit in ("bytes", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"

@@ -1,0 +1,178 @@
+"""What an export reads of a run: every statistic of a tensor as columns over steps, and when each step was saved."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.contracts.errors import KeyNotFoundError, TensorNotSavedError
+from trackside.contracts.run_layout import TENSORS
+from trackside.records.modes import MODE_NUMBERS
+from trackside.storage.store import Store
+from trackside.trial.parallel import in_parallel
+from trackside.trial.series import TensorSeries
+from trackside.trial.trial import Trial
+from trackside.trial.window import Column
+
+T = TypeVar("T")
+
+# What long work says it does: (items, what is done with them) -> the same items, one by one.
+Progress = Callable[[Sequence[T], str], Iterable[T]]
+
+_CATCH_ALL = {"all", "default"}  # collections that say nothing about what a tensor is
+_TIME_BYTES = 21  # a record's header, then the first field of its event
+_TIME_FIELD = 0x09
+
+
+def untracked(items: Sequence[T], label: str) -> Iterable[T]:
+    """Progress that nobody watches."""
+    return items
+
+
+@dataclass(frozen=True, eq=False)
+class StatisticTable:
+    """The statistics of one tensor of one worker in one mode.
+
+    `steps` is int64 of shape (n,), ascending, n >= 1. `columns` maps a statistic to float64 of shape (n,) and to a mask
+    of the same shape: True where the step has that number. `mode_steps` is -1 where it is not known.
+    """
+
+    tensor: str
+    worker: str
+    mode: str
+    steps: NDArray[np.int64]
+    mode_steps: NDArray[np.int64]
+    columns: Mapping[str, tuple[NDArray[np.float64], NDArray[np.bool_]]]
+
+
+def statistic_tables(trial: Trial, series: TensorSeries, statistics: Iterable[str]) -> Iterator[StatisticTable]:
+    """A table for each mode and worker that has any of the statistics of this tensor, by mode and worker.
+
+    Errors: `ConfigurationError` for an unknown statistic, and those of the store.
+    """
+    wanted = tuple(statistics)
+    mode_steps = {(s.step, s.worker): s.mode_step for s in trial.saved_steps(series.name, series.selection)}
+    for mode in MODE_NUMBERS if series.selection.mode is None else (series.selection.mode,):
+        selection = dataclasses.replace(series.selection, mode=mode)
+        workers: dict[str, dict[str, Column]] = {}
+        for statistic in wanted:
+            for column in trial.selected_columns(series.name, statistic, selection):
+                workers.setdefault(column.worker, {})[statistic] = column
+        for worker, columns in sorted(workers.items()):
+            steps = np.unique(np.concatenate([column.steps for column in columns.values()]))
+            yield StatisticTable(
+                tensor=series.name,
+                worker=worker,
+                mode=mode,
+                steps=steps,
+                mode_steps=np.array([mode_steps.get((int(step), worker), -1) for step in steps], np.int64),
+                columns={name: _spread(column, steps) for name, column in columns.items()},
+            )
+
+
+def selected(trial: Trial, tensors: Sequence[TensorSeries] | None) -> Sequence[TensorSeries]:
+    """The tensors to export: those given, else all. Errors: `TensorNotSavedError` where there is none."""
+    found = trial.tensors() if tensors is None else tensors
+    if found:
+        return found
+    what = "No tensor is selected" if trial.names else "No tensor was saved yet"
+    raise TensorNotSavedError(f"{what} in {trial.uri}. Nothing was exported: `trackside tensors` lists what there is.")
+
+
+def check_statistics(trial: Trial, tensors: Sequence[TensorSeries], statistics: Iterable[str]) -> None:
+    """Errors: `ConfigurationError` for a statistic that is neither one of `STATISTICS` nor recorded by the run."""
+    for name in statistics:
+        trial.columns(tensors[0].name, name, last_step=-1, mode=None)
+
+
+def one_number_names(trial: Trial, tensors: Sequence[TensorSeries]) -> frozenset[str]:
+    """Names of the tensors that hold one number only: losses, metrics, learning rates."""
+    heads = trial.heads(tensors)
+    return frozenset(name for name, head in heads.items() if math.prod(head.shape) == 1)
+
+
+def first_collections(trial: Trial) -> dict[str, str]:
+    """The collection of each tensor: the first by name that is neither `all` nor `default`."""
+    found: dict[str, str] = {}
+    for collection, names in trial.collections.items():
+        if collection not in _CATCH_ALL:
+            for name in names:
+                found.setdefault(name, collection)
+    return found
+
+
+def run_name(uri: str) -> str:
+    """What a run is called, as a name that any file system takes: the last part of where it lies."""
+    parts = [part for part in re.split(r"[/\\]+", uri) if part]
+    if len(parts) > 1 and parts[-1] == TENSORS:
+        parts.pop()
+    return file_name(parts[-1] if parts else "")
+
+
+def file_name(text: str) -> str:
+    """`text` as the name of a file or folder, which leads nowhere else."""
+    return re.sub(r"[^-\w.=+@]", "_", text).lstrip(".") or "run"
+
+
+class SaveTimes:
+    """When each worker saved each step, in seconds since the epoch, read from the first bytes of its event files."""
+
+    def __init__(self, trial: Trial, store: Store) -> None:
+        self._trial, self._store = trial, store
+        self._known: dict[str, dict[int, float]] = {}
+        self._first: float | None = None
+
+    def first(self) -> float:
+        """When the run's first step was saved; 0 where nothing says so."""
+        if self._first is None:
+            keys = [
+                self._trial.event_key(step, worker)
+                for step in self._trial.steps()[:1]
+                for worker in self._trial.workers
+            ]
+            self._first = min(filter(None, map(self._read, keys)), default=0.0)
+        return self._first
+
+    def of(self, worker: str, steps: NDArray[np.int64]) -> NDArray[np.float64]:
+        """A time for each of the ascending steps. One that has none of its own has that of the nearest before it, so
+        that time never runs backward; those before the first have the first.
+        """
+        known = self._known.setdefault(worker, {})
+        new = [int(step) for step in steps if int(step) not in known]
+        keys = [self._trial.event_key(step, worker) for step in new]
+        known.update(zip(new, in_parallel(self._store, self._read, keys), strict=True))
+        times = np.array([known[int(step)] for step in steps])
+        has_time = times > 0
+        if not has_time.any():
+            return np.full(len(times), self.first())
+        nearest = np.maximum.accumulate(np.where(has_time, np.arange(len(times)), -1))
+        return times[np.where(nearest < 0, int(np.argmax(has_time)), nearest)]
+
+    def at(self, worker: str, step: int) -> float:
+        """When this worker saved this step."""
+        return float(self.of(worker, np.array([step]))[0])
+
+    def _read(self, key: str) -> float:
+        try:
+            data = self._store.get(key, length=_TIME_BYTES) if key else b""
+        except KeyNotFoundError:  # whoever reads its tensors will say so
+            return 0.0
+        if len(data) < _TIME_BYTES or data[12] != _TIME_FIELD:
+            return 0.0
+        (seconds,) = struct.unpack_from("<d", data, 13)
+        return float(seconds) if math.isfinite(seconds) else 0.0
+
+
+def _spread(column: Column, steps: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    values, mask = np.full(len(steps), np.nan), np.zeros(len(steps), np.bool_)
+    places = np.searchsorted(steps, column.steps)
+    values[places], mask[places] = column.values, True
+    return values, mask
