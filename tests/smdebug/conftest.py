@@ -53,12 +53,17 @@ def peer(smdebug_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Peer
         run_or_fail(
             [smdebug_python, "-W", "ignore", SCRIPT, command, answer],
             stdin=json.dumps(order),
-            env={**inherited(), "SMDEBUG_TRAINING_END_DELAY_REFRESH": "0", "SMDEBUG_LOG_LEVEL": "error"},
+            env={**_without_our_paths(), "SMDEBUG_TRAINING_END_DELAY_REFRESH": "0", "SMDEBUG_LOG_LEVEL": "error"},
             timeout=60,
         )
         return dict(json.loads(answer.read_text()))
 
     return ask
+
+
+def _without_our_paths() -> dict[str, str]:
+    """With ours on its path the peer would be our own `smdebug`, and every answer the same."""
+    return {name: value for name, value in inherited().items() if name != "PYTHONPATH"}
 
 
 def run_or_fail(

@@ -11,6 +11,7 @@ import importlib
 import json
 import sys
 import types
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,12 @@ sys.modules["pyinstrument.renderers"].JSONRenderer = object  # type: ignore[attr
 import questions  # noqa: E402  # after the stand-ins
 import smdebug  # noqa: E402  # after the stand-ins
 from smdebug import modes  # noqa: E402
+from smdebug.core.access_layer.utils import END_OF_JOB_FILENAME  # noqa: E402
 from smdebug.core.collection import Collection  # noqa: E402
 from smdebug.core.collection_manager import CollectionManager  # noqa: E402
-from smdebug.core.save_config import SaveConfig  # noqa: E402
+from smdebug.core.reduction_config import ReductionConfig  # noqa: E402
+from smdebug.core.reductions import get_reduction_tensor_name  # noqa: E402
+from smdebug.core.save_config import SaveConfig, SaveConfigMode  # noqa: E402
 from smdebug.core.writer import FileWriter  # noqa: E402
 from smdebug.trials import create_trial  # noqa: E402
 
@@ -42,8 +46,22 @@ def write(order: dict[str, Any]) -> dict[str, Any]:
                 mode_step=step["mode_step"],
                 timestamp=step["wall_time"],
             )
-        for name, shape in step.get("shapes", ()):
-            writer.write_shape(name, tuple(shape), mode=modes[step["mode"]], mode_step=step["mode_step"])
+        for base, reduction, is_abs, array in step.get("reductions", ()):
+            writer.write_tensor(
+                unpack(array),
+                get_reduction_tensor_name(base, reduction, is_abs, remove_colon_index=not order.get("keeps_colons")),
+                mode=modes[step["mode"]],
+                mode_step=step["mode_step"],
+                timestamp=step["wall_time"],
+            )
+        for name, shape, *original in step.get("shapes", ()):
+            writer.write_shape(
+                name,
+                tuple(shape),
+                mode=modes[step["mode"]],
+                mode_step=step["mode_step"],
+                original_name=original[0] if original else None,
+            )
         writer.close()
     for worker in order["workers"]:
         manager = CollectionManager()
@@ -52,8 +70,60 @@ def write(order: dict[str, Any]) -> dict[str, Any]:
             save_config = SaveConfig(save_interval=interval) if interval else None
             collection = Collection(name, include_regex=regexes, tensor_names=set(tensors), save_config=save_config)
             manager.add(collection)
+        for document in order.get("collection_documents", ()):
+            manager.add(collection_of(document))
         manager.export(order["folder"], f"{worker}_collections.json")
     return {"version": smdebug.__version__}
+
+
+def write_all(order: dict[str, Any]) -> dict[str, Any]:
+    """Several runs, and the end of each."""
+    for run in order["runs"]:
+        write(run)
+        if run.get("has_ended"):
+            Path(run["folder"], END_OF_JOB_FILENAME).write_bytes(b"")
+    return {}
+
+
+def read_all(order: dict[str, Any]) -> dict[str, Any]:
+    """Several runs."""
+    return {"runs": [read(run) for run in order["runs"]]}
+
+
+def answers(order: dict[str, Any]) -> dict[str, Any]:
+    """Single questions to one run: (tensor, method, arguments by name) -> the answer, or the error's name."""
+    trial = create_trial(order["folder"])
+    found = []
+    for name, method, arguments in order["questions"]:
+        try:
+            found.append(plain(getattr(trial.tensor(name), method)(**arguments)))
+        except Exception as error:  # noqa: BLE001 - whatever it raises is its answer
+            found.append({"error": type(error).__name__})
+    documents = {name: collection.to_json_dict() for name, collection in trial.collections().items()}
+    return {"answers": found, "documents": documents, "workers": trial.num_workers}
+
+
+def plain(answer: Any) -> Any:
+    if isinstance(answer, dict):
+        return [[list(key) if isinstance(key, tuple) else key, plain(value)] for key, value in answer.items()]
+    if isinstance(answer, (list, tuple, set, str, int)) or answer is None:
+        return list(answer) if isinstance(answer, (list, tuple, set)) else answer
+    return pack(answer)
+
+
+def collection_of(document: dict[str, Any]) -> Collection:
+    """A collection with all it can be configured with."""
+    schedules = document["save_config"]
+    reductions = document["reduction_config"]
+    return Collection(
+        document["name"],
+        include_regex=document["include_regex"],
+        tensor_names=set(document["tensor_names"]),
+        save_config=schedules
+        and SaveConfig({modes[mode]: SaveConfigMode(**one) for mode, one in schedules.items() if one}),
+        reduction_config=ReductionConfig.from_dict(reductions),
+        save_histogram=document["save_histogram"],
+    )
 
 
 def read(order: dict[str, Any]) -> dict[str, Any]:
@@ -151,7 +221,7 @@ def data(order: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    commands = (write, read, names, missing, ask, differences, data)
+    commands = (write, write_all, read, read_all, answers, names, missing, ask, differences, data)
     command = {function.__name__: function for function in commands}[sys.argv[1]]
     answer = command(json.load(sys.stdin))
     with open(sys.argv[2], "w", encoding="utf-8") as file:

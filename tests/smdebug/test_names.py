@@ -41,39 +41,92 @@ OLD_NAMES = {
         "TSAccessFile TSAccessS3 training_has_ended has_training_ended check_dir_exists"
         " is_rule_signalled_gracetime_passed ENV_RULE_STOP_SIGNAL_FILENAME DEFAULT_GRACETIME_FOR_RULE_STOP_SEC"
     ),
-    "smdebug.core.access_layer.file": "SMDEBUG_TEMP_PATH_SUFFIX get_temp_path",
+    "smdebug.core.access_layer.base": "TSAccessBase",
+    "smdebug.core.access_layer.file": "SMDEBUG_TEMP_PATH_SUFFIX WRITE_MODES TSAccessFile get_temp_path",
+    "smdebug.core.access_layer.s3": "TSAccessS3",
     "smdebug.core.access_layer.s3handler": "S3Handler ListRequest ReadObjectRequest DeleteRequest",
+    "smdebug.core.access_layer.utils": (
+        "END_OF_JOB_FILENAME ENV_RULE_STOP_SIGNAL_FILENAME DEFAULT_GRACETIME_FOR_RULE_STOP_SEC check_dir_exists"
+        " delete_s3_prefixes file_exists has_training_ended is_rule_signalled_gracetime_passed training_has_ended"
+    ),
     "smdebug.core.collection": (
         "Collection CollectionKeys DEFAULT_TF_COLLECTIONS DEFAULT_PYTORCH_COLLECTIONS DEFAULT_MXNET_COLLECTIONS"
-        " DEFAULT_XGBOOST_COLLECTIONS"
+        " DEFAULT_XGBOOST_COLLECTIONS SCALAR_COLLECTIONS SUMMARIES_COLLECTIONS NON_REDUCTION_COLLECTIONS"
+        " NON_HISTOGRAM_COLLECTIONS SM_METRIC_COLLECTIONS"
     ),
     "smdebug.core.collection_manager": "CollectionManager",
-    "smdebug.core.config_constants": "DEFAULT_COLLECTIONS_FILE_NAME",
+    "smdebug.core.config_constants": (
+        "CALLABLE_CACHE_ENV_VAR CHECKPOINT_CONFIG_FILE_PATH_ENV_VAR CHECKPOINT_DIR_KEY CLAIM_FILENAME"
+        " CONFIG_COLLECTION_CONFIG_KEY CONFIG_COLLECTION_NAME_KEY CONFIG_COLLECTION_PARAMS_KEY CONFIG_DRYRUN_KEY"
+        " CONFIG_FILE_PATH_ENV_STR CONFIG_HOOK_PARAMS_KEY CONFIG_INCLUDE_REGEX_KEY CONFIG_INCLUDE_WORKERS_KEY"
+        " CONFIG_OUTDIR_KEY CONFIG_RDN_CFG_KEY CONFIG_REDUCTION_CONFIGS_KEY CONFIG_SAVE_ALL_KEY CONFIG_SAVE_CONFIGS_KEY"
+        " DEFAULT_CALLABLE_CACHE DEFAULT_CHECKPOINT_CONFIG_FILE DEFAULT_COLLECTIONS_FILE_NAME DEFAULT_CONFIG_FILE_PATH"
+        " DEFAULT_RESOURCE_CONFIG_FILE DEFAULT_SAGEMAKER_METRICS_PATH DEFAULT_SAGEMAKER_OUTDIR"
+        " DEFAULT_SAGEMAKER_TENSORBOARD_PATH DEFAULT_SAVED_COLLECTIONS DEFAULT_WORKER_NAME EXPORT_TENSORBOARD_KEY"
+        " INCOMPLETE_STEP_WAIT_WINDOW_DEFAULT INCOMPLETE_STEP_WAIT_WINDOW_KEY LATEST_GLOBAL_STEP_SAVED"
+        " LATEST_GLOBAL_STEP_SEEN LATEST_MODE_STEP LOG_DUPLICATION_THRESHOLD METADATA_FILENAME"
+        " METADATA_FILENAME_S3_UPLOADED MISSING_EVENT_FILE_RETRY_LIMIT MISSING_EVENT_FILE_RETRY_LIMIT_KEY"
+        " PAPERMILL_EXECUTION_ENV_VAR PROFILER_REPORT_VERSION PROFILER_TELEMETRY_URL"
+        " TENSORBOARD_CONFIG_FILE_PATH_ENV_STR TENSORBOARD_DIR_KEY TRAINING_END_DELAY_REFRESH_DEFAULT"
+        " TRAINING_END_DELAY_REFRESH_KEY TRAINING_RUN"
+    ),
     "smdebug.core.config_validator": "get_config_validator reset_config_validator ConfigValidator",
     "smdebug.core.error_handling_agent": "BASE_ERROR_MESSAGE ErrorHandlingAgent",
     "smdebug.core.hook": "BaseHook CallbackHook ScalarCache",
-    "smdebug.core.hook_utils": "verify_and_get_out_dir",
-    "smdebug.core.index_reader": "IndexReader",
-    "smdebug.core.json_config": "create_hook_from_json_config",
-    "smdebug.core.locations": "IndexFileLocationUtils",
+    "smdebug.core.hook_utils": "verify_and_get_out_dir get_tensorboard_dir",
+    "smdebug.core.index_reader": (
+        "IndexReader LocalIndexReader S3IndexReader ReadIndexFilesCache MISSING_EVENT_FILE_RETRY_LIMIT"
+        " MISSING_EVENT_FILE_RETRY_LIMIT_KEY"
+    ),
+    "smdebug.core.json_config": (
+        "create_hook_from_json_config add_collections_to_manager collect_hook_config_params get_include_collections"
+        " get_json_config_as_dict get_node_id_from_resource_config get_tensorboard_dir_from_json_config"
+        " parse_save_config_dict parse_save_config_modes_dict DEFAULT_RESOURCE_CONFIG_FILE DEFAULT_SAGEMAKER_OUTDIR"
+        " DEFAULT_CONFIG_FILE_PATH CONFIG_FILE_PATH_ENV_STR"
+    ),
+    "smdebug.core.locations": (
+        "EventFileLocation TensorFileLocation TensorboardFileLocation IndexFileLocationUtils TensorLocation TensorShape"
+        " STEP_NUMBER_FORMATTING_LENGTH TraceFileLocation PYTHONTIMELINE_SUFFIX MERGEDTIMELINE_SUFFIX"
+        " TRACE_DIRECTORY_FORMAT"
+    ),
     "smdebug.core.logger": "get_logger DuplicateLogFilter MaxLevelFilter",
     "smdebug.core.modes": "ModeKeys",
     "smdebug.core.reader": "FileReader",
-    "smdebug.core.reduction_config": "ReductionConfig",
-    "smdebug.core.reductions": "get_numpy_reduction",
+    "smdebug.core.reduction_config": "ReductionConfig ALLOWED_REDUCTIONS ALLOWED_NORMS",
+    "smdebug.core.reductions": (
+        "get_numpy_reduction get_basic_numpy_reduction get_reduction_tensor_name reverse_reduction_tensor_name"
+        " REDUCTIONS_PREFIX"
+    ),
     "smdebug.core.s3_utils": "list_s3_objects",
     "smdebug.core.sagemaker_utils": "is_sagemaker_job",
     "smdebug.core.save_config": "SaveConfig SaveConfigMode",
-    "smdebug.core.singleton_utils": "set_hook",
-    "smdebug.core.state_store": "StateStore",
+    "smdebug.core.singleton_utils": "set_hook get_hook del_hook",
+    "smdebug.core.state_store": "StateStore METADATA_FILENAME CHECKPOINT_DIR_KEY",
     "smdebug.core.tensor": "Tensor StepState",
+    "smdebug.core.tfevent.event_file_reader": "EventFileReader get_tensor_data",
+    "smdebug.core.tfevent.event_file_writer": "EventFileWriter",
+    "smdebug.core.tfevent.events_writer": "EventsWriter",
+    "smdebug.core.tfevent.index_file_writer": "IndexWriter",
+    "smdebug.core.tfevent.proto.event_pb2": "Event",
+    "smdebug.core.tfevent.summary": "histogram_summary scalar_summary",
     "smdebug.core.tfevent.timeline_file_writer": "TimelineFileWriter",
     "smdebug.core.tfevent.util": "make_tensor_proto",
-    "smdebug.core.tfrecord.record_writer": "RecordWriter",
+    "smdebug.core.tfrecord.record_reader": "RecordReader masked_crc32c u32 CHECKSUM_MAGIC_BYTES",
+    "smdebug.core.tfrecord.record_writer": "RecordWriter masked_crc32c u32 CHECKSUM_MAGIC_BYTES",
+    "smdebug.core.tfrecord.tensor_reader": "TensorReader",
     "smdebug.core.utils": (
-        "FRAMEWORK error_handling_agent SagemakerSimulator ScriptSimulator is_s3 make_numpy_array is_first_process"
+        "FRAMEWORK error_handling_agent ErrorHandlingAgent SagemakerSimulator ScriptSimulator is_s3 make_numpy_array"
+        " is_first_process CLAIM_FILENAME CONFIG_FILE_PATH_ENV_STR DEFAULT_SAGEMAKER_OUTDIR"
+        " DEFAULT_SAGEMAKER_TENSORBOARD_PATH TENSORBOARD_CONFIG_FILE_PATH_ENV_STR PROFILER_REPORT_VERSION"
+        " PROFILER_TELEMETRY_URL check_smdataparallel_env check_smmodelparallel_training deserialize_tf_device"
+        " ensure_dir flatten get_aws_region_from_processing_job_arn get_distributed_worker get_immediate_subdirectories"
+        " get_logger get_node_id get_path_to_collections get_path_to_events_directory get_region"
+        " get_relative_event_file_path get_tb_worker get_worker_name_from_collection_file index"
+        " is_framework_version_supported list_collection_files_in_directory list_files_in_directory load_json_as_dict"
+        " match_inc merge_two_dicts parse_worker_name_from_file remove_claim_file remove_file_if_exists"
+        " serialize_tf_device setup_profiler_report size_and_shape split step_in_range validate_custom_tensor_value"
     ),
-    "smdebug.core.writer": "FileWriter",
+    "smdebug.core.writer": "FileWriter MODE_PLUGIN_NAME MODE_STEP_PLUGIN_NAME",
     "smdebug.profiler": (
         "LocalAlgorithmMetricsReader S3AlgorithmMetricsReader MetricsReaderBase LocalSystemMetricsReader"
         " S3SystemMetricsReader S3NumpySystemMetricsReader ProfilerSystemEvents SystemProfilerEventParser"

@@ -54,34 +54,6 @@ class Waits:
         self.events.pop(0)()
 
 
-def test_the_analysis_of_the_blog_runs_unchanged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Seed 001: its code for losses and gradients, on a run that has those names."""
-    store = LocalStore(tmp_path)
-    write_collections(store)
-    for step in range(0, 30, 2):
-        save(store, step)
-    end(store)
-    trial = create_trial(f"{tmp_path}")
-    print("Available tensors:")
-    for name in trial.tensor_names()[:20]:
-        print(f"  {name}")
-    loss_tensor = trial.tensor("CrossEntropyLoss_output_0")
-    steps = loss_tensor.steps()
-    print(f"\nLoss values across {len(steps)} steps:")
-    for step in steps[::10]:
-        value = loss_tensor.value(step)
-        print(f"  Step {step}: {value:.6f}")
-    weight_tensor = trial.tensor("gradient/Linear0.weight")
-    for step in weight_tensor.steps()[-5:]:
-        values = weight_tensor.value(step)
-        print(f"Step {step}:")
-        print(f"  Mean: {np.mean(values):.8f}")
-        print(f"  Max:  {np.max(np.abs(values)):.8f}")
-    said = capsys.readouterr().out
-    assert "Loss values across 15 steps:\n  Step 0: 1.000000\n  Step 20: 0.047619\nStep 20:\n" in said
-    assert said.endswith("Step 28:\n  Mean: 28.00000000\n  Max:  28.00000000\n")
-
-
 class Growing(Rule):
     def __init__(self, base_trial: LocalTrial) -> None:
         super().__init__(base_trial)

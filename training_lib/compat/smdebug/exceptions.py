@@ -117,6 +117,9 @@ class InvalidWorker(SMDebugError):
 class MissingCollectionFiles(SMDebugError):
     """The run has ended, and not every worker has told its collections."""
 
+    def __init__(self) -> None:
+        super().__init__()
+
     def __str__(self) -> str:
         return "Training job has ended. All the collection files could not be loaded"
 

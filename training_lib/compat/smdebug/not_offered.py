@@ -16,14 +16,30 @@ _CAPTURE = (
     "Trackside captures an unmodified script: start it with `trackside run -- python train.py`, or set TRACKSIDE_RUN "
     "to where the run shall lie. What is saved, and when, is told by TRACKSIDE_CAPTURE_REQUEST."
 )
-_READING = "Read runs, of smdebug too, with `trackside.open_trial(path)`."
 ACTIONS = (
     "smdebug's action strings are not carried out. Actions (StopTraining, Notify, PublishMetric) are asked for in the "
     "rule request, and taken outside of the evaluator."
 )
 _FRAMEWORK = "This framework is not captured yet; PyTorch is, without any import."
 _PROFILER = "Trackside does not profile yet."
-_INNER = "It belongs to the inner works of the original, which are built differently here."
+_INNER = (
+    "It belongs to the inner works of the original, which are built differently here. Write a step with "
+    "`smdebug.core.writer.FileWriter`, read one with `smdebug.core.reader.FileReader` or `create_trial`."
+)
+_PROTOBUF = (
+    "It takes or gives protobuf messages, and there is no protobuf runtime here. Write a step with "
+    "`smdebug.core.writer.FileWriter`, read one with `smdebug.core.reader.FileReader`."
+)
+_HOOK_CONFIGURATION = f"It makes a hook of a configuration file. {_CAPTURE}"
+_GUARD = (
+    "It switches smdebug's hooks off after an error. Trackside's capture guards itself: it logs once, and the training "
+    "goes on."
+)
+_RANK = "It asks frameworks for this process's rank. Trackside's capture does so by itself (RANK and WORLD_SIZE)."
+_SIMULATOR = (
+    "It sets up files and variables for tests of hooks. Set TRACKSIDE_RUN and TRACKSIDE_CAPTURE_REQUEST instead."
+)
+_TELEMETRY = "Trackside never phones home."
 
 # A module stands for everything below it.
 _HOOKS = {
@@ -35,30 +51,45 @@ _HOOKS = {
         _FRAMEWORK,
     ),
 }
+_SINGLE = {
+    "core.config_constants": {"PROFILER_REPORT_VERSION PROFILER_TELEMETRY_URL": _TELEMETRY},
+    "core.json_config": {
+        "create_hook_from_json_config collect_hook_config_params add_collections_to_manager parse_save_config_dict"
+        " parse_save_config_modes_dict get_tensorboard_dir_from_json_config": _HOOK_CONFIGURATION,
+        "get_node_id_from_resource_config": _RANK,
+    },
+    "core.locations": {
+        "TraceFileLocation PYTHONTIMELINE_SUFFIX MERGEDTIMELINE_SUFFIX TRACE_DIRECTORY_FORMAT": _PROFILER
+    },
+    "core.tfevent": {
+        "timeline_file_writer": _PROFILER,
+        "event_file_reader event_file_writer events_writer proto summary": _PROTOBUF,
+        "index_file_writer": _INNER,
+    },
+    "core.utils": {
+        "error_handling_agent ErrorHandlingAgent": _GUARD,
+        "SagemakerSimulator ScriptSimulator": _SIMULATOR,
+        "get_distributed_worker get_node_id get_tb_worker": _RANK,
+        "check_smdataparallel_env check_smmodelparallel_training": _RANK,
+        "is_framework_version_supported": "Frameworks are captured in any version that has what capture needs.",
+        "setup_profiler_report PROFILER_REPORT_VERSION PROFILER_TELEMETRY_URL": _TELEMETRY,
+    },
+}
 REASONS: dict[str, str] = {
     **{f"smdebug.{module}.{name}": why for module, (names, why) in _HOOKS.items() for name in names.split()},
+    **{
+        f"smdebug.{module}.{name}": why
+        for module, groups in _SINGLE.items()
+        for names, why in groups.items()
+        for name in names.split()
+    },
     "smdebug.trials.profiler_trial": _PROFILER,
     "smdebug.rules.action": ACTIONS,
     "smdebug.profiler": _PROFILER,
-    "smdebug.core.access_layer": _INNER,
-    "smdebug.core.config_constants": _INNER,
-    "smdebug.core.config_validator": _INNER,
-    "smdebug.core.error_handling_agent": _INNER,
+    "smdebug.core.config_validator": _GUARD,
+    "smdebug.core.error_handling_agent": _GUARD,
     "smdebug.core.hook": _CAPTURE,
-    "smdebug.core.hook_utils": _INNER,
-    "smdebug.core.index_reader": _READING,
-    "smdebug.core.json_config": _CAPTURE,
-    "smdebug.core.locations": _INNER,
-    "smdebug.core.logger": _INNER,
-    "smdebug.core.reader": _READING,
-    "smdebug.core.s3_utils": _INNER,
-    "smdebug.core.sagemaker_utils": _INNER,
-    "smdebug.core.singleton_utils": _INNER,
-    "smdebug.core.state_store": _INNER,
-    "smdebug.core.tfevent": _INNER,
-    "smdebug.core.tfrecord": _INNER,
-    "smdebug.core.utils": _INNER,
-    "smdebug.core.writer": _INNER,
+    "smdebug.core.singleton_utils": _CAPTURE,
 }
 
 

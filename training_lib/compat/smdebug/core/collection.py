@@ -62,6 +62,13 @@ DEFAULT_XGBOOST_COLLECTIONS = {
     "trees",
 }
 
+# What a hook does with collections of numbers, and of summaries that TensorFlow makes.
+SCALAR_COLLECTIONS = {"losses", "metrics", "feature_importance", "average_shap", "sm_metrics"}
+SUMMARIES_COLLECTIONS = {"tensorflow_summaries"}
+NON_REDUCTION_COLLECTIONS = SCALAR_COLLECTIONS | SUMMARIES_COLLECTIONS
+NON_HISTOGRAM_COLLECTIONS = SCALAR_COLLECTIONS | SUMMARIES_COLLECTIONS
+SM_METRIC_COLLECTIONS = {"losses", "metrics", "sm_metrics"}
+
 
 class Collection:
     """A tensor belongs to it if it is named, or if any of the regexes is found anywhere in its name."""

@@ -47,6 +47,11 @@ def get_numpy_reduction(reduction_name: str, numpy_data: Any, abs: bool = False)
         return _REDUCTIONS[reduction_name](np.absolute(numpy_data) if abs else numpy_data)
 
 
+def get_basic_numpy_reduction(reduction_name: str, numpy_data: Any) -> Any:
+    """The same of the values themselves; None for another name."""
+    return get_numpy_reduction(reduction_name, numpy_data) if reduction_name in _REDUCTIONS else None
+
+
 def get_reduction_tensor_name(
     tensorname: str,
     reduction_name: str,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from smdebug import not_offered
 from smdebug.core.modes import ModeKeys
 from smdebug.core.reductions import get_numpy_reduction
+from smdebug.core.steps import Steps
 from smdebug.exceptions import (
     InvalidWorker,
     ShapeUnavailableForStep,
@@ -46,6 +47,7 @@ class Tensor:
         self.trial = trial
         self.cache = cache
         self._saved: dict[int, dict[str, SavedStep]] = {}  # by global step and worker
+        self._steps: dict[ModeKeys, Steps] = {}  # the steps of each mode at which it was saved
         self._seen = 0  # how many of the trial's arrivals have been looked at
         self._values: dict[tuple[int, str], Any] = {}
 
@@ -58,13 +60,11 @@ class Tensor:
     def steps(self, mode: ModeKeys = GLOBAL, show_incomplete_steps: bool = False) -> list[int]:
         """Steps at which it was saved, ascending; complete ones unless all are asked for."""
         self.trial.maybe_refresh(self.name)
-        saved = self._read_on()
-        steps = (
-            self.trial.step_in_mode(step, mode)
-            for step in saved
-            if show_incomplete_steps or self.trial.is_complete(step)
-        )
-        return sorted({step for step in steps if step is not None})
+        self._read_on()
+        steps = self._steps.get(mode)
+        if steps is None:
+            return []
+        return steps.all() if show_incomplete_steps else steps.complete(lambda step: self._is_complete(mode, step))
 
     def prev_steps(self, step: int, n: int | None = None, mode: ModeKeys = GLOBAL) -> list[int]:
         """The newest `n` steps up to and with `step`, ascending; all of them without `n`."""
@@ -145,13 +145,27 @@ class Tensor:
     def _read_on(self) -> Mapping[int, Mapping[str, SavedStep]]:
         """Looks at what the trial has found since the last time."""
         arrivals = self.trial.arrivals
+        if self._seen == len(arrivals):
+            return self._saved
         for saved in arrivals[self._seen :]:
             if self.name in self.trial.contents(saved):
-                self._saved.setdefault(saved.step, {})[self.trial.worker_name(saved)] = saved
-                shape = saved.layout.shapes.get(self.name)
-                self._original_name = shape.original_name if shape else self._original_name
+                self._add(saved)
         self._seen = len(arrivals)
         return self._saved
+
+    def _add(self, saved: SavedStep) -> None:
+        if saved.step not in self._saved:
+            self._saved[saved.step] = {}
+            for mode, step in self.trial.places_of(saved.step):
+                self._steps.setdefault(mode, Steps()).add(step)
+        self._saved[saved.step][self.trial.worker_name(saved)] = saved
+        shape = saved.layout.shapes.get(self.name)
+        if shape is not None:
+            self._original_name = shape.original_name
+
+    def _is_complete(self, mode: ModeKeys, step: int) -> bool:
+        at = self.trial.known_global_step(mode, step)
+        return at is not None and self.trial.is_complete(at)
 
     def _at(self, step_num: int, mode: ModeKeys) -> Mapping[str, SavedStep]:
         step = self.trial.known_global_step(mode, step_num)
@@ -164,7 +178,9 @@ class Tensor:
             found = self._at(step_num, mode) or self._explain_absence(step_num, mode)
         if worker is not None and worker not in found:
             raise InvalidWorker(worker)
-        return found[min(found) if worker is None else worker]
+        if worker is None:
+            worker = next(iter(found)) if len(found) == 1 else min(found)
+        return found[worker]
 
     def _explain_absence(self, step_num: int, mode: ModeKeys) -> NoReturn:
         state = self.trial.has_passed_step(step_num, mode)
@@ -175,13 +191,12 @@ class Tensor:
         raise StepNotYetAvailable(step_num, mode)
 
     def _fetch(self, saved: SavedStep, step_num: int, mode: ModeKeys) -> Any:
+        if not self.cache:
+            return self.trial.fetch(saved, self.name, step_num=step_num, mode=mode)
         key = (saved.step, saved.worker)
-        if key in self._values:
-            return self._values[key]
-        value = self.trial.fetch(saved, self.name, step_num=step_num, mode=mode)
-        if self.cache:
-            self._values[key] = value
-        return value
+        if key not in self._values:
+            self._values[key] = self.trial.fetch(saved, self.name, step_num=step_num, mode=mode)
+        return self._values[key]
 
 
 __getattr__ = not_offered.attribute_of(__name__)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from smdebug import not_offered
+from smdebug.core.index_reader import IndexReader, S3IndexReader
 from smdebug.trials.trial import RangeSteps, Trial
 
 
@@ -36,6 +37,9 @@ class S3Trial(Trial):
             cache=cache,
             sleep=sleep,
         )
+
+    def _make_index_reader(self) -> IndexReader:
+        return S3IndexReader(self.path)
 
     def _token_root(self) -> str:
         return self.prefix_name

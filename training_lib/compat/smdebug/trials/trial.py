@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import bisect
 import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from smdebug import not_offered
 from smdebug.analysis.utils import logger, refresh
 from smdebug.core.collection import Collection, CollectionKeys
 from smdebug.core.collection_manager import CollectionManager
+from smdebug.core.index_reader import IndexReader, LocalIndexReader
 from smdebug.core.modes import ModeKeys
 from smdebug.core.reductions import REDUCTIONS_PREFIX, reverse_reduction_tensor_name
+from smdebug.core.steps import Steps
 from smdebug.core.tensor import StepState, Tensor
 from smdebug.exceptions import (
     MissingCollectionFiles,
@@ -36,8 +38,8 @@ from trackside.contracts.run_layout import (
 from trackside.environment import OldReaderEnvironment
 from trackside.records.collections_file import decode_collections
 from trackside.storage.open_store import open_store
+from trackside.trial.record_reader import RecordReader
 from trackside.trial.step_index import Layout, SavedStep, StepIndex
-from trackside.trial.tensors import read_value
 
 GLOBAL = ModeKeys.GLOBAL
 POLL_SECONDS = 2.0
@@ -91,8 +93,11 @@ class Trial:
         self._contents: dict[Layout, dict[str, Content]] = {}
         self._global_to_mode: dict[int, tuple[ModeKeys, int]] = {}
         self._mode_to_global: dict[ModeKeys, dict[int, int]] = {}
-        self._ascending: dict[ModeKeys, list[int]] = {}  # the steps of each mode
+        self._steps: dict[ModeKeys, Steps] = {}  # the steps of each mode
         self._layouts_in_mode: dict[ModeKeys, set[Layout]] = {}
+        self._sorted_names: list[str] = []
+        self._reader = RecordReader(self._store, self._index, report=self._report)
+        self._written_again: dict[tuple[int, str], SavedStep] = {}
         self._absorbed = 0
         self.collection_manager, self.worker_set = self._wait_for_collections()
         self.num_workers = self.collection_manager.get_num_workers()
@@ -117,6 +122,8 @@ class Trial:
         if regex is not None and collection is not None:
             raise ValueError("Only one of `regex` or `collection` can be passed to this method")
         self.maybe_refresh()
+        if step is None and mode is GLOBAL and regex is None and collection is None:
+            return self._all_names()
         names = self._names(step, mode)
         if regex is not None:
             names = {name for name in names if _matches(name, _flat(regex))}
@@ -145,8 +152,10 @@ class Trial:
     def steps(self, mode: ModeKeys = GLOBAL, show_incomplete_steps: bool = False) -> list[int]:
         """Steps saved so far, ascending; complete ones unless all are asked for. In mode GLOBAL those of every mode."""
         self.maybe_refresh()
-        steps = self._ascending.get(mode, ())
-        return [step for step in steps if show_incomplete_steps or self._is_complete_in(mode, step)]
+        steps = self._steps.get(mode)
+        if steps is None:
+            return []
+        return steps.all() if show_incomplete_steps else steps.complete(lambda step: self._is_complete_in(mode, step))
 
     def modes(self) -> Iterable[ModeKeys]:
         """The modes seen, without GLOBAL."""
@@ -237,9 +246,11 @@ class Trial:
     def refresh_data(self) -> None:
         """Looks for news."""
         self._index.refresh()
-        for saved in self._index.arrivals[self._absorbed :]:
-            self._absorb(saved)
-        self._absorbed = len(self._index.arrivals)
+        arrivals = self._index.arrivals
+        if len(arrivals) > self._absorbed:
+            for saved in arrivals[self._absorbed :]:
+                self._absorb(saved)
+            self._absorbed = len(arrivals)
 
     @property
     def loaded_all_steps(self) -> bool:
@@ -268,6 +279,20 @@ class Trial:
         """Names of the tensors saved at each step."""
         return {step: self._names(step, GLOBAL) for step in self._global_to_mode}
 
+    @property
+    def mode_to_tensors_map(self) -> dict[ModeKeys, set[str]]:
+        """Names of the tensors saved in each mode, without GLOBAL."""
+        return {mode: self._names(None, mode) for mode in self._mode_to_global}
+
+    @property
+    def last_event_token(self) -> None:
+        """Event files are never listed: the index says where they are."""
+
+    @cached_property
+    def index_reader(self) -> IndexReader:
+        """Reads the index files, for scripts that go below the trial."""
+        return self._make_index_reader()
+
     # For Tensor
 
     @property
@@ -292,12 +317,10 @@ class Trial:
         """True for a step of the run that every worker has saved, or for which none is waited any more."""
         return step <= self.last_complete_step or len(self._index.workers_at(step)) == self.num_workers
 
-    def step_in_mode(self, step: int, mode: ModeKeys) -> int | None:
-        """Which step of `mode` this step of the run was; None if it was of another mode."""
-        if mode is GLOBAL:
-            return step
-        its_mode, mode_step = self._global_to_mode[step]
-        return mode_step if its_mode is mode else None
+    def places_of(self, step: int) -> Iterable[tuple[ModeKeys, int]]:
+        """Where a step of the run counts: as such, and in its own mode."""
+        mode, mode_step = self._global_to_mode[step]
+        return ((GLOBAL, step),) if mode is GLOBAL else ((GLOBAL, step), (mode, mode_step))
 
     def known_global_step(self, mode: ModeKeys, step: int) -> int | None:
         """As `global_step`, without looking for news."""
@@ -305,25 +328,28 @@ class Trial:
 
     def last_step(self, mode: ModeKeys) -> int:
         """The last step seen; -1 if there is none."""
-        return self._ascending[mode][-1] if mode in self._ascending else -1
+        return self._steps[mode].last() if mode in self._steps else -1
 
     def fetch(self, saved: SavedStep, record: str, *, step_num: int, mode: ModeKeys) -> Any:
         """A record's value; waits for an event file that comes after its index, as they may on S3.
 
         Errors: `TensorUnavailableForStep`.
         """
-        for _ in range(self._settings.missing_file_tries + 1):
+        saved = self._written_again.get((saved.step, saved.worker), saved)
+        if record not in saved.layout.records:
+            raise TensorUnavailableForStep(record, step_num, mode)
+        start, length = saved.layout.records[record]
+        tries = 0
+        while True:
             try:
-                return read_value(self._store, saved, record)
+                return self._decoded(saved, record, self._store.get(saved.event_key, start=start, length=length))
             except KeyNotFoundError as error:
-                missing = error
-                if self._is_lost(saved):
-                    break
+                tries += 1
+                if tries > self._settings.missing_file_tries or self._is_lost(saved):
+                    raise TensorUnavailableForStep(record, step_num, mode) from error
                 self._sleep(POLL_SECONDS)
             except RecordError as error:
-                self._report(error)
                 raise TensorUnavailableForStep(record, step_num, mode) from error
-        raise TensorUnavailableForStep(record, step_num, mode) from missing
 
     # Within
 
@@ -364,14 +390,28 @@ class Trial:
         self.contents(saved)
         if saved.step not in self._global_to_mode:
             self._global_to_mode[saved.step] = (mode, saved.mode_step)
-            bisect.insort(self._ascending.setdefault(GLOBAL, []), saved.step)
+            self._steps.setdefault(GLOBAL, Steps()).add(saved.step)
         if mode is GLOBAL:
             return
         steps = self._mode_to_global.setdefault(mode, {})
         if saved.mode_step not in steps:
             steps[saved.mode_step] = saved.step
-            bisect.insort(self._ascending.setdefault(mode, []), saved.mode_step)
+            self._steps.setdefault(mode, Steps()).add(saved.mode_step)
         self._layouts_in_mode.setdefault(mode, set()).add(saved.layout)
+
+    def _decoded(self, saved: SavedStep, record: str, data: bytes) -> Any:
+        """The record's value; where it is damaged, once more by what the step's index says now."""
+        try:
+            return self._reader.decode(saved, record, data)
+        except RecordError as damage:
+            found = self._reader.again(saved, record, damage)
+            self._written_again[saved.step, saved.worker] = found.saved
+            return found.value
+
+    def _all_names(self) -> list[str]:
+        if len(self._sorted_names) != len(self._tensors):
+            self._sorted_names = sorted(self._tensors)
+        return self._sorted_names.copy()
 
     def _names(self, step: int | None, mode: ModeKeys) -> set[str]:
         if step is None:
@@ -393,14 +433,14 @@ class Trial:
         return at is not None and self.is_complete(at)
 
     def _state_of(self, step: int, mode: ModeKeys) -> StepState:
-        steps = self._ascending.get(mode, [])
-        place = bisect.bisect_left(steps, step)
-        if place == len(steps):
+        steps = self._steps.get(mode)
+        later = None if steps is None else steps.from_on(step)
+        if later is None:
             return StepState.UNAVAILABLE if self.loaded_all_steps else StepState.NOT_YET_AVAILABLE
-        if steps[place] == step:
+        if later == step:
             return StepState.AVAILABLE if self._is_complete_in(mode, step) else StepState.NOT_YET_AVAILABLE
-        later = self.known_global_step(mode, steps[place])
-        is_past = later is not None and self.last_complete_step >= later
+        at = self.known_global_step(mode, later)
+        is_past = at is not None and self.last_complete_step >= at
         return StepState.UNAVAILABLE if is_past else StepState.NOT_YET_AVAILABLE
 
     def _values(self, names: list[str], step: int, mode: ModeKeys) -> list[Any]:
@@ -415,6 +455,9 @@ class Trial:
 
     def _report(self, error: RecordError) -> None:
         self.logger.warning(f"Left out, as it cannot be read: {error}")
+
+    def _make_index_reader(self) -> IndexReader:
+        return LocalIndexReader(self.path)
 
     def _token_root(self) -> str:
         return f"{self.path.rstrip('/')}/"

@@ -1,0 +1,64 @@
+"""A file on disk that is there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from smdebug import not_offered
+from smdebug.analysis.utils import logger
+from smdebug.core.access_layer.base import TSAccessBase
+from smdebug.core.utils import ensure_dir
+from trackside.storage.keys import PARTIAL_SUFFIX
+
+SMDEBUG_TEMP_PATH_SUFFIX = PARTIAL_SUFFIX
+WRITE_MODES = ["w", "w+", "wb", "wb+", "a", "a+", "ab", "ab+"]
+
+
+def get_temp_path(file_path: str) -> str:
+    """Where a file lies while it is written."""
+    return f"{file_path}{SMDEBUG_TEMP_PATH_SUFFIX}"
+
+
+class TSAccessFile(TSAccessBase):
+    """`mode` is that of `open`. What is written goes to a partial file, which `close` renames.
+
+    Errors: those of `open`.
+    """
+
+    def __init__(self, path: str, mode: str) -> None:
+        self.path, self.mode = path, mode
+        self.logger = logger
+        self._is_written = mode in WRITE_MODES
+        if self._is_written:
+            ensure_dir(path)
+            self.temp_path = get_temp_path(path)
+            # What a crashed run left in the partial file is no beginning of this one.
+            mode = mode.replace("a", "w")
+            self._accessor: Any = open(self.temp_path, mode)  # noqa: SIM115 - `close` closes it
+        else:
+            self._accessor = open(path, mode)  # noqa: SIM115 - `close` closes it
+
+    def write(self, _str: Any) -> list[int]:
+        """[where it begins, how long it is]."""
+        start = self._accessor.tell()
+        return [start, self._accessor.write(_str)]
+
+    def flush(self) -> None:
+        self._accessor.flush()
+
+    def close(self) -> None:
+        """The file takes its name; a second time, or if the partial file is gone, nothing happens."""
+        self._accessor.close()
+        if not self._is_written:
+            return
+        try:
+            os.replace(self.temp_path, self.path)
+        except FileNotFoundError:
+            self.logger.debug(f"{self.temp_path} is not there any more, or has its name already.")
+
+    def _fetch(self) -> Any:
+        return self._accessor.read()
+
+
+__getattr__ = not_offered.attribute_of(__name__)

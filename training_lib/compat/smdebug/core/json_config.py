@@ -1,0 +1,82 @@
+"""The hook's configuration as a file. What makes a hook of it is not offered yet (see `not_offered`)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from smdebug import not_offered
+from smdebug.core.config_constants import (
+    CONFIG_COLLECTION_CONFIG_KEY,
+    CONFIG_COLLECTION_NAME_KEY,
+    CONFIG_COLLECTION_PARAMS_KEY,
+    CONFIG_FILE_PATH_ENV_STR,
+    CONFIG_HOOK_PARAMS_KEY,
+    CONFIG_INCLUDE_REGEX_KEY,
+    CONFIG_OUTDIR_KEY,
+    CONFIG_RDN_CFG_KEY,
+    CONFIG_REDUCTION_CONFIGS_KEY,
+    CONFIG_SAVE_ALL_KEY,
+    CONFIG_SAVE_CONFIGS_KEY,
+    DEFAULT_CONFIG_FILE_PATH,
+    DEFAULT_RESOURCE_CONFIG_FILE,
+    DEFAULT_SAGEMAKER_OUTDIR,
+    DEFAULT_SAGEMAKER_TENSORBOARD_PATH,
+    DEFAULT_WORKER_NAME,
+    EXPORT_TENSORBOARD_KEY,
+    TENSORBOARD_CONFIG_FILE_PATH_ENV_STR,
+    TENSORBOARD_DIR_KEY,
+)
+from smdebug.exceptions import SMDebugValueError
+from trackside.environment import OldNamesEnvironment
+
+__all__ = [
+    "CONFIG_COLLECTION_CONFIG_KEY",
+    "CONFIG_COLLECTION_NAME_KEY",
+    "CONFIG_COLLECTION_PARAMS_KEY",
+    "CONFIG_FILE_PATH_ENV_STR",
+    "CONFIG_HOOK_PARAMS_KEY",
+    "CONFIG_INCLUDE_REGEX_KEY",
+    "CONFIG_OUTDIR_KEY",
+    "CONFIG_RDN_CFG_KEY",
+    "CONFIG_REDUCTION_CONFIGS_KEY",
+    "CONFIG_SAVE_ALL_KEY",
+    "CONFIG_SAVE_CONFIGS_KEY",
+    "DEFAULT_CONFIG_FILE_PATH",
+    "DEFAULT_RESOURCE_CONFIG_FILE",
+    "DEFAULT_SAGEMAKER_OUTDIR",
+    "DEFAULT_SAGEMAKER_TENSORBOARD_PATH",
+    "DEFAULT_WORKER_NAME",
+    "EXPORT_TENSORBOARD_KEY",
+    "TENSORBOARD_CONFIG_FILE_PATH_ENV_STR",
+    "TENSORBOARD_DIR_KEY",
+    "get_include_collections",
+    "get_json_config_as_dict",
+]
+
+
+def get_json_config_as_dict(json_config_path: str | None) -> dict[str, Any]:
+    """The configuration's content; without a path, the file that SMDEBUG_CONFIG_FILE_PATH names, or SageMaker's.
+
+    Errors: `FileNotFoundError`; `ValueError` if it is not JSON.
+    """
+    path = OldNamesEnvironment.read().hook_configuration if json_config_path is None else json_config_path
+    content: dict[str, Any] = json.loads(Path(path).read_text("utf-8"))
+    return content
+
+
+def get_include_collections(params_dict: dict[str, Any]) -> list[str] | None:
+    """Names of the collections that a configuration names; None if it says nothing of collections.
+
+    Errors: `SMDebugValueError` for one without a name.
+    """
+    collections = params_dict.get(CONFIG_COLLECTION_CONFIG_KEY)
+    if collections is None:
+        return None
+    if any(CONFIG_COLLECTION_NAME_KEY not in each for each in collections):
+        raise SMDebugValueError(f"Must specify '{CONFIG_COLLECTION_NAME_KEY}' in JSON config.")
+    return [each[CONFIG_COLLECTION_NAME_KEY] for each in collections]
+
+
+__getattr__ = not_offered.attribute_of(__name__)

@@ -1,0 +1,161 @@
+"""Where things of a run lie, as paths. The keys themselves are `trackside.contracts.run_layout`'s."""
+
+from __future__ import annotations
+
+import os
+import re
+from abc import ABC, abstractmethod
+from typing import Any
+
+from smdebug import not_offered
+from smdebug.core.modes import ModeKeys
+from trackside.contracts.run_layout import event_key, index_key, index_prefix
+
+STEP_NUMBER_FORMATTING_LENGTH = "012"
+
+_EVENT_FILE_NAME = re.compile(r"(?P<step>\d+)_(?P<worker>.+)\.tfevents")
+_INDEX_FILE_NAME = re.compile(r"(?P<step>\d+)_.+")
+_INDEX_FILE = re.compile(r"(?P<run>.+)/index/\d+/[^/]+\.json")
+
+
+class EventFileLocation(ABC):
+    """The event file of one step and worker."""
+
+    def __init__(self, step_num: int, worker_name: str) -> None:
+        self.step_num, self.worker_name = int(step_num), worker_name
+        self.type = "events"
+
+    def get_step_num_str(self) -> str:
+        return f"{self.step_num:{STEP_NUMBER_FORMATTING_LENGTH}}"
+
+    def get_filename(self) -> str:
+        return f"{self.get_step_num_str()}_{self.worker_name}.tfevents"
+
+    @classmethod
+    def match_regex(cls, s: str) -> EventFileLocation | None:
+        """The location whose file name ends this path; None if it is none."""
+        return cls.load_filename(s, print_error=False)
+
+    @classmethod
+    def load_filename(cls, s: str, print_error: bool = True) -> EventFileLocation | None:
+        """As `match_regex`. `print_error` changes nothing."""
+        match = _EVENT_FILE_NAME.fullmatch(os.path.basename(s))
+        return cls(int(match["step"]), match["worker"]) if match else None
+
+    @abstractmethod
+    def get_file_location(self) -> str:
+        """The file's path."""
+
+
+class TensorFileLocation(EventFileLocation):
+    """The event file that holds the tensors of a step."""
+
+    @staticmethod
+    def get_dir(trial_dir: str) -> str:
+        return os.path.join(trial_dir, "events")
+
+    def get_file_location(self, trial_dir: str = "") -> str:
+        return os.path.join(trial_dir, event_key(self.step_num, self.worker_name))
+
+    @classmethod
+    def get_step_dirs(cls, trial_dir: str) -> list[str]:
+        """Names of the folders of a local run that hold steps."""
+        return [entry.name for entry in os.scandir(cls.get_dir(trial_dir)) if entry.is_dir()]
+
+    @classmethod
+    def get_step_dir_path(cls, trial_dir: str, step_num: int) -> str:
+        return os.path.join(cls.get_dir(trial_dir), f"{step_num:{STEP_NUMBER_FORMATTING_LENGTH}}")
+
+
+class TensorboardFileLocation(EventFileLocation):
+    """The file for TensorBoard that was begun at a step of a mode."""
+
+    def __init__(self, step_num: int, worker_name: str, mode: ModeKeys | None = None) -> None:
+        super().__init__(step_num, worker_name)
+        self.mode = ModeKeys.GLOBAL if mode is None else mode
+        self.type = "tensorboard"
+
+    def get_file_location(self, base_dir: str = "") -> str:
+        return os.path.join(base_dir or "tensorboard", self.mode.name, self.get_filename())
+
+
+class IndexFileLocationUtils:
+    """Where index files lie."""
+
+    MAX_INDEX_FILE_NUM_IN_INDEX_PREFIX = 1000
+
+    @staticmethod
+    def get_index_prefix_for_step(step_num: int) -> str:
+        return index_prefix(step_num).split("/")[1]
+
+    @staticmethod
+    def next_index_prefix_for_step(step_num: int) -> str:
+        return IndexFileLocationUtils.get_index_prefix_for_step(
+            step_num + IndexFileLocationUtils.MAX_INDEX_FILE_NUM_IN_INDEX_PREFIX
+        )
+
+    @staticmethod
+    def get_index_key_for_step(trial_prefix: str, step_num: int, worker_name: str) -> str:
+        return os.path.join(trial_prefix, index_key(step_num, worker_name))
+
+    @staticmethod
+    def get_step_from_idx_filename(index_file_name: str) -> int:
+        """Errors: `ValueError` if it is no index file's name."""
+        return IndexFileLocationUtils.parse_step_from_index_file_name(index_file_name)
+
+    @staticmethod
+    def parse_step_from_index_file_name(index_file_name: str) -> int:
+        """Errors: `ValueError` if it is no index file's name."""
+        match = _INDEX_FILE_NAME.fullmatch(os.path.basename(index_file_name))
+        if match is None:
+            raise ValueError(f"{index_file_name!r} does not begin with a step.")
+        return int(match["step"])
+
+    @staticmethod
+    def get_index_path(path: str) -> str:
+        return os.path.join(path, "index")
+
+    @staticmethod
+    def get_prefix_from_index_file(index_file: str) -> str:
+        """The run to which an index file belongs. Errors: `ValueError` if it is none."""
+        match = _INDEX_FILE.fullmatch(index_file)
+        if match is None:
+            raise ValueError(f"{index_file!r} is no index file of a run.")
+        return match["run"]
+
+
+class TensorLocation:
+    """Where the value of a tensor lies: the event file's path, the record's first byte and length."""
+
+    def __init__(  # noqa: PLR0917 - the old signature
+        self,
+        tname: str,
+        mode: ModeKeys,
+        mode_step: int,
+        event_file_name: str,
+        start_idx: int,
+        length: int,
+        worker: str,
+    ) -> None:
+        self.tensorname, self.mode, self.mode_step = tname, mode, mode_step
+        self.event_file_name, self.start_idx, self.length = event_file_name, start_idx, length
+        self.worker = worker
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"tensorname": self.tensorname, "start_idx": self.start_idx, "length": self.length}
+
+
+class TensorShape:
+    """A tensor's shape, saved by itself."""
+
+    def __init__(
+        self, name: str, mode: ModeKeys, mode_step: int, shape: tuple[int, ...], original_name: str | None = None
+    ) -> None:
+        self.name, self.original_name = name, name if original_name is None else original_name
+        self.mode, self.mode_step, self.shape = mode, mode_step, shape
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"tensorname": self.name, "originalname": self.original_name, "shape": self.shape}
+
+
+__getattr__ = not_offered.attribute_of(__name__)

@@ -1,0 +1,134 @@
+"""How far a training on spot capacity had come when its checkpoints changed. The file is `records.state_file`'s."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from smdebug import not_offered
+from smdebug.analysis.utils import logger
+from smdebug.core.config_constants import (
+    CHECKPOINT_CONFIG_FILE_PATH_ENV_VAR,
+    CHECKPOINT_DIR_KEY,
+    DEFAULT_CHECKPOINT_CONFIG_FILE,
+    LATEST_GLOBAL_STEP_SAVED,
+    LATEST_GLOBAL_STEP_SEEN,
+    LATEST_MODE_STEP,
+    METADATA_FILENAME,
+    METADATA_FILENAME_S3_UPLOADED,
+    TRAINING_RUN,
+)
+from smdebug.exceptions import SMDebugRuntimeError
+from trackside.contracts.errors import RecordError
+from trackside.environment import OldNamesEnvironment
+from trackside.records.state_file import MOST_BYTES, TrainingState, decode_states, encode_states
+from trackside.storage.local import LocalStore
+
+__all__ = [
+    "CHECKPOINT_CONFIG_FILE_PATH_ENV_VAR",
+    "CHECKPOINT_DIR_KEY",
+    "DEFAULT_CHECKPOINT_CONFIG_FILE",
+    "LATEST_GLOBAL_STEP_SAVED",
+    "LATEST_GLOBAL_STEP_SEEN",
+    "LATEST_MODE_STEP",
+    "METADATA_FILENAME",
+    "METADATA_FILENAME_S3_UPLOADED",
+    "TRAINING_RUN",
+    "StateStore",
+]
+
+_UPLOADED = "sagemaker-uploaded"
+
+
+class StateStore:
+    """Reads the states that earlier instances left beside the checkpoints, and adds to them.
+
+    Without a configuration of checkpoints there are none. A file of states that cannot be read is passed over, with a
+    warning: the training begins as a new one.
+    """
+
+    def __init__(self) -> None:
+        self._checkpoint_dir = _checkpoint_folder(Path(OldNamesEnvironment.read().checkpoint_configuration))
+        self._saved_states: list[TrainingState] = []
+        self._last_seen = _files_in(self._checkpoint_dir)
+        if self._checkpoint_dir is not None:
+            self._saved_states = _read(LocalStore(self._checkpoint_dir))
+
+    def is_checkpoint_updated(self) -> bool:
+        """True if names or sizes of the checkpoints have changed since the last question, or since the construction."""
+        seen = _files_in(self._checkpoint_dir)
+        is_changed = seen != self._last_seen
+        self._last_seen = seen
+        return is_changed
+
+    def get_last_saved_state(self) -> dict[str, Any] | None:
+        """The state that had come furthest, under its old names; None if there is none."""
+        if not self._saved_states:
+            return None
+        return _as_old(max(self._saved_states, key=lambda state: state.last_seen_step))
+
+    def update_state(self, ts_state: Mapping[str, Any]) -> None:
+        """Adds a state under its old names.
+
+        Errors: `SMDebugRuntimeError` where no checkpoints are configured; `KeyError`; those of storing.
+        """
+        if self._checkpoint_dir is None:
+            raise SMDebugRuntimeError("No folder of checkpoints is configured, so that no state can be kept.")
+        state = TrainingState(
+            training_run=ts_state[TRAINING_RUN],
+            last_seen_step=ts_state[LATEST_GLOBAL_STEP_SEEN],
+            last_saved_step=ts_state[LATEST_GLOBAL_STEP_SAVED],
+            mode_steps=dict(ts_state[LATEST_MODE_STEP]),
+        )
+        self._saved_states.append(state)
+        LocalStore(self._checkpoint_dir).put(METADATA_FILENAME, encode_states(self._saved_states))
+
+
+def _checkpoint_folder(configuration: Path) -> str | None:
+    """Where checkpoints lie. Errors: `ValueError` if the configuration is not JSON."""
+    try:
+        text = configuration.read_text("utf-8")
+    except FileNotFoundError:
+        return None
+    folder = json.loads(text).get(CHECKPOINT_DIR_KEY)
+    return None if folder is None else str(folder)
+
+
+def _read(store: LocalStore) -> list[TrainingState]:
+    if not store.exists(METADATA_FILENAME):
+        return []
+    try:
+        return list(decode_states(store.get(METADATA_FILENAME, length=MOST_BYTES + 1), key=METADATA_FILENAME))
+    except RecordError as error:
+        logger.warning(f"The states of earlier instances in {store.uri} cannot be read, so this is a new run: {error}")
+        return []
+
+
+def _files_in(folder: str | None) -> list[tuple[str, int]]:
+    """(path, bytes) of each checkpoint, sorted. Checkpoints come and go while they are looked at."""
+    found = []
+    for below, _, names in os.walk(folder or ""):
+        for name in names:
+            path = os.path.join(below, name)
+            if name == METADATA_FILENAME or _UPLOADED in name:
+                continue
+            try:
+                found.append((path, os.stat(path).st_size))
+            except FileNotFoundError:
+                continue
+    return sorted(found)
+
+
+def _as_old(state: TrainingState) -> dict[str, Any]:
+    return {
+        TRAINING_RUN: state.training_run,
+        LATEST_GLOBAL_STEP_SAVED: state.last_saved_step,
+        LATEST_GLOBAL_STEP_SEEN: state.last_seen_step,
+        LATEST_MODE_STEP: dict(state.mode_steps),
+    }
+
+
+__getattr__ = not_offered.attribute_of(__name__)

@@ -1,0 +1,58 @@
+"""The tensors in bytes of an event file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from smdebug import not_offered
+from smdebug.core.modes import ModeKeys
+from smdebug.core.tfrecord.record_reader import CHECKSUM_MAGIC_BYTES, Records
+from smdebug.core.tfrecord.record_writer import framed
+from smdebug.exceptions import SMDebugValueError
+from trackside.contracts.errors import RecordError
+from trackside.records.tfevents import TensorRecord, read_records
+
+__all__ = ["CHECKSUM_MAGIC_BYTES", "MODE_PLUGIN_NAME", "MODE_STEP_PLUGIN_NAME", "TensorReader"]
+
+MODE_PLUGIN_NAME = "mode"
+MODE_STEP_PLUGIN_NAME = "mode_step"
+
+NamedTensor = tuple[str, int, Any, ModeKeys, int]
+
+
+class TensorReader:
+    """`data` holds whole records, one after the other: a whole event file, or the part that an index points to."""
+
+    def __init__(self, data: bytes, *, where: str = "these bytes") -> None:
+        self._where = where
+        self._records = Records(data, where=where)
+
+    def has_data(self) -> bool:
+        """True if there is another record."""
+        return self._records.has_data()
+
+    def read_record(self, check: str = "minimal") -> bytes:
+        """The next payload. Errors: as `Records.read_record`."""
+        return self._records.read_record(check)
+
+    def read_tensors(self, check: str = "minimal") -> Iterator[NamedTensor]:
+        """(name, step of the run, array, mode, step of that mode) of each tensor that is left.
+
+        Errors: `SMDebugRuntimeError` for a record that is not intact (see `Records.read_record` for `check`),
+        `SMDebugValueError` for one that holds no tensor.
+        """
+        for record in self.tensor_records(check):
+            yield record.name, record.step, record.value, ModeKeys[record.mode], record.mode_step
+
+    def tensor_records(self, check: str) -> Iterator[TensorRecord]:
+        """What `read_tensors` tells, with the time of writing."""
+        while self.has_data():
+            payload = self.read_record(check)
+            try:
+                yield from read_records(framed(payload, with_checksum=False), key=self._where)
+            except RecordError as error:
+                raise SMDebugValueError(str(error)) from error
+
+
+__getattr__ = not_offered.attribute_of(__name__)
