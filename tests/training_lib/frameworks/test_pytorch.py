@@ -22,7 +22,9 @@ from torch.nn import functional
 from trackside.contracts import run_layout
 from trackside.contracts.errors import StorageError
 from trackside.environment import CaptureEnvironment
-from trackside.frameworks.pytorch import PyTorchCapture, copy_to_array, describe_loss
+from trackside.frameworks.pytorch import PyTorchCapture
+from trackside.frameworks.pytorch.copying import copy_to_array
+from trackside.frameworks.pytorch.losses import describe_loss
 from trackside.storage.memory import MemoryStore
 
 ALL = {"losses": 1, "weights": 1, "biases": 1, "gradients": 1}

@@ -14,12 +14,9 @@ step, so DataLoader workers and other helper processes create nothing.
 from __future__ import annotations
 
 import functools
-import gc
 import os
-import sys
-import weakref
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -39,21 +36,16 @@ from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.run_layout import RunLocation
 from trackside.environment import CaptureEnvironment
+from trackside.frameworks.pytorch.copying import copy_to_array, is_in_cuda_graph
+from trackside.frameworks.pytorch.losses import describe_loss
+from trackside.frameworks.pytorch.names import ParameterNames
+from trackside.frameworks.pytorch.optimizers import fused_scale
+from trackside.frameworks.pytorch.tracing import skip_frame, untraced
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
 CLOSE_SECONDS = 30.0  # how long the end of the process waits for what is queued
 SIGTERM_SECONDS = 5.0  # the same where somebody waits for this process to die; Docker kills after 10
-
-
-def attach() -> None:
-    """Switches capture on if the environment names a run; called once torch has been imported."""
-    environment = CaptureEnvironment.read()
-    if environment.run_uri:
-        PyTorchCapture(environment).install()
 
 
 class Rank(NamedTuple):
@@ -137,7 +129,7 @@ class PyTorchCapture:
         if grad_tensors is not None or self._closure_is_done:
             return
         for tensor in (tensors,) if isinstance(tensors, torch.Tensor) else tensors:
-            if isinstance(tensor, torch.Tensor) and tensor.numel() == 1 and not _is_in_cuda_graph(tensor):
+            if isinstance(tensor, torch.Tensor) and tensor.numel() == 1 and not is_in_cuda_graph(tensor):
                 name, scale = describe_loss(tensor.grad_fn)
                 value = copy_to_array(tensor)
                 self._hook.add_loss(name, value if scale == 1 else np.asarray(value / scale, value.dtype))
@@ -189,7 +181,7 @@ class PyTorchCapture:
         if not self._hook.due.parameters:
             return
         hook = self._hook
-        scale = _fused_scale(optimizer)
+        scale = fused_scale(optimizer)
         for name, parameter in self._parameter_names.of(optimizer):
             if hook.wants(name) and not hook.has(name):
                 self._copy(name, parameter)
@@ -198,7 +190,7 @@ class PyTorchCapture:
                 self._copy(gradient_name, parameter.grad, scale)
 
     def _copy(self, name: str, tensor: torch.Tensor, scale: float = 1.0) -> None:
-        if _is_in_cuda_graph(tensor):
+        if is_in_cuda_graph(tensor):
             return
         try:
             array = copy_to_array(tensor)
@@ -255,247 +247,6 @@ class PyTorchCapture:
         if self._writer is not None:
             self._writer = None
             self._guard.silence()
-
-
-def untraced(function: Callable[P, R]) -> Callable[P, R]:
-    """`function`, with all that it calls, hidden from torch.compile, which would compile it into the user's step.
-
-    `torch.compiler.disable` does that but imports the compiler, which takes seconds: so only where that is in use.
-    """
-    hidden: Callable[P, R] | None = None
-
-    def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        nonlocal hidden
-        if "torch._dynamo" not in sys.modules:
-            return function(*args, **kwargs)
-        if hidden is None:
-            hidden = torch.compiler.disable(function)  # type: ignore[no-untyped-call] # torch's own omission
-        return hidden(*args, **kwargs)
-
-    skip_frame(run)
-    return run
-
-
-def skip_frame(function: Callable[..., Any]) -> None:
-    """Tells torch.compile to leave the function's own frame alone, without importing the compiler.
-
-    Both ways are private; with neither, a training step that is compiled as a whole compiles this frame too.
-    """
-    frames = torch._C._dynamo.eval_frame
-    if hasattr(frames, "set_code_exec_strategy"):
-        only_this_frame = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
-        frames.set_code_exec_strategy(function.__code__, only_this_frame)
-    elif hasattr(frames, "skip_code"):  # before torch 2.7
-        frames.skip_code(function.__code__)
-
-
-# What the losses of torch.nn.functional leave in the graph, and the module that computes the same.
-_LOSS_OF_NODE: Mapping[str, str] = {
-    "NllLossBackward0": "NLLLoss",
-    "NllLoss2DBackward0": "NLLLoss",
-    "MseLossBackward0": "MSELoss",
-    "BinaryCrossEntropyBackward0": "BCELoss",
-    "BinaryCrossEntropyWithLogitsBackward0": "BCEWithLogitsLoss",
-    "HuberLossBackward0": "HuberLoss",
-    "SmoothL1LossBackward0": "SmoothL1Loss",
-    "SoftMarginLossBackward0": "SoftMarginLoss",
-    "MultiMarginLossBackward0": "MultiMarginLoss",
-    "MultilabelMarginLossBackward0": "MultiLabelMarginLoss",
-}
-_SCALING = {"MulBackward0", "DivBackward0"}
-_VALUE_KEEPING = {"ToCopyBackward0", "CloneBackward0", "AliasBackward0", "ViewBackward0", "SqueezeBackward0"}
-_LONGEST_WALK = 16
-_SMALLEST_AMP_SCALE = 16.0
-
-
-class LossDescription(NamedTuple):
-    """`name`: what to call the loss, in the words of torch.nn; `scale`: what its true value was multiplied by."""
-
-    name: str
-    scale: float
-
-
-def describe_loss(node: Any) -> LossDescription:
-    """Walks back from the graph node of a scalar to the loss function it came from.
-
-    Behind an unknown function a factor may be part of the loss (a mean by hand), so only AMP's is undone there: a
-    last multiplication by a power of two.
-    """
-    scale = 1.0
-    outermost = 1.0
-    for depth in range(_LONGEST_WALK):
-        kind = type(node).__name__
-        if kind in _LOSS_OF_NODE:
-            return LossDescription(_loss_name(kind, node), scale)
-        inputs = [following for following, _ in getattr(node, "next_functions", ()) if following is not None]
-        if len(inputs) != 1 or kind not in _SCALING | _VALUE_KEEPING:
-            break
-        if kind in _SCALING:
-            factor = _constant_factor(kind, node)
-            if factor is None:
-                break
-            scale *= factor
-            outermost = factor if depth == 0 and kind == "MulBackward0" else outermost
-        node = inputs[0]
-    is_amp = outermost >= _SMALLEST_AMP_SCALE and np.frexp(outermost)[0] == 0.5
-    return LossDescription("loss", outermost if is_amp else 1.0)
-
-
-def _loss_name(kind: str, node: Any) -> str:
-    before = node.next_functions[0][0]
-    if _LOSS_OF_NODE[kind] == "NLLLoss" and type(before).__name__ == "LogSoftmaxBackward0":
-        return "CrossEntropyLoss"
-    return _LOSS_OF_NODE[kind]
-
-
-def _constant_factor(kind: str, node: Any) -> float | None:
-    """The constant that a node multiplies its only graph input by; None if it cannot be known or undone."""
-    is_first = node.next_functions[0][0] is not None
-    if kind == "DivBackward0" and not is_first:
-        return None  # constant / loss
-    constant = node._saved_other if is_first else node._saved_self
-    if not isinstance(constant, torch.Tensor) or constant.numel() != 1:
-        return None
-    factor = float(constant.detach())
-    if factor == 0 or not np.isfinite(factor):
-        return None
-    return 1 / factor if kind == "DivBackward0" else factor
-
-
-_WRAPPERS = {
-    "DataParallel": "module",
-    "DistributedDataParallel": "module",
-    "FullyShardedDataParallel": "_fsdp_wrapped_module",
-    "OptimizedModule": "_orig_mod",
-}
-_WRAPPER_PARTS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
-
-
-class ParameterNames:
-    """Names parameters as smdebug does: `<RootClass>_<dotted.name>`.
-
-    The modules that own an optimizer's parameters are looked for among all live objects, once per optimizer, on its
-    first captured step: some ten milliseconds then, and nothing while models are built. (Following
-    `register_module_module_registration_hook` instead costs 10 us per child, and never sees a deep copy or a model
-    that was unpickled.)
-
-    A second root of a class is `<RootClass>2`; a parameter of no module is `Parameters_<k>.weight`.
-    """
-
-    def __init__(self) -> None:
-        self._names: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
-        self._root_names: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}
-        self._taken: dict[str, int] = {}
-        self._homeless = 0
-
-    def of(self, optimizer: Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
-        """(name, parameter) for each parameter of the optimizer, in its order."""
-        parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        if any(self._known(p) is None for p in parameters):
-            self._name_all(parameters)
-        for parameter in parameters:
-            name = self._known(parameter)
-            if name is not None:
-                yield name, parameter
-
-    def _known(self, parameter: torch.Tensor) -> str | None:
-        reference, name = self._names.get(id(parameter), (None, ""))
-        # The object itself is compared, for an id is given again once its object is gone.
-        return name if reference is not None and reference() is parameter else None
-
-    def _name_all(self, parameters: list[torch.Tensor]) -> None:
-        homes = _homes({id(p) for p in parameters})
-        for parameter in parameters:
-            if self._known(parameter) is not None:
-                continue
-            home = homes.get(id(parameter))
-            if home is None:
-                name = f"Parameters_{self._homeless}.weight"
-                self._homeless += 1
-            else:
-                name = f"{self._root_name(home.root)}_{home.path}"
-            self._names[id(parameter)] = (weakref.ref(parameter), name)
-
-    def _root_name(self, root: torch.nn.Module) -> str:
-        reference, name = self._root_names.get(id(root), (None, ""))
-        if reference is None or reference() is not root:
-            kind = type(root).__name__
-            count = self._taken[kind] = self._taken.get(kind, 0) + 1
-            name = kind if count == 1 else f"{kind}{count}"
-            self._root_names[id(root)] = (weakref.ref(root), name)
-        return name
-
-
-class Home(NamedTuple):
-    """Where a parameter lives: the outermost module that holds it, and its dotted path in there."""
-
-    root: torch.nn.Module
-    path: str
-
-
-def _homes(wanted: set[int]) -> dict[int, Home]:
-    """The home of each wanted parameter, by id. Of several roots the one with the most of them is taken."""
-    homes: dict[int, Home] = {}
-    owned = [(root, paths) for root in _roots() if (paths := _paths(root, wanted))]
-    for root, paths in sorted(owned, key=lambda pair: -len(pair[1])):
-        for number, path in paths.items():
-            homes.setdefault(number, Home(root, path))
-    return homes
-
-
-def _paths(root: torch.nn.Module, wanted: set[int]) -> dict[int, str]:
-    named = root.named_parameters()  # each parameter once, so tied weights have one name
-    return {id(parameter): _without_wrappers(name) for name, parameter in named if id(parameter) in wanted}
-
-
-def _without_wrappers(name: str) -> str:
-    return ".".join(part for part in name.split(".") if part not in _WRAPPER_PARTS)
-
-
-def _roots() -> list[torch.nn.Module]:
-    """The live modules that no other module holds, without what wraps them."""
-    # By type and not by isinstance, which would ask the `__class__` of lazy proxies and so wake them up.
-    modules = [o for o in gc.get_objects() if issubclass(type(o), torch.nn.Module) and "_modules" in o.__dict__]
-    held = {id(child) for module in modules for child in module._modules.values()}
-    return [_unwrapped(module) for module in modules if id(module) not in held]
-
-
-def _unwrapped(module: torch.nn.Module) -> torch.nn.Module:
-    inner = module._modules.get(_WRAPPERS.get(type(module).__name__, ""))
-    return module if inner is None else _unwrapped(inner)
-
-
-_KEPT_DTYPES = {
-    torch.float16, torch.float32, torch.float64, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
-    torch.bool, torch.complex64, torch.complex128,
-}  # fmt: skip
-
-
-def copy_to_array(tensor: torch.Tensor) -> np.ndarray:
-    """The tensor's value as an array of our own, in C order; sparse becomes dense, bfloat16 and float8 float32.
-
-    A copy always: version counters do not tell whether an optimizer writes over the tensor later. Of a sharded tensor
-    it is this rank's part. Errors: whatever torch raises for a tensor that holds no value, such as a meta tensor.
-    """
-    value = tensor.detach()
-    if hasattr(value, "to_local"):
-        value = value.to_local()
-    if value.layout != torch.strided:
-        value = value.to_dense()
-    dtype = value.dtype if value.dtype in _KEPT_DTYPES else torch.float32
-    value = value.to(device="cpu", dtype=dtype, copy=True, memory_format=torch.contiguous_format)
-    return value.resolve_conj().resolve_neg().numpy()
-
-
-def _fused_scale(optimizer: Optimizer) -> float:
-    """What AMP has multiplied the gradients by and a fused optimizer will divide by, inside of its step."""
-    scale = getattr(optimizer, "grad_scale", None)
-    return float(scale) if isinstance(scale, torch.Tensor) and scale.numel() == 1 else 1.0
-
-
-def _is_in_cuda_graph(tensor: torch.Tensor) -> bool:
-    """True while a CUDA graph is being recorded, which a copy to the CPU would break."""
-    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 def _rank(environment: CaptureEnvironment) -> Rank:

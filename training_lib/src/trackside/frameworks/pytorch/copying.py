@@ -1,0 +1,32 @@
+"""Tensors as arrays of our own."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+_KEPT_DTYPES = {
+    torch.float16, torch.float32, torch.float64, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
+    torch.bool, torch.complex64, torch.complex128,
+}  # fmt: skip
+
+
+def copy_to_array(tensor: torch.Tensor) -> np.ndarray:
+    """The tensor's value as an array of our own, in C order; sparse becomes dense, bfloat16 and float8 float32.
+
+    A copy always: version counters do not tell whether an optimizer writes over the tensor later. Of a sharded tensor
+    it is this rank's part. Errors: whatever torch raises for a tensor that holds no value, such as a meta tensor.
+    """
+    value = tensor.detach()
+    if hasattr(value, "to_local"):
+        value = value.to_local()
+    if value.layout != torch.strided:
+        value = value.to_dense()
+    dtype = value.dtype if value.dtype in _KEPT_DTYPES else torch.float32
+    value = value.to(device="cpu", dtype=dtype, copy=True, memory_format=torch.contiguous_format)
+    return value.resolve_conj().resolve_neg().numpy()
+
+
+def is_in_cuda_graph(tensor: torch.Tensor) -> bool:
+    """True while a CUDA graph is being recorded, which a copy to the CPU would break."""
+    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()

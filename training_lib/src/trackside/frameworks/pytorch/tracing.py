@@ -1,0 +1,44 @@
+"""Keeps our functions out of what torch.compile compiles."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import torch
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def untraced(function: Callable[P, R]) -> Callable[P, R]:
+    """`function`, with all that it calls, hidden from torch.compile, which would compile it into the user's step.
+
+    `torch.compiler.disable` does that but imports the compiler, which takes seconds: so only where that is in use.
+    """
+    hidden: Callable[P, R] | None = None
+
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        nonlocal hidden
+        if "torch._dynamo" not in sys.modules:
+            return function(*args, **kwargs)
+        if hidden is None:
+            hidden = torch.compiler.disable(function)  # type: ignore[no-untyped-call] # torch's own omission
+        return hidden(*args, **kwargs)
+
+    skip_frame(run)
+    return run
+
+
+def skip_frame(function: Callable[..., Any]) -> None:
+    """Tells torch.compile to leave the function's own frame alone, without importing the compiler.
+
+    Both ways are private; with neither, a training step that is compiled as a whole compiles this frame too.
+    """
+    frames = torch._C._dynamo.eval_frame
+    if hasattr(frames, "set_code_exec_strategy"):
+        only_this_frame = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
+        frames.set_code_exec_strategy(function.__code__, only_this_frame)
+    elif hasattr(frames, "skip_code"):  # before torch 2.7
+        frames.skip_code(function.__code__)
