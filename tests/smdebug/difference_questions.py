@@ -1,6 +1,7 @@
 """Where the drop-in departs from the real smdebug 1.0.34: both are asked, and docs/smdebug-differences.md tells.
 
-`python stand_ins.py difference_questions.py ORDER ANSWER`: as `core_questions.py`, with a `folder` to work in.
+`python stand_ins.py difference_questions.py ORDER ANSWER`: as `core_questions.py`, with a `folder` to work in, and
+`only`, the questions that are asked where not all are.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from typing import Any
 import numpy as np
 from core_questions import plain, variables
 from questions import answer_of
-from smdebug import exceptions, modes
+from smdebug import ReductionConfig, exceptions, modes
 from smdebug.core.access_layer import training_has_ended
 from smdebug.core.collection import Collection
 from smdebug.core.collection_manager import CollectionManager
+from smdebug.core.tensor import StepState
 from smdebug.core.writer import FileWriter
 from smdebug.trials import create_trial
 
@@ -273,6 +275,23 @@ def beyond_the_end(folder: str) -> Any:
     return answer_of(lambda: create_trial(a_run(folder, "beyond")).tensor("a").value(7))
 
 
+def end_between_two_looks(folder: str) -> Any:
+    """A step that was not there yet, of a run that turns out to have ended."""
+    trial = create_trial(a_run(folder, "ends-meanwhile"))
+    trial.maybe_refresh()
+    trial.has_passed_step = lambda *where: StepState.NOT_YET_AVAILABLE
+    return answer_of(lambda: trial.tensor("a").value(7))
+
+
+def std_of_two(folder: str) -> Any:
+    return float(create_trial(a_run(folder, "std", {"a": np.array([1.0, 2.0])})).tensor("a").reduction_value(0, "std"))
+
+
+def reduction_flags(folder: str) -> Any:
+    read = ReductionConfig.from_dict({"save_raw_tensor": True, "save_shape": True})
+    return [read.save_raw_tensor, read.save_shape]
+
+
 QUESTIONS: dict[str, Callable[[str], Any]] = {
     "shape beside value": shape_beside_value,
     **{
@@ -296,9 +315,18 @@ QUESTIONS: dict[str, Callable[[str], Any]] = {
     "collection made by asking": collection_made_by_asking,
     "range from 0": steps_from_zero,
     "value beyond the end": beyond_the_end,
+    "std of two numbers": std_of_two,
+    "reduction flags alone": reduction_flags,
+    "reduction median": lambda folder: vars(ReductionConfig(reductions=["median"])),
+    "end between two looks": end_between_two_looks,
 }
 
 if __name__ == "__main__":
-    folder = json.loads(sys.argv[1])["folder"]
-    found = {label: answer_of(lambda q=question: plain(q(folder), folder)) for label, question in QUESTIONS.items()}
+    order = json.loads(sys.argv[1])
+    folder = order["folder"]
+    found = {
+        label: answer_of(lambda q=question: plain(q(folder), folder))
+        for label, question in QUESTIONS.items()
+        if label in order.get("only", QUESTIONS)
+    }
     Path(sys.argv[2]).write_text(json.dumps(found), "utf-8")

@@ -33,6 +33,7 @@ class Side:
         return subprocess.Popen(
             [self.python, "-W", "ignore", str(RUNNER), str(script), *arguments],
             env=self._environment(),
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

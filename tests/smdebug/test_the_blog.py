@@ -1,7 +1,12 @@
-"""The analysis code that the blog post shows runs as it stands, on S3, on runs of ours and of the real smdebug."""
+"""The analysis code that the blog post shows, on runs of ours and of the real smdebug, read by both.
+
+On a run that has its names it runs as it stands; on a run of the blog's own training script, whose names and place it
+does not know, with the fewest changes.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import statistics
@@ -13,12 +18,13 @@ import pytest
 
 from tests.smdebug.s3_here import LocalS3, local_s3
 from tests.smdebug.sides import HERE, ours, theirs
+from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.run_layout import END_MARKER_KEY, collections_key
 from trackside.records.collections_file import CollectionRecord, encode_collections
 from trackside.records.step_file import encode_step, write_step
 from trackside.storage.s3 import S3Store
 
-SAMPLES = re.findall(r"```python\n(.*?)```", (HERE / "the_blog.md").read_text("utf-8"), re.DOTALL)
+SAMPLES = re.findall(r"```python\n(.*?)```", (HERE / "the_blog.txt").read_text("utf-8"), re.DOTALL)
 BUCKET = "my-training-bucket"
 # Step -> loss, gradient; every 2nd step was saved. All are exact as float32.
 VALUES = {step: (2.0 ** -(step // 2), [[-step / 4, 1.5], [0.125, step]]) for step in range(0, 30, 2)}
@@ -80,3 +86,59 @@ def test_the_samples_run_as_they_stand(s3: LocalS3, smdebug_python: Path, tmp_pa
     said = ours(**s3.environment).run(script)
     assert said.splitlines() == list(expected())
     assert said == real.run(script)
+
+
+# What the sample does not know of the training script that stands beside it: a BCELoss and a Sequential. And that this
+# run lies on disk.
+SMALLEST_CHANGES = {
+    "CrossEntropyLoss_output_0": "BCELoss_output_0",
+    "gradient/Linear0.weight": "gradient/Sequential_0.weight",
+    "s3://{bucket}/debugger-output/{job_name}/debug-output": "{bucket}/{job_name}/debug-output",
+}
+INTERVALS = {"losses": 1, "gradients": 2}
+
+
+def train_under_trackside(folder: Path) -> None:
+    collections = tuple(CollectionRequest(name, Schedule(interval)) for name, interval in INTERVALS.items())
+    request = CaptureRequest(collections).to_json()
+    ours(TRACKSIDE_RUN=str(folder), TRACKSIDE_CAPTURE_REQUEST=request).run(HERE / "blog_training.py")
+    assert (folder / "debug-output" / END_MARKER_KEY).exists(), "nothing was captured"
+
+
+def train_under_smdebug(folder: Path, smdebug_python: Path) -> None:
+    collections = [
+        {"CollectionName": name, "CollectionParameters": {"save_interval": str(interval)}}
+        for name, interval in INTERVALS.items()
+    ]
+    configuration = folder.with_suffix(".json")
+    out = {"LocalPath": str(folder / "debug-output"), "CollectionConfigurations": collections}
+    configuration.write_text(json.dumps(out), "utf-8")
+    torch = importlib.util.find_spec("torch")
+    assert torch is not None
+    assert torch.origin is not None
+    real = theirs(smdebug_python, SMDEBUG_CONFIG_FILE_PATH=str(configuration))
+    real.run(HERE / "blog_training.py", str(Path(torch.origin).parents[1]))
+
+
+@pytest.mark.parametrize("writer", ["ours", "theirs"])
+def test_on_the_blogs_own_training_it_runs_with_the_fewest_changes(
+    smdebug_python: Path, tmp_path: Path, writer: str
+) -> None:
+    if writer == "ours":
+        train_under_trackside(tmp_path / writer)
+    else:
+        train_under_smdebug(tmp_path / writer, smdebug_python)
+    code = "\n".join([f"bucket, job_name = {str(tmp_path)!r}, {writer!r}", *SAMPLES])
+    for before, after in SMALLEST_CHANGES.items():
+        assert code.count(before) == 1
+        code = code.replace(before, after)
+    script = tmp_path / "analysis.py"
+    script.write_text(code, "utf-8")
+    said = ours().run(script)
+    assert said == theirs(smdebug_python).run(script)
+    indexes = [path.read_text("utf-8") for path in (tmp_path / writer / "debug-output").glob("index/*/*.json")]
+    steps = sum('"BCELoss_output_0"' in index for index in indexes)
+    assert steps >= 24, "two epochs of twelve batches, whatever is saved of the evaluation"
+    assert f"Loss values across {steps} steps:" in said
+    assert len(re.findall(r"^  Step \d+: \d\.\d{6}$", said, re.MULTILINE)) == -(-steps // 10)
+    assert len(re.findall(r"^  (?:Mean|Std|Max|Min): ", said, re.MULTILINE)) == 5 * 4

@@ -89,6 +89,17 @@ def test_a_rule_follows_a_live_run_to_its_end(tmp_path: Path) -> None:
         invoke_rule(rule, start_step=3, raise_eval_cond=True)
 
 
+def test_a_loop_until_all_is_loaded_runs_once_on_a_run_that_has_ended(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    write_collections(store)
+    save(store, 0)
+    end(store)
+    trial, seen = create_trial(str(tmp_path)), []
+    while not trial.loaded_all_steps:
+        seen += trial.steps()
+    assert seen == [0]
+
+
 def test_a_run_that_ended_without_all_collections(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     write_collections(store, 2, written=1)

@@ -15,7 +15,9 @@ from smdebug.exceptions import IndexReaderException, SMDebugValueError, TensorUn
 from trackside.contracts.errors import KeyNotFoundError, RecordError
 from trackside.contracts.run_layout import EVENTS_PREFIX, INDEX_PREFIX, parse_index_key
 from trackside.records.index_file import Index, decode_index
+from trackside.records.step_file import fetch_record
 from trackside.records.tfevents import decode_record
+from trackside.records.untrusted_json import MOST_JSON_BYTES
 from trackside.storage.open_store import open_store
 
 __all__ = [
@@ -79,7 +81,7 @@ class IndexReader:
                 continue
             if range_steps is not None and not step_in_range(range_steps, found[0]):
                 continue
-            contents.append(self._store.get(self._key(file)))
+            contents.append(self._store.get(self._key(file), length=MOST_JSON_BYTES + 1))
             steps.append(found[0])
             workers.append(_as_named(found[1]))
             self.index_file_cache.add(file, start_after_key)
@@ -107,7 +109,7 @@ class IndexReader:
         self.event_file_present_loop(tensor_location)
         key = self._key(tensor_location.event_file_name)
         start = tensor_location.start_idx
-        data = self._store.get(key, start=start, length=tensor_location.length)
+        data = fetch_record(self._store, key, start=start, length=tensor_location.length)
         return decode_record(data, key=key, offset=start).value
 
     def event_file_present_loop(self, tensor_location: TensorLocation) -> None:

@@ -37,6 +37,8 @@ from trackside.contracts.run_layout import (
 )
 from trackside.environment import OldReaderEnvironment
 from trackside.records.collections_file import decode_collections
+from trackside.records.step_file import fetch_record
+from trackside.records.untrusted_json import MOST_JSON_BYTES
 from trackside.storage.open_store import open_store
 from trackside.trial.record_reader import RecordReader
 from trackside.trial.step_index import Layout, SavedStep, StepIndex
@@ -99,6 +101,7 @@ class Trial:
         self._reader = RecordReader(self._store, self._index, report=self._report)
         self._written_again: dict[tuple[int, str], SavedStep] = {}
         self._absorbed = 0
+        self._was_asked = False
         self.collection_manager, self.worker_set = self._wait_for_collections()
         self.num_workers = self.collection_manager.get_num_workers()
         self._index.expect_workers(self.num_workers)
@@ -237,8 +240,11 @@ class Trial:
 
     def maybe_refresh(self, name: str | None = None) -> None:
         """Looks for news, unless told not to or the run has ended."""
-        if self.dynamic_refresh and not self.loaded_all_steps:
+        if not self.dynamic_refresh or self.loaded_all_steps:
+            return
+        if not self._index.has_ended:
             self.refresh_data()
+        self._was_asked = True
 
     def refresh_tensor(self, tname: str, steps: object = None) -> None:
         self.refresh_data()
@@ -254,8 +260,11 @@ class Trial:
 
     @property
     def loaded_all_steps(self) -> bool:
-        """True once the run will never write again and all it wrote has been seen."""
-        return self._index.has_ended
+        """True once the run will never write again and all it wrote has been seen.
+
+        False of a trial that was not asked anything yet: loops that go on until it is True then run once, as they did.
+        """
+        return self._was_asked and self._index.has_ended
 
     @property
     def last_complete_step(self) -> int:
@@ -342,7 +351,9 @@ class Trial:
         tries = 0
         while True:
             try:
-                return self._decoded(saved, record, self._store.get(saved.event_key, start=start, length=length))
+                return self._decoded(
+                    saved, record, fetch_record(self._store, saved.event_key, start=start, length=length)
+                )
             except KeyNotFoundError as error:
                 tries += 1
                 if tries > self._settings.missing_file_tries or self._is_lost(saved):
@@ -375,7 +386,7 @@ class Trial:
         """The collections of the first worker, with the tensors that others name."""
         found: CollectionManager | None = None
         for key in keys:
-            content = self._store.get(key)
+            content = self._store.get(key, length=MOST_JSON_BYTES + 1)
             decode_collections(content, key=key)  # an error that names the file, where it is none
             manager = CollectionManager.load_from_string(content.decode("utf-8"))
             if found is None:
