@@ -17,8 +17,10 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from rule_containers.evaluator.entrypoint import MOST_MESSAGE_BYTES, main, message_of
+from trackside.contracts.action import Action
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.verdict import Outcome, Severity, Verdict
+from trackside.evaluation.__main__ import main as judge_here
 from trackside.evaluation.evaluator import Summary
 from trackside.storage.local import LocalStore
 from trackside.storage.s3 import S3Store
@@ -242,6 +244,76 @@ def test_no_permission_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(LocalStore, "get", refuse)
     assert main() == 3
     assert "AccessDenied" in message(tmp_path)
+
+
+def test_a_rule_from_a_file_is_refused_once_and_the_others_judge(account: Account, tmp_path: Path) -> None:
+    """Its code would run with the rights of the container, and whoever may write a run could name any."""
+    ran = tmp_path / "ran"
+    file = tmp_path / "mine.py"
+    file.write_text(f"open({str(ran)!r}, 'w').close()\n", encoding="utf-8")
+    request = RuleRequest(
+        (
+            RuleConfiguration("exploding-tensor"),
+            RuleConfiguration("Mine", name="mine", source=str(file), actions=(Action.STOP_TRAINING,)),
+            RuleConfiguration("s", parameters={"source_s3_uri": "s3://runs/mine.py", "rule_to_invoke": "Mine"}),
+        )
+    )
+    write_run(account.run("custom"), faulty=True, request=request)
+    for _ in range(2):  # a restarted container says nothing twice
+        environment = {"TRACKSIDE_RUN": "s3://runs/custom", "TRACKSIDE_EVENT_BUS": "trackside"}
+        code, stderr = finish(start(account, tmp_path, **environment))
+        assert code == 2, stderr
+        assert message(tmp_path).startswith("RuleEvaluationConditionMet: ")
+        assert f"Not evaluated: mine. The rule Mine of {file} was not judged" in message(tmp_path)
+    assert not ran.exists()
+    said = {event["RuleConfigurationName"]: event for event in account.events()}
+    assert {name: event["RuleEvaluationStatus"] for name, event in said.items()} == {
+        "exploding-tensor": "IssuesFound",
+        "mine": "Error",
+        "s": "Error",
+    }
+    assert said["mine"]["Actions"] == []
+    assert account.run("custom").get("rule-output/verdicts.jsonl").count(b"\n") == 3
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        pytest.param(
+            RuleRequest((RuleConfiguration("Mine", source="/nowhere/mine.py"),)), 2, id="only a rule of a file"
+        ),
+        pytest.param(RuleRequest((RuleConfiguration("exploding-tensor"),)), 0, id="none"),
+    ],
+)
+def test_the_exit_code_tells_of_a_refused_rule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_: RuleRequest, code: int
+) -> None:
+    write_run(LocalStore(tmp_path / "run"), faulty=False, request=request_)
+    monkeypatch.setenv("TRACKSIDE_RUN", str(tmp_path / "run"))
+    monkeypatch.setenv("TRACKSIDE_ML_ROOT", str(tmp_path))
+    assert main() == code
+    assert ("was not judged" in message(tmp_path)) == (code == 2)
+
+
+def test_what_the_container_refused_another_evaluator_judges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from dataclasses import dataclass\n"
+        "from trackside.rules.tensors.exploding_tensor import ExplodingTensor\n\n\n"
+        "@dataclass(frozen=True)\n"
+        "class Mine(ExplodingTensor):\n"
+        '    """Mine."""\n\n'
+        '    rule_id = "mine"\n',
+        encoding="utf-8",
+    )
+    run = tmp_path / "run"
+    write_run(LocalStore(run), faulty=True, request=RuleRequest((RuleConfiguration("Mine", source=str(file)),)))
+    monkeypatch.setenv("TRACKSIDE_RUN", str(run))
+    monkeypatch.setenv("TRACKSIDE_ML_ROOT", str(tmp_path))
+    assert main() == 2
+    assert judge_here(["--run", str(run), "--poll-seconds", "0.1"]) == 0
+    outcomes = [json.loads(line)["outcome"] for line in LocalStore(run).get("rule-output/verdicts.jsonl").splitlines()]
+    assert outcomes == ["not-evaluated", "issue-found"]
 
 
 def test_an_unknown_rule_is_said_and_nothing_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

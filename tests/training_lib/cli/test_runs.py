@@ -1,16 +1,24 @@
 from __future__ import annotations
 
+import csv
+import io
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import boto3
 import pytest
 from click.testing import CliRunner
+from moto import mock_aws
 
 from tests.training_lib.local.verdicts import issue
 from trackside.cli import main
 from trackside.contracts.verdict import Outcome
 from trackside.local.run_folder import RUNS, RunRecord, write_record
+from trackside.storage.s3 import S3Store
+from trackside.testing.fake_trial import end_run, write_tensors
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +51,7 @@ def test_json_is_one_document_with_a_version() -> None:
         "runs": [
             {
                 "name": "a",
+                "uri": str(Path(".trackside/runs/a").absolute()),
                 "state": "failed",
                 "started_at": 1.0,
                 "command": ["python", "a.py"],
@@ -84,3 +93,109 @@ def test_without_a_run_json_is_still_a_document() -> None:
 def test_a_folder_that_is_no_run_is_passed_over() -> None:
     (RUNS / "notes").mkdir(parents=True)
     assert CliRunner().invoke(main, ["runs", "--format", "jsonl"]).stdout == ""
+
+
+def test_csv_has_a_row_for_each_run() -> None:
+    write_run("a", RunRecord(("python", "my script.py"), 1.0, ended_at=2.0, status=7))
+    (row,) = csv.DictReader(io.StringIO(CliRunner().invoke(main, ["runs", "--format", "csv"]).stdout))
+    assert row == {
+        "name": "a",
+        "uri": str(Path(".trackside/runs/a").absolute()),
+        "state": "failed",
+        "started_at": "1.0",
+        "command": "python 'my script.py'",
+        "steps_saved": "0",
+        "issues": "1",
+        "worst_severity": "critical",
+        "judged": "true",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        pytest.param(["--regex", "^b"], ["b2", "b1"], id="regex"),
+        pytest.param([".trackside/runs"], ["b2", "b1", "a"], id="a folder"),
+        pytest.param(["--regex", "x"], [], id="none"),
+    ],
+)
+def test_which_runs(arguments: list[str], names: list[str]) -> None:
+    for name in ("a", "b1", "b2"):
+        write_run(name, RunRecord(("python", "a.py"), 1.0, ended_at=2.0, status=0))
+    lines = CliRunner().invoke(main, ["runs", *arguments, "--format", "jsonl"]).stdout.splitlines()
+    assert [json.loads(line)["name"] for line in lines] == names
+
+
+@pytest.mark.parametrize(
+    ("where", "exit_code", "said"),
+    [
+        pytest.param("nowhere", 3, "There is no folder 'nowhere'", id="no folder"),
+        pytest.param(".trackside/runs/a", 2, "trackside tensors .trackside/runs/a", id="a run"),
+        pytest.param("gs://bucket", 2, "Use a folder or s3://", id="another cloud"),
+        pytest.param(".trackside", 0, "No run lies right below .trackside", id="a folder without"),
+    ],
+)
+def test_where_no_runs_are(where: str, exit_code: int, said: str) -> None:
+    write_run("a", RunRecord(("python", "a.py"), 1.0, ended_at=2.0, status=0))
+    result = CliRunner().invoke(main, ["runs", where])
+    assert (result.exit_code, result.stdout) == (exit_code, "")
+    assert said in result.stderr
+
+
+def test_one_unreadable_run_does_not_hide_the_others() -> None:
+    for name in ("a", "b"):
+        write_run(name, RunRecord(("python", "a.py"), 1.0, ended_at=2.0, status=0))
+    (RUNS / "a" / "rule-output" / "verdicts.jsonl").unlink()
+    (RUNS / "a" / "rule-output" / "verdicts.jsonl").mkdir()
+    lines = CliRunner().invoke(main, ["runs", "--format", "jsonl"]).stdout.splitlines()
+    assert "b" in [json.loads(line)["name"] for line in lines]
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    with mock_aws():
+        client = boto3.session.Session().client("s3", region_name="us-east-1")
+        client.create_bucket(Bucket="runs")
+        yield client
+
+
+def test_runs_in_s3(s3: Any) -> None:
+    for name, has_ended in (("a", True), ("b", False)):
+        store = S3Store("runs", f"jobs/{name}/debug-output", client=s3)
+        for step in range(3):
+            write_tensors(store, step, {"Loss_output_0": 1.0})
+        if has_ended:
+            end_run(store)
+    s3.put_object(Bucket="runs", Key="jobs/a/rule-output/verdicts.jsonl", Body=f"{issue().to_json()}\n".encode())
+    s3.put_object(Bucket="runs", Key="jobs/models/model.tar.gz", Body=b"")
+    s3.put_object(Bucket="runs", Key="jobs/notes.txt", Body=b"")
+    result = CliRunner().invoke(main, ["runs", "s3://runs/jobs/"])
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert [line.split() for line in result.stdout.splitlines()] == [
+        ["run", "state", "steps", "issues"],
+        ["b", "open", "3", "not", "judged"],
+        ["a", "ended", "3", "1", "(critical)"],
+    ]
+    (row, _) = csv.DictReader(
+        io.StringIO(CliRunner().invoke(main, ["runs", "s3://runs/jobs", "--format", "csv"]).stdout)
+    )
+    assert (row["uri"], row["started_at"]) == ("s3://runs/jobs/b", "")
+    assert "is itself a run" in CliRunner().invoke(main, ["runs", "s3://runs/jobs/a"]).stderr
+    assert CliRunner().invoke(main, ["runs", "s3://elsewhere/jobs"]).exit_code == 3
+
+
+def test_what_s3_refuses_exits_with_4_and_says_whose_credentials_to_look_at(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    result = CliRunner().invoke(main, ["runs", "s3://runs"])
+    assert (result.exit_code, result.stdout) == (4, "")
+    assert "aws sts get-caller-identity" in result.stderr.splitlines()[-1]

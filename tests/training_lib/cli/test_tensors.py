@@ -114,7 +114,11 @@ def test_filters(filters: list[str], names: list[str]) -> None:
 def test_nothing_selected_is_said_on_stderr_and_no_error() -> None:
     write_run()
     result = trackside("tensors", "a", "--regex", "^fc")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "No tensor was saved that is selected.\n")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr.splitlines() == [
+        "No tensor was saved that is selected.",
+        f"  Why: --regex ^fc finds none of 2 names, such as {LOSS!r}, {WEIGHT!r}.",
+    ]
     assert json.loads(trackside("tensors", "a", "--regex", "^fc", "--format", "json").stdout)["tensors"] == []
 
 
@@ -122,7 +126,53 @@ def test_a_run_that_has_not_saved_yet() -> None:
     Path(".trackside/runs/a").mkdir(parents=True)
     Path(".trackside/runs/a/rule-request.json").write_text("{}")
     result = trackside("tensors", "a")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "No tensor was saved yet.\n")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "No tensor was saved yet" in result.stderr
+    assert "again after the first step" in result.stderr
+    Path(".trackside/runs/a/debug-output").mkdir()
+    Path(".trackside/runs/a/debug-output/training_job_end.ts").write_text("")
+    assert "has ended without one" in trackside("stats", "a").stderr
+
+
+@pytest.mark.parametrize(
+    ("filters", "why"),
+    [
+        pytest.param(
+            ["--collection", "biases"], "none of the tensors of this run; losses (1), weights (1) do", id="name"
+        ),
+        pytest.param(
+            ["--mode", "predict"], "--mode predict: the steps of this run are of mode eval, train.", id="mode"
+        ),
+        pytest.param(["--steps", "11:20"], "--steps 11:20: the run has 3 steps, 0 to 20, every 10.", id="steps"),
+        pytest.param(
+            ["--steps", ":20", "--mode", "eval"],
+            "each of --steps :20 --mode eval finds something, but no tensor fits all of them",
+            id="only together",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["tensors", "stats"])
+def test_why_nothing_is_selected(command: str, filters: list[str], why: str) -> None:
+    write_run()
+    result = trackside(command, "a", *filters)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert why in result.stderr
+
+
+def test_what_stands_on_the_command_line_is_named_as_there() -> None:
+    write_run()
+    assert trackside("tensors", "a", "--collection", "wieghts").stderr.splitlines()[1] == "  Where: --collection"
+    said = trackside("tensors", "nowhere", "--regex", "fc[").stderr
+    assert "  Try: To find this very text, write --regex 'fc\\['" in said.splitlines()
+
+
+def test_json_for_short() -> None:
+    write_run()
+    assert trackside("tensors", "a", "--json").stdout == trackside("tensors", "a", "--format", "json").stdout
+    assert trackside("tensors", "a", "--format", "json", "--json").exit_code == 0
+    clash = trackside("tensors", "a", "--json", "--format", "csv")
+    assert (clash.exit_code, clash.stdout) == (2, "")
+    assert "--json and --format csv" in clash.stderr
 
 
 def test_a_growing_run_is_read_as_far_as_it_is_complete() -> None:

@@ -57,6 +57,7 @@ def test_json_holds_all_of_it_and_no_number_is_lost() -> None:
         "tensor": WEIGHT,
         "step": 10,
         "worker": "worker_1",
+        "mode": "TRAIN",
         "shape": [2, 2],
         "dtype": "float64",
         "values": [[11.0, "NaN"], ["-Infinity", 1.1]],
@@ -108,9 +109,21 @@ def test_a_large_tensor_is_shown_by_its_corners() -> None:
     ("arguments", "exit_code", "said"),
     [
         pytest.param(["Net_fc.wieght"], 3, "Did you mean 'Net_fc.weight'", id="name"),
-        pytest.param([BIAS, "--step", "5"], 3, "The run holds it at steps 0 to 10, every 10", id="step"),
-        pytest.param([BIAS, "--worker", "worker_1"], 3, "none of the selected steps", id="worker-that-lacks-it"),
-        pytest.param([WEIGHT], 2, "worker_0, worker_1", id="several-workers"),
+        pytest.param(
+            [BIAS, "--step", "5"], 3, "not saved at step 5.\n  Why: The nearest: 0 and 10. It holds 2 steps", id="step"
+        ),
+        pytest.param([BIAS, "--steps", "2:9"], 3, "saved at none of the steps 2:9.", id="steps"),
+        pytest.param([BIAS, "--step", "99"], 3, "The nearest: 10.", id="after-the-last"),
+        pytest.param(
+            [BIAS, "--worker", "worker_1"], 3, "no complete step with --worker worker_1", id="worker-lacks-it"
+        ),
+        pytest.param([WEIGHT], 2, "Choose one: --worker worker_0 (of worker_0, worker_1)", id="several-workers"),
+        pytest.param([BIAS, "--step", "1", "--steps", "1:2"], 2, "--steps 20 is a step", id="step-and-steps"),
+        pytest.param([], 2, "Name a TENSOR, or choose some by --regex", id="nothing"),
+        pytest.param([BIAS, "--regex", "x"], 2, "needs no --regex", id="name-and-regex"),
+        pytest.param([BIAS, "--npy", "a.npy", "--json"], 2, "--npy writes one TENSOR", id="npy-and-json"),
+        pytest.param([BIAS, "--npy", "a.txt"], 2, "does not end in .npy", id="npy-by-another-name"),
+        pytest.param([BIAS, "--npy", "nowhere/a.npy"], 2, "No such file or directory", id="npy-nowhere"),
         pytest.param([BIAS, "--step", "-1"], 2, "--step", id="negative"),
     ],
 )
@@ -126,3 +139,91 @@ def test_a_damaged_tensor_exits_with_3_and_names_the_file() -> None:
     assert (result.exit_code, result.stdout) == (3, "")
     assert event_key(10, "worker_0") in result.stderr
     assert values(BIAS, "--step", "0").exit_code == 0
+
+
+def test_over_steps_a_table_has_a_row_for_each() -> None:
+    assert values(BIAS, "--steps", ":").stdout.splitlines() == [BIAS, "step  value", "0     0", "10    10"]
+    lines = values(WEIGHT, "--steps", "0").stdout.splitlines()
+    assert lines[1].split() == ["step", "worker", "shape", "mean", "std", "min", "max", "not", "finite"]
+    assert [line.split() for line in lines[2:]] == [
+        ["0", "worker_0", "2x2", "nan", "nan", "nan", "nan", "2"],
+        ["0", "worker_1", "2x2", "nan", "nan", "nan", "nan", "2"],
+    ]
+
+
+def test_over_steps_the_other_formats_hold_all_of_it() -> None:
+    chosen = (WEIGHT, "--worker", "worker_0", "--steps", "0:11:10")
+    rows = [json.loads(line) for line in values(*chosen, "--format", "jsonl").stdout.splitlines()]
+    assert [(row["step"], row["values"]) for row in rows] == [
+        (0, [[0.0, "NaN"], ["-Infinity", 0.1]]),
+        (10, [[10.0, "NaN"], ["-Infinity", 0.1]]),
+    ]
+    document = json.loads(values(*chosen, "--json").stdout)
+    assert [{"schema_version": 1, **row} for row in document["values"]] == rows
+    assert (document["has_ended"], document["damaged"]) == (True, [])
+    table = list(csv.reader(io.StringIO(values(*chosen, "--format", "csv").stdout)))
+    assert table[:3] == [
+        ["tensor", "step", "worker", "mode", "index", "value"],
+        [WEIGHT, "0", "worker_0", "TRAIN", "0", "0.0"],
+        [WEIGHT, "0", "worker_0", "TRAIN", "1", "nan"],
+    ]
+    assert len(table) == 1 + 2 * 4
+
+
+@pytest.mark.parametrize(
+    ("chosen", "saved"),
+    [
+        pytest.param(["--regex", "bias"], [(BIAS, 10)], id="regex: the last step"),
+        pytest.param(["--collection", "weights", "--steps", ":10"], [(WEIGHT, 0), (WEIGHT, 0)], id="collection"),
+        pytest.param(["--regex", "Net", "--worker", "worker_1"], [(WEIGHT, 10)], id="worker"),
+        pytest.param(["--regex", "^x"], [], id="none"),
+    ],
+)
+def test_several_tensors(chosen: list[str], saved: list[tuple[str, int]]) -> None:
+    lines = values(*chosen, "--format", "jsonl").stdout.splitlines()
+    assert [(row["tensor"], row["step"]) for row in map(json.loads, lines)] == saved
+    table = values(*chosen)
+    assert table.exit_code == 0
+    assert bool(table.stdout) == bool(saved)
+
+
+def test_a_numpy_file_of_a_step_and_of_steps() -> None:
+    result = values(WEIGHT, "--worker", "worker_0", "--npy", "one.npy")
+    assert (result.exit_code, result.stdout) == (0, "Wrote an array of shape (2, 2), step 10:\n  one.npy\n")
+    assert np.load("one.npy")[0, 0] == 10
+    result = values(WEIGHT, "--worker", "worker_0", "--steps", ":", "--npy", "all.npy")
+    assert "shape (2, 2, 2), 2 steps, 0 to 10, every 10" in result.stdout
+    assert np.load("all.npy")[:, 0, 0].tolist() == [0, 10]
+
+
+def test_a_numpy_file_is_whole_or_not_there() -> None:
+    LocalStore("run/debug-output").put(event_key(10, "worker_0"), b"\0" * 500)
+    assert values(BIAS, "--steps", ":", "--npy", "all.npy").exit_code == 3
+    store = LocalStore("grows")
+    for step in (0, 1):
+        write_tensors(store, step, {"a": np.zeros(step + 1), "text": np.array(["x"])})
+    end_run(store)
+    result = CliRunner().invoke(main, ["values", "grows", "a", "--steps", ":", "--npy", "all.npy"])
+    assert (result.exit_code, "one shape and type only" in result.stderr) == (2, True)
+    assert list(Path().glob("*.npy")) + list(Path().glob(".*partial")) == []
+
+
+def test_damage_over_steps_is_left_out_and_named() -> None:
+    LocalStore("run/debug-output").put(event_key(10, "worker_0"), b"\0" * 500)
+    result = values(BIAS, "--steps", ":")
+    assert (result.exit_code, result.stdout.splitlines()[2:]) == (0, ["0     0"])
+    assert event_key(10, "worker_0") in result.stderr
+
+
+def test_only_the_selected_steps_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    get = LocalStore.get
+
+    def note(self: LocalStore, key: str, **where: Any) -> bytes:
+        read.append(key)
+        return get(self, key, **where)
+
+    monkeypatch.setattr(LocalStore, "get", note)
+    assert values(BIAS, "--steps", "0:10").exit_code == 0
+    assert event_key(0, "worker_0") in read
+    assert event_key(10, "worker_0") not in read

@@ -59,3 +59,11 @@ def test_a_full_disk_is_undelivered_and_leaves_the_file_as_it_was() -> None:
     store.is_full = False
     sink.emit([verdict("b")])
     assert store.get("verdicts.jsonl").count(b"\n") == 2
+
+
+def test_a_file_that_is_too_large_is_left_as_it_is(tmp_path: Path) -> None:
+    with (tmp_path / "verdicts.jsonl").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(UndeliveredError, match="larger than"):
+        JsonLinesSink(LocalStore(tmp_path)).emit([verdict("a")])
+    assert (tmp_path / "verdicts.jsonl").stat().st_size == 1 << 40

@@ -10,6 +10,7 @@ import click
 
 from trackside.cli.terminal.failure import FINDINGS
 from trackside.cli.terminal.options import format_option, shared_options, wants_color
+from trackside.cli.terminal.progress import shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,10 +21,9 @@ if TYPE_CHECKING:
 @click.command("doctor")
 @click.argument("run", required=False)
 @click.option("--all-files", is_flag=True, help="Read every file of RUN to its end, to find all that is damaged.")
-@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @format_option("table", "json")
 @shared_options
-def command(*, run: str | None, all_files: bool, as_json: bool, output: str) -> None:
+def command(*, run: str | None, all_files: bool, output: str) -> None:
     """Check the installation and, if named, a RUN.
 
     The TRACKSIDE_* variables that are set are checked, too. RUN is what `trackside tensors` takes. Exits with 1 if
@@ -42,7 +42,7 @@ def command(*, run: str | None, all_files: bool, as_json: bool, output: str) -> 
         raise click.UsageError("--all-files reads the files of a run: name one.")
     checks = [*check_installation(inherited()), *(_run_checks(run, all_files=all_files) if run is not None else ())]
     problems = sum(check.state is State.PROBLEM for check in checks)
-    if as_json or output == "json":
+    if output == "json":
         print_json(
             {"problems": problems, "checks": [{**asdict(check), "state": check.state.value} for check in checks]}
         )
@@ -53,13 +53,11 @@ def command(*, run: str | None, all_files: bool, as_json: bool, output: str) -> 
 
 
 def _run_checks(run: str, *, all_files: bool) -> tuple[Check, ...]:
-    from trackside.cli.terminal.console import progress_console
-    from trackside.cli.terminal.progress import tracked
     from trackside.cli.terminal.reading import open_run
     from trackside.local.run_check import check_run
 
     def read(keys: Sequence[str]) -> Iterable[str]:
-        return tracked(keys, label="reading event files", console=progress_console(color=wants_color()))
+        return shown(keys, "reading event files")
 
     return check_run(run, open_run=open_run, read=read if all_files else None)
 

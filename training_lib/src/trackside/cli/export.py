@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from trackside.cli.terminal.options import shared_options, wants_color
-from trackside.cli.terminal.reading import name_options, open_run, place_options, steps_option, tell_damage
+from trackside.cli.terminal.progress import shown
+from trackside.cli.terminal.reading import Filters, name_options, open_run, place_options, steps_option, tell_damage
 from trackside.contracts.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:
     from trackside.trial.series import TensorSeries
     from trackside.trial.trial import Trial
-
-T = TypeVar("T")
 
 MOST_NAMES = 3
 
@@ -66,7 +65,7 @@ def command(
         problem = Problem("--histograms", "This option is for --to tensorboard only.", fix)
         raise ConfigurationError([problem], subject="The command line")
     trial = open_run(run)
-    tensors = trial.tensors(regex=regex, collection=collection, steps=steps, mode=mode, worker=worker)
+    tensors = Filters(regex=regex, collection=collection, steps=steps, mode=mode, worker=worker).choose(trial)
     if target == "parquet":
         _to_parquet(trial, destination, tensors, statistics=statistics)
     else:
@@ -80,7 +79,7 @@ def _to_parquet(
     from trackside.trial.statistics import STATISTICS
 
     chosen = _chosen(statistics, default=tuple(STATISTICS))
-    done = export_parquet(trial, destination, tensors=tensors, statistics=chosen, progress=_tracked)
+    done = export_parquet(trial, destination, tensors=tensors, statistics=chosen, progress=shown)
     click.echo(f"Wrote {_count(done.rows, 'row')} of {_count(done.tensors, 'tensor')} ({_size(done.size_bytes)}):")
     click.echo(f"  {_safe(str(done.path))}")
     if done.without_numbers:
@@ -97,7 +96,7 @@ def _to_tensorboard(
 
     chosen = _chosen(statistics, default=DEFAULT_STATISTICS)
     done = export_tensorboard(
-        trial, destination, tensors=tensors, statistics=chosen, histograms=histograms, progress=_tracked
+        trial, destination, tensors=tensors, statistics=chosen, histograms=histograms, progress=shown
     )
     points = _count(done.scalars, "point")
     if histograms:
@@ -113,13 +112,6 @@ def _chosen(asked: tuple[str, ...], *, default: tuple[str, ...]) -> tuple[str, .
 
     names = [name for one in asked for name in (STATISTICS if one == "all" else (one,))]
     return tuple(dict.fromkeys(names)) or default
-
-
-def _tracked(items: Sequence[T], label: str) -> Iterable[T]:
-    from trackside.cli.terminal.console import progress_console
-    from trackside.cli.terminal.progress import tracked
-
-    return tracked(items, label=label, console=progress_console(color=wants_color()))
 
 
 def _safe(text: str) -> str:

@@ -3,19 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from trackside.cli.terminal.failure import NOT_FOUND
-from trackside.cli.terminal.options import shared_options, wants_color
+from trackside.cli.terminal.options import shared_options
+from trackside.cli.terminal.progress import shown
 
 if TYPE_CHECKING:
     from trackside.contracts.errors import RecordError
     from trackside.exchange.import_run import ImportedRun
-
-T = TypeVar("T")
 
 MOST_NAMED = 5
 
@@ -39,7 +38,7 @@ def command(*, source: str, destination: str | None) -> None:
     """
     from trackside.exchange.import_run import import_run
 
-    done = import_run(source, destination, progress=_tracked)
+    done = import_run(source, destination, progress=shown)
     steps, workers = _count(done.steps, "step"), _count(done.workers, "worker")
     click.echo(f"{_safe(done.run)}: {steps} of {workers}; {'ended' if done.has_ended else 'no end marker'}")
     click.echo(_brought(done) if destination else "Nothing was moved or copied; a packed index was written beside it.")
@@ -64,13 +63,6 @@ def _warn(what: str, errors: Sequence[RecordError]) -> None:
         click.echo(f"Warning: {what}: {_safe(str(error))}", err=True)
     if len(errors) > MOST_NAMED:
         click.echo(f"Warning: and {len(errors) - MOST_NAMED:,} more files {what}.", err=True)
-
-
-def _tracked(items: Sequence[T], label: str) -> Iterable[T]:
-    from trackside.cli.terminal.console import progress_console
-    from trackside.cli.terminal.progress import tracked
-
-    return tracked(items, label=label, console=progress_console(color=wants_color()))
 
 
 def _safe(text: str) -> str:

@@ -1,52 +1,125 @@
-"""`trackside runs`: the runs of this machine."""
+"""`trackside runs`: the runs of this machine, or of a bucket."""
 
 from __future__ import annotations
 
-import json
+import re
+import shlex
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from trackside.cli.terminal.options import format_option, shared_options, wants_color
+from trackside.cli.terminal.progress import shown, shown_waiting
+from trackside.cli.terminal.reading import MOST_DAMAGE_NAMED, regex_option
+from trackside.cli.terminal.rows import print_csv, print_json, print_json_lines
+from trackside.contracts.errors import RunNotFoundError, TracksideError
 
 if TYPE_CHECKING:
     from trackside.local.recorded_run import RunSummary
+    from trackside.storage.store import Store
 
-SCHEMA_VERSION = 1
+RUNS_AT_ONCE = 16
 
 
 @click.command("runs")
-@format_option("table", "json", "jsonl")
+@click.argument("where", required=False)
+@format_option("table", "json", "jsonl", "csv")
+@regex_option("Runs whose name this regular expression finds.")
 @shared_options
-def command(output: str) -> None:
-    """List the runs of this folder.
+def command(*, where: str | None, output: str, regex: str | None) -> None:
+    """List the runs of this folder, or of WHERE.
 
-    They lie below .trackside/runs. Newest first: name, state, steps saved, issues.
+    WHERE is a folder that holds runs, or s3://bucket/prefix; without it, .trackside/runs. Newest first (by name): name,
+    state, steps saved, issues. In S3 nobody records how a run ended: it is `ended` once its end marker is there, and
+    `open` before. A run that cannot be read is named on stderr, and the others are listed.
 
     \b
     Example:
       trackside runs
-      trackside runs --format jsonl
+      trackside runs s3://bucket/jobs --regex digits --format csv
     """
-    from trackside.local.recorded_run import summarize
-    from trackside.local.run_folder import RUNS, local_runs
+    from trackside.local.run_listing import runs_in, stores_in
 
-    summaries = [summarize(folder) for folder in reversed(local_runs())]
+    with shown_waiting("looking for runs"):
+        found = runs_in(where)
+    pattern = re.compile(regex or "")
+    chosen = [uri for uri in reversed(found) if pattern.search(uri.rpartition("/")[2])]
+    summaries = _summaries(chosen, stores_in(where))
+    rows = [_plain(run) for run in summaries]
     if output == "json":
-        click.echo(json.dumps({"schema_version": SCHEMA_VERSION, "runs": [_plain(run) for run in summaries]}, indent=2))
+        print_json({"runs": rows})
     elif output == "jsonl":
-        for run in summaries:
-            click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **_plain(run)}))
+        print_json_lines(rows)
+    elif output == "csv":
+        header = ("name", "uri", "state", "started_at", "command", "steps_saved", "issues", "worst_severity", "judged")
+        print_csv(header, ([_csv_cell(row[name]) for name in header] for row in rows))
     elif summaries:
         _print_table(summaries)
+    elif regex and found:
+        click.echo(f"None of {len(found)} runs has a name that --regex {regex} finds.", err=True)
     else:
+        _tell_none(where)
+
+
+def _summaries(found: Sequence[str], stores: Callable[[str], Store]) -> list[RunSummary]:
+    """What cannot be read is told on stderr; what is no run, in S3, is passed over."""
+    chunks = [found[first : first + RUNS_AT_ONCE] for first in range(0, len(found), RUNS_AT_ONCE)]
+    summaries = []
+    unread = 0
+    for some in shown(chunks, "reading runs"):
+        for uri, summary in zip(some, _summarized(some, stores), strict=True):
+            if isinstance(summary, TracksideError):
+                unread += 1
+                if unread <= MOST_DAMAGE_NAMED:
+                    _warn(uri, summary)
+            elif summary is not None:
+                summaries.append(summary)
+    if unread > MOST_DAMAGE_NAMED:
+        click.echo(f"Warning: and {unread - MOST_DAMAGE_NAMED} more runs.", err=True)
+    return summaries
+
+
+def _summarized(some: Sequence[str], stores: Callable[[str], Store]) -> list[RunSummary | TracksideError | None]:
+    from trackside.trial.parallel import in_parallel
+
+    return in_parallel(stores(some[0]), partial(_summary, stores=stores), some)
+
+
+def _summary(uri: str, *, stores: Callable[[str], Store]) -> RunSummary | TracksideError | None:
+    from trackside.local.recorded_run import summarize
+
+    try:
+        return summarize(uri, stores=stores)
+    except RunNotFoundError:
+        return None
+    except TracksideError as error:
+        return error
+
+
+def _warn(uri: str, error: TracksideError) -> None:
+    from trackside.cli.terminal.text import printable
+
+    first = str(error).partition("\n")[0]
+    click.echo(f"Warning: left out what cannot be read: {printable(uri)}: {printable(first)}", err=True)
+
+
+def _tell_none(where: str | None) -> None:
+    from trackside.cli.terminal.text import printable
+    from trackside.local.run_folder import RUNS
+
+    if where is None:
         click.echo(f"No run yet in {RUNS}. Start one: trackside run -- python train.py", err=True)
+    else:
+        click.echo(f"No run lies right below {printable(where)}. Name the folder that holds the runs.", err=True)
 
 
 def _plain(run: RunSummary) -> dict[str, Any]:
     return {
         "name": run.name,
+        "uri": run.uri,
         "state": run.state.value,
         "started_at": run.started_at,
         "command": list(run.command),
@@ -57,16 +130,36 @@ def _plain(run: RunSummary) -> dict[str, Any]:
     }
 
 
-def _print_table(runs: list[RunSummary]) -> None:
+def _csv_cell(value: object) -> object:
+    if isinstance(value, list):
+        return shlex.join(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value is None else value
+
+
+def _print_table(runs: Sequence[RunSummary]) -> None:
+    """Without the column of times where nobody recorded one."""
     from rich.text import Text
 
     from trackside.cli.terminal.console import data_console, safe
     from trackside.cli.terminal.layout import columns
 
     console = data_console(color=wants_color())
-    cells = [(r.name, r.state.value, _shown_time(r.started_at), str(r.steps_saved), _issues(r)) for r in runs]
+    has_times = any(run.started_at is not None for run in runs)
+    header = ("run", "state", *(("started",) if has_times else ()), "steps", "issues")
+    cells = [
+        (
+            run.name,
+            run.state.value,
+            *((_shown_time(run.started_at),) if has_times else ()),
+            str(run.steps_saved),
+            _issues(run),
+        )
+        for run in runs
+    ]
     rows = [[Text(safe(console, text)) for text in row] for row in cells]
-    for line in columns(console, rows, header=("run", "state", "started", "steps", "issues")):
+    for line in columns(console, rows, header=header):
         console.print(line)
 
 

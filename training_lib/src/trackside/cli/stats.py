@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trackside.cli.terminal.options import format_option, shared_options, wants_color
-from trackside.cli.terminal.reading import damage_of, name_options, open_run, place_options, steps_option, tell_damage
+from trackside.cli.terminal.progress import shown
+from trackside.cli.terminal.reading import (
+    Filters,
+    damage_of,
+    name_options,
+    open_run,
+    place_options,
+    steps_option,
+    tell_damage,
+    tell_nothing_selected,
+)
 from trackside.cli.terminal.rows import json_value, print_csv, print_json, print_json_lines, print_table
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 
@@ -60,22 +70,19 @@ def command(
     """Show statistics of the tensors of RUN.
 
     RUN is what `trackside tensors` takes. The table sums up the steps, JSON holds every step, and CSV has a row for
-    each tensor, statistic, worker and step. Statistics: mean, std, min, max, abs_mean, abs_max, l2, zero_share,
-    nonfinite_count, nan_count.
+    each tensor, statistic, worker and step. Only what --steps selects is read. Statistics: mean, std, min, max,
+    abs_mean, abs_max, l2, zero_share, nonfinite_count, nan_count.
 
     \b
     Example:
       trackside stats latest --collection gradients
       trackside stats latest --statistic max --steps 10:200:10 --format csv
     """
-    from trackside.cli.terminal.console import progress_console
-    from trackside.cli.terminal.progress import tracked
-
     names = _checked(statistics or (DEFAULT,))
+    filters = Filters(regex=regex, collection=collection, steps=steps, mode=mode, worker=worker)
     trial = open_run(run)
-    found = trial.tensors(regex=regex, collection=collection, steps=steps, mode=mode, worker=worker)
-    reading = tracked(found, label="reading tensors", console=progress_console(color=wants_color()))
-    rows = [row for series in reading for row in _rows(series, names)]
+    found = filters.choose(trial)
+    rows = [row for series in shown(found, "reading tensors") for row in _rows(series, names)]
     if output == "json":
         described = [_plain(row) for row in rows]
         print_json(
@@ -87,8 +94,10 @@ def command(
         print_csv(("tensor", "worker", "statistic", "step", "value"), _csv_rows(rows))
     elif rows:
         _print_table(rows)
-    else:
+    elif found:
         click.echo("No selected tensor holds numbers.", err=True)
+    else:
+        tell_nothing_selected(trial, filters)
     tell_damage(trial, color=wants_color())
 
 

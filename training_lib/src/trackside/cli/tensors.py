@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trackside.cli.terminal.options import format_option, shared_options, wants_color
-from trackside.cli.terminal.reading import damage_of, name_options, open_run, place_options, steps_option, tell_damage
+from trackside.cli.terminal.progress import shown_waiting
+from trackside.cli.terminal.reading import (
+    Filters,
+    damage_of,
+    name_options,
+    open_run,
+    place_options,
+    steps_option,
+    tell_damage,
+    tell_nothing_selected,
+)
 from trackside.cli.terminal.rows import print_csv, print_json, print_json_lines, print_table
 
 if TYPE_CHECKING:
@@ -19,14 +29,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TensorRow:
-    """One tensor of a run. `shape` and `dtype` are None where only reductions were saved or nothing can be read."""
+    """One tensor of a run. `shape` and `dtype` are None where only reductions were saved or nothing can be read.
+
+    Of a tensor of which only statistics are recorded, `steps` is 0 and `last_step` None.
+    """
 
     name: str
     collections: tuple[str, ...]
     shape: tuple[int, ...] | None
     dtype: str | None
     steps: int
-    last_step: int
+    last_step: int | None
     workers: tuple[str, ...]
 
 
@@ -57,8 +70,10 @@ def command(
       trackside tensors latest
       trackside tensors s3://bucket/digits-7 --collection gradients --format csv
     """
+    filters = Filters(regex=regex, collection=collection, steps=steps, mode=mode, worker=worker)
     trial = open_run(run)
-    rows = _rows(trial, trial.tensors(regex=regex, collection=collection, steps=steps, mode=mode, worker=worker))
+    with shown_waiting("reading shapes"):
+        rows = _rows(trial, filters.choose(trial))
     if output == "json":
         tensors = [_plain(row) for row in rows]
         print_json(
@@ -73,7 +88,7 @@ def command(
         header = ("shape", "dtype", "steps", "last", "collection", "tensor")
         print_table(header, [_table_cells(row) for row in rows], color=wants_color())
     else:
-        click.echo("No tensor was saved that is selected." if trial.names else "No tensor was saved yet.", err=True)
+        tell_nothing_selected(trial, filters)
     tell_damage(trial, color=wants_color())
 
 
@@ -88,7 +103,7 @@ def _rows(trial: Trial, found: Sequence[TensorSeries]) -> list[TensorRow]:
             shape=head.shape if head else None,
             dtype=head.dtype if head else None,
             steps=len({one.step for one in saved}),
-            last_step=max(one.step for one in saved),
+            last_step=max((one.step for one in saved), default=None),
             workers=tuple(sorted({one.worker for one in saved})),
         )
         rows.append(row)
@@ -109,10 +124,12 @@ def _plain(row: TensorRow) -> dict[str, Any]:
 
 def _csv_cells(row: TensorRow) -> tuple[object, ...]:
     shape = "" if row.shape is None else "x".join(map(str, row.shape))
-    return row.name, " ".join(row.collections), shape, row.dtype or "", row.steps, row.last_step, " ".join(row.workers)
+    last = "" if row.last_step is None else row.last_step
+    return row.name, " ".join(row.collections), shape, row.dtype or "", row.steps, last, " ".join(row.workers)
 
 
 def _table_cells(row: TensorRow) -> tuple[str, ...]:
     shape = "-" if row.shape is None else "x".join(map(str, row.shape)) or "scalar"
+    last = "-" if row.last_step is None else str(row.last_step)
     collections = ", ".join(row.collections) or "-"
-    return shape, row.dtype or "-", str(row.steps), str(row.last_step), collections, row.name
+    return shape, row.dtype or "-", str(row.steps), last, collections, row.name

@@ -4,6 +4,7 @@ TracksideError
 ├── ConfigurationError (ValueError)      what was asked for cannot be done; every problem is listed at once
 ├── StorageError (OSError)               bytes could not be stored or fetched
 │   ├── KeyNotFoundError                 no object of that key
+│   │   └── NotAFileError                something else bears it: a link that leads out, a folder, a pipe
 │   ├── LocationNotFoundError            no such bucket or folder
 │   ├── AccessDeniedError                no permission
 │   └── StorageUnavailableError          an outage: trying again may help
@@ -52,6 +53,10 @@ class StorageError(TracksideError, OSError):
 
 class KeyNotFoundError(StorageError):
     """No object of that key lies in the store."""
+
+
+class NotAFileError(KeyNotFoundError):
+    """What bears the key is no file of this location: a link that leads out of it or nowhere, a folder, a pipe."""
 
 
 class LocationNotFoundError(StorageError):

@@ -6,14 +6,15 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from trackside.contracts.errors import RecordError, StorageError, StorageUnavailableError
-from trackside.contracts.rule_request import RuleRequest
+from trackside.contracts.errors import RecordError, StorageError, StorageUnavailableError, TensorNotSavedError
+from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Finding, Outcome, Verdict
 from trackside.evaluation import verdicts
 from trackside.evaluation.progress import ProgressFile, RuleProgress, Said, keep_only
 from trackside.evaluation.sinks.sink import Sink, UndeliveredError
 from trackside.evaluation.verdicts import Moment
+from trackside.evaluation.watched_source import WatchedSource
 from trackside.rules.catalogue import ConfiguredRule, build_rules
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
@@ -21,6 +22,7 @@ from trackside.trial.trial import Trial
 from trackside.trial.window import Window
 
 DELIVERY_SECONDS_AFTER_THE_END = 300.0
+REFUSED = "not run here"  # what the progress of a configuration says whose code another evaluator may run
 
 _logger = logging.getLogger(__name__)
 
@@ -31,7 +33,8 @@ class Summary:
 
     `verdicts` are all of the run so far, those of earlier evaluators of the same run included. `judged` counts the
     steps each configuration judged. `has_ended` is False where the evaluator was stopped before the run had ended.
-    `crashed` names the configurations whose rule raised, `undelivered` the verdicts that some sink did not take.
+    `crashed` names the configurations whose rule raised, `refused` those whose code is not run here, `undelivered` the
+    verdicts that some sink did not take.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -39,6 +42,7 @@ class Summary:
     last_step: int
     has_ended: bool
     crashed: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
     undelivered: tuple[Verdict, ...] = ()
     damaged: tuple[RecordError, ...] = ()
 
@@ -58,21 +62,38 @@ def evaluate(
     sleep: Callable[[float], object],
     should_stop: Callable[[], bool],
     stores: Callable[[str], Store] = open_store,
+    runs_custom_rules: bool = True,
 ) -> Summary:
     """Judges the run until it has ended and all of it is judged, or until `should_stop`.
 
     Goes on where an earlier evaluator of this run stopped or died. On `should_stop` what is complete is still judged.
-    `clock` is in seconds since the epoch; `sleep` may return early. Errors: `ConfigurationError` for the request;
-    `StorageError` where the run cannot be read (an outage is waited out).
+    `clock` is in seconds since the epoch; `sleep` may return early. Without `runs_custom_rules` no file that the
+    request names is run: of that configuration it is said that it is not judged, and the others are. Errors:
+    `ConfigurationError` for the request; `StorageError` where the run cannot be read (an outage is waited out).
     """
-    rules = build_rules(request)
+    refused = () if runs_custom_rules else tuple(rule for rule in request.rules if rule.custom is not None)
+    rules = build_rules(RuleRequest(tuple(rule for rule in request.rules if rule not in refused)))
     trial = Trial(stores(run.tensors), stores(run.statistics))
-    evaluator = Evaluator(trial, rules, sinks, ProgressFile(stores(run.rule_output)), run=run.name, clock=clock)
+    progress_file = ProgressFile(stores(run.rule_output))
+    evaluator = Evaluator(trial, rules, sinks, progress_file, run=run.name, clock=clock, refused=refused)
     return evaluator.watch(poll_seconds=poll_seconds, sleep=sleep, should_stop=should_stop)
 
 
+@dataclass(frozen=True)
+class _StepToJudge:
+    """What there is of a step: the collections of which anything was saved, and those with recorded statistics too."""
+
+    window: Window
+    is_saved: bool
+    saved: frozenset[str]
+    all: frozenset[str]
+
+
 class Evaluator:
-    """Judges one run with rules that are ready. `run` is its name in the verdicts."""
+    """Judges one run with rules that are ready. `run` is its name in the verdicts.
+
+    Of the configurations in `refused` it says that they are not judged here.
+    """
 
     def __init__(
         self,
@@ -83,12 +104,17 @@ class Evaluator:
         *,
         run: str,
         clock: Callable[[], float],
+        refused: Sequence[RuleConfiguration] = (),
     ) -> None:
         self._trial, self._run, self._clock = trial, run, clock
         self._rules = {rule.configuration.name: rule for rule in rules}
+        self._refused = {configuration.name: configuration for configuration in refused}
         self._sinks = {sink.name: sink for sink in sinks}
         self._file = progress_file
-        self._progress = keep_only(progress_file.load(), configurations=self._rules, sinks=self._sinks)
+        self._progress = keep_only(
+            progress_file.load(), configurations=(*self._rules, *self._refused), sinks=self._sinks
+        )
+        self._forget_refusals()
         self._is_unsaved = False
         self._damaged_told = 0
         self._troubles: set[str] = set()
@@ -118,10 +144,11 @@ class Evaluator:
         """
         self._trial.refresh()
         now = self._clock()
+        self._refuse(now)
         names = self._open()
         for step in self._trial.new_complete_steps(self._judged_by_all()):
-            window, saved = self._trial.window(step, now=now), self._trial.collections_at(step)
-            found = [verdict for name in names if (verdict := self._judge(name, window, saved)) is not None]
+            moment = self._there_is_at(step, now)
+            found = [verdict for name in names if (verdict := self._judge(name, moment)) is not None]
             if found:
                 self._say(found)
                 names = self._open()
@@ -143,7 +170,8 @@ class Evaluator:
             judged={name: rule.judged for name, rule in rules.items()},
             last_step=max((rule.judged_through for rule in rules.values()), default=-1),
             has_ended=self.is_done,
-            crashed=tuple(name for name, rule in rules.items() if rule.error),
+            crashed=tuple(name for name, rule in rules.items() if rule.error and name not in self._refused),
+            refused=tuple(self._refused),
             undelivered=tuple(said.verdict for said in self._progress.outbox),
             damaged=self._trial.damaged,
         )
@@ -159,30 +187,69 @@ class Evaluator:
         answered = {verdict.configuration_name for verdict in self._progress.verdicts}
         return tuple(name for name in self._rules if name not in answered)
 
+    def _refuse(self, now: float) -> None:
+        """Once for each configuration, whatever the run holds."""
+        answered = {verdict.configuration_name for verdict in self._progress.verdicts}
+        unanswered = [one for name, one in self._refused.items() if name not in answered]
+        for configuration in unanswered:
+            self._progress.rules[configuration.name].error = REFUSED
+        self._say([verdicts.refused(one, Moment(self._run, 0, now)) for one in unanswered])
+
+    def _forget_refusals(self) -> None:
+        """What an earlier evaluator would not run, this one judges from the start."""
+        rules = self._progress.rules
+        again = {name for name in self._rules if rules[name].error == REFUSED}
+        rules.update({name: RuleProgress() for name in again})
+        self._progress.said = [said for said in self._progress.said if said.verdict.configuration_name not in again]
+
     def _judged_by_all(self) -> int:
         return min((self._progress.rules[name].judged_through for name in self._open()), default=2**63)
 
-    def _judge(self, name: str, window: Window, saved: frozenset[str]) -> Verdict | None:
-        """What one rule has to say at the window's step; `saved` are the collections of which that step holds any."""
-        configured, progress, step = self._rules[name], self._progress.rules[name], window.step
+    def _there_is_at(self, step: int, now: float) -> _StepToJudge:
+        trial = self._trial
+        return _StepToJudge(
+            window=trial.window(step, now=now),
+            is_saved=trial.is_saved(step),
+            saved=trial.saved_collections_at(step),
+            all=trial.collections_at(step),
+        )
+
+    def _judge(self, name: str, there: _StepToJudge) -> Verdict | None:
+        """What one rule has to say at a step."""
+        configured, progress, step = self._rules[name], self._progress.rules[name], there.window.step
         if step <= progress.judged_through:
             return None
         findings: tuple[Finding, ...] | None = None
         lacks = ""
         rule = configured.rule
-        if rule.judges_every_step or not saved.isdisjoint(rule.watches):
-            try:
-                findings = _check(configured, window)
-                lacks = "" if findings else configured.rule.lacks(window)
-            except StorageError:
-                raise
-            except RecordError:  # a damaged file is no fault of the rule; the trial has noted it
-                findings = ()
-            except Exception as error:  # noqa: BLE001  a rule may be anybody's code, and must not end the others
-                return self._crash(configured, progress, Moment(self._run, step, window.now), error)
+        try:
+            if (there.is_saved and rule.judges_every_step) or not there.saved.isdisjoint(rule.watches):
+                findings = _check(configured, there.window)
+            elif not there.all.isdisjoint(rule.watches) and not rule.judges_every_step:
+                findings = self._check_recorded(configured, there.window)
+            if findings is not None:
+                lacks = "" if findings else rule.lacks(there.window)
+        except StorageError:
+            raise
+        except RecordError:  # a damaged file is no fault of the rule; the trial has noted it
+            findings = ()
+        except Exception as error:  # noqa: BLE001  a rule may be anybody's code, and must not end the others
+            return self._crash(configured, progress, Moment(self._run, step, there.window.now), error)
         progress.judged_through = step
         self._is_unsaved = True
-        return None if findings is None else self._weigh(configured, progress, findings, lacks, window)
+        return None if findings is None else self._weigh(configured, progress, findings, lacks, there.window)
+
+    def _check_recorded(self, configured: ConfiguredRule, window: Window) -> tuple[Finding, ...] | None:
+        """What the rule finds in the statistics that were recorded of a step; None if it needs others.
+
+        Recorded rows come in tiers: at most steps there are a few numbers of each tensor, at some there are more.
+        """
+        source = WatchedSource(self._trial, step=window.step, collections=configured.rule.watches)
+        try:
+            findings = _check(configured, replace(window, source=source))
+        except TensorNotSavedError:  # it asks for whole tensors
+            return None
+        return findings if findings or source.has_shown else None
 
     def _weigh(
         self,
@@ -233,7 +300,7 @@ class Evaluator:
         if progress.judged < configured.rule.patience and progress.lacks:
             return verdicts.not_ready(configured, moment, lacks=progress.lacks)
         if progress.judged == 0:
-            saved = bool(self._trial.steps())
+            saved = bool(self._trial.new_complete_steps(-1))
             return verdicts.no_data(configured, moment, run_saved_steps=saved, unreadable=progress.unreadable)
         if progress.judged < configured.rule.patience:
             return verdicts.too_little_data(configured, moment, judged=progress.judged)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trackside.evaluation.evaluator import Summary
 
 JUDGED = 0  # judged to the end, or stopped on request; issues found or not
-BAD_CONFIGURATION = 2
+BAD_CONFIGURATION = 2  # also where only some of the request could not be done, and the rest was
 RUN_UNREADABLE = 3
 UNDELIVERED = 4  # some verdict did not reach every sink
 RULE_CRASHED = 5
@@ -15,4 +15,6 @@ def exit_code_of(summary: Summary) -> int:
     """The exit code for an evaluation that came to its end."""
     if summary.crashed:
         return RULE_CRASHED
+    if summary.refused:
+        return BAD_CONFIGURATION
     return UNDELIVERED if summary.undelivered else JUDGED

@@ -19,6 +19,7 @@ from trackside.contracts.verdict import Verdict
 from trackside.storage.store import Store
 
 VERSION = 1
+MOST_BYTES = 32 << 20  # what is larger is cut there, and so is no JSON
 
 _logger = logging.getLogger(__name__)
 
@@ -106,7 +107,7 @@ class ProgressFile:
         Judging again from the start is always safe: rules are pure, and a verdict said twice has the same id.
         """
         try:
-            return Progress.from_json(self._store.get(PROGRESS_KEY))
+            return Progress.from_json(self._store.get(PROGRESS_KEY, length=MOST_BYTES))
         except KeyNotFoundError:
             return Progress()
         except ConfigurationError as error:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from trackside.contracts.action import Action
+from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.run_layout import TENSORS
 from trackside.contracts.verdict import MOST_FINDINGS, Finding, Outcome, Severity, Verdict
 from trackside.rules.catalogue import ConfiguredRule
@@ -65,6 +66,29 @@ def crashed(configured: ConfiguredRule, moment: Moment, *, error: str) -> Verdic
     message = f"The rule {configured.rule.rule_id} crashed at step {moment.step} and judges no further: {error}"
     fix = "Look at the evaluator's log for the traceback, and report or mend the rule; the other rules went on."
     return _said(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
+
+
+def refused(configuration: RuleConfiguration, moment: Moment) -> Verdict:
+    """Not evaluated: the rule's code is a file that the request names, and this evaluator runs no such code."""
+    custom = configuration.custom
+    source, class_name = (custom.source, custom.class_name) if custom else ("", configuration.rule_id)
+    message = (
+        f"The rule {class_name or configuration.rule_id} of {source} was not judged: no rule from a file runs here."
+    )
+    return Verdict(
+        run=moment.run,
+        rule_id=class_name or configuration.rule_id,
+        configuration_name=configuration.name,
+        outcome=Outcome.NOT_EVALUATED,
+        severity=Severity.WARNING,
+        step=moment.step,
+        message=message,
+        detected_at=moment.detected_at,
+        what_to_do=(
+            "Judge the run from a machine that may run its code: python -m trackside.evaluation --run <the run>",
+            "Or install the rule in the container's image, by the entry point `trackside.rules`, and ask for its id.",
+        ),
+    )
 
 
 def no_data(configured: ConfiguredRule, moment: Moment, *, run_saved_steps: bool, unreadable: int) -> Verdict:

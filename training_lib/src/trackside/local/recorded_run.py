@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from trackside.contracts.run_layout import (
     RunLocation,
 )
 from trackside.contracts.verdict import Outcome, Severity, Verdict
+from trackside.evaluation.rule_request_file import MOST_REQUEST_BYTES
+from trackside.evaluation.sinks.json_lines import MOST_VERDICTS_BYTES
 from trackside.local.capture_check import rule_progress, saved_steps
 from trackside.local.rule_state import RuleStatus, rule_statuses, worst_severity
 from trackside.local.run_folder import RunState, read_record, run_state
@@ -44,12 +47,12 @@ class RecordedRun:
         return tuple(sorted(found, key=lambda verdict: -verdict.severity.rank))
 
 
-def read_run(uri: str) -> RecordedRun:
-    """Reads a run. Errors: `RunNotFoundError` where no run lies, and the errors of the store."""
-    store = open_store(uri)
-    tensors = open_store(RunLocation(uri).tensors)
-    request = _read(store, RULE_REQUEST_KEY)
-    lines = _read(store, f"{RULE_OUTPUT}/{VERDICTS_KEY}")
+def read_run(uri: str, *, stores: Callable[[str], Store] = open_store) -> RecordedRun:
+    """Reads a run; `stores` opens a location. Errors: `RunNotFoundError` where no run lies, and the stores'."""
+    store = stores(uri)
+    tensors = stores(RunLocation(uri).tensors)
+    request = _read(store, RULE_REQUEST_KEY, MOST_REQUEST_BYTES)
+    lines = _read(store, f"{RULE_OUTPUT}/{VERDICTS_KEY}", MOST_VERDICTS_BYTES)
     steps = saved_steps(tensors)
     has_ended = tensors.exists(END_MARKER_KEY)
     if request is None and lines is None and not steps and not has_ended:
@@ -63,15 +66,15 @@ def read_run(uri: str) -> RecordedRun:
         rules=rule_statuses(
             _rules(request),
             verdicts,
-            progress=rule_progress(open_store(RunLocation(uri).rule_output)),
+            progress=rule_progress(stores(RunLocation(uri).rule_output)),
             is_running=not has_ended,
         ),
     )
 
 
-def _read(store: Store, key: str) -> bytes | None:
+def _read(store: Store, key: str, most_bytes: int) -> bytes | None:
     try:
-        return store.get(key)
+        return store.get(key, length=most_bytes)
     except KeyNotFoundError:
         return None
 
@@ -96,11 +99,12 @@ def _each_once(verdicts: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """One line about a run of this machine. `started_at` is in seconds since the epoch, None if nobody recorded it.
+    """One line about a run. `started_at` is in seconds since the epoch, None if nobody recorded it, as for runs in S3.
     `was_judged` is true once a rule has said either way: no issue is good news only then.
     """
 
     name: str
+    uri: str
     state: RunState
     started_at: float | None
     command: tuple[str, ...]
@@ -110,12 +114,16 @@ class RunSummary:
     was_judged: bool
 
 
-def summarize(folder: Path) -> RunSummary:
-    """The summary of the run in this folder."""
-    recorded, record = read_run(str(folder)), read_record(folder)
+def summarize(uri: str, *, stores: Callable[[str], Store] = open_store) -> RunSummary:
+    """The summary of a run: its folder, or s3:// prefix. Errors: as `read_run`."""
+    recorded = read_run(uri, stores=stores)
+    is_remote = "://" in uri
+    record = None if is_remote else read_record(Path(uri))
+    elsewhere = RunState.ENDED if recorded.has_ended else RunState.OPEN
     return RunSummary(
-        name=folder.name,
-        state=run_state(folder),
+        name=recorded.location.name,
+        uri=recorded.location.uri,
+        state=elsewhere if is_remote else run_state(Path(uri)),
         started_at=record.started_at if record else None,
         command=record.command if record else (),
         steps_saved=len(recorded.steps),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from trackside.contracts.errors import KeyNotFoundError, RecordError, StorageError, TracksideError
 from trackside.contracts.run_layout import EVENTS_PREFIX, PACKED_INDEX_PREFIX, parse_event_key, parse_packed_index_key
 from trackside.local.installation import Check, State
-from trackside.records.tfevents import read_records
+from trackside.records.step_file import fetch_records
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 from trackside.trial.trial import Trial
@@ -71,7 +71,7 @@ def _damage(trial: Trial, store: Store, read: Callable[[Sequence[str]], Iterable
 def _damaged_files(store: Store, keys: Iterable[str]) -> Iterator[RecordError]:
     for key in keys:
         try:
-            for _ in read_records(store.get(key), key=key):
+            for _ in fetch_records(store, key):
                 pass
         except RecordError as error:
             yield error

@@ -33,6 +33,8 @@ class RunState(str, Enum):
     FAILED = "failed"  # the command ended with another code, or by a signal
     STOPPED = "stopped"  # Trackside stopped it
     LOST = "lost"  # `trackside run` itself was killed, so nobody saw the end
+    ENDED = "ended"  # elsewhere: the end marker is there, but not how the command ended
+    OPEN = "open"  # elsewhere, without an end marker: it is running, or was cut off
 
 
 @dataclass(frozen=True)

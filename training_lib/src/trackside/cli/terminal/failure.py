@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
+import textwrap
 import traceback
+from collections.abc import Iterable, Iterator
 from typing import TextIO
 
 from trackside.cli.terminal.text import printable
 from trackside.contracts.errors import (
     AccessDeniedError,
     ConfigurationError,
+    LocationNotFoundError,
+    RecordError,
     RuleEvaluationError,
+    RunNotFoundError,
     StorageUnavailableError,
+    TensorNotSavedError,
     TracksideError,
 )
 
@@ -23,12 +30,26 @@ INTERNAL = 70
 INTERRUPTED = 130
 READER_GONE = 141  # 128 + SIGPIPE, as of any program whose reader has gone
 
+MOST_COLUMNS = 100
+FEWEST_COLUMNS = 40
+
 _ADVICE = {
     USAGE: "trackside --help",
     NOT_FOUND: "trackside runs   (lists the runs of this folder)",
-    REMOTE: "check the network, the credentials and the permissions, then try again",
+    REMOTE: "again in a while; check the network, and AWS_ENDPOINT_URL if it is set",
     RULE_CRASHED: "run the command again with -v and report the rule",
 }
+
+
+# Of which kind of error, in S3 or here (None: both): the first that fits holds.
+_ADVICE_FOR: tuple[tuple[type[TracksideError], bool | None, str], ...] = (
+    (TensorNotSavedError, None, "trackside tensors RUN   (lists the tensors of a run, and their steps)"),
+    (RecordError, None, "trackside doctor RUN --all-files   (tells which files are damaged)"),
+    (AccessDeniedError, True, "aws sts get-caller-identity   (shows whose credentials are used)"),
+    (AccessDeniedError, False, "ls -ld PATH   (shows who may read it)"),
+    (LocationNotFoundError, True, "aws s3 ls   (lists the buckets of these credentials)"),
+    (RunNotFoundError, True, "trackside runs s3://BUCKET/PREFIX   (lists the runs right below a prefix)"),
+)
 
 
 def exit_code_of(error: BaseException) -> int:
@@ -44,12 +65,18 @@ def exit_code_of(error: BaseException) -> int:
 
 def explain(error: BaseException, *, verbose: bool, where: TextIO | None) -> None:
     """Writes the error to `where`; with `verbose` the traceback goes before it."""
+    if where is not None and verbose:
+        where.write("".join(traceback.format_exception(type(error), error, error.__traceback__)))
+    write_lines(_lines(error), where)
+
+
+def write_lines(lines: Iterable[str], where: TextIO | None) -> None:
+    """Text for people, made safe to print. On a terminal it is wrapped. `where` is None in a program without stderr."""
     if where is None:
         return
-    if verbose:
-        where.write("".join(traceback.format_exception(type(error), error, error.__traceback__)))
     encoding = where.encoding or "utf-8"
-    where.writelines(f"{printable(line, encoding=encoding)}\n" for line in _lines(error))
+    for line in lines:
+        where.writelines(f"{part}\n" for part in _fitted(printable(line, encoding=encoding), where))
     where.flush()
 
 
@@ -65,7 +92,26 @@ def _lines(error: BaseException) -> list[str]:
         ]
     what, _, why = str(error).partition(". ")
     reason = [f"  Why: {why}"] if why else []
-    return [f"Error: {what.rstrip('.')}.", *reason, f"  Try: {_ADVICE[code]}"]
+    return [f"Error: {what.rstrip('.')}.", *reason, f"  Try: {_advice(error, code)}"]
+
+
+def _advice(error: BaseException, code: int) -> str:
+    """What would work, or would show what would."""
+    is_remote = "s3://" in str(error)
+    found = (text for kind, where, text in _ADVICE_FOR if isinstance(error, kind) and where in {None, is_remote})
+    return next(found, _ADVICE[code])
+
+
+def _fitted(line: str, where: TextIO) -> Iterator[str]:
+    """On a terminal wrapped between words, under the text of the first line; elsewhere one line, for `grep`."""
+    if not where.isatty():
+        yield line
+        return
+    width = max(FEWEST_COLUMNS, min(shutil.get_terminal_size().columns, MOST_COLUMNS))
+    indent = " " * (line.index(": ") + 2 if line.startswith(("Error: ", "  Why: ", "  Where: ", "  Try: ")) else 4)
+    yield from textwrap.wrap(
+        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, replace_whitespace=False
+    )
 
 
 def _configuration_lines(error: ConfigurationError) -> list[str]:

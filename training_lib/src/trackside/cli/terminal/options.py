@@ -12,6 +12,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _VERBOSE = "trackside.verbose"
 _NO_COLOR = "trackside.no_color"
+_JSON = "trackside.json"
 
 
 def shared_options(command: F) -> F:
@@ -31,10 +32,29 @@ def shared_options(command: F) -> F:
 
 
 def format_option(*formats: str) -> Callable[[F], F]:
-    """Adds `--format`; the first is the default."""
-    return click.option(
-        "--format", "output", type=click.Choice(formats), default=formats[0], show_default=True, help="How to print it."
-    )
+    """Adds `--format`, of which the first is the default, and `--json` for short."""
+
+    def add(command: F) -> F:
+        short = click.option(
+            "--json",
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_be_json,
+            help="The same as --format json.",
+        )
+        form = click.option(
+            "--format",
+            "output",
+            type=click.Choice(formats),
+            default=formats[0],
+            show_default=True,
+            callback=_chosen_format,
+            help="How to print it.",
+        )
+        return form(short(command))
+
+    return add
 
 
 def is_verbose(ctx: click.Context) -> bool:
@@ -56,3 +76,15 @@ def _be_verbose(ctx: click.Context, option: click.Parameter, given: bool) -> Non
 def _be_plain(ctx: click.Context, option: click.Parameter, given: bool) -> None:
     if given:
         ctx.meta[_NO_COLOR] = True
+
+
+def _be_json(ctx: click.Context, option: click.Parameter, given: bool) -> None:
+    ctx.meta[_JSON] = given
+
+
+def _chosen_format(ctx: click.Context, option: click.Parameter, chosen: str) -> str:
+    if not ctx.meta.get(_JSON):
+        return chosen
+    if ctx.get_parameter_source("output") is click.core.ParameterSource.COMMANDLINE and chosen != "json":
+        raise click.UsageError(f"--json and --format {chosen} do not go together.", ctx)
+    return "json"

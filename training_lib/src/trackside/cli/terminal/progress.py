@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 T = TypeVar("T")
 
@@ -18,8 +21,6 @@ def tracked(
     items: Sequence[T], *, label: str, console: Console, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[T]:
     """The items; a bar appears on `console` once they have taken a second, and is gone when they are through."""
-    from rich.progress import Progress
-
     if not console.is_terminal:
         yield from items
         return
@@ -27,7 +28,7 @@ def tracked(
     try:
         for number, item in enumerate(items):
             if bar is None and clock() - began >= QUIET_SECONDS:
-                bar = Progress(console=console, transient=True)
+                bar = _bar(console)
                 task = bar.add_task(label, total=len(items))
                 bar.start()
             if bar is not None:
@@ -36,3 +37,50 @@ def tracked(
     finally:
         if bar is not None:
             bar.stop()
+
+
+@contextmanager
+def waiting(label: str, *, console: Console, quiet_seconds: float = QUIET_SECONDS) -> Iterator[None]:
+    """Shows that something goes on whose length nobody knows, and for how long, once it has taken a second."""
+    if not console.is_terminal:
+        yield
+        return
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+
+    bar = _bar(console, TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    bar.add_task(label, total=None)
+    timer = threading.Timer(quiet_seconds, bar.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        if bar.live.is_started:
+            bar.stop()
+
+
+def shown(items: Sequence[T], label: str) -> Iterable[T]:
+    """`tracked` on stderr, as the command that is running was asked to look."""
+    from trackside.cli.terminal.console import progress_console
+    from trackside.cli.terminal.options import wants_color
+
+    return tracked(items, label=label, console=progress_console(color=wants_color()))
+
+
+@contextmanager
+def shown_waiting(label: str) -> Iterator[None]:
+    """`waiting` on stderr, as the command that is running was asked to look."""
+    from trackside.cli.terminal.console import progress_console
+    from trackside.cli.terminal.options import wants_color
+
+    with waiting(label, console=progress_console(color=wants_color())):
+        yield
+
+
+def _bar(console: Console, *columns: TextColumn | BarColumn | TimeElapsedColumn) -> Progress:
+    from rich.progress import Progress
+
+    # Rich would send what is printed meanwhile to the bar's stream: data belongs on stdout.
+    return Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)

@@ -11,6 +11,8 @@ from trackside.contracts.verdict import Verdict
 from trackside.evaluation.sinks.sink import UndeliveredError
 from trackside.storage.store import Store
 
+MOST_VERDICTS_BYTES = 64 << 20  # a hundred thousand verdicts; more is not read, nor written
+
 
 class JsonLinesSink:
     """Writes the whole file anew with each emit, so that no reader ever sees half a line: verdicts are few.
@@ -38,9 +40,11 @@ class JsonLinesSink:
 
     def _read(self) -> bytes:
         try:
-            written = self._store.get(VERDICTS_KEY)
+            written = self._store.get(VERDICTS_KEY, length=MOST_VERDICTS_BYTES + 1)
         except KeyNotFoundError:
             return b""
+        if len(written) > MOST_VERDICTS_BYTES:
+            raise StorageError(f"{VERDICTS_KEY} in {self._store.uri} is larger than {MOST_VERDICTS_BYTES} bytes.")
         return written if not written or written.endswith(b"\n") else written + b"\n"
 
 

@@ -1,0 +1,40 @@
+"""What a rule looks at where only some statistics were recorded: whether there was anything for it to judge."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.trial.trial import Trial
+from trackside.trial.window import Column
+
+
+class WatchedSource:
+    """A trial as a window's source. `has_shown` once it showed something of `step` of a tensor of the collections.
+
+    A row says of a few statistics what they were. A rule that asks for others has not judged that step.
+    """
+
+    def __init__(self, trial: Trial, *, step: int, collections: Collection[str]) -> None:
+        self._trial, self._step, self._collections = trial, step, collections
+        self.has_shown = False
+
+    def tensor_names(self, *, collection: str) -> tuple[str, ...]:
+        """As `TensorSource`."""
+        return self._trial.tensor_names(collection=collection)
+
+    def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
+        """As `TensorSource`."""
+        columns = self._trial.columns(tensor, statistic, last_step=last_step, mode=mode)
+        if not self.has_shown and any(column.steps[-1] == self._step for column in columns):
+            self.has_shown = self._is_watched(tensor)
+        return columns
+
+    def value(self, tensor: str, *, step: int, worker: str) -> NDArray[np.generic]:
+        """As `TensorSource`."""
+        return self._trial.value(tensor, step=step, worker=worker)
+
+    def _is_watched(self, tensor: str) -> bool:
+        return any(tensor in self._trial.tensor_names(collection=name) for name in self._collections)

@@ -1,0 +1,43 @@
+"""A folder of a store as a store: the same client and connections for many runs of one bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trackside.contracts.errors import KeyNotFoundError, NotAFileError
+from trackside.storage.keys import checked_key, checked_prefix
+from trackside.storage.store import Store
+
+
+class Subfolder:
+    """What lies below `folder` of a store, by keys that are relative to it."""
+
+    def __init__(self, store: Store, folder: str) -> None:
+        self._store, self._base = store, f"{folder.strip('/')}/"
+
+    @property
+    def uri(self) -> str:
+        return f"{self._store.uri.rstrip('/')}/{self._base.rstrip('/')}"
+
+    def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
+        self._store.put(self._base + checked_key(key), data)
+
+    def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
+        try:
+            return self._store.get(self._base + checked_key(key), start=start, length=length)
+        except NotAFileError:
+            raise
+        except KeyNotFoundError as error:
+            raise KeyNotFoundError(f"There is no {key!r} in {self.uri}.") from error
+
+    def exists(self, key: str) -> bool:
+        return self._store.exists(self._base + checked_key(key))
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[str]:
+        after = self._base + start_after if start_after else ""
+        return (
+            key[len(self._base) :] for key in self._store.list(self._base + checked_prefix(prefix), start_after=after)
+        )
+
+    def delete(self, key: str) -> None:
+        self._store.delete(self._base + checked_key(key))
