@@ -590,7 +590,7 @@ class TestDamage:
 
     def test_damage_longer_than_any_block_is_passed_over(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(recorded_statistics, "READ_BYTES", 256)
-        monkeypatch.setattr(recorded_statistics, "_LARGEST_BLOCK", 2000)
+        monkeypatch.setattr(recorded_statistics, "_LARGEST_READ", 2256)
         store = recorded(GrowingStore, steps=10)
         (key,) = store.inner.list()
         whole = store.inner.get(key)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-from trackside.contracts.errors import KeyNotFoundError, RecordError
+from trackside.contracts.errors import KeyNotFoundError, NotAFileError, RecordError
 from trackside.contracts.run_layout import COLLECTIONS_PREFIX, parse_collections_key
 from trackside.records.collections_file import decode_collections
+from trackside.records.untrusted_json import MOST_JSON_BYTES
 from trackside.storage.store import Store
 
 # What the original's PyTorch hook means by these words; used until the run's own collections file says otherwise.
@@ -46,6 +47,8 @@ class Membership:
         for key in new:
             try:
                 self._read(key)
+            except NotAFileError as error:
+                self._report(RecordError(key, 0, str(error)))
             except KeyNotFoundError:  # removed since it was listed
                 continue
             except RecordError as error:
@@ -69,7 +72,7 @@ class Membership:
         return key not in self._seen
 
     def _read(self, key: str) -> None:
-        found = decode_collections(self._store.get(key), key=key)
+        found = decode_collections(self._store.get(key, length=MOST_JSON_BYTES + 1), key=key)
         self.worker_count = max(found.num_workers, self.worker_count or 0)
         for collection in found.collections:
             self._named.setdefault(collection.name, set()).update(collection.tensor_names)

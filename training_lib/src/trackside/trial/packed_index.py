@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trackside.contracts.errors import KeyNotFoundError, RecordError
+from trackside.contracts.errors import KeyNotFoundError, NotAFileError, RecordError
 from trackside.contracts.run_layout import (
     INDEX_PREFIX,
     PACKED_INDEX_PREFIX,
@@ -27,12 +27,12 @@ from trackside.records.packed_index import (
     PackedLayout,
     decode_packed_index,
 )
+from trackside.records.untrusted_json import MOST_JSON_BYTES
 from trackside.storage.store import Store
-from trackside.trial.parallel import in_parallel
+from trackside.trial.parallel import each_in_parallel
 
 REBUILT_STEPS = 8192  # in one file
 REBUILT_BYTES = 4 << 20
-READ_AT_ONCE = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,8 @@ def read_packed_index(
     """What the packed files `keys` say, by worker, in one request each. What is damaged is reported and left out."""
     named = [key for key in keys if parse_packed_index_key(key)]
     by_worker: dict[str, dict[str, PackedIndex | None]] = {}
-    for key, content in zip(named, in_parallel(store, lambda key: _get(store, key), named), strict=True):
+    contents = each_in_parallel(store, lambda key: _get(store, key, MOST_FILE_BYTES), named)
+    for key, content in zip(named, contents, strict=True):
         worker, _, _ = parse_packed_index_key(key) or ("", 0, 0)
         by_worker.setdefault(worker, {})[key] = None if content is None else _decoded(content, key, report)
     return tuple(_of_worker(worker, files) for worker, files in by_worker.items())
@@ -75,13 +76,12 @@ def rebuild_packed_index(store: Store) -> int:
     started_ms = 1 + max((named[1] for key in old if (named := parse_packed_index_key(key))), default=0)
     writers: dict[str, _Rebuilding] = {}
     keys = [key for key in store.list(INDEX_PREFIX) if parse_index_key(key)]
-    for start in range(0, len(keys), READ_AT_ONCE):
-        some = keys[start : start + READ_AT_ONCE]
-        for key, content in zip(some, in_parallel(store, lambda key: _get(store, key), some), strict=True):
-            step, worker = parse_index_key(key) or (0, "")
-            if worker not in writers:
-                writers[worker] = _Rebuilding(store, worker, started_ms)
-            writers[worker].add(key, step, content)
+    contents = each_in_parallel(store, lambda key: _get(store, key, MOST_JSON_BYTES), keys)
+    for key, content in zip(keys, contents, strict=True):
+        step, worker = parse_index_key(key) or (0, "")
+        if worker not in writers:
+            writers[worker] = _Rebuilding(store, worker, started_ms)
+        writers[worker].add(key, step, content)
     for writer in writers.values():
         writer.store()
     for key in old:
@@ -102,10 +102,12 @@ class _Rebuilding:
         self._file: PackedFile | None = None
         self.step_count = 0
 
-    def add(self, key: str, step: int, content: bytes | None) -> None:
+    def add(self, key: str, step: int, content: bytes | RecordError | None) -> None:
         try:
             if content is None:
                 return
+            if isinstance(content, RecordError):
+                raise content
             self._add(self._decoder.decode(content, key=key), step)
         except ValueError:  # damaged, or more than a row can hold: readers must look for this step themselves
             if self._follows is not None:
@@ -141,16 +143,20 @@ class _Rebuilding:
         return layout
 
 
-def _get(store: Store, key: str) -> bytes | None:
+def _get(store: Store, key: str, most_bytes: int) -> bytes | RecordError | None:
     try:
-        # What claims to be larger is not fetched; the decoder says so.
-        return store.get(key, length=MOST_FILE_BYTES + 1)
+        # Of what is larger no more is fetched; the decoder says so.
+        return store.get(key, length=most_bytes + 1)
+    except NotAFileError as error:
+        return RecordError(key, 0, str(error))
     except KeyNotFoundError:  # removed since it was listed
         return None
 
 
-def _decoded(content: bytes, key: str, report: Callable[[RecordError], None]) -> PackedIndex | None:
+def _decoded(content: bytes | RecordError, key: str, report: Callable[[RecordError], None]) -> PackedIndex | None:
     try:
+        if isinstance(content, RecordError):
+            raise content
         return decode_packed_index(content, key=key)
     except RecordError as error:
         report(error)

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trackside.contracts.errors import KeyNotFoundError, RecordError
+from trackside.contracts.errors import KeyNotFoundError, NotAFileError, RecordError
 from trackside.records.record_template import RecordTemplate
+from trackside.records.step_file import fetch_record
 from trackside.records.tfevents import decode_record
 from trackside.storage.store import Store
 from trackside.trial.step_index import Layout, SavedStep, StepIndex
@@ -40,18 +41,19 @@ class RecordReader:
         """The whole tensor, fetched anew in one request. The step must hold it. Errors: `RecordError`, reported."""
         start, length = saved.layout.records[name]
         try:
-            data = self._store.get(saved.event_key, start=start, length=length)
+            data = fetch_record(self._store, saved.event_key, start=start, length=length)
             return self.decode(saved, name, data)
-        except KeyNotFoundError:
-            return self.again(saved, name, missing(saved)).value
+        except KeyNotFoundError as error:
+            return self.again(saved, name, missing(saved, error)).value
         except RecordError as damage:
             return self.again(saved, name, damage).value
 
     def decode(self, saved: SavedStep, name: str, data: bytes | memoryview) -> Array:
         """The tensor in its whole record. Errors: `RecordError`, not yet reported."""
-        templates = self._templates.get(saved.layout)
+        layout = saved.layout
+        templates = self._templates.get(layout)
         if templates is None:
-            templates = self._templates[saved.layout] = {}
+            templates = self._templates[layout] = {}
         template = templates.get(name)
         if template is not None:
             value = template.decode(data, step=saved.step, mode_step=saved.mode_step)
@@ -91,16 +93,19 @@ class RecordReader:
             raise damage
         start, length = newer.layout.records[name]
         try:
-            data = self._store.get(newer.event_key, start=start, length=length)
+            data = fetch_record(self._store, newer.event_key, start=start, length=length)
             return Found(newer, self.decode(newer, name, data))
         except KeyNotFoundError as error:
-            self._report(missing(newer))
-            raise missing(newer) from error
+            lost = missing(newer, error)
+            self._report(lost)
+            raise lost from error
         except RecordError as error:
             self._report(error)
             raise
 
 
-def missing(saved: SavedStep) -> RecordError:
-    """What to say of an event file that is not there."""
+def missing(saved: SavedStep, error: KeyNotFoundError | None = None) -> RecordError:
+    """What to say of an event file that is not there, or where something else is. `error` is the store's."""
+    if isinstance(error, NotAFileError):
+        return RecordError(saved.event_key, 0, str(error))
     return RecordError(saved.event_key, 0, "the index names this event file, but it is not there.")

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from trackside.trial.recorded_steps import RecordedSteps
 from trackside.trial.step_index import SavedStep
 from trackside.trial.window import Column
 
@@ -23,6 +24,10 @@ class StatisticsSource(Protocol):
 
     def refresh(self) -> bool:
         """Reads what is new; True if there was anything."""
+
+    @property
+    def steps(self) -> RecordedSteps:
+        """The steps of which there are rows."""
 
     def statistics_of(self, tensor: str) -> frozenset[str]:
         """Names of the statistics recorded of a tensor."""
@@ -53,6 +58,16 @@ class Recorded:
             self._is_asked = True
             self._look()
         return self._known
+
+    @property
+    def steps(self) -> RecordedSteps | None:
+        """The steps of which there are rows; None where there are none so far."""
+        return self._source.steps if self._source is not None and self.tensors else None
+
+    @property
+    def workers(self) -> frozenset[str]:
+        """The workers that recorded something, as far as anybody has asked."""
+        return frozenset(self._source.steps.last_by_worker) if self._source is not None and self._known else frozenset()
 
     def refresh(self, *, is_last: bool) -> None:
         """Looks for what is new, if anybody ever asked; `is_last` where the run has ended. Errors: the store's."""

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from trackside.contracts.errors import KeyNotFoundError, RecordError
+from trackside.contracts.errors import KeyNotFoundError, NotAFileError, RecordError
 from trackside.contracts.run_layout import SegmentName
 from trackside.records.block_file import (
     FOOTER_BYTES,
@@ -32,7 +32,8 @@ from trackside.records.statistics_segment import (
     read_rows,
 )
 from trackside.storage.store import Store
-from trackside.trial.parallel import REMOTE_READS_AT_ONCE, in_parallel
+from trackside.trial.parallel import REMOTE_READS_AT_ONCE, each_in_parallel
+from trackside.trial.recorded_steps import RecordedSteps
 from trackside.trial.statistic_rows import BlockNumbers, RowTable, StatisticColumns
 from trackside.trial.window import Column
 
@@ -40,7 +41,8 @@ READ_BYTES = 16 << 20  # more than the objects that our writer makes, so that ea
 CACHE_BYTES = 256 << 20  # of columns that were asked for: 200 of them over 72,000 steps
 MOST_SCHEMAS_BYTES = 64 << 20  # of the JSON of all schemas that differ; ours take some ten kilobytes each
 MOST_ORPHAN_BYTES = 16 << 20  # of rows whose schema was damaged, and may come again
-_LARGEST_BLOCK = HEAD_BYTES + MOST_PAYLOAD_BYTES + FOOTER_BYTES
+_LARGEST_READ = READ_BYTES + HEAD_BYTES + MOST_PAYLOAD_BYTES + FOOTER_BYTES
+MOST_LOST_BYTES = 64 << 20  # of one file between its blocks: the rest is given up, for a hole costs no disk
 _MOST_PASSES = 3
 
 
@@ -59,6 +61,7 @@ class RecordedStatistics:
         self._statistics: defaultdict[str, set[str]] = defaultdict(set)
         self._tables: dict[str, list[RowTable]] = {}
         self._columns = StatisticColumns(cache_bytes)
+        self._steps, self._steps_version = RecordedSteps(), 0
         self._version = 0
 
     def refresh(self) -> bool:
@@ -82,6 +85,14 @@ class RecordedStatistics:
     def statistics_of(self, tensor: str) -> frozenset[str]:
         """Names of the statistics of a tensor of which there are rows."""
         return frozenset(self._statistics.get(tensor, ()))
+
+    @property
+    def steps(self) -> RecordedSteps:
+        """The steps of which there are rows."""
+        if self._steps_version != self._version:
+            self._steps.update(self._tables)
+            self._steps_version = self._version
+        return self._steps
 
     @property
     def groups(self) -> Mapping[str, tuple[str, ...]]:
@@ -142,9 +153,12 @@ class RecordedStatistics:
 
     def _read_batch(self, files: list[_File]) -> bool:
         was_gone = False
-        for file, data in zip(files, in_parallel(self._store, self._first_bytes, files), strict=True):
+        for file, data in zip(files, each_in_parallel(self._store, self._first_bytes, files), strict=True):
             if data is None:
                 was_gone = True
+            elif isinstance(data, RecordError):
+                self._damaged(self._log_of(file), data)
+                file.is_settled = True
             else:
                 self._take_file(file, data)
         return was_gone
@@ -156,16 +170,22 @@ class RecordedStatistics:
         file.is_settled = True
         return True
 
-    def _first_bytes(self, file: _File) -> bytes | None:
+    def _first_bytes(self, file: _File) -> bytes | RecordError | None:
         try:
             return self._store.get(file.key, start=file.offset, length=READ_BYTES)
+        except NotAFileError as error:
+            return RecordError(file.key, file.offset, str(error))
         except KeyNotFoundError:
             return None
 
-    def _take_file(self, file: _File, data: bytes) -> None:
+    def _log_of(self, file: _File) -> _Log:
         log = self._logs.get(file.log)
         if log is None:
             log = self._logs[file.log] = _Log(file.log)
+        return log
+
+    def _take_file(self, file: _File, data: bytes) -> None:
+        log = self._log_of(file)
         is_whole = True
         for found in self._read_on(file, data):
             if not all(self._take_block(log, block, file.key) for block in found.blocks):
@@ -178,7 +198,7 @@ class RecordedStatistics:
         if is_whole and file.name.last not in {None, file.last_rows}:
             what = f"block {file.name.last}, with which the object should end by its name, is not in it"
             self._damaged(log, RecordError(file.key, file.offset, what))
-        file.is_settled = not file.may_grow
+        file.is_settled = file.is_given_up or not file.may_grow
 
     def _read_on(self, file: _File, data: bytes) -> Iterator[ReadBlocks]:
         """The file from where it was read to last, to its present end; `data` are the first bytes of that."""
@@ -190,16 +210,25 @@ class RecordedStatistics:
                 cut = RecordError(file.key, found.end, "the file ends within a block, or in damage")
                 found = ReadBlocks(found.blocks, found.end, (*found.damage, cut))
             elif not is_end and found.end == file.offset:
-                if length < 2 * _LARGEST_BLOCK:
-                    length *= 2
-                else:
-                    lost = RecordError(file.key, file.offset, f"no block within {_LARGEST_BLOCK} bytes")
-                    found = ReadBlocks((), file.offset + _LARGEST_BLOCK, (lost,))
+                if length < _LARGEST_READ:
+                    length = min(2 * length, _LARGEST_READ)
+                else:  # none begins in the first bytes: it would have ended within the rest
+                    lost = RecordError(file.key, file.offset, f"no block begins in these {READ_BYTES} bytes")
+                    found = ReadBlocks((), file.offset + READ_BYTES, (lost,))
+            blocks_size = sum(HEAD_BYTES + len(block.payload) + FOOTER_BYTES for block in found.blocks)
+            file.lost_bytes += found.end - file.offset - blocks_size
+            if file.lost_bytes > MOST_LOST_BYTES:
+                what = f"the rest is given up: {file.lost_bytes} bytes so far are no blocks"
+                found = ReadBlocks(found.blocks, found.end, (*found.damage, RecordError(file.key, found.end, what)))
             file.offset = found.end
             yield found
-            if is_end:
+            if is_end or file.is_given_up:
                 return
-            data = self._store.get(file.key, start=file.offset, length=length)
+            data = b""  # not both at once
+            try:
+                data = self._store.get(file.key, start=file.offset, length=length)
+            except KeyNotFoundError:  # merged into another one meanwhile
+                return
 
     def _take_block(self, log: _Log, block: Block, key: str) -> bool:
         """Takes what a block holds. False if the rest of the file is not for us."""
@@ -278,6 +307,7 @@ class _File:
     last_rows: int = -1  # the number of the last block of rows in it
     may_grow: bool = False
     is_settled: bool = False
+    lost_bytes: int = 0  # passed over because nothing in them is a block
 
     @classmethod
     def of(cls, key: str) -> _File | None:
@@ -287,6 +317,10 @@ class _File:
     @property
     def log(self) -> tuple[str, int]:
         return self.name.worker, self.name.started_ms
+
+    @property
+    def is_given_up(self) -> bool:
+        return self.lost_bytes > MOST_LOST_BYTES
 
     @property
     def span(self) -> int:

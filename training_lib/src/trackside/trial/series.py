@@ -85,15 +85,28 @@ class TensorSeries:
         Fetched anew on each use. Errors: `ConfigurationError` where several workers saved it and none was chosen;
         `RecordError` at a damaged one (iterate instead to have the rest); else as `__iter__`.
         """
-        arrays = self._trial.values(self.name, steps=self.steps, worker=self._only_worker())
+        if self._is_sharded():
+            arrays = [self._trial.whole_value(self.name, step=step, workers=self.workers) for step in self.steps]
+        else:
+            arrays = self._trial.values(self.name, steps=self.steps, worker=self._only_worker())
         if len({(array.shape, array.dtype) for array in arrays}) == 1:
             return np.stack(arrays)
         return tuple(arrays)
 
     def value(self, step: int | None = None) -> NDArray[np.generic]:
-        """The whole tensor at `step`; without one, at the last. Errors: as `values`, and `TensorNotSavedError`."""
-        worker = self._only_worker()
-        return self._trial.value(self.name, step=self.steps[-1] if step is None else step, worker=worker)
+        """The whole tensor at `step`; without one, at the last. Errors: as `values`, and `TensorNotSavedError`.
+
+        Of a tensor that is sharded over the workers (FSDP) the parts are put together, unless a worker was chosen.
+        """
+        is_sharded = self._is_sharded()
+        worker = "" if is_sharded else self._only_worker()
+        if step is None:
+            if not self.steps:
+                raise TensorNotSavedError(f"{self.name!r} was saved at none of the selected steps.")
+            step = self.steps[-1]
+        if is_sharded:
+            return self._trial.whole_value(self.name, step=step, workers=self.workers)
+        return self._trial.value(self.name, step=step, worker=worker)
 
     def statistic(self, name: str) -> Column:
         """One statistic over the steps. Names: `trackside.trial.statistics.STATISTICS`.
@@ -186,11 +199,14 @@ class TensorSeries:
 
     def _forget_what_is_old(self) -> None:
         version = self._trial.version
-        if version != self._version:
+        if version is not self._version:
             self._version, self._steps, self._workers = version, None, None
 
+    def _is_sharded(self) -> bool:
+        return self.selection.worker is None and self._trial.is_sharded(self.name, workers=self.workers)
+
     def _only_worker(self) -> str:
-        workers = self.workers
+        workers = self._workers if self._version is self._trial.version and self._workers else self.workers
         if not workers:
             raise TensorNotSavedError(self._why_nothing_is_selected())
         if len(workers) > 1:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trackside.contracts.errors import KeyNotFoundError, RecordError
+from trackside.contracts.errors import KeyNotFoundError, NotAFileError, RecordError
 from trackside.contracts.run_layout import (
     END_MARKER_KEY,
     INDEX_PREFIX,
@@ -21,10 +21,11 @@ from trackside.contracts.run_layout import (
 from trackside.records.index_file import IndexDecoder, IndexEntry, ShapeEntry
 from trackside.records.modes import MODE_NAMES
 from trackside.records.packed_index import MOST_RECORD_BYTES
+from trackside.records.untrusted_json import MOST_JSON_BYTES
 from trackside.storage.store import Store
 from trackside.trial.membership import Membership
 from trackside.trial.packed_index import PackedWorker, read_packed_index
-from trackside.trial.parallel import in_parallel, is_remote
+from trackside.trial.parallel import each_in_parallel, in_parallel, is_remote
 
 __all__ = ["Layout", "SavedStep", "StepIndex", "in_parallel"]
 
@@ -32,7 +33,6 @@ __all__ = ["Layout", "SavedStep", "StepIndex", "in_parallel"]
 INCOMPLETE_STEP_WINDOW = 1000
 MANY_NEW_FILES = 16  # from here on the packed index is asked again: a reader that has fallen behind catches up with it
 MOST_LAYOUTS_AT_HAND = 1024  # where every step lies differently, it is of no use to remember more
-FILES_READ_AT_ONCE = 512
 KEYS_IN_A_PAGE = 1000  # of a listing in S3: to look at the rest of a page costs nothing
 
 _LAST_SORTED_STEP = 10**12 - 1  # keys of larger ones do not sort as their numbers
@@ -158,10 +158,9 @@ class StepIndex:
         key = index_key(step, worker)
         content = self._read(key)
         self._read_again.add((step, worker))
-        try:
-            saved = None if content is None else self._decode(key, step, worker, content)
-        except RecordError as error:
-            self._report(error)
+        saved = None if content is None else self._decoded(key, step, worker, content)
+        if isinstance(saved, RecordError):
+            self._report(saved)
             return None
         if saved is None or saved == known:
             return None
@@ -173,6 +172,11 @@ class StepIndex:
     def saved(self, step: int) -> Mapping[str, SavedStep]:
         """What each worker saved at `step`, as far as its index can be read."""
         return {worker: saved for worker, saved in self._files.get(step, {}).items() if saved is not None}
+
+    def saved_by(self, step: int, worker: str) -> SavedStep | None:
+        """What one worker saved at `step`; None if that is nothing, or its index cannot be read."""
+        files = self._files.get(step)
+        return files.get(worker) if files is not None else None
 
     def workers_at(self, step: int) -> frozenset[str]:
         """The workers that have saved `step`, with those whose index cannot be read."""
@@ -290,22 +294,24 @@ class StepIndex:
         is_within = step >= self._first_step and (self._end_step is None or step < self._end_step)
         return is_within and worker not in self._files.get(step, ())
 
-    def _read(self, key: str) -> bytes | None:
+    def _read(self, key: str) -> bytes | RecordError | None:
         try:
-            return self._store.get(key)
+            return self._store.get(key, length=MOST_JSON_BYTES + 1)
+        except NotAFileError as error:
+            return RecordError(key, 0, str(error))
         except KeyNotFoundError:  # removed since it was listed
             return None
 
     def _read_index(self, wanted: Sequence[tuple[str, int, str]]) -> Iterator[_Found]:
-        """What smdebug's index says of each (key, step, worker); a few hundred files are held at a time."""
-        for start in range(0, len(wanted), FILES_READ_AT_ONCE):
-            some = wanted[start : start + FILES_READ_AT_ONCE]
-            contents = in_parallel(self._store, self._read, [key for key, _, _ in some])
-            for (key, step, worker), content in zip(some, contents, strict=True):
-                if content is not None:
-                    yield step, worker, self._decoded(key, step, worker, content)
+        """What smdebug's index says of each (key, step, worker)."""
+        contents = each_in_parallel(self._store, self._read, [key for key, _, _ in wanted])
+        for (key, step, worker), content in zip(wanted, contents, strict=True):
+            if content is not None:
+                yield step, worker, self._decoded(key, step, worker, content)
 
-    def _decoded(self, key: str, step: int, worker: str, content: bytes) -> SavedStep | RecordError:
+    def _decoded(self, key: str, step: int, worker: str, content: bytes | RecordError) -> SavedStep | RecordError:
+        if isinstance(content, RecordError):
+            return content
         try:
             return self._decode(key, step, worker, content)
         except RecordError as error:

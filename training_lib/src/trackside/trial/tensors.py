@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.errors import KeyNotFoundError, RecordError
-from trackside.records.tfevents import decode_record
+from trackside.records.step_file import fetch_record
 from trackside.storage.store import Store
 from trackside.trial.parallel import in_parallel
 from trackside.trial.record_reader import Array, Found, RecordReader, missing
@@ -39,16 +39,6 @@ PLACES = {name: place for place, name in enumerate(STATISTICS)}
 Sources = tuple[str, ...]
 Neighbours = Callable[[str, str], Iterable[tuple[str, Sources]]]
 Chunk = tuple[str, str, NDArray[np.int64], Values]  # mode, worker, steps, what `summarise_many` says
-
-
-def read_value(store: Store, saved: SavedStep, tensor: str) -> Array:
-    """The whole tensor, fetched anew. The step must hold it.
-
-    Errors: `KeyNotFoundError` where the index came before its event file; `RecordError` for a damaged one.
-    """
-    start, length = saved.layout.records[tensor]
-    data = store.get(saved.event_key, start=start, length=length)
-    return decode_record(data, key=saved.event_key, offset=start).value
 
 
 class Follower:
@@ -278,7 +268,7 @@ class Reading:
     def _fetch(self, wanted: tuple[SavedStep, _Range]) -> bytes | None:
         saved, part = wanted
         try:
-            return self._store.get(saved.event_key, start=part.start, length=part.length)
+            return fetch_record(self._store, saved.event_key, start=part.start, length=part.length)
         except KeyNotFoundError:
             return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import difflib
 import math
 import re
@@ -29,6 +30,7 @@ from trackside.contracts.run_layout import (
     RULE_REQUEST_KEY,
     TENSORS,
 )
+from trackside.records.step_file import fetch_record
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 from trackside.trial.membership import Membership
@@ -38,9 +40,12 @@ from trackside.trial.question import Question, RecordedQuestion, SavedQuestion
 from trackside.trial.record_reader import RecordReader, missing
 from trackside.trial.recorded import Recorded
 from trackside.trial.recorded_statistics import RecordedStatistics
+from trackside.trial.recorded_steps import RecordedSteps
 from trackside.trial.saved_tensors import REDUCTION_MARK, SavedTensors, base_name
 from trackside.trial.selection import Selection, StepRange, parse_mode, parse_regex
 from trackside.trial.series import MOST_HTML_ROWS, TensorSeries
+from trackside.trial.settled_steps import RecordingWorkers, SettledSteps, Way, usual_gap
+from trackside.trial.shards import Shards, joined
 from trackside.trial.statistics import REDUCTIONS, STATISTICS
 from trackside.trial.step_index import Layout, SavedStep, StepIndex
 from trackside.trial.tensor_head import HEAD_BYTES, TensorHead, read_head
@@ -48,6 +53,9 @@ from trackside.trial.tensors import PLACES, Reading, Sources, TensorStatistics, 
 from trackside.trial.window import Column, Window
 
 __all__ = ["REDUCTION_MARK", "Trial", "open_trial"]
+
+MOST_SETS_AT_HAND = 1024  # of tensors that were saved or recorded together
+_NEWEST = 16
 
 
 def open_trial(run: str | Store) -> Trial:
@@ -59,7 +67,9 @@ def open_trial(run: str | Store) -> Trial:
     store = open_store(run) if isinstance(run, str) else run
     if any(next(iter(store.list(prefix)), None) for prefix in (INDEX_PREFIX, COLLECTIONS_PREFIX, END_MARKER_KEY)):
         trial = Trial(store, _beside(run))
-    elif next(iter(store.list(f"{TENSORS}/")), None) is not None or store.exists(RULE_REQUEST_KEY):
+    elif store.exists(RULE_REQUEST_KEY) or any(
+        next(iter(store.list(f"{folder}/")), None) for folder in (TENSORS, run_layout.STATISTICS)
+    ):
         trial = Trial(_below(run, TENSORS), _below(run, run_layout.STATISTICS))
     else:
         raise RunNotFoundError(
@@ -105,8 +115,12 @@ class Trial:
         self._reader = RecordReader(store, self._index, report=self._report)
         source = RecordedStatistics(statistics, report=self._report) if statistics is not None else None
         self._recorded = Recorded(source, clock=clock)
+        self._recording_workers, self._settled = RecordingWorkers(clock), SettledSteps(clock)
+        self._settled_through: int | None = None  # not worked out since the last refresh
+        self.version: tuple[int, int | None] = (0, None)  # changes whenever a refresh brought a step, or completed one
         self._statistics = TensorStatistics(store, self._index, self._reader, neighbours=self._neighbours)
         self._saved_tensors = SavedTensors(self._index)
+        self._shards = Shards(store, report=self._report)
         self._names: frozenset[str] = frozenset()
         self._all_names: tuple[str, ...] = ()
         self._reductions: frozenset[str] = frozenset()
@@ -115,6 +129,7 @@ class Trial:
         self._members: dict[str, tuple[str, ...]] = {}
         self._questions: dict[tuple[str, str, str | None], Question] = {}
         self._collections_in: dict[Layout, frozenset[str]] = {}
+        self._collections_of_tensors: dict[frozenset[str], frozenset[str]] = {}
 
     @property
     def uri(self) -> str:
@@ -131,13 +146,12 @@ class Trial:
             self._index.expect_workers(self._membership.worker_count)
         if not had_ended:
             self._recorded.refresh(is_last=self._index.has_ended)
+        self._settled_through = None
+        version = len(self._index.arrivals), self._index.last_complete
+        if version != self.version:
+            self.version = version
         if (len(self._index.names), self._recorded.names_version) != self._seen_names:
             self._questions.clear()  # other records may answer them now
-
-    @property
-    def version(self) -> tuple[int, int | None]:
-        """Changes whenever a refresh has brought a step, or completed one."""
-        return len(self._index.arrivals), self._index.last_complete
 
     @property
     def has_ended(self) -> bool:
@@ -243,9 +257,8 @@ class Trial:
 
         Errors: `ConfigurationError` for a statistic that there is not.
         """
-        last = self._index.last_complete
-        end = selection.steps.end
-        last_step = -1 if last is None else last if end is None else min(last, end - 1)
+        last, end = self._last_step(), selection.steps.end
+        last_step = last if end is None else min(last, end - 1)
         everything = self._question(tensor, statistic, selection.mode)
         is_all = selection.steps == StepRange() and selection.worker is None
         question = everything if is_all or everything.is_read(last_step) else self._narrow(tensor, statistic, selection)
@@ -287,7 +300,7 @@ class Trial:
     @property
     def workers(self) -> tuple[str, ...]:
         """Names of the workers seen, sorted."""
-        return tuple(sorted(self._index.workers))
+        return tuple(sorted(self._index.workers | self._recorded.workers))
 
     def steps(self, mode: str | None = None) -> tuple[int, ...]:
         """Complete steps (saved by every worker, or as complete as they will ever be), ascending."""
@@ -297,18 +310,52 @@ class Trial:
             self._steps = self.version, steps
         return steps if mode is None else tuple(step for step in steps if self.mode_of(step) == mode)
 
-    def new_complete_steps(self, after: int) -> Sequence[int]:
-        """Complete steps above `after`, ascending; -1 for all."""
+    def new_saved_steps(self, after: int) -> Sequence[int]:
+        """`steps` above `after`, ascending; -1 for all."""
         return self._index.complete_steps(after=after)
+
+    def new_complete_steps(self, after: int) -> Sequence[int]:
+        """The steps above `after` that a rule may judge, ascending: those saved, and those recorded in statistics only.
+
+        Complete means that nothing is expected to come any more at or below them: see `trial.settled_steps`. -1 for
+        all. What is recorded is looked at with the first question.
+        """
+        saved = self.new_saved_steps(after)
+        recorded = self._recorded.steps
+        if recorded is None:
+            return saved
+        through = self._settled_step(recorded)
+        more = recorded.between(after, through)
+        if not more:
+            return saved if not saved or saved[-1] <= through else [step for step in saved if step <= through]
+        return sorted({*more, *(step for step in saved if step <= through)})
 
     def mode_of(self, step: int) -> str:
         """The mode of a step: of the first worker that says so, "GLOBAL" if none does."""
-        return next((saved.mode for saved in self._index.saved(step).values()), "GLOBAL")
+        saved = next((saved.mode for saved in self._index.saved(step).values()), None)
+        if saved is not None:
+            return saved
+        recorded = self._recorded.steps
+        return (recorded.mode_of(step) if recorded is not None else None) or "GLOBAL"
 
     def collections_at(self, step: int) -> frozenset[str]:
-        """Names of the collections of which at least one tensor was saved at this step."""
+        """Names of the collections of which at least one tensor was saved, or had a statistic recorded, at this step.
+
+        Which statistic it was does not matter here.
+        """
+        recorded = self._recorded.steps
+        tensors = recorded.tensors_at(step) if recorded is not None else frozenset[str]()
+        saved = self.saved_collections_at(step)
+        return saved | self._collections_among(tensors) if tensors else saved
+
+    def saved_collections_at(self, step: int) -> frozenset[str]:
+        """`collections_at` of what was saved alone."""
         found = [self._collections_of(saved.layout) for saved in self._index.saved(step).values()]
         return found[0] if len(found) == 1 else frozenset[str]().union(*found)
+
+    def is_saved(self, step: int) -> bool:
+        """True if a worker saved tensors at this step: else there are statistics of it at most."""
+        return bool(self._index.workers_at(step))
 
     def is_damaged(self, step: int) -> bool:
         """True if a file of this step has turned out to be unreadable."""
@@ -319,7 +366,7 @@ class Trial:
 
     def event_key(self, step: int, worker: str) -> str:
         """Key of the event file of one step and worker, or "" if it saved none."""
-        saved = self._index.saved(step).get(worker)
+        saved = self._index.saved_by(step, worker)
         return saved.event_key if saved else ""
 
     def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
@@ -337,7 +384,7 @@ class Trial:
 
         Errors: `TensorNotSavedError`; `RecordError` where its file cannot be read.
         """
-        saved = self._index.saved(step).get(worker)
+        saved = self._index.saved_by(step, worker)
         if saved is None or tensor not in saved.layout.records:
             raise TensorNotSavedError(self._why_not_saved(tensor, step=step, worker=worker))
         return self._reader.value(saved, tensor)
@@ -345,6 +392,23 @@ class Trial:
     def values(self, tensor: str, *, steps: Sequence[int], worker: str) -> list[NDArray[np.generic]]:
         """`value` at each of the steps; from S3 several at a time. Errors: as `value`, for the first that has one."""
         return in_parallel(self._store, lambda step: self.value(tensor, step=step, worker=worker), steps)
+
+    def is_sharded(self, tensor: str, *, workers: Sequence[str]) -> bool:
+        """True if these workers saved parts of one tensor (FSDP), and not a tensor each. Errors: those of the store."""
+        if (self._membership.worker_count or 1) <= 1 or not workers:
+            return False
+        return all(self._shards.of(tensor, worker=worker, version=self.version) is not None for worker in workers)
+
+    def whole_value(self, tensor: str, *, step: int, workers: Sequence[str]) -> NDArray[np.generic]:
+        """A sharded tensor of its parts, fetched anew on each call.
+
+        Errors: as `value`; `ConfigurationError` where a part is missing.
+        """
+        saved = self._index.saved(step)
+        holders = [w for w in workers if w in saved and tensor in saved[w].layout.records] or workers[:1]
+        shards = [self._shards.of(tensor, worker=worker, version=self.version) for worker in holders]
+        values = in_parallel(self._store, lambda worker: self.value(tensor, step=step, worker=worker), holders)
+        return joined(tensor, [(s, v) for s, v in zip(shards, values, strict=True) if s is not None])
 
     def window(self, step: int, *, now: float, newest_step_at: float | None = None) -> Window:
         """What a rule may see at `step`; times in seconds since the epoch."""
@@ -366,8 +430,8 @@ class Trial:
     def _select(
         self, steps: StepRange | slice | range | int | str | None, mode: str | None, worker: str | None
     ) -> Selection:
-        if worker is not None and worker not in self._index.workers:
-            problem = Problem("worker", f"No worker {worker!r}.", did_you_mean(worker, self._index.workers))
+        if worker is not None and worker not in self._index.workers and worker not in self.workers:
+            problem = Problem("worker", f"No worker {worker!r}.", did_you_mean(worker, self.workers))
             raise ConfigurationError([problem], subject="The selection")
         return Selection(StepRange.of(steps), parse_mode(mode), worker)
 
@@ -378,8 +442,8 @@ class Trial:
         saved, start, end, names = piece
         try:
             data = self._store.get(saved.event_key, start=start, length=end - start)
-        except KeyNotFoundError:
-            self._report(missing(saved))
+        except KeyNotFoundError as error:
+            self._report(missing(saved, error))
             return {}
         places = ((name, saved.layout.records[name][0] - start) for name in names)
         parts = ((name, data[place : place + HEAD_BYTES]) for name, place in places)
@@ -391,10 +455,13 @@ class Trial:
         try:
             head = read_head(data[:length], name=name, key=key, offset=offset)
             if head is None and length > len(data):  # a very long name
-                data = self._store.get(key, start=offset, length=length)
+                data = fetch_record(self._store, key, start=offset, length=length)
                 head = read_head(data, name=name, key=key, offset=offset)
             if head is None:
                 raise RecordError(key, offset, f"the record of {name!r} ends before its shape.")
+        except KeyNotFoundError as error:
+            self._report(missing(saved, error))
+            return None
         except RecordError as damage:
             self._report(damage)
             return None
@@ -408,6 +475,7 @@ class Trial:
             return
         self._members.clear()
         self._collections_in.clear()
+        self._collections_of_tensors.clear()
 
     def _sorted_names(self) -> tuple[str, ...]:
         """Names of all tensors; whatever was looked up by name is forgotten when there are others."""
@@ -429,11 +497,44 @@ class Trial:
     def _collections_of(self, layout: Layout) -> frozenset[str]:
         found = self._collections_in.get(layout)
         if found is None:
-            names = self._saved_tensors.names_in(layout)
-            known = self._membership.known()
-            found = frozenset(name for name in known if self._membership.members(name, names))
-            self._collections_in[layout] = found
+            found = self._collections_in[layout] = self._collections_among(self._saved_tensors.names_in(layout))
         return found
+
+    def _collections_among(self, tensors: frozenset[str]) -> frozenset[str]:
+        """The collections that any of the tensors belongs to."""
+        found = self._collections_of_tensors.get(tensors)
+        if found is None:
+            if len(self._collections_of_tensors) >= MOST_SETS_AT_HAND:
+                self._collections_of_tensors.clear()
+            known = self._membership.known()
+            found = frozenset(name for name in known if self._membership.members(name, tensors))
+            self._collections_of_tensors[tensors] = found
+        return found
+
+    def _last_step(self) -> int:
+        """The last complete step, saved or recorded; -1 for none."""
+        last, recorded = self._index.last_complete, self._recorded.steps
+        return max(-1 if last is None else last, -1 if recorded is None else self._settled_step(recorded))
+
+    def _settled_step(self, recorded: RecordedSteps) -> int:
+        """The last step that may be judged; the same until the next refresh."""
+        if self._settled_through is None:
+            has_ended = self._index.has_ended
+            count = self._membership.worker_count
+            rows_through = self._recording_workers.through(recorded.last_by_worker, count=count, has_ended=has_ended)
+            ways = (self._saved_way(), _recorded_way(recorded.steps, rows_through))
+            self._settled_through = self._settled.through(ways, has_ended=has_ended)
+        return self._settled_through
+
+    def _saved_way(self) -> Way:
+        steps, last = self._index.steps, self._index.last_complete
+        if not steps:
+            return Way("saved", -1, 0)
+        last = -1 if last is None else last
+        if steps[-1] > last:
+            return Way("saved", last, steps[bisect.bisect_right(steps, last)])
+        gap = usual_gap(steps)
+        return Way("saved", last, None if gap is None else last + gap)
 
     def _neighbours(self, tensor: str, statistic: str) -> Iterable[tuple[str, Sources]]:
         """The tensors of the same collections, with what would answer for them."""
@@ -493,6 +594,14 @@ class Trial:
         if any(base_name(name) == tensor for name in self._reductions) and tensor not in self._index.names:
             return f"{what} The run holds its reductions only: ask for a statistic instead."
         return f"{what} It was saved at other steps, or by other workers."
+
+
+def _recorded_way(steps: NDArray[np.int64], last: int) -> Way:
+    count = int(steps.searchsorted(last, side="right"))
+    if count < len(steps):  # some worker has more, and others are expected to follow
+        return Way("recorded", last, int(steps[count]))
+    gap = usual_gap(steps[-_NEWEST:].tolist())
+    return Way("recorded", last, None if gap is None else last + gap)
 
 
 def _heads_of(saved: SavedStep, names: Iterable[str]) -> dict[str, tuple[int, int]]:

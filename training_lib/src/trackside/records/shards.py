@@ -1,0 +1,47 @@
+"""Which part of a sharded tensor each worker saves: noted in `_meta` of its collections file, which smdebug lets be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trackside.records.untrusted_json import UntrustedJson
+
+SHARDS = "shards"  # in `_meta`
+MOST_DIMENSIONS = 64  # as NumPy
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Where a worker's part lies: `shape` of the whole tensor, `offset` of the part's first element in it."""
+
+    shape: tuple[int, ...]
+    offset: tuple[int, ...]
+
+
+def shards_document(shards: Mapping[str, Shard]) -> dict[str, Any]:
+    """The JSON values of `_meta.shards`, by tensor name."""
+    return {name: {"shape": list(s.shape), "offset": list(s.offset)} for name, s in sorted(shards.items())}
+
+
+def decode_shards(data: bytes, *, key: str) -> dict[str, Shard]:
+    """The shards that a collections file notes, by tensor name; none in a file of smdebug.
+
+    Errors: `RecordError` if it is no collections file, or a part lies outside of its tensor.
+    """
+    document = UntrustedJson.parse(data, key=key)
+    meta = document.object("_meta") if document.has("_meta") else None
+    if meta is None or not meta.has(SHARDS):
+        return {}
+    shards = meta.object(SHARDS)
+    return {name: _shard(shards.object(name)) for name in shards.names()}
+
+
+def _shard(fields: UntrustedJson) -> Shard:
+    shard = Shard(fields.counts("shape"), fields.counts("offset"))
+    if len(shard.shape) != len(shard.offset) or len(shard.shape) > MOST_DIMENSIONS:
+        raise fields.error(f"has {len(shard.offset)} offsets for {len(shard.shape)} dimensions")
+    if any(start > size for start, size in zip(shard.offset, shard.shape, strict=True)):
+        raise fields.error("lies outside of its tensor")
+    return shard

@@ -1,0 +1,146 @@
+"""At which steps a run has recorded statistics, in which mode, and of which tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.records.modes import MODE_NAMES
+from trackside.records.statistics_segment import Schema
+from trackside.trial.statistic_rows import RowTable
+
+MOST_KINDS = 63  # rows of further kinds count as having the tensors of all of those
+MOST_MASKS_AT_HAND = 4096
+_OVERFLOW = np.uint64(1 << MOST_KINDS)
+
+_Arrays = tuple[NDArray[Any], ...]  # steps, modes, kinds
+
+
+class RecordedSteps:
+    """What the rows of all workers say together. To bring it up to date costs what is new.
+
+    A step has one mode: of rows in several that of the lowest number, TRAIN before EVAL. A kind of rows is the set of
+    the tensors of which they hold anything that was measured.
+    """
+
+    def __init__(self) -> None:
+        self.last_by_worker: dict[str, int] = {}  # the newest step of each
+        self._arrays: _Arrays = (np.empty(0, np.int64), np.empty(0, np.uint8), np.empty(0, np.uint64))
+        self._count = 0
+        self._taken: dict[RowTable, int] = {}
+        self._kinds: dict[frozenset[str], np.uint64] = {}
+        self._beyond: frozenset[str] = frozenset()
+        self._kinds_of_rows: dict[tuple[Schema, bytes], np.uint64] = {}
+        self._tensors: dict[int, frozenset[str]] = {}
+
+    @property
+    def steps(self) -> NDArray[np.int64]:
+        """All of them, ascending. A view: it must be gone before more rows are added."""
+        return self._arrays[0][: self._count]
+
+    def update(self, tables: Mapping[str, Sequence[RowTable]]) -> None:
+        """Takes the rows that are new in the tables of each worker."""
+        parts: list[_Arrays] = []
+        for worker, of_worker in tables.items():
+            new = [part for table in of_worker for part in self._new_rows(table)]
+            newest = max((int(steps.max()) for steps, _, _ in new), default=-1)
+            self.last_by_worker[worker] = max(newest, self.last_by_worker.get(worker, -1))
+            parts += new
+        if parts:
+            self._add(tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+    def between(self, after: int, last: int) -> list[int]:
+        """The steps above `after`, up to `last`."""
+        first, end = np.searchsorted(self.steps, (after, last), side="right").tolist()
+        found: list[int] = self.steps[first:end].tolist()
+        return found
+
+    def mode_of(self, step: int) -> str | None:
+        """The mode of a step; None if it has no row."""
+        place = self._place_of(step)
+        return None if place is None else MODE_NAMES.get(int(self._arrays[1][place]))
+
+    def tensors_at(self, step: int) -> frozenset[str]:
+        """The tensors of which anything was measured at the step, by any worker. Always the same object for a kind."""
+        place = self._place_of(step)
+        if place is None:
+            return frozenset()
+        kinds = int(self._arrays[2][place])
+        found = self._tensors.get(kinds)
+        if found is None:
+            known = (tensors for tensors, kind in self._kinds.items() if kinds & int(kind))
+            beyond = self._beyond if kinds & int(_OVERFLOW) else frozenset[str]()
+            found = self._tensors[kinds] = beyond.union(*known)
+        return found
+
+    def _place_of(self, step: int) -> int | None:
+        place = int(self.steps.searchsorted(step))
+        return place if place < self._count and self._arrays[0][place] == step else None
+
+    def _new_rows(self, table: RowTable) -> Iterator[_Arrays]:
+        start = self._taken.get(table, 0)
+        if start == table.count:
+            return
+        self._taken[table] = table.count
+        for rows in table.rows_from(start):
+            if len(rows):
+                yield rows["step"].copy(), rows["mode"].copy(), self._kinds_in(rows, table.schema)
+
+    def _kinds_in(self, rows: NDArray[np.void], schema: Schema) -> NDArray[np.uint64]:
+        if "measured" not in (rows.dtype.names or ()):
+            return np.full(len(rows), self._kind(schema, b""))
+        measured = np.ascontiguousarray(rows["measured"])
+        masks, which = np.unique(measured.view(f"V{measured.shape[1]}")[:, 0], return_inverse=True)
+        return np.array([self._kind(schema, mask.tobytes()) for mask in masks], np.uint64)[which.reshape(-1)]
+
+    def _kind(self, schema: Schema, mask: bytes) -> np.uint64:
+        """The kind of rows of which that was measured; no mask: all of it."""
+        kind = self._kinds_of_rows.get((schema, mask))
+        if kind is None:
+            if len(self._kinds_of_rows) >= MOST_MASKS_AT_HAND:
+                self._kinds_of_rows.clear()
+            kind = self._kinds_of_rows[schema, mask] = self._kind_of(_measured(schema, mask))
+        return kind
+
+    def _kind_of(self, tensors: frozenset[str]) -> np.uint64:
+        kind = self._kinds.get(tensors)
+        if kind is None and len(self._kinds) < MOST_KINDS:
+            kind = self._kinds[tensors] = np.uint64(1 << len(self._kinds))
+        if kind is None:
+            kind = _OVERFLOW
+            self._beyond |= tensors
+            self._tensors.clear()
+        return kind
+
+    def _add(self, new: _Arrays) -> None:
+        """Merges rows in; most lie behind all that is there."""
+        first = int(np.searchsorted(self.steps, new[0].min()))
+        if first < self._count:
+            old = (array[first : self._count] for array in self._arrays)
+            new = tuple(np.concatenate(pair) for pair in zip(old, new, strict=True))
+        new = _joined(*new)
+        count = first + len(new[0])
+        if count > len(self._arrays[0]):
+            room = count + count // 8
+            self._arrays = tuple(np.concatenate((a[:first], np.empty(room - first, a.dtype))) for a in self._arrays)
+        for array, values in zip(self._arrays, new, strict=True):
+            array[first:count] = values
+        self._count = count
+
+
+def _measured(schema: Schema, mask: bytes) -> frozenset[str]:
+    """The tensors of which something was measured; without a mask all of them."""
+    bits = np.unpackbits(np.frombuffer(mask, np.uint8), bitorder="little") if mask else None
+    columns = enumerate(schema.columns)
+    return frozenset(column.tensor for place, column in columns if bits is None or bits[place])
+
+
+def _joined(steps: NDArray[np.int64], modes: NDArray[np.uint8], kinds: NDArray[np.uint64]) -> _Arrays:
+    """Ascending, each step once."""
+    order = np.argsort(steps, kind="stable")
+    steps, modes, kinds = steps[order], modes[order], kinds[order]
+    firsts = np.flatnonzero(np.append(True, steps[1:] != steps[:-1]))
+    return steps[firsts], np.minimum.reduceat(modes, firsts), np.bitwise_or.reduceat(kinds, firsts)
