@@ -104,6 +104,7 @@ def one(collection: Any) -> bytes:
         pytest.param(b'{"collections": {}, "_meta": {"num_workers": -2}}', "num_workers", id="negative workers"),
         pytest.param(one(3), "collections.losses is a number", id="a number for a collection"),
         pytest.param(one({"include_regex": [1]}), "include_regex", id="a number for a regex"),
+        pytest.param(one({"name": False}), "name = true or false, not a text", id="a flag for a name"),
         pytest.param(one({"tensor_names": "a"}), "a text, not a list", id="a text for names"),
         pytest.param(one({"save_config": {"TRAIN": {"save_interval": "x"}}}), "save_config.TRAIN", id="an interval"),
         pytest.param(one({"reduction_config": {"save_shape": 1}}), "reduction_config", id="a flag"),

@@ -5,7 +5,7 @@ import pytest
 
 from trackside.contracts.errors import RecordError, StorageUnavailableError
 from trackside.records.index_file import decode_index
-from trackside.records.step_file import StepFiles, encode_step, fetch_record, write_step
+from trackside.records.step_file import StepFiles, encode_step, fetch_record, fetch_records, write_step
 from trackside.records.tfevents import decode_record
 from trackside.storage.memory import MemoryStore
 
@@ -117,3 +117,41 @@ def test_of_what_the_index_calls_large_no_more_is_fetched_than_its_header(conten
     assert store.asked == [12]
     with pytest.raises(RecordError, match=what):
         decode_record(data, key="events/x", offset=0)
+
+
+def test_a_large_file_is_read_a_few_mib_at_a_time() -> None:
+    store, sizes = CountingStore(), (1 << 20, 10, 3 << 20, 1 << 20, 7)
+    tensors = [(f"t{place}", np.full(size, place, "f4")) for place, size in enumerate(sizes)]
+    files = encode_step(tensors, step=0, mode="TRAIN", mode_step=0, worker="w", wall_time=1.5)
+    write_step(store, files)
+    found = [(record.name, record.value.size) for record in fetch_records(store, files.event_key)]
+    assert found == [(f"t{place}", size) for place, size in enumerate(sizes)]
+    assert max(length or 0 for length in store.asked) < 13 << 20, "the largest record"
+
+
+@pytest.mark.parametrize(
+    ("content", "offset", "what"),
+    [
+        pytest.param(bytes(9 << 20), 0, "checksum of a record's length", id="a hole"),
+        pytest.param(
+            (1 << 33).to_bytes(8, "little") + bytes(9 << 20), 0, "checksum of a record's", id="a made up length"
+        ),
+        pytest.param(
+            encode("a").event_bytes * 2 + bytes(20), None, "checksum of a record's length", id="a hole behind"
+        ),
+        pytest.param(encode("a").event_bytes[:-1], 0, "are left", id="cut"),
+    ],
+)
+def test_damage_is_told_with_its_place_in_the_file(content: bytes, offset: int | None, what: str) -> None:
+    store = CountingStore()
+    store.put("events/x", content)
+    with pytest.raises(RecordError, match=what) as damage:
+        [*fetch_records(store, "events/x")]
+    assert damage.value.offset == (2 * len(encode("a").event_bytes) if offset is None else offset)
+    assert max(length or 0 for length in store.asked) == 8 << 20
+
+
+def test_an_empty_file_holds_nothing() -> None:
+    store = CountingStore()
+    store.put("events/x", b"")
+    assert [*fetch_records(store, "events/x")] == []

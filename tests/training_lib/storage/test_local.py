@@ -19,6 +19,7 @@ from trackside.contracts.errors import (
     AccessDeniedError,
     KeyNotFoundError,
     LocationNotFoundError,
+    NotAFileError,
     StorageError,
     StorageUnavailableError,
 )
@@ -361,8 +362,7 @@ class TestLinks:
             store.put(key, b"x")
         with pytest.raises(StorageError, match="leads out of it"):
             store.append(key, b"x")
-        with pytest.raises(StorageError, match="leads out of it"):
-            store.exists(key)
+        assert not store.exists(key)
         with pytest.raises(StorageError, match="leads out of it"):
             store.delete(key)
         with pytest.raises(StorageError, match="leads out of it"):
@@ -385,12 +385,12 @@ class TestLinks:
             lambda: store.put("inside/deep/file", b"x"),
             lambda: store.append("inside/deep/file", b"x"),
             lambda: store.get("inside/deep/file"),
-            lambda: store.exists("inside/deep/file"),
             lambda: store.delete("inside/deep/file"),
             lambda: store.list("inside/deep/"),
         ):
             with pytest.raises(StorageError, match="leads out of it"):
                 attempt()
+        assert not store.exists("inside/deep/file")
         assert {file.read_bytes() for file in (tmp_path / outside).rglob("file")} == {b"secret"}
         (run / replaced).unlink()
         (run / replaced).symlink_to(run / "moved")
@@ -469,3 +469,26 @@ def test_lists_as_the_store_in_memory_does(
             continue  # "a" and "a/b" cannot both be files
         memory.put(name, b"x")
     assert [*local.list(prefix, start_after=start_after)] == [*memory.list(prefix, start_after=start_after)]
+
+
+@pytest.mark.parametrize("start", [0, 5])
+@pytest.mark.parametrize("what", ["folder", "pipe", "ring", "link out"])
+def test_what_bears_a_key_and_is_no_file_is_said_to_be_none(tmp_path: Path, what: str, start: int) -> None:
+    path = tmp_path / "run" / "x"
+    path.parent.mkdir()
+    if what == "folder":
+        path.mkdir()
+    elif what == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(tmp_path if what == "link out" else path)
+    store = LocalStore(path.parent)
+    with pytest.raises(NotAFileError, match=r"link|no file"):
+        store.get("x", start=start, length=10)
+
+
+def test_a_ring_of_links_hinders_no_listing(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store.put("index/a", b"x")
+    (tmp_path / "index" / "b").symlink_to("b")
+    assert [*store.list()] == ["index/a", "index/b"]

@@ -1,4 +1,4 @@
-"""A few hundred fixed cases of the fuzzer, and that it notices what it is there for. An hour of it is run by hand."""
+"""Some fixed cases of the fuzzer, and that it notices what it is there for. An hour of it is run by hand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-CASES = 120
+CASES = 40
 
 
 def play(*arguments: str) -> subprocess.CompletedProcess[str]:

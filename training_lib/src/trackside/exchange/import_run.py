@@ -36,10 +36,11 @@ from trackside.contracts.run_layout import (
 from trackside.exchange.places import FolderPlace, Place, UnreadableFileError, bring, open_place
 from trackside.exchange.statistic_tables import Progress, untracked
 from trackside.records.index_file import decode_index
+from trackside.records.untrusted_json import MOST_JSON_BYTES
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 from trackside.trial.packed_index import rebuild_packed_index
-from trackside.trial.parallel import REMOTE_READS_AT_ONCE, in_parallel
+from trackside.trial.parallel import REMOTE_READS_AT_ONCE, each_in_parallel
 
 T = TypeVar("T")
 
@@ -205,12 +206,12 @@ def _damage(place: Place, index: Mapping[str, int], data: Mapping[str, int]) -> 
 
     def read(key: str) -> bytes | None:
         try:
-            return bytes(place.get(key))
+            return bytes(place.get(key, length=MOST_JSON_BYTES + 1))
         except (KeyNotFoundError, AccessDeniedError, StorageError):
             return None  # whoever brings it says why
 
     keys = [key for key in index if parse_index_key(key)]
-    for key, content in zip(keys, in_parallel(place, read, keys), strict=True):
+    for key, content in zip(keys, each_in_parallel(place, read, keys), strict=True):
         if content is None:
             continue
         try:

@@ -9,6 +9,7 @@ from typing import Any
 
 from trackside.contracts.capture_request import Schedule
 from trackside.records.modes import MODE_NUMBERS
+from trackside.records.shards import SHARDS, Shard, shards_document
 from trackside.records.untrusted_json import UntrustedJson
 
 _SECTIONS = ("collections", "_meta")
@@ -50,11 +51,13 @@ class Collections:
         return next((c for c in self.collections if c.name == name), None)
 
 
-def encode_collections(collections: Iterable[CollectionRecord], *, num_workers: int) -> bytes:
-    """The file's content, as smdebug writes and reads it."""
+def encode_collections(
+    collections: Iterable[CollectionRecord], *, num_workers: int, shards: Mapping[str, Shard] | None = None
+) -> bytes:
+    """The file's content, as smdebug writes and reads it; `shards` by tensor name are an addition of ours."""
     document = {
         "collections": {c.name: _collection_document(c) for c in collections},
-        "_meta": {"num_workers": num_workers},
+        "_meta": {"num_workers": num_workers, **({SHARDS: shards_document(shards)} if shards else {})},
     }
     return json.dumps(document).encode("ascii")
 
@@ -114,6 +117,8 @@ def _schedule_document(schedule: Schedule | None) -> dict[str, Any] | None:
 def _read_collection(name: str, fields: UntrustedJson) -> CollectionRecord:
     # smdebug writes `false` where there are no regexes, in some versions.
     has_regexes = fields.is_list("include_regex")
+    if "name" in fields.names():
+        fields.text("name")  # the key above is what counts; old readers go by this one
     return CollectionRecord(
         name=name,
         include_regex=fields.texts("include_regex") if has_regexes else (),

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trackside.contracts.run_layout import event_key, index_key
-from trackside.records.index_file import Index, IndexEntry, encode_index
+from trackside.records.index_file import Index, IndexEntry, ShapeEntry, encode_index
+from trackside.records.packed_index import MOST_RECORD_BYTES
 from trackside.records.tensor_proto import AnyArray
-from trackside.records.tfevents import FOOTER, HEADER_SIZE, encode_tensor_parts
+from trackside.records.tfevents import (
+    HEADER_SIZE,
+    TensorRecord,
+    encode_tensor_parts,
+    has_intact_header,
+    read_records,
+    said_size,
+    whole_records_size,
+)
 from trackside.storage.store import Store
 
 # Larger records are fetched only once their own header says the same length as the index: a hole in a file, or an
@@ -27,11 +36,18 @@ class StepFiles:
 
 
 def encode_step(
-    tensors: Sequence[tuple[str, AnyArray]], *, step: int, mode: str, mode_step: int, worker: str, wall_time: float
+    tensors: Sequence[tuple[str, AnyArray]],
+    *,
+    step: int,
+    mode: str,
+    mode_step: int,
+    worker: str,
+    wall_time: float,
+    shapes: Sequence[ShapeEntry] = (),
 ) -> StepFiles:
     """The files for (name, value) pairs, in their order. Arrays without elements are left out, as smdebug does.
 
-    Errors: as `tfevents.encode_tensor`.
+    `shapes` are of tensors whose values are not saved. Errors: as `tfevents.encode_tensor`.
     """
     event = event_key(step, worker)
     parts: list[bytes | memoryview] = []
@@ -45,12 +61,13 @@ def encode_step(
         entries.append(IndexEntry(name, end, length))
         parts += record
         end += length
-    index = Index(mode=mode, mode_step=mode_step, event_key=event, entries=tuple(entries))
+    found = event if entries else None
+    index = Index(mode=mode, mode_step=mode_step, event_key=found, entries=tuple(entries), shapes=tuple(shapes))
     return StepFiles(
         event_key=event,
         event_bytes=b"".join(parts),
         index_key=index_key(step, worker),
-        index_bytes=encode_index(index) if entries else b"",
+        index_bytes=encode_index(index) if entries or shapes else b"",
     )
 
 
@@ -61,7 +78,8 @@ def write_step(store: Store, files: StepFiles) -> None:
     """
     if not files.index_bytes:
         return
-    store.put(files.event_key, files.event_bytes)
+    if files.event_bytes:
+        store.put(files.event_key, files.event_bytes)
     store.put(files.index_key, files.index_bytes)
 
 
@@ -73,7 +91,24 @@ def fetch_record(store: Store, key: str, *, start: int, length: int) -> bytes:
     """
     if length > MOST_TRUSTED_BYTES:
         head = store.get(key, start=start, length=HEADER_SIZE)
-        said = int.from_bytes(head[:8], "little")
-        if said + HEADER_SIZE + len(FOOTER) != length:
+        if said_size(head) != length or not has_intact_header(head):
             return head
     return store.get(key, start=start, length=length)
+
+
+def fetch_records(store: Store, key: str) -> Iterator[TensorRecord]:
+    """All tensors of an event file, of which a few MiB, or the one record that is larger, are held at a time.
+
+    Errors: `RecordError` at the first record that is not intact; those of the store.
+    """
+    start, length = 0, MOST_TRUSTED_BYTES
+    while data := store.get(key, start=start, length=length):
+        size = whole_records_size(data)
+        if size:
+            yield from read_records(data[:size], key=key, offset=start)
+            start, length = start + size, MOST_TRUSTED_BYTES
+        elif length <= len(data) < said_size(data) <= MOST_RECORD_BYTES and has_intact_header(data):
+            length = said_size(data)
+        else:
+            yield from read_records(data, key=key, offset=start)  # which says what is wrong
+            return

@@ -105,18 +105,40 @@ def decode_record(data: bytes, *, key: str, offset: int) -> TensorRecord:
     return record
 
 
-def read_records(data: bytes, *, key: str) -> Iterator[TensorRecord]:
-    """All tensors of a whole event file in their order; events without a summary are passed over.
+def read_records(data: bytes, *, key: str, offset: int = 0) -> Iterator[TensorRecord]:
+    """All tensors of a whole event file, or of its part from `offset` on, in their order; events without a summary are
+    passed over.
 
     Errors: `RecordError` at the first record that is not intact.
     """
     view, position = memoryview(data), 0
     while position < len(view):
-        payload = _payload(view[position:], key, position)
-        record = _decode_event(payload, key, position + _HEADER.size)
+        payload = _payload(view[position:], key, offset + position)
+        record = _decode_event(payload, key, offset + position + _HEADER.size)
         if record is not None:
             yield record
         position += _HEADER.size + len(payload) + _FOOTER_SIZE
+
+
+def whole_records_size(data: bytes) -> int:
+    """How many bytes at the start of `data` are whole records, by the lengths that they say."""
+    position = 0
+    while position + _HEADER.size <= len(data):
+        end = position + said_size(data, position)
+        if end > len(data):
+            break
+        position = end
+    return position
+
+
+def has_intact_header(data: bytes) -> bool:
+    """True if `data` begins with a record's header whose checksum is right."""
+    return len(data) >= HEADER_SIZE and _HEADER.unpack_from(data)[1] == _masked_crc(data[:8])
+
+
+def said_size(data: bytes, position: int = 0) -> int:
+    """The size in bytes of the record at that place in `data`, as its header says it."""
+    return int.from_bytes(data[position : position + 8], "little") + _HEADER.size + _FOOTER_SIZE
 
 
 def _plugin(name: str, content: int) -> bytes:

@@ -95,7 +95,14 @@ def _name_of_other(entry: os.DirEntry[str]) -> str:
     """The name of what is no plain file, or "" if it is not listed: a link to a folder, a pipe."""
     if entry.is_dir(follow_symlinks=False):
         return f"{entry.name}/"
-    return entry.name if entry.is_symlink() and not entry.is_dir() else ""
+    return entry.name if entry.is_symlink() and not _leads_to_a_folder(entry) else ""
+
+
+def _leads_to_a_folder(link: os.DirEntry[str]) -> bool:
+    try:
+        return link.is_dir()
+    except OSError:  # a ring of links, or behind a folder that is closed to us: reading it will say so
+        return False
 
 
 def _are_usual(names: list[str]) -> bool:

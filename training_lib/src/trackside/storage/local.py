@@ -15,6 +15,7 @@ from trackside.contracts.errors import (
     AccessDeniedError,
     KeyNotFoundError,
     LocationNotFoundError,
+    NotAFileError,
     StorageError,
     StorageUnavailableError,
 )
@@ -30,6 +31,8 @@ _SMALL_READ, _SMALL_START = 64 << 10, 1 << 40  # up to here the size of the file
 
 _IS_A_LINK = {errno.ELOOP, errno.EMLINK}  # the latter on FreeBSD
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
+# What the system says on reading a folder, a ring of links, a socket, or a pipe from some place on or that is empty.
+_NO_FILE = {errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.ESPIPE, errno.EAGAIN}
 _IN_THE_WAY = {errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _ADVICE = {
@@ -83,11 +86,14 @@ class LocalStore:
             raise self._translated(error, f"Cannot read {key!r}") from error
 
     def exists(self, key: str) -> bool:
-        path = self._path(key)
         try:
-            return stat.S_ISREG(os.stat(path).st_mode)
+            return stat.S_ISREG(os.stat(self._path(key)).st_mode)
+        except NotAFileError:
+            return False
+        except StorageError:
+            raise
         except OSError as error:
-            if error.errno in _ABSENT:
+            if error.errno in _ABSENT | _NO_FILE:
                 return False
             raise self._translated(error, f"Cannot look for {key!r}") from error
 
@@ -127,7 +133,7 @@ class LocalStore:
     def _refuse_link_out(self, path: str, key: str) -> None:
         root, real = os.path.realpath(self._folder), os.path.realpath(path)
         if os.path.commonpath((root, real)) != root:
-            raise StorageError(f"{key!r} in {self.uri} is a link that leads out of it, to {real}: not followed.")
+            raise NotAFileError(f"{key!r} in {self.uri} is a link that leads out of it, to {real}: not followed.")
 
     def _write(self, key: str, path: str, write: Callable[[], None]) -> None:
         try:
@@ -172,6 +178,8 @@ class LocalStore:
             kind, advice = LocationNotFoundError, "That is a file: name a folder."
         elif storing and number in _IN_THE_WAY:
             kind, advice = StorageError, "A file stands where a folder is needed, or the reverse."
+        elif not storing and number in _NO_FILE:
+            kind, advice = NotAFileError, "What bears that name is no file."
         elif number in _ABSENT:
             kind, advice = KeyNotFoundError, "There is no file of that name."
         else:

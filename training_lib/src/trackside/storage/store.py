@@ -22,7 +22,7 @@ class Store(Protocol):
         """Stores `data` whole or not at all: no reader ever sees a part, and a failed put leaves what was there."""
 
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
-        """The bytes from `start` on, at most `length`. Errors: `KeyNotFoundError`."""
+        """The bytes from `start` on, at most `length`. Errors: `KeyNotFoundError`, `NotAFileError`."""
 
     def exists(self, key: str) -> bool:
         """True if an object of that key lies here."""

@@ -96,7 +96,7 @@ class ShiftingStore:
 def _damage_bytes(place: Place, random: Random, *, is_knowing: bool) -> Damage:
     run, key = place.run, place.key
     path = run / key
-    if not _is_small_file(path):
+    if not is_small_file(path):
         return Damage("too large to damage again", frozenset())
     data = path.read_bytes()
     changed = (knowing(key, data, random) if is_knowing else None) or blind(data, random)
@@ -112,7 +112,7 @@ def _damage_bytes(place: Place, random: Random, *, is_knowing: bool) -> Damage:
 def _mend_index(run: Path, key: str, data: bytes) -> None:
     """Points the index at the records as they lie now, so that a reader gets as far as the change."""
     name = Path(key).name.removesuffix(".tfevents")
-    found = [path for path in (run / TENSORS / "index").glob(f"*/{name}.json") if _is_small_file(path)]
+    found = [path for path in (run / TENSORS / "index").glob(f"*/{name}.json") if is_small_file(path)]
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # it may be damaged itself
         document = json.loads(found[0].read_bytes()) if found else {}
         start = 0
@@ -129,11 +129,11 @@ def _mend_index(run: Path, key: str, data: bytes) -> None:
 def _move_index(place: Place, random: Random) -> Damage:
     """An index whose ranges overlap, lie elsewhere, or name what is not there."""
     run = place.run
-    paths = sorted(filter(_is_small_file, (run / TENSORS / "index").rglob("*.json")))
+    paths = sorted(filter(is_small_file, (run / TENSORS / "index").rglob("*.json")))
     if not paths:
         return Damage("no index to move", frozenset())
     path = random.choice(paths)
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # it may be damaged already
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # it may be damaged already
         document = json.loads(path.read_bytes())
         entry = random.choice(document["tensor_payload"])
         size = random.choice((0, 1, 16, 2**20, 2**33, 2**34, 2**34 + 1, 2**40, 2**62, 2**63 - 1))
@@ -226,7 +226,7 @@ def _make_large(place: Place, random: Random) -> Damage:
 
 def _point_into(run: Path, key: str, random: Random) -> None:
     name = Path(key).name.removesuffix(".tfevents")
-    for path in filter(_is_small_file, (run / TENSORS / "index").glob(f"*/{name}.json")):
+    for path in filter(is_small_file, (run / TENSORS / "index").glob(f"*/{name}.json")):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, IndexError):  # it may be damaged already
             document = json.loads(path.read_bytes())
             document["tensor_payload"][0]["length"] = random.choice((1 << 33, 1 << 34, 1 << 30))
@@ -299,7 +299,7 @@ def _exchange(place: Place, random: Random) -> Damage:
     return Damage(f"{first} and {second} exchanged", frozenset(keys))
 
 
-def _is_small_file(path: Path) -> bool:
+def is_small_file(path: Path) -> bool:
     """True if it can still be changed: an earlier damage may have put a link, a pipe or a terabyte there."""
     return path.is_file() and not path.is_symlink() and path.stat().st_size <= 1 << 24
 

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -14,7 +15,8 @@ from pathlib import Path
 from trackside.testing.fuzz.case import Fuzzer
 from trackside.testing.fuzz.watch import MOST_SECONDS, OpenedFiles
 
-_SILENT_SECONDS = 30 + 6 * MOST_SECONDS  # a case has as many readers, each within its own limit
+_SILENT_SECONDS = 30 + 14 * MOST_SECONDS  # a case has as many readers, each within its own limit
+_TOLD_CASES = 500
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,10 @@ class Player:
     heard_at: float
 
 
-def play(game: Game) -> tuple[list[str], int]:
-    """(what failed, how many cases were played)."""
+def play(game: Game, *, tell: Callable[[str], None]) -> tuple[int, int]:
+    """(how many failed, how many were played). `tell` hears of each failure at once, and now and then how far it is."""
     context = multiprocessing.get_context("spawn")
-    failures: list[str] = []
+    failures = _Failures(tell)
     cases = 0
     until = time.monotonic() + 60 * game.minutes
     with tempfile.TemporaryDirectory(prefix="trackside-fuzz-", dir=_memory_folder()) as scratch:
@@ -54,7 +56,7 @@ def play(game: Game) -> tuple[list[str], int]:
             process.start()
             theirs.close()
             players[ours] = Player(process, -1, time.monotonic())
-        while players and len(failures) < game.most_failures:
+        while players and failures.count < game.most_failures:
             for ready in wait(list(players), timeout=1.0):
                 assert isinstance(ready, Connection)
                 player = players[ready]
@@ -64,16 +66,31 @@ def play(game: Game) -> tuple[list[str], int]:
                     player.process.join()
                     del players[ready]
                     if player.process.exitcode:
-                        failures.append(f"a process ended with {player.process.exitcode} after case {player.newest}")
+                        failures.add(f"a process ended with {player.process.exitcode} after case {player.newest}")
                     continue
                 player.heard_at = time.monotonic()
                 cases += 1
-                failures += [failure] if failure else []
-            failures += [_killed(player) for player in players.values() if player.process.is_alive() and _hangs(player)]
+                if failure:
+                    failures.add(failure)
+                if cases % _TOLD_CASES == 0:
+                    tell(f"{cases} cases so far, {failures.count} failed\n")
+            for player in players.values():
+                if player.process.is_alive() and _hangs(player):
+                    failures.add(_killed(player))
         for player in players.values():
             player.process.kill()
             player.process.join()
-    return failures, cases
+    return failures.count, cases
+
+
+class _Failures:
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self.count = 0
+
+    def add(self, failure: str) -> None:
+        self.count += 1
+        self._tell(f"{failure}\n\n")
 
 
 def _hangs(player: Player) -> bool:

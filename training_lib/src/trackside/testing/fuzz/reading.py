@@ -22,12 +22,14 @@ from trackside.local.recorded_run import read_run
 from trackside.records.tensor_proto import AnyArray
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
+from trackside.testing.fuzz import other_readers
 from trackside.trial.statistics import STATISTICS
 from trackside.trial.trial import Trial, open_trial
 
 Place = tuple[str, int, str]  # tensor, step, worker
 
 INTERNAL_MISTAKE = 70
+CANARY = "Net_can"  # in the names of tensors outside the run; as long as what it stands for
 
 
 class Wrong(Exception):  # no error of the library: what a reader answered is not true
@@ -55,6 +57,7 @@ class Reader:
     name: str
     read: Callable[[Path, Random, Callable[[Store], Store]], Seen | None]
     may_raise: tuple[type[Exception], ...] = (TracksideError,)
+    share: float = 1.0  # of the cases
 
 
 def readers() -> tuple[Reader, ...]:
@@ -69,7 +72,19 @@ def readers() -> tuple[Reader, ...]:
         found.append(Reader("command line", _command_line, ()))
     if find_spec("smdebug"):
         base = import_module("smdebug.exceptions").SMDebugError
-        found.append(Reader("smdebug trial", _smdebug_trial, (TracksideError, base, WaitsForMore)))
+        told = (TracksideError, base, WaitsForMore)
+        found.append(Reader("smdebug trial", _smdebug_trial, told))
+        found.append(Reader("smdebug index reader", other_readers.old_index_reader, told, share=0.15))
+        found.append(Reader("smdebug states", other_readers.old_states, (), share=0.3))
+    if find_spec("pyarrow"):
+        found.append(Reader("to parquet", other_readers.to_parquet, share=0.1))
+    found += [
+        Reader("doctor", other_readers.doctor, share=0.2),
+        Reader("to tensorboard", other_readers.to_tensorboard, share=0.1),
+        Reader("states", other_readers.states, share=0.3),
+        Reader("import", other_readers.imported, share=0.15),
+        Reader("packed anew", other_readers.packed_anew, share=0.15),  # the last: it changes the run
+    ]
     return tuple(found)
 
 
@@ -240,7 +255,7 @@ def check(seen: Seen, expected: Seen, *, touched: Callable[[int, str], bool], ha
     for error in seen.damaged:
         if not (isinstance(error.offset, int) and error.offset >= 0 and error.key and error.what):
             raise Wrong(f"damage without a place: {error!r}")
-    if any("canary" in name for name in seen.names):
+    if any(CANARY in name for name in seen.names):
         raise Wrong("a tensor from outside the run was read")
 
 

@@ -14,6 +14,7 @@ from trackside.capture.statistics_log import StatisticsLog
 from trackside.capture.writer import StepTensors
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.run_layout import (
+    CLAIM_KEY,
     END_MARKER_KEY,
     RULE_REQUEST_KEY,
     RunLocation,
@@ -26,11 +27,13 @@ from trackside.evaluation.sinks.json_lines import JsonLinesSink
 from trackside.records.collections_file import CollectionRecord, ReductionRecord, encode_collections
 from trackside.records.index_file import Index, IndexEntry, ShapeEntry, encode_index
 from trackside.records.modes import MODE_NUMBERS
+from trackside.records.state_file import STATES_KEY, TrainingState, encode_states
 from trackside.records.step_file import encode_step, write_step
 from trackside.records.tensor_proto import AnyArray
 from trackside.records.tfevents import encode_tensor
 from trackside.rules.catalogue import default_request
 from trackside.storage.local import LocalStore
+from trackside.testing.fuzz.other_readers import CHECKPOINTS
 from trackside.trial.membership import DEFAULT_REGEXES
 
 WALL_TIME = 1_700_000_000.0
@@ -89,6 +92,8 @@ def _write_workers(run: RunLocation) -> None:
             tensors = [*_tensors(step, rank)[:4], *reduced]
             _save_with_shapes(store, tensors, step=step, mode=mode, mode_step=mode_step, worker=worker)
     _write_collections(store, workers)
+    store.put(CLAIM_KEY, b"")
+    store.put("tensorboard/TRAIN/events.out.tfevents.1.host", _tensorboard_like())
     store.put(END_MARKER_KEY, b"")
 
 
@@ -145,6 +150,8 @@ def _write_captured(run: RunLocation) -> None:
                 log.flush()
         log.close()
         files.finish()
+    states = [TrainingState(run_number, 10 * run_number, 9, {"TRAIN": 10 * run_number}) for run_number in (1, 2)]
+    LocalStore(f"{run.uri}/{CHECKPOINTS}").put(STATES_KEY, encode_states(states))
 
 
 def _tensors(step: int, rank: int) -> Tensors:
@@ -192,6 +199,10 @@ def _save_with_shapes(
 def _save_shapes_only(store: LocalStore, *, step: int, mode: str, mode_step: int, worker: str) -> None:
     shapes = (ShapeEntry("Net_fc1.weight", "Net_fc1.weight", (4, 3)),)
     store.put(index_key(step, worker), encode_index(Index(mode, mode_step, None, shapes=shapes)))
+
+
+def _tensorboard_like() -> bytes:
+    return encode_tensor("x", np.ones(1), step=0, mode="TRAIN", mode_step=0, wall_time=WALL_TIME)
 
 
 def _entries(records: list[tuple[str, bytes]]) -> Iterator[IndexEntry]:
