@@ -56,7 +56,7 @@ def main():
 
 
 def table(bench, options):
-    header = f"{'cell':<38} {'target':>12} " + " ".join(f"{p:>24}" for p in PACKAGES) + f" {'ratio':>7}"
+    header = f"{'cell':<42} {'target':>12} " + " ".join(f"{p:>24}" for p in PACKAGES) + f" {'ratio':>7}"
     print(header)
     for cell in cells(quick=options.quick):
         if options.only in cell.name:
@@ -84,7 +84,13 @@ def cells(*, quick):
     yield Cell("finished run, first query", "first_query", (*k1, True), {"seconds": "no sleep"})
     for steps in (100, 1_000, 3_000) if quick else (100, 1_000, 3_000, 10_000):
         run = ("scalars", steps, 20, False)
-        yield Cell(f"live query, {steps:,} steps, none new", "live_idle", run, {"ms": "<= 0.3 ms"}, repeats=30)
+        yield Cell(
+            f"live query, {steps:,} steps, none new",
+            "live_idle",
+            run,
+            {"ms": "<= 0.3 ms", "at_once_ms": ""},
+            repeats=30,
+        )
         yield Cell(f"live query, {steps:,} steps, one new", "live_growing", run, {"ms": "<= 0.3 ms"})
     yield Cell("one scalar", "value", ("scalars", 1_000, 20, True), {"us": "<= 10 us"}, tensor="Loss_0_output_0")
     yield Cell("one value of 100 KB", "value", ("arrays", 200, 1, True), {"us": "<= 40 us"}, tensor="Array_0")
@@ -125,7 +131,8 @@ class Bench:
             theirs, ours = medians["smdebug"], medians["trackside"]
             ratio = (ours / theirs if unit == "steps_per_s" else theirs / ours) if theirs and ours else float("nan")
             shown = " ".join(f"{spread(figures[package], unit):>24}" for package in PACKAGES)
-            yield f"{cell.name:<38} {target:>12} {shown} {ratio:>6.0f}x"
+            name = cell.name + ("" if unit != "at_once_ms" else ", at once")
+            yield f"{name:<42} {target:>12} {shown} {ratio:>6.0f}x"
 
     def measure(self, cell, package):
         run = self.run(*cell.run)
@@ -260,7 +267,14 @@ def write_run(store, kind, steps, tensors, *, ended):
 
 
 def spread(figures, unit):
-    form = {"seconds": "{:.3g} s", "mb": "{:.0f} MB", "ms": "{:.3g} ms", "us": "{:.3g} us", "steps_per_s": "{:,.0f}/s"}
+    form = {
+        "seconds": "{:.3g} s",
+        "mb": "{:.0f} MB",
+        "ms": "{:.3g} ms",
+        "at_once_ms": "{:.3g} ms",
+        "us": "{:.3g} us",
+        "steps_per_s": "{:,.0f}/s",
+    }
     low, middle, high = (form[unit].format(f) for f in (min(figures), statistics.median(figures), max(figures)))
     return f"{middle} ({low.split()[0].removesuffix('/s')}-{high.split()[0].removesuffix('/s')})"
 

@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trackside.contracts.action import Action
-from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, capture_environment
+from trackside.contracts.capture_request import (
+    MODES,
+    REDUCTIONS,
+    CaptureRequest,
+    CollectionRequest,
+    Schedule,
+    StatisticsRequest,
+    capture_environment,
+)
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.rule_catalogue import (
     CUSTOM_RULE_CAPTURE,
@@ -25,14 +33,39 @@ SCHEDULES = st.builds(
     start_step=st.integers(0, 10_000),
     end_step=st.none() | st.integers(0, 10_000),
     save_steps=st.lists(st.integers(0, 10_000), max_size=5).map(tuple),
+    save_seconds=st.none() | st.floats(0.001, 1e6),
+)
+MODE_SCHEDULES = st.dictionaries(st.sampled_from(MODES), SCHEDULES, max_size=2).map(
+    lambda schedules: tuple((mode, schedules[mode]) for mode in MODES if mode in schedules)
 )
 COLLECTIONS = st.builds(
     CollectionRequest,
     name=st.sampled_from(["losses", "weights", "gradients"]),
     schedule=SCHEDULES,
-    include_regex=st.lists(st.sampled_from([".*", "^a", "loss"]), max_size=2).map(tuple),
+    include_regex=st.lists(st.sampled_from([".*", "^a", "loss"]), max_size=2, unique=True).map(tuple),
+    mode_schedules=MODE_SCHEDULES,
+    tensor_names=st.lists(st.sampled_from(["a", "b/c"]), max_size=2, unique=True).map(tuple),
+    reductions=st.lists(st.sampled_from(REDUCTIONS), max_size=3, unique=True).map(tuple),
+    save_raw_tensor=st.none() | st.booleans(),
+    save_shape=st.booleans(),
+    save_histogram=st.booleans(),
 )
-CAPTURES = st.lists(COLLECTIONS, max_size=3, unique_by=lambda c: c.name).map(lambda c: CaptureRequest(tuple(c)))
+STATISTICS = st.builds(
+    StatisticsRequest,
+    enabled=st.booleans(),
+    budget=st.floats(0.001, 1),
+    dear_interval=st.integers(1, 1000),
+    dense_start_steps=st.integers(0, 1000),
+    dense_after_steps=st.integers(0, 1000),
+)
+CAPTURES = st.builds(
+    CaptureRequest,
+    collections=st.lists(COLLECTIONS, max_size=3, unique_by=lambda c: c.name).map(tuple),
+    statistics=STATISTICS,
+    include_workers=st.sampled_from(["all", "one"]),
+    compiled=st.sampled_from(["eager_step", "params_only"]),
+    tensorboard=st.sampled_from(["", "s3://bucket/tensorboard"]),
+)
 TEXTS = st.text(max_size=30)
 RULES = st.builds(
     RuleConfiguration,
@@ -68,6 +101,24 @@ def test_a_merged_request_saves_all_that_either_asks_for_on_its_interval_from_ze
             assert both.schedule.save_interval <= collection.schedule.save_interval
             assert set(collection.include_regex) <= set(both.include_regex)
             assert step not in collection.schedule.save_steps or both.schedule.is_due(step)
+            assert set(collection.reductions) <= set(both.reductions)
+            assert both.saves_raw_tensor >= collection.saves_raw_tensor
+            assert both.save_shape >= collection.save_shape
+            for mode in MODES:
+                asked, merged_schedule = collection.schedule_for(mode), both.schedule_for(mode)
+                assert merged_schedule.save_interval <= asked.save_interval
+                if asked.save_seconds is not None:
+                    assert merged_schedule.save_seconds is not None
+                    assert merged_schedule.save_seconds <= asked.save_seconds
+
+
+@pytest.mark.parametrize("is_ours_first", [True, False])
+def test_a_merged_request_keeps_the_setting_that_is_not_the_default(is_ours_first: bool) -> None:
+    set_up = CaptureRequest(
+        (), statistics=StatisticsRequest(budget=0.5), include_workers="one", compiled="params_only", tensorboard="tb"
+    )
+    pair = (set_up, CaptureRequest(())) if is_ours_first else (CaptureRequest(()), set_up)
+    assert pair[0].merged_with(pair[1]) == set_up
 
 
 @pytest.mark.parametrize(
@@ -89,6 +140,7 @@ def test_a_schedule_is_smdebugs(schedule: Schedule, due: list[int]) -> None:
     ("text", "said"),
     [
         pytest.param("{", ["is not JSON"], id="not-json"),
+        pytest.param("9" * 5000, ["is not JSON"], id="endless-digits"),
         pytest.param("[]", ["must be an object"], id="not-an-object"),
         pytest.param("{}", ["collections: is missing"], id="nothing"),
         pytest.param(
@@ -108,6 +160,27 @@ def test_a_schedule_is_smdebugs(schedule: Schedule, due: list[int]) -> None:
             '{"collections":[{"name":"losses","save_interval":true}]}', ["a whole number"], id="bool-is-no-int"
         ),
         pytest.param('{"collections":[{"name":"losses","save_steps":[-1]}]}', ["at least 0"], id="negative-step"),
+        pytest.param(
+            '{"collections":[{"name":"weights","save_seconds":0,"reductions":["median","abs_l1"],'
+            '"modes":{"EVALL":{},"TRAIN":{"save_interval":0,"start":1}}}],'
+            '"include_workers":"two","compiled":"no","statistics":{"budget":2,"buget":1}}',
+            [
+                "collections[0].save_seconds: must be a number of seconds above 0",
+                "collections[0].reductions: 'median' is not known.",
+                "'abs_l1' is not known. Did you mean 'abs_l1_norm'?",
+                "collections[0].modes.EVALL: is not a known name. Did you mean 'EVAL'?",
+                "collections[0].modes.TRAIN.save_interval: must be at least 1",
+                "collections[0].modes.TRAIN.start: is not a known name",
+                "include_workers: must be one of all, one",
+                "compiled: must be one of eager_step, params_only",
+                "statistics.budget: must be a share",
+                "statistics.buget: is not a known name. Did you mean 'budget'?",
+            ],
+            id="everything-new-at-once",
+        ),
+        pytest.param('{"collections":[{"name":"a","tensor_names":1}]}', ["a list of texts"], id="names"),
+        pytest.param('{"collections":[{"name":"losses","modes":[]}]}', ["modes: must be an object"], id="modes"),
+        pytest.param('{"collections":[{"name":"losses","save_seconds":"NaN"}]}', ["above 0"], id="nan-seconds"),
     ],
 )
 def test_a_bad_capture_request_says_all_that_is_wrong(text: str, said: list[str]) -> None:
@@ -115,6 +188,61 @@ def test_a_bad_capture_request_says_all_that_is_wrong(text: str, said: list[str]
         CaptureRequest.from_json(text)
     for part in said:
         assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("collection", "expected"),
+    [
+        pytest.param({"name": "all"}, CollectionRequest("all"), id="all-needs-no-regex"),
+        pytest.param({"name": "default"}, CollectionRequest("default"), id="default-needs-none-either"),
+        pytest.param({"name": "outputs"}, CollectionRequest("outputs"), id="a-kind"),
+        pytest.param(
+            {"name": "mine", "tensor_names": ["a"]}, CollectionRequest("mine", tensor_names=("a",)), id="names-suffice"
+        ),
+        pytest.param(
+            {"name": "losses", "save_seconds": 2.5},
+            CollectionRequest("losses", Schedule.by_seconds(2.5)),
+            id="seconds-take-the-place-of-the-interval",
+        ),
+        pytest.param(
+            {"name": "losses", "save_seconds": 2, "save_interval": 7},
+            CollectionRequest("losses", Schedule(7, save_seconds=2.0)),
+            id="seconds-beside-an-interval",
+        ),
+        pytest.param(
+            {"name": "losses", "modes": {"EVAL": {"save_interval": 2}, "TRAIN": {"end_step": 0}}},
+            CollectionRequest("losses", mode_schedules=(("TRAIN", Schedule(end_step=0)), ("EVAL", Schedule(2)))),
+            id="modes",
+        ),
+        pytest.param(
+            {"name": "weights", "reductions": ["mean", "abs_max", "mean"]},
+            CollectionRequest("weights", reductions=("mean", "abs_max")),
+            id="reductions",
+        ),
+    ],
+)
+def test_a_collection_as_it_is_written(collection: object, expected: CollectionRequest) -> None:
+    assert CaptureRequest.from_json(json.dumps({"collections": [collection]})).collections == (expected,)
+
+
+@pytest.mark.parametrize(
+    ("collection", "is_raw"),
+    [
+        pytest.param(CollectionRequest("w"), True, id="raw-unless-told-otherwise"),
+        pytest.param(CollectionRequest("w", reductions=("mean",)), False, id="reductions-instead"),
+        pytest.param(CollectionRequest("w", reductions=("mean",), save_raw_tensor=True), True, id="beside"),
+        pytest.param(CollectionRequest("w", save_raw_tensor=False, save_shape=True), False, id="shapes-only"),
+    ],
+)
+def test_whether_tensors_are_saved_whole(collection: CollectionRequest, is_raw: bool) -> None:
+    assert collection.saves_raw_tensor == is_raw
+
+
+@pytest.mark.parametrize(
+    ("workers", "rank", "saves"), [("all", 0, True), ("all", 3, True), ("one", 0, True), ("one", 3, False)]
+)
+def test_which_ranks_save(workers: str, rank: int, saves: bool) -> None:
+    assert CaptureRequest(include_workers=workers).saves_tensors(rank) == saves
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,9 @@ class Fields:
             data = {}
         self._data: Mapping[str, Any] = data
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._data
+
     def problem(self, name: str, what: str, fix: str = "") -> None:
         where = ".".join(part for part in (self.where, name) if part) or "the whole of it"
         self.problems.append(Problem(where=where, what=what, fix=fix))
@@ -163,7 +166,7 @@ def parse_json(text: str | bytes, *, subject: str) -> Any:
     """The JSON value in `text`, or a `ConfigurationError` that says where it breaks."""
     try:
         return json.loads(text)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # no JSON, no UTF-8, or a number of thousands of digits
         raise ConfigurationError([Problem(where="text", what=f"is not JSON: {error}.")], subject=subject) from error
     except RecursionError as error:
         raise ConfigurationError([Problem(where="text", what="is nested too deeply.")], subject=subject) from error

@@ -95,7 +95,7 @@ def changed_json(data: bytes, random: Random) -> tuple[bytes, str] | None:
     """One value of the document replaced, removed or added."""
     try:
         document = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):  # an earlier damage
         return None
     changes = [_changed_document(document, random) for _ in range(random.choice((1, 1, 1, 2, 5)))]
     text = json.dumps(document)

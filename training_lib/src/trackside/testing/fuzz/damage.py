@@ -21,6 +21,8 @@ from trackside.contracts.run_layout import TENSORS, event_key, index_key
 from trackside.storage.store import Store
 from trackside.testing.fuzz.byte_damage import blind, knowing
 
+# What a document may raise that an earlier damage has changed.
+_DAMAGED_ALREADY = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 _LARGE = (1 << 40, 17 << 30, 65 << 20)
 
 
@@ -113,7 +115,7 @@ def _mend_index(run: Path, key: str, data: bytes) -> None:
     """Points the index at the records as they lie now, so that a reader gets as far as the change."""
     name = Path(key).name.removesuffix(".tfevents")
     found = [path for path in (run / TENSORS / "index").glob(f"*/{name}.json") if is_small_file(path)]
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # it may be damaged itself
+    with contextlib.suppress(*_DAMAGED_ALREADY):
         document = json.loads(found[0].read_bytes()) if found else {}
         start = 0
         for entry in document.get("tensor_payload", ()):
@@ -133,7 +135,7 @@ def _move_index(place: Place, random: Random) -> Damage:
     if not paths:
         return Damage("no index to move", frozenset())
     path = random.choice(paths)
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # it may be damaged already
+    with contextlib.suppress(*_DAMAGED_ALREADY):
         document = json.loads(path.read_bytes())
         entry = random.choice(document["tensor_payload"])
         size = random.choice((0, 1, 16, 2**20, 2**33, 2**34, 2**34 + 1, 2**40, 2**62, 2**63 - 1))
@@ -227,7 +229,7 @@ def _make_large(place: Place, random: Random) -> Damage:
 def _point_into(run: Path, key: str, random: Random) -> None:
     name = Path(key).name.removesuffix(".tfevents")
     for path in filter(is_small_file, (run / TENSORS / "index").glob(f"*/{name}.json")):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, IndexError):  # it may be damaged already
+        with contextlib.suppress(*_DAMAGED_ALREADY):
             document = json.loads(path.read_bytes())
             document["tensor_payload"][0]["length"] = random.choice((1 << 33, 1 << 34, 1 << 30))
             path.write_text(json.dumps(document), encoding="ascii")
