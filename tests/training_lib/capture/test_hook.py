@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trackside.capture.hook import MOST_LOSSES_A_STEP, Hook
+from trackside.capture.hook import MOST_LOSSES_A_STEP, Hook, Position
 from trackside.capture.schedule import NOTHING
 from trackside.capture.writer import StepTensors
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
@@ -113,5 +113,161 @@ def test_nothing_asked_nothing_due() -> None:
     for _ in range(3):
         assert hook.due is NOTHING
         hook.end_step()
+    assert hook.step == 3
+    assert not shelf.steps
+
+
+def by_mode(shelf: Shelf) -> list[tuple[int, str, int, list[str]]]:
+    return [(s.step, s.mode, s.mode_step, [name for name, _ in s.tensors]) for s in shelf.steps]
+
+
+def test_steps_are_counted_over_all_modes_when_they_end_and_within_each() -> None:
+    hook, shelf = hook_for(losses=1)
+    for mode in ("TRAIN", "EVAL", "EVAL", "TRAIN", "PREDICT", "GLOBAL"):
+        hook.set_mode(mode)
+        hook.add_loss("MSELoss", one())
+        hook.end_step()
+    loss = ["MSELoss_output_0"]
+    assert by_mode(shelf) == [
+        (0, "TRAIN", 0, loss),
+        (1, "EVAL", 0, loss),
+        (2, "EVAL", 1, loss),
+        (3, "TRAIN", 1, loss),
+        (4, "PREDICT", 0, loss),
+        (5, "GLOBAL", 5, loss),
+    ]
+    assert (hook.step, hook.mode, hook.mode_step(), hook.mode_step("EVAL"), hook.mode_step("TRAIN")) == (
+        6,
+        "GLOBAL",
+        6,
+        2,
+        2,
+    )
+
+
+def test_an_open_training_step_survives_an_evaluation() -> None:
+    hook, shelf = hook_for(losses=1, weights=1)
+    hook.add_loss("MSELoss", one(1))
+    hook.add("Net_fc.weight", one(2))
+    hook.set_mode("EVAL")
+    assert not hook.has("Net_fc.weight")
+    hook.add_loss("MSELoss", one(3))
+    hook.end_step()
+    hook.set_mode("TRAIN")
+    assert hook.has("Net_fc.weight")
+    hook.end_step()
+    assert by_mode(shelf) == [
+        (0, "EVAL", 0, ["MSELoss_output_0"]),
+        (1, "TRAIN", 0, ["MSELoss_output_0", "Net_fc.weight"]),
+    ]
+
+
+def test_schedules_look_at_the_step_of_the_mode() -> None:
+    hook, shelf = hook_for(losses=2)
+    for mode in ("TRAIN", "EVAL", "TRAIN", "EVAL", "TRAIN", "EVAL"):
+        hook.set_mode(mode)
+        if hook.due.losses:
+            hook.add_loss("MSELoss", one())
+        hook.end_step()
+    assert [(s.step, s.mode, s.mode_step) for s in shelf.steps] == [
+        (0, "TRAIN", 0),
+        (1, "EVAL", 0),
+        (4, "TRAIN", 2),
+        (5, "EVAL", 2),
+    ]
+
+
+def test_global_steps_are_due_by_the_step_over_all_modes() -> None:
+    hook, _ = hook_for(weights=2)
+    hook.set_mode("GLOBAL")
+    assert hook.due.parameters
+    hook.set_mode("TRAIN")
+    hook.end_step()
+    hook.set_mode("GLOBAL")
+    assert hook.due is NOTHING
+    hook.end_step()
+    assert hook.due.parameters
+
+
+def test_gradients_are_never_due_in_evaluation() -> None:
+    hook, _ = hook_for(gradients=1, losses=1)
+    hook.set_mode("EVAL")
+    assert hook.due.collections == {"losses"}
+    assert not hook.wants("gradient/Net_fc.weight")
+    assert hook.wants("MSELoss_output_0")
+
+
+def test_no_mode_is_refused() -> None:
+    hook, _ = hook_for()
+    with pytest.raises(ValueError, match="'TRAINING' is not a mode"):
+        hook.set_mode("TRAINING")
+    assert hook.mode == "TRAIN"
+
+
+def test_an_adapter_knows_members_that_no_regex_finds() -> None:
+    hook, shelf = hook_for(outputs=1)
+    outputs = frozenset({"outputs"})
+    assert hook.due.kinds == {"outputs"}
+    assert not hook.wants("fc_output_0")
+    assert hook.wants("fc_output_0", collections=outputs)
+    assert not hook.wants("fc_input_0", collections=frozenset({"inputs"}))
+    hook.add("fc_output_0", one(), collections=outputs)
+    hook.add("Net_fc.weight", one())
+    hook.end_step()
+    assert shelf.steps[0].collections == {"fc_output_0": outputs}
+    assert shelf.steps[0].due == outputs
+
+
+def test_a_scalar_is_saved_on_the_open_step_whatever_is_due() -> None:
+    hook, shelf = hook_for(losses=10)
+    for step in range(4):
+        if step in {0, 2}:
+            hook.add_scalar("temperature", 0.5 * step)
+        hook.end_step()
+    assert shelf.names == [(0, ["scalar/temperature"]), (2, ["scalar/temperature"])]
+    assert shelf.steps[1].collections == {"scalar/temperature": frozenset({"scalars"})}
+    value = shelf.steps[1].tensors[0][1]
+    assert (value.shape, value.dtype, value.tolist()) == ((1,), np.float64, [1.0])
+
+
+def test_seconds_are_asked_of_the_clock_given() -> None:
+    seconds = [0.0]
+    request = CaptureRequest((CollectionRequest("losses", Schedule.by_seconds(10)),))
+    hook, shelf = Hook(request, clock=lambda: 12.5, monotonic=lambda: seconds[0]), Shelf()
+    hook.connect(shelf)
+    for _ in range(12):
+        if hook.due.losses:
+            hook.add_loss("MSELoss", one())
+        seconds[0] += 3.0
+        hook.end_step()
+    assert [s.step for s in shelf.steps] == [0, 4, 8]
+
+
+def test_it_goes_on_where_an_earlier_process_stopped() -> None:
+    hook, shelf = hook_for(losses=5)
+    hook.add_loss("MSELoss", one())
+    hook.resume(Position(17, {"TRAIN": 12, "EVAL": 5}))
+    hook.end_step()  # what was gathered of the first step is saved, though the step is none that is due
+    for _ in range(4):
+        if hook.due.losses:
+            hook.add_loss("MSELoss", one())
+        hook.end_step()
+    assert [(s.step, s.mode_step) for s in shelf.steps] == [(17, 12), (20, 15)]
+    assert hook.mode_step("EVAL") == 5
+    hook.set_mode("EVAL")
+    assert hook.due.losses
+    assert hook.position() == Position(22, {"TRAIN": 17, "EVAL": 5})
+
+
+def test_a_worker_that_saves_nothing_still_counts() -> None:
+    hook, shelf = hook_for(losses=1)
+    hook.add_loss("MSELoss", one())
+    hook.save_nothing()
+    for _ in range(3):
+        assert hook.due is NOTHING
+        hook.add_scalar("temperature", 1.0)
+        hook.end_step()
+    hook.set_mode("EVAL")
+    assert hook.due is NOTHING
     assert hook.step == 3
     assert not shelf.steps

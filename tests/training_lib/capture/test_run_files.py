@@ -8,12 +8,16 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from trackside.capture.hook import Position
 from trackside.capture.run_files import RunFiles
 from trackside.capture.writer import StepTensors
 from trackside.contracts import run_layout
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.errors import ConfigurationError, StorageError
-from trackside.records.collections_file import Collections, decode_collections
+from trackside.records.capture_report import CaptureReport, LostStep, decode_report
+from trackside.records.collections_file import Collections, ReductionRecord, decode_collections
+from trackside.records.index_file import ShapeEntry, decode_index
+from trackside.records.state_file import TrainingState, decode_states
 from trackside.records.tfevents import read_records
 from trackside.storage.memory import MemoryStore
 
@@ -105,6 +109,16 @@ def test_a_run_that_has_ended_is_not_added_to() -> None:
     with pytest.raises(ConfigurationError, match="has ended"):
         run_files(store).save(step(0, "MSELoss_output_0"))
     assert list(store.list()) == [run_layout.END_MARKER_KEY]
+
+
+def test_a_rank_that_comes_late_adds_to_the_run_that_rank_0_has_ended_already() -> None:
+    """In a training of seconds rank 0 may be done before another has stored anything; an older run has its files."""
+    store = MemoryStore()
+    store.put(run_layout.END_MARKER_KEY, b"")
+    run_files(store, ends_run=False).save(step(0, "MSELoss_output_0"))
+    assert store.exists(run_layout.collections_key("worker_0"))
+    with pytest.raises(ConfigurationError, match="has ended"):
+        run_files(store, ends_run=False).save(step(1, "MSELoss_output_0"))
 
 
 class Remote(MemoryStore):
@@ -209,3 +223,137 @@ def test_a_failed_opening_is_tried_again() -> None:
     with pytest.raises(StorageError):
         files.save(step(0, "MSELoss_output_0"))
     files.save(step(1, "MSELoss_output_0"))
+
+
+def test_of_a_tensor_is_stored_what_its_due_collections_ask() -> None:
+    request = CaptureRequest(
+        (
+            CollectionRequest("weights", Schedule(2), reductions=("mean", "abs_max")),
+            CollectionRequest("outputs", Schedule(3), save_raw_tensor=False, save_shape=True),
+            CollectionRequest("losses", mode_schedules=(("EVAL", Schedule(1)),), reductions=("mean",)),
+        )
+    )
+    store = MemoryStore()
+    files = RunFiles(lambda: store, request=request, worker="worker_0", num_workers=1, ends_run=True)
+    tensors = (
+        ("MSELoss_output_0", np.array([3.0], "f4")),
+        ("Net_fc.weight", np.array([[-4.0, 1.0]], "f4")),
+        ("fc_output_0", np.ones((2, 3), "f4")),
+    )
+    due = frozenset({"weights", "outputs", "losses"})
+    files.save(StepTensors(0, "TRAIN", 0, 7.0, tensors, due, {"fc_output_0": frozenset({"outputs"})}))
+    event, key = run_layout.event_key(0, "worker_0"), run_layout.index_key(0, "worker_0")
+    assert {r.name: r.value.tolist() for r in read_records(store.get(event), key=event)} == {
+        "MSELoss_output_0": [3.0],
+        "smdebug/reductions/mean/Net_fc.weight": -1.5,
+        "smdebug/reductions/abs_max/Net_fc.weight": 4.0,
+    }
+    assert decode_index(store.get(key), key=key).shapes == (ShapeEntry("fc_output_0", "fc_output_0", (2, 3)),)
+    found = collections(store)
+    weights, outputs, losses = (found.named(name) for name in ("weights", "outputs", "losses"))
+    assert weights is not None
+    assert outputs is not None
+    assert losses is not None
+    assert weights.reduction == ReductionRecord(False, ("mean", "abs_max"), False)
+    assert outputs.reduction == ReductionRecord(False, (), True)
+    assert outputs.tensor_names == ("fc_output_0",)
+    assert losses.reduction == ReductionRecord(True)
+    assert not losses.save_histogram
+    assert losses.schedules == {"TRAIN": Schedule(), "EVAL": Schedule(1), "PREDICT": Schedule(), "GLOBAL": Schedule()}
+
+
+def test_a_step_of_shapes_alone_has_no_event_file() -> None:
+    request = CaptureRequest((CollectionRequest("weights", save_raw_tensor=False, save_shape=True),))
+    store = MemoryStore()
+    files = RunFiles(lambda: store, request=request, worker="worker_0", num_workers=1, ends_run=True)
+    due = frozenset({"weights"})
+    for number in range(2):
+        files.save(StepTensors(number, "TRAIN", number, 7.0, (("Net_fc.weight", np.ones((2, 3))),), due))
+    files.finish()
+    assert list(store.list(run_layout.EVENTS_PREFIX)) == []
+    key = run_layout.index_key(1, "worker_0")
+    assert decode_index(store.get(key), key=key).event_key is None
+
+
+def test_members_that_only_the_adapter_knows_are_written_down_as_they_come() -> None:
+    store = MemoryStore()
+    files = run_files(store)
+    tensors = (("CrossEntropyLoss_input_1", np.ones(2)),)
+    files.save(StepTensors(0, "TRAIN", 0, 7.0, tensors))
+    files.save(
+        StepTensors(1, "TRAIN", 1, 7.0, tensors, collections={"CrossEntropyLoss_input_1": frozenset({"labels"})})
+    )
+    labels = collections(store).named("labels")
+    assert labels is not None
+    assert labels.tensor_names == ("CrossEntropyLoss_input_1",)
+    assert labels.schedules is None
+
+
+def test_lost_steps_are_told_in_the_run() -> None:
+    store = MemoryStore()
+    files = run_files(store)
+    files.lost(3, "storage is slow")
+    files.save(step(4, "MSELoss_output_0"))
+    files.lost(5, "storage is slow")
+    files.finish()
+    key = run_layout.capture_report_key("worker_0")
+    slow = "storage is slow"
+    expected = CaptureReport(saved_steps=1, lost_steps=2, lost=(LostStep(3, slow), LostStep(5, slow)))
+    assert decode_report(store.get(key), key=key) == expected
+
+
+def test_a_run_without_losses_has_no_report() -> None:
+    store = MemoryStore()
+    files = run_files(store)
+    files.save(step(0, "MSELoss_output_0"))
+    files.finish()
+    assert not store.exists(run_layout.capture_report_key("worker_0"))
+
+
+@pytest.mark.parametrize(
+    ("is_interrupted", "restarts", "is_marked"),
+    [
+        pytest.param(True, True, False, id="interrupted-and-expected-back"),
+        pytest.param(True, False, True, id="interrupted-for-good"),
+        pytest.param(False, True, True, id="done"),
+    ],
+)
+def test_a_run_that_is_expected_back_stays_open(is_interrupted: bool, restarts: bool, is_marked: bool) -> None:
+    store = MemoryStore()
+    files = RunFiles(
+        lambda: store, request=REQUEST, worker="worker_0", num_workers=1, ends_run=True, restarts=restarts,
+        position=lambda: Position(6, {"TRAIN": 6}),
+    )  # fmt: skip
+    files.save(step(4, "MSELoss_output_0"))
+    files.finish(is_interrupted=is_interrupted)
+    assert store.exists(run_layout.END_MARKER_KEY) == is_marked
+    key = run_layout.state_key("worker_0")
+    assert decode_states(store.get(key), key=key) == (TrainingState(1, 5, 4, {"TRAIN": 5}),)
+
+
+def test_the_state_is_not_stored_with_every_step() -> None:
+    seconds = [0.0]
+    store = MemoryStore()
+    files = RunFiles(
+        lambda: store, request=REQUEST, worker="worker_0", num_workers=1, ends_run=True,
+        position=lambda: Position(6, {"TRAIN": 6}), clock=lambda: seconds[0],
+    )  # fmt: skip
+    key = run_layout.state_key("worker_0")
+    for number, second, is_stored in [(0, 0.0, True), (1, 5.0, False), (2, 9.9, False), (3, 10.0, True)]:
+        store.delete(key)
+        seconds[0] = second
+        files.save(step(number, "MSELoss_output_0"))
+        assert store.exists(key) == is_stored
+
+
+def test_files_for_tensorboard_follow_the_steps() -> None:
+    store, tensorboard = MemoryStore(), MemoryStore()
+    request = CaptureRequest((CollectionRequest("weights", Schedule(1), reductions=("mean",)),))
+    files = RunFiles(
+        lambda: store, request=request, worker="worker_0", num_workers=1, ends_run=True,
+        open_tensorboard=lambda: tensorboard,
+    )  # fmt: skip
+    files.save(StepTensors(0, "TRAIN", 0, 7.0, (("Net_fc.weight", np.ones(3)),), frozenset({"weights"})))
+    files.finish()
+    (key,) = tensorboard.list()
+    assert b"weights/Net_fc.weight" in tensorboard.get(key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 
 import pytest
 
@@ -75,3 +76,32 @@ def test_an_optimizer_that_is_gone_is_not_waited_for() -> None:
 def test_an_optimizer_never_announced_still_steps() -> None:
     boundary = StepBoundary()
     assert boundary.ends_after(Optimizer())
+
+
+def test_a_copy_that_nobody_announced_is_waited_for_once_it_has_stepped() -> None:
+    boundary = StepBoundary()
+    told, copy = Optimizer(), Optimizer()
+    boundary.created(told)
+    assert boundary.ends_after(told)
+    assert not boundary.ends_before(copy)
+    assert not boundary.ends_after(copy)
+    assert not boundary.ends_before(told)
+    assert boundary.ends_after(told)
+
+
+def test_an_optimizer_replaced_at_every_step_ends_the_step_and_is_let_go() -> None:
+    boundary = StepBoundary()
+    idle = Optimizer()
+    boundary.created(idle)
+    ends = []
+    for _ in range(4):
+        optimizer = Optimizer()
+        boundary.created(optimizer)
+        ends.append(boundary.ends_before(optimizer))
+        boundary.ends_after(optimizer)
+        reference = weakref.ref(optimizer)
+        del optimizer
+        gc.collect()
+        assert reference() is None
+    assert ends[1]
+    assert idle

@@ -27,7 +27,9 @@ class Target:
         self.saved: list[int] = []
         self.attempts: list[int] = []
         self.threads: set[str] = set()
+        self.lost_steps: list[tuple[int, str]] = []
         self.finished = 0
+        self.was_interrupted: bool | None = None
         self.error: Exception | None = None
         self.gate = threading.Event()
         self.entered = threading.Event()
@@ -42,7 +44,11 @@ class Target:
             raise self.error
         self.saved.append(step.step)
 
-    def finish(self) -> None:
+    def lost(self, step: int, why: str) -> None:
+        self.lost_steps.append((step, why))
+
+    def finish(self, *, is_interrupted: bool) -> None:
+        self.was_interrupted = is_interrupted
         if self.error is not None:
             raise self.error
         self.finished += 1
@@ -227,3 +233,120 @@ def test_a_flush_within_submit_does_not_deadlock(target: Target) -> None:
     with writer._lock:
         assert writer.flush(LONG)
     assert writer.close(LONG)
+
+
+def test_the_target_is_told_of_every_lost_step_and_why(target: Target) -> None:
+    clock = Clock()
+    writer = started(target, clock=clock)
+    target.error = OSError("no room")
+    for number in range(3):
+        writer.submit(step(number))
+    assert writer.flush(LONG)
+    assert target.lost_steps == [(number, "OSError: no room") for number in range(3)]
+
+
+def test_a_queue_that_is_full_loses_steps_by_name(target: Target) -> None:
+    writer = started(target, memory_bytes=10)
+    target.gate.clear()
+    writer.submit(step(0))
+    assert not writer.submit(step(1))
+    assert target.lost_steps == [(1, "storage is slower than what is to be saved")]
+
+
+@pytest.mark.parametrize("is_interrupted", [True, False])
+def test_the_target_is_told_why_it_ends(target: Target, is_interrupted: bool) -> None:
+    assert started(target).close(LONG, is_interrupted=is_interrupted)
+    assert target.was_interrupted is is_interrupted
+
+
+# What else the thread does
+
+
+class Part:
+    """A log that notes what is asked of it."""
+
+    def __init__(self, target: Target, *, due_in_seconds: float = LONG, error: Exception | None = None) -> None:
+        self.target, self.due_in_seconds, self.error = target, due_in_seconds, error
+        self.asked: list[str] = []
+        self.has_been_asked = threading.Event()
+
+    def _note(self, what: str) -> None:
+        self.asked.append(what)
+        self.target.threads.add(threading.current_thread().name)
+        self.has_been_asked.set()
+        if self.error is not None:
+            raise self.error
+
+    def flush_if_due(self) -> bool:
+        self.due_in_seconds = LONG
+        self._note("if due")
+        return True
+
+    def flush(self) -> None:
+        self._note("flush")
+
+    def close(self) -> None:
+        self._note(f"close before {self.target.finished} ends")
+
+
+def with_part(part: Part, guard: Guard | None = None) -> Writer:
+    writer = Writer(
+        part.target,
+        guard=guard or Guard(),
+        background=(part,),
+        limits=WriterLimits(block_seconds=0.0, gather_seconds=0.0),
+        monotonic=Clock(),
+    )
+    writer.start()
+    return writer
+
+
+def test_a_part_is_flushed_when_due_though_no_step_comes(target: Target) -> None:
+    part = Part(target, due_in_seconds=0.0)
+    writer = with_part(part)
+    assert part.has_been_asked.wait(LONG)
+    assert part.asked == ["if due"]
+    assert writer.close(LONG)
+
+
+def test_a_flush_includes_the_parts(target: Target) -> None:
+    part = Part(target)
+    writer = with_part(part)
+    writer.submit(step(0))
+    assert writer.flush(LONG)
+    assert part.asked[-1] == "flush"
+    assert target.saved == [0]
+    assert target.threads == {"trackside-writer"}
+    assert writer.close(LONG)
+
+
+def test_parts_are_closed_before_the_end_of_the_run_is_stored(target: Target) -> None:
+    part = Part(target)
+    writer = with_part(part)
+    assert writer.close(LONG)
+    assert part.asked == ["close before 0 ends"]
+    assert target.finished == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "asked"),
+    [
+        pytest.param(OSError(errno.ENOSPC, "full"), ["flush", "flush", "close before 0 ends"], id="outage-tries-again"),
+        pytest.param(ValueError("a fault of ours"), ["flush"], id="fault-is-given-up"),
+    ],
+)
+def test_a_failing_part_costs_no_step(
+    error: Exception, asked: list[str], target: Target, caplog: pytest.LogCaptureFixture
+) -> None:
+    part = Part(target, error=error)
+    guard = Guard()
+    writer = with_part(part, guard)
+    assert writer.flush(LONG)
+    assert writer.flush(LONG)
+    writer.submit(step(0))
+    assert writer.close(LONG)
+    assert [what for what in part.asked if what != "if due"] == asked
+    assert target.saved == [0]
+    assert target.finished == 1
+    assert not guard.is_off
+    assert len(caplog.records) == 1

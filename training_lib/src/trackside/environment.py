@@ -19,12 +19,17 @@ class CaptureEnvironment:
     TRACKSIDE_RUN              where the run lies: a folder or s3://bucket/prefix; unset means: do nothing at all
     TRACKSIDE_CAPTURE_REQUEST  the capture request as JSON (default: losses every 500 steps, as smdebug)
     RANK, WORLD_SIZE           as torchrun sets them
+    TRAINING_JOB_NAME          set in a SageMaker training job, which may be interrupted and started again
+    TRACKSIDE_ENDED_BY         set where somebody else marks the end of the run: "trackside-run", its command being one
+                               that may train more than once
     """
 
     run_uri: str
     capture_request: str
     rank: int
     world_size: int
+    is_sagemaker_job: bool = False
+    ended_by: str = ""
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> CaptureEnvironment:
@@ -35,6 +40,8 @@ class CaptureEnvironment:
             capture_request=env.get("TRACKSIDE_CAPTURE_REQUEST", ""),
             rank=_whole(env.get("RANK"), 0),
             world_size=_whole(env.get("WORLD_SIZE"), 1),
+            is_sagemaker_job="TRAINING_JOB_NAME" in env,
+            ended_by=env.get("TRACKSIDE_ENDED_BY", ""),
         )
 
 
@@ -98,6 +105,8 @@ class OldNamesEnvironment:
     TRAINING_JOB_NAME                    set in a SageMaker training job, whatever it says
     AWS_REGION                           the region of S3; blank means boto3's own
     SMDEBUG_CONFIG_FILE_PATH             the hook's configuration
+    TENSORBOARD_CONFIG_FILE_PATH         where a SageMaker job puts files for TensorBoard
+    USE_SMDEBUG                          false for no hook from `get_hook`
     CHECKPOINT_CONFIG_FILE_PATH          where checkpoints lie, for a job on spot capacity
     SAGEMAKER_ENV_RULE_STOP_SIGNAL_FILE  a file in the run that asks a rule to stop, by the time in it; "" for none
     rule_stop_grace_time_secs            how long the rule may go on after that time (default 60)
@@ -108,6 +117,8 @@ class OldNamesEnvironment:
     region: str | None
     hook_configuration: str
     checkpoint_configuration: str
+    tensorboard_configuration: str
+    is_smdebug_used: bool
     rule_stop_file: str
     rule_stop_grace_seconds: float
     log_level: str
@@ -124,6 +135,10 @@ class OldNamesEnvironment:
             checkpoint_configuration=env.get(
                 "CHECKPOINT_CONFIG_FILE_PATH", f"{ml_configuration}/checkpointconfig.json"
             ),
+            tensorboard_configuration=env.get(
+                "TENSORBOARD_CONFIG_FILE_PATH", f"{ml_configuration}/tensorboardoutputconfig.json"
+            ),
+            is_smdebug_used=env.get("USE_SMDEBUG", "").strip().lower() not in {"false", "0", "no", "off", "n", "f"},
             rule_stop_file=env.get("SAGEMAKER_ENV_RULE_STOP_SIGNAL_FILE", ""),
             rule_stop_grace_seconds=_positive(env.get("rule_stop_grace_time_secs"), 60.0),
             log_level=env.get("SMDEBUG_LOG_LEVEL", "info").strip().lower(),

@@ -1,10 +1,19 @@
-"""Which tensor belongs to which collection: by smdebug's regexes and the user's own."""
+"""Which tensor belongs to which collection (by smdebug's regexes, the user's own, and what an adapter knows), and what
+is saved of it."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from trackside.contracts.capture_request import CaptureRequest
+from trackside.contracts.capture_request import (
+    ALL,
+    BUILT_IN_COLLECTIONS,
+    KNOWN_COLLECTIONS,
+    CaptureRequest,
+    CollectionRequest,
+)
 
 # smdebug 1.0.34, PyTorch; matched anywhere in the name (re.search).
 BUILT_IN_REGEX = {
@@ -13,25 +22,115 @@ BUILT_IN_REGEX = {
     "biases": r"^(?!gradient).*bias",
     "gradients": r"^gradient",
 }
+# What belongs to a kind by the beginning of its name. smdebug has none of these.
+PREFIXES = {
+    "raw_gradients": "raw_gradient/",
+    "activation_gradients": "activation_gradient/",
+    "buffers": "buffer/",
+    "optimizer_variables": "optimizer/",
+    "hyperparameters": "hyperparameters/",
+    "metrics": "metrics/",
+    "scalars": "scalar/",
+}
+ANYTHING = frozenset(BUILT_IN_COLLECTIONS) - {"raw_gradients", "activation_gradients"}
+
+# smdebug: never reduced and no histograms.
+NON_REDUCTION = frozenset({"losses", "metrics", "scalars"})
+
+_NEEDS_PREFIXES_APART = frozenset(PREFIXES) | {ALL}
+
+
+def kinds_of_name(tensor_name: str) -> frozenset[str]:
+    """Which kinds a tensor of that name may be of, so that it is gathered."""
+    for kind, prefix in PREFIXES.items():
+        if tensor_name.startswith(prefix):
+            return frozenset({kind})
+    if tensor_name.startswith("gradient/"):
+        return frozenset({"gradients"})
+    if re.search(r"_output_\d+$", tensor_name):
+        return frozenset({"losses", "outputs"})
+    if re.search(r"_input_\d+$", tensor_name):
+        return frozenset({"inputs", "labels", "predictions"})
+    return frozenset({"weights", "biases"})
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What is saved of one tensor on one step: itself, reductions by smdebug's tokens, its shape, its histogram.
+
+    `histogram_of` is the collection that the histogram bears the name of; "" for none.
+    """
+
+    is_raw: bool = True
+    reductions: tuple[str, ...] = ()
+    has_shape: bool = False
+    histogram_of: str = ""
 
 
 class Membership:
-    """Answers which collections a tensor belongs to, and computes it once per name."""
+    """Answers which collections a tensor belongs to, and what is saved of it, and computes both once per name."""
 
     def __init__(self, request: CaptureRequest) -> None:
-        requested = {c.name: c.include_regex for c in request.collections}
+        requested = {c.name: c for c in request.collections}
+        built_in = _built_in_regexes(request)
         self.regexes: dict[str, tuple[str, ...]] = {
-            name: tuple(filter(None, (BUILT_IN_REGEX.get(name), *requested.get(name, ()))))
-            for name in dict.fromkeys((*BUILT_IN_REGEX, *requested))
+            name: _regexes(built_in.get(name, ""), requested.get(name))
+            for name in dict.fromkeys((*KNOWN_COLLECTIONS, *requested))
         }
+        self.requested = requested
         self._compiled = {name: [re.compile(r) for r in regexes] for name, regexes in self.regexes.items()}
         self._known: dict[str, frozenset[str]] = {}
+        self._saved: dict[tuple[str, frozenset[str]], Saved] = {}
 
     def of(self, tensor_name: str) -> frozenset[str]:
-        """The collections that `tensor_name` belongs to."""
+        """The collections that `tensor_name` belongs to, beside those that only an adapter knows."""
         known = self._known.get(tensor_name)
         if known is None:
             known = self._known[tensor_name] = frozenset(
                 name for name, regexes in self._compiled.items() if any(r.search(tensor_name) for r in regexes)
-            )
+            ) | {name for name, c in self.requested.items() if tensor_name in c.tensor_names}
         return known
+
+    def saved(self, tensor_name: str, due: frozenset[str], collections: frozenset[str] = frozenset()) -> Saved:
+        """What is saved of the tensor on a step on which those collections are due.
+
+        smdebug's rule: what any of its due collections asks for, each thing once. `collections`: what an adapter knows.
+        One that is in none of them was given by the user and is saved as it is.
+        """
+        mine = (self.of(tensor_name) | collections) & due
+        saved = self._saved.get((tensor_name, mine))
+        if saved is None:
+            asked = [c for name, c in self.requested.items() if name in mine]
+            saved = self._saved[tensor_name, mine] = _union(asked) if asked else Saved()
+        return saved
+
+
+def _union(collections: Iterable[CollectionRequest]) -> Saved:
+    is_raw = has_shape = False
+    reductions: dict[str, None] = {}
+    histogram_of = ""
+    for collection in collections:
+        is_reduced = collection.name not in NON_REDUCTION
+        is_raw = is_raw or collection.saves_raw_tensor or not is_reduced
+        if is_reduced:
+            reductions.update(dict.fromkeys(collection.reductions))
+            has_shape = has_shape or collection.save_shape
+            histogram_of = histogram_of or (collection.name if collection.save_histogram else "")
+    return Saved(is_raw, tuple(reductions), has_shape, histogram_of)
+
+
+def _regexes(built_in: str, collection: CollectionRequest | None) -> tuple[str, ...]:
+    own = collection.include_regex if collection else ()
+    every = (".*",) if collection and collection.name == ALL else ()
+    return tuple(dict.fromkeys(filter(None, (built_in, *every, *own))))
+
+
+def _built_in_regexes(request: CaptureRequest) -> dict[str, str]:
+    """The original's; where a run also saves what the original has not, weights and biases keep clear of it."""
+    prefixes = {name: f"^{prefix}" for name, prefix in PREFIXES.items()}
+    is_original = all(c.name not in _NEEDS_PREFIXES_APART and not c.include_regex for c in request.collections)
+    if is_original:
+        return BUILT_IN_REGEX | prefixes
+    others = "|".join(["gradient", *(p for p in PREFIXES.values())])
+    apart = {"weights": rf"^(?!{others}).*weight", "biases": rf"^(?!{others}).*bias"}
+    return BUILT_IN_REGEX | apart | prefixes

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from trackside.capture.collection import Membership
-from trackside.capture.schedule import NOTHING, Due, due_at, next_due_step
+from trackside.capture.schedule import NOTHING, Due, ModeSchedule
 from trackside.capture.writer import StepTensors
-from trackside.contracts.capture_request import CaptureRequest
+from trackside.contracts.capture_request import MODES, CaptureRequest
+from trackside.records.modes import checked_mode
 
-TRAIN = "TRAIN"  # everything is captured around optimizer steps, and only training has those
+TRAIN, EVAL, PREDICT, GLOBAL = MODES
+SCALARS = "scalars"
 MOST_LOSSES_A_STEP = 64  # a script that calls backward and never steps must not fill the memory
+
+_NO_COLLECTIONS: frozenset[str] = frozenset()
 
 
 class Destination(Protocol):
@@ -24,72 +29,178 @@ class Destination(Protocol):
         """Takes a step; False if it was dropped."""
 
 
+@dataclass(frozen=True)
+class Position:
+    """How many steps have ended: over all modes, and in each that has begun."""
+
+    step: int = 0
+    mode_steps: Mapping[str, int] | None = None
+
+
+class _OpenStep:
+    """The step that a mode has open, and where that mode stands."""
+
+    __slots__ = ("collections", "due", "losses", "mode", "mode_step", "schedule", "settled_losses", "tensors")
+
+    def __init__(self, mode: str, schedule: ModeSchedule) -> None:
+        self.mode, self.schedule = mode, schedule
+        self.mode_step = 0
+        self.due: Due = NOTHING
+        self.tensors: dict[str, np.ndarray] = {}
+        self.collections: dict[str, frozenset[str]] = {}
+        self.losses: list[tuple[str, np.ndarray]] = []
+        self.settled_losses = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.tensors or self.losses)
+
+
 class Hook:
     """Collects one step after another and hands each on whole.
 
     An adapter asks `due`, adds losses and tensors, and calls `end_step` at the boundary. An idle step costs one
-    addition and one comparison.
+    addition and one comparison. Each mode has a step of its own open: a training step that is under way is still there
+    after an evaluation in between.
+
+    `step` counts the steps of all modes that have ended, so it is the number that the open step gets if it ends next;
+    `mode_step()` counts within the mode, and schedules look at that one. `step` counts those of the mode GLOBAL.
     """
 
-    def __init__(self, request: CaptureRequest, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        request: CaptureRequest,
+        *,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._request = request
-        self._clock = clock
+        self._clock, self._monotonic = clock, monotonic
         self._membership = Membership(request)
         self._destination: Destination | None = None
-        self._tensors: dict[str, np.ndarray] = {}
-        self._losses: list[tuple[str, np.ndarray]] = []
-        self._settled_losses = 0
+        self._modes: dict[str, _OpenStep] = {}
         self.step = 0
-        self._next_due: int | None = None
-        self.due: Due = NOTHING
-        self._look_ahead()
+        self.mode = TRAIN
+        self._open = self._begin(TRAIN)
+        self.due: Due = self._open.due
 
     def connect(self, destination: Destination) -> None:
         """Says where steps go. Until then they are held; only the first step, before its end, is ever not connected."""
         self._destination = destination
 
-    def wants(self, tensor_name: str) -> bool:
-        """True if the tensor belongs to a collection that is due on this step."""
-        return not self.due.collections.isdisjoint(self._membership.of(tensor_name))
+    def save_nothing(self) -> None:
+        """From here on nothing is due and nothing is handed on; steps are counted, for this worker saves no tensors."""
+        self._request, self._destination = CaptureRequest(()), None
+        for open_step in self._modes.values():
+            open_step.schedule = ModeSchedule(self._request, open_step.mode, monotonic=self._monotonic)
+            open_step.due = NOTHING
+            self._clear(open_step)
+        self.due = NOTHING
 
-    def add(self, name: str, array: np.ndarray) -> None:
-        """Adds a tensor to the open step; the array must be a copy. A tensor without elements is left out."""
+    def resume(self, position: Position) -> None:
+        """Goes on counting where an earlier process of this run stopped; what this one has counted is added."""
+        self.step += position.step
+        for mode, mode_step in (position.mode_steps or {}).items():
+            self._state(mode).mode_step += mode_step
+        for open_step in self._modes.values():
+            if open_step.is_empty:
+                self._look_ahead(open_step)
+        self.due = self._open.due
+
+    def position(self) -> Position:
+        """How far this process has come. Safe to ask from another thread."""
+        return Position(self.step, {mode: open_step.mode_step for mode, open_step in tuple(self._modes.items())})
+
+    def mode_step(self, mode: str | None = None) -> int:
+        """The number of the open step within a mode, by default the current one; it counts from 0."""
+        mode = mode or self.mode
+        if mode == GLOBAL:
+            return self.step
+        known = self._modes.get(mode)
+        return known.mode_step if known else 0
+
+    def set_mode(self, mode: str) -> None:
+        """Makes the open step of that mode the one that all else is about. Errors: `ValueError` for no mode."""
+        if mode == self.mode:
+            return
+        self._open = self._state(checked_mode(mode))
+        self.mode = mode
+        if mode == GLOBAL and self._open.is_empty:  # other modes have moved it on
+            self._look_ahead(self._open)
+        self.due = self._open.due
+
+    def wants(self, tensor_name: str, *, collections: frozenset[str] = _NO_COLLECTIONS) -> bool:
+        """True if the tensor belongs to a collection that is due on this step.
+
+        `collections` are those that the adapter knows it to belong to, beside what regexes say.
+        """
+        due = self.due.collections
+        return not (due.isdisjoint(collections) and due.isdisjoint(self._membership.of(tensor_name)))
+
+    def add(self, name: str, array: np.ndarray, *, collections: frozenset[str] = _NO_COLLECTIONS) -> None:
+        """Adds a tensor to the open step; the array must be a copy. A tensor without elements is left out.
+
+        `collections` as in `wants`; they are written down with the run.
+        """
         if array.size:
-            self._tensors[name] = array
+            self._open.tensors[name] = array
+            if collections:
+                self._open.collections[name] = collections
 
     def has(self, name: str) -> bool:
         """True if the open step holds this tensor already."""
-        return name in self._tensors
+        return name in self._open.tensors
+
+    def open_tensors(self) -> dict[str, np.ndarray]:
+        """What the open step would hand on if it ended now."""
+        return {**self._named_losses(self._open.losses), **self._open.tensors}
 
     def add_loss(self, loss_name: str, value: np.ndarray) -> None:
         """Adds a loss to the open step; the k-th of one name in a step is saved as `<loss_name>_output_<k>`."""
-        if len(self._losses) < MOST_LOSSES_A_STEP:
-            self._losses.append((loss_name, value))
+        if len(self._open.losses) < MOST_LOSSES_A_STEP:
+            self._open.losses.append((loss_name, value))
+
+    def add_scalar(self, name: str, value: float) -> None:
+        """Adds `scalar/<name>` to the open step, which is saved for it whatever the schedules say."""
+        self.add(f"scalar/{name}", np.array([value], np.float64), collections=frozenset({SCALARS}))
 
     def settle(self) -> None:
         """Marks the losses added so far as the open step's own: an optimizer has stepped on them."""
-        self._settled_losses = len(self._losses)
+        self._open.settled_losses = len(self._open.losses)
 
     def end_step(self, *, keep_unsettled: bool = False) -> None:
         """Hands the open step on if it holds anything, and opens the next.
 
         With `keep_unsettled`, the losses since the last `settle` are the next step's.
         """
-        if self.due is not NOTHING:
-            self._hand_on(keep_unsettled)
+        now_open = self._open
+        was_due = self.due is not NOTHING
+        if was_due or now_open.tensors:
+            self._hand_on(now_open, keep_unsettled)
         self.step += 1
-        if self.step == self._next_due or self.due is not NOTHING:
-            self._look_ahead()
+        now_open.mode_step += 1
+        if was_due or not now_open.schedule.is_idle(self.mode_step()):
+            now_open.schedule.has_saved(now_open.due)
+            self._look_ahead(now_open)
+            self.due = now_open.due
 
-    def _hand_on(self, keep_unsettled: bool) -> None:
-        end = self._settled_losses if keep_unsettled else len(self._losses)
-        tensors = {**self._named_losses(self._losses[:end]), **self._tensors}
+    def _hand_on(self, ended: _OpenStep, keep_unsettled: bool) -> None:
+        end = ended.settled_losses if keep_unsettled else len(ended.losses)
+        tensors = {**self._named_losses(ended.losses[:end]), **ended.tensors}
         if tensors and self._destination is not None:
-            step = StepTensors(self.step, TRAIN, self.step, self._clock(), tuple(tensors.items()))
+            step = StepTensors(
+                self.step,
+                ended.mode,
+                self.mode_step(),
+                self._clock(),
+                tuple(tensors.items()),
+                due=ended.due.collections,
+                collections=ended.collections,
+            )
             self._destination.submit(step)
-        self._tensors = {}
-        self._losses = self._losses[end:]
-        self._settled_losses = 0
+        losses = ended.losses[end:]
+        self._clear(ended)
+        ended.losses = losses
 
     def _named_losses(self, losses: list[tuple[str, np.ndarray]]) -> dict[str, np.ndarray]:
         counts: dict[str, int] = {}
@@ -101,8 +212,21 @@ class Hook:
                 named[name] = value
         return named
 
-    def _look_ahead(self) -> None:
-        self.due = due_at(self._request, self.step)
-        self._next_due = next_due_step(self._request, self.step + 1)
-        if not self.due.losses:
-            self._losses = []
+    def _look_ahead(self, open_step: _OpenStep) -> None:
+        open_step.due = open_step.schedule.due_at(self.mode_step(open_step.mode))
+        if not open_step.due.losses:
+            open_step.losses = []
+            open_step.settled_losses = 0
+
+    def _state(self, mode: str) -> _OpenStep:
+        return self._modes.get(mode) or self._begin(mode)
+
+    def _begin(self, mode: str) -> _OpenStep:
+        begun = _OpenStep(mode, ModeSchedule(self._request, mode, monotonic=self._monotonic))
+        self._modes[mode] = begun
+        self._look_ahead(begun)
+        return begun
+
+    def _clear(self, open_step: _OpenStep) -> None:
+        open_step.tensors, open_step.collections = {}, {}
+        open_step.losses, open_step.settled_losses = [], 0

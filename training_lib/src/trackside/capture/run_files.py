@@ -4,28 +4,55 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from trackside.capture.collection import Membership
+import numpy as np
+
+from trackside.capture.collection import NON_REDUCTION, Membership
+from trackside.capture.hook import Position
 from trackside.capture.packed_index import PackedIndexWriter
+from trackside.capture.reduction import reduced
+from trackside.capture.restart import added, moved_on, position_after, read_state, state_at, write_state
+from trackside.capture.tensorboard import TensorBoardFiles
 from trackside.capture.writer import StepTensors
 from trackside.contracts import run_layout
-from trackside.contracts.capture_request import CaptureRequest
+from trackside.contracts.capture_request import MODES, CaptureRequest, CollectionRequest
 from trackside.contracts.errors import ConfigurationError, Problem
-from trackside.records.collections_file import CollectionRecord, encode_collections
+from trackside.records.capture_report import CaptureReport, LostStep, encode_report, read_report
+from trackside.records.collections_file import CollectionRecord, ReductionRecord, encode_collections
+from trackside.records.index_file import ShapeEntry
+from trackside.records.shards import Shard
+from trackside.records.state_file import TrainingState
 from trackside.records.step_file import encode_step, write_step
 from trackside.storage.store import Store
+
+STATE_EVERY_SECONDS = 10.0
+REPORT_EVERY_SECONDS = 10.0
+MOST_LOST_NOTED = 1000
+
+_NO_COLLECTIONS: frozenset[str] = frozenset()
+
+FindState = Callable[[], TrainingState | None]
 
 
 class RunFiles:
     """Writes one worker's part of a run in smdebug's layout.
 
+    `shards` tells of sharded tensors, by name, which part of them this worker saves; it may grow while the run goes on.
     The store is opened with the first step, on the thread that writes. The collections file follows the first stored
     step and is written again whenever a step brought a new tensor name. A packed index grows beside smdebug's.
 
     While a local run of one worker is being written, `claim.smd` lies in it: it tells the original smdebug, should it
     be loaded too, to keep its hands off. One that is already there never stops us: smdebug's own would be gone with its
     process, but for one that was killed, and nobody can tell that from one that lives.
+
+    `position` tells how far training has come, for a process that goes on with this run after an interruption: see
+    `resume`. With `restarts`, a process that is told to stop leaves the run open, for it is expected to come back. With
+    `ends_elsewhere` every process does: who started it ends the run, and may start another one in it. `agree` is given
+    what finds out where earlier processes stopped, and returns what all workers take for true.
+    `open_tensorboard` opens where files for TensorBoard go. Steps that are lost are noted in the run.
     """
 
     def __init__(
@@ -36,6 +63,12 @@ class RunFiles:
         worker: str,
         num_workers: int,
         ends_run: bool,
+        shards: Mapping[str, Shard] | None = None,
+        position: Callable[[], Position] | None = None,
+        restarts: bool = False,
+        ends_elsewhere: bool = False,
+        agree: Callable[[FindState], TrainingState | None] | None = None,
+        open_tensorboard: Callable[[], Store] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._open_store = open_store
@@ -43,24 +76,65 @@ class RunFiles:
         self._worker = worker
         self._num_workers = num_workers
         self._ends_run = ends_run
+        self._shards = {} if shards is None else shards
         self._membership = Membership(request)
         self._packed_index = PackedIndexWriter(worker, clock=clock)
         self._store: Store | None = None
         self._has_claimed = False
-        self._names: set[str] = set()
-        self._names_stored: frozenset[str] | None = None
+        self._members: dict[str, frozenset[str]] = {}
+        self._has_news = self._has_stored_collections = False
+        self._position, self._restarts, self._clock = position, restarts, clock
+        self._ends_elsewhere, self._agree = ends_elsewhere, agree
+        self._earlier: TrainingState | None = None
+        self._start: Position | None = Position()  # what the numbers of steps are counted from; None: not known yet
+        self._last_saved_step: int | None = None
+        self._state_stored_at = float("-inf")
+        folder = "" if ends_run else f"{worker}/"
+        self._tensorboard = TensorBoardFiles(open_tensorboard, folder=folder) if open_tensorboard else None
+        self._saved_steps = self._lost_steps = self._reported_steps = 0
+        self._lost: deque[LostStep] = deque()
+        self._reported_at = float("-inf")
+        self._earlier_report: CaptureReport | None = None  # not read yet
+
+    def resume(self) -> Position:
+        """Where an earlier process of this run stopped; the start if there was none. Call it before any step is saved.
+
+        Errors: `ConfigurationError` if the run has ended; `OSError`.
+        """
+        store = self._opened()
+        if self._agree is None:
+            self._earlier = read_state(store, self._worker)
+        else:
+            self._earlier = self._agree(lambda: read_state(store, None))
+        return position_after(self._earlier)
+
+    def resume_later(self) -> None:
+        """Has the steps counted on from there without the hook, which counts from 0: `resume` took too long, or failed.
+
+        Nothing is stored before it is known, so that no earlier step is overwritten.
+        """
+        self._start = None
+
+    def start(self) -> Position:
+        """What the numbers of the steps handed in are to be moved on by. Errors: as `resume`, if it is not known yet."""
+        if self._start is None:
+            self._start = self.resume()
+        return self._start
 
     def save(self, step: StepTensors) -> None:
         """Stores one step, then the collections file if names are new. Errors: `OSError`, `ConfigurationError`."""
+        step = moved_on(step, self.start())
         store = self._opened()
         self._claim(store)
+        what = self._decide(step)
         files = encode_step(
-            step.tensors,
+            what.tensors,
             step=step.step,
             mode=step.mode,
             mode_step=step.mode_step,
             worker=self._worker,
             wall_time=step.wall_time,
+            shapes=what.shapes,
         )
         self._packed_index.before_step(store, step.step)
         try:
@@ -69,30 +143,53 @@ class RunFiles:
             self._packed_index.step_failed()
             raise
         self._packed_index.after_step(store, step, files)
-        self._names.update(name for name, _ in step.tensors)
+        self._saved_steps, self._last_saved_step = self._saved_steps + 1, step.step
+        self._note_members(step)
         self._store_collections(store)
+        self._store_state(store, is_due=self._clock() - self._state_stored_at >= STATE_EVERY_SECONDS)
+        self._store_report(store, is_due=self._clock() - self._reported_at >= REPORT_EVERY_SECONDS)
+        if self._tensorboard:
+            self._tensorboard.add(step, what.histogram_names)
 
-    def finish(self) -> None:
-        """Stores the collections file and the packed index if they are still due, and takes back the claim.
+    def lost(self, step: int, why: str) -> None:
+        """Notes a step of which nothing is stored; the run says so in its capture report."""
+        self._lost_steps += 1
+        if len(self._lost) < MOST_LOST_NOTED:
+            self._lost.append(LostStep(step, why))
 
-        Stores the end marker if this worker ends the run.
+    def finish(self, *, is_interrupted: bool = False) -> None:
+        """Stores what is still due: collections file, packed index, files for TensorBoard; and takes back the claim.
+
+        Stores the end marker if this worker ends the run, but not of one that was interrupted and is expected back.
         """
+        self.start()  # else what an earlier process has stored could be overwritten
         store = self._opened()
         if self._has_claimed:
             with contextlib.suppress(OSError):  # it says nothing about the run itself
                 store.delete(run_layout.CLAIM_KEY)
         self._packed_index.finish(store)
         self._store_collections(store)
-        if self._ends_run:
+        if self._tensorboard:
+            self._tensorboard.store()
+        self._store_report(store, is_due=True)
+        if self._ends_elsewhere or (is_interrupted and self._restarts):
+            self._store_state(store, is_due=True)
+        elif self._ends_run:
             store.put(run_layout.END_MARKER_KEY, b"")
 
     def _opened(self) -> Store:
         if self._store is None:
             store = self._open_store()
-            if store.exists(run_layout.END_MARKER_KEY):
+            if self._has_ended(store):
                 raise ConfigurationError([_ended(store.uri)], subject="The run")
             self._store = store
         return self._store
+
+    def _has_ended(self, store: Store) -> bool:
+        """True if an earlier run lies there: in a short one, the rank that ends it may be done before we begin."""
+        if not store.exists(run_layout.END_MARKER_KEY):
+            return False
+        return self._ends_run or store.exists(run_layout.collections_key(self._worker))
 
     def _claim(self, store: Store) -> None:
         is_local = "://" not in store.uri
@@ -102,24 +199,113 @@ class RunFiles:
             store.put(run_layout.CLAIM_KEY, b"")
             self._has_claimed = True
 
-    def _store_collections(self, store: Store) -> None:
-        names = frozenset(self._names)
-        if names == self._names_stored:
-            return
-        store.put(run_layout.collections_key(self._worker), self._collections(names))
-        self._names_stored = names
+    def _decide(self, step: StepTensors) -> _StepContent:
+        """What is stored of the step: of each tensor its shape, its reductions, itself, as its due collections ask."""
+        tensors: list[tuple[str, np.ndarray]] = []
+        shapes: list[ShapeEntry] = []
+        histogram_names: dict[str, str] = {}
+        for name, value in step.tensors:
+            saved = self._membership.saved(name, step.due, step.collections.get(name, _NO_COLLECTIONS))
+            if saved.has_shape and not saved.is_raw:  # old readers lose sight of a value that has a shape entry too
+                shapes.append(ShapeEntry(name, name, value.shape))
+            if saved.reductions:
+                tensors += reduced(name, value, saved.reductions)
+            if saved.is_raw:
+                tensors.append((name, value))
+            if saved.histogram_of:
+                histogram_names[name] = saved.histogram_of
+        return _StepContent(tensors, shapes, histogram_names)
 
-    def _collections(self, names: frozenset[str]) -> bytes:
-        records = [
-            CollectionRecord(
-                name=name,
-                include_regex=regexes,
-                tensor_names=tuple(sorted(n for n in names if name in self._membership.of(n))),
-                schedules={"TRAIN": asked.schedule} if (asked := self._request.collection(name)) else None,
-            )
-            for name, regexes in self._membership.regexes.items()
-        ]
-        return encode_collections(records, num_workers=self._num_workers)
+    def _note_members(self, step: StepTensors) -> None:
+        """Notes the names that are new, and the collections that only an adapter knows them to be in."""
+        for name, _ in step.tensors:
+            collections = step.collections.get(name, _NO_COLLECTIONS)
+            known = self._members.get(name)
+            if known is None or not collections <= known:
+                self._members[name] = (known or self._membership.of(name)) | collections
+                self._has_news = True
+
+    def _store_state(self, store: Store, *, is_due: bool) -> None:
+        if self._position is None or not is_due:
+            return
+        position = added(self._position(), self.start())
+        if position.step == 0:
+            return
+        run = self._earlier.training_run + 1 if self._earlier else 1
+        saved = self._last_saved_step
+        if saved is None and self._earlier:
+            saved = self._earlier.last_saved_step
+        self._state_stored_at = self._clock()
+        with contextlib.suppress(OSError):  # the step is stored; the state follows with a later one
+            write_state(store, self._worker, state_at(position, training_run=run, last_saved_step=saved))
+
+    def _store_report(self, store: Store, *, is_due: bool) -> None:
+        lost_steps = self._lost_steps  # which another thread may raise meanwhile
+        if not is_due or lost_steps == self._reported_steps:
+            return
+        self._reported_at = self._clock()
+        start = self.start().step
+        lost = tuple(LostStep(lost.step + start, lost.why) for lost in tuple(self._lost))
+        with contextlib.suppress(OSError):  # as above
+            if self._earlier_report is None:
+                self._earlier_report = read_report(store, self._worker)
+            report = self._earlier_report.followed_by(CaptureReport(self._saved_steps, lost_steps, lost))
+            store.put(run_layout.capture_report_key(self._worker), encode_report(report))
+            self._reported_steps = lost_steps
+
+    def _store_collections(self, store: Store) -> None:
+        if self._has_news or not self._has_stored_collections:
+            store.put(run_layout.collections_key(self._worker), self._collections())
+            self._has_news, self._has_stored_collections = False, True
+
+    def _collections(self) -> bytes:
+        names_of: dict[str, list[str]] = {name: [] for name in self._membership.regexes}
+        for tensor_name, collections in self._members.items():
+            for collection in collections:
+                names_of.setdefault(collection, []).append(tensor_name)
+        records = [self._record(name, tuple(tensor_names)) for name, tensor_names in names_of.items()]
+        shards = {name: shard for name, shard in tuple(self._shards.items()) if name in self._members}
+        return encode_collections(records, num_workers=self._num_workers, shards=shards)
+
+    def _record(self, name: str, tensor_names: tuple[str, ...]) -> CollectionRecord:
+        asked = self._membership.requested.get(name)
+        is_reduced = name not in NON_REDUCTION
+        return CollectionRecord(
+            name=name,
+            include_regex=self._membership.regexes.get(name, ()),
+            tensor_names=tensor_names,
+            schedules={mode: asked.schedule_for(mode) for mode in MODES} if asked else None,
+            reduction=_reduction_record(asked, is_reduced=is_reduced) if asked else None,
+            save_histogram=is_reduced and (asked is None or asked.save_histogram),
+        )
+
+
+class NoFiles:
+    """What takes the place of `RunFiles` in a worker that saves no tensors, where one saves for all."""
+
+    def save(self, step: StepTensors) -> None:
+        """Does nothing."""
+
+    def lost(self, step: int, why: str) -> None:
+        """Does nothing."""
+
+    def finish(self, *, is_interrupted: bool = False) -> None:
+        """Does nothing."""
+
+
+@dataclass(frozen=True)
+class _StepContent:
+    """What is stored of one step."""
+
+    tensors: list[tuple[str, np.ndarray]]
+    shapes: list[ShapeEntry]
+    histogram_names: dict[str, str]  # of each tensor that gets one, the collection that it goes by
+
+
+def _reduction_record(asked: CollectionRequest, *, is_reduced: bool) -> ReductionRecord:
+    if not is_reduced:
+        return ReductionRecord(save_raw_tensor=True)
+    return ReductionRecord(asked.saves_raw_tensor, asked.reductions, asked.save_shape)
 
 
 def _ended(uri: str) -> Problem:

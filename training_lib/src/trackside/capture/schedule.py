@@ -1,40 +1,133 @@
-"""Which collections are due on which step, decided once a step."""
+"""Which collections are due on which step of a mode, decided once a step."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
-from trackside.contracts.capture_request import CaptureRequest, Schedule
+from trackside.capture.collection import ANYTHING, kinds_of_name
+from trackside.contracts.capture_request import (
+    ALL,
+    BUILT_IN_COLLECTIONS,
+    CaptureRequest,
+    CollectionRequest,
+    Schedule,
+)
+
+# smdebug: never saved in EVAL and PREDICT. Ours of the same nature, for nothing is differentiated there.
+ONLY_IN_TRAINING = frozenset({"gradients", "optimizer_variables", "raw_gradients", "activation_gradients"})
+_WITHOUT_TRAINING = ("EVAL", "PREDICT")
+_BUILT_IN = frozenset(BUILT_IN_COLLECTIONS)
 
 
 @dataclass(frozen=True)
 class Due:
-    """What one step is asked to save."""
+    """What one step is asked to save: its collections, and the kinds of tensors that an adapter must gather for them.
+
+    Kinds are the names of the built-in collections. Of what was gathered, `Hook.wants` says what is saved.
+    """
 
     collections: frozenset[str] = frozenset()
-    losses: bool = False  # a loss may belong to one of the collections
-    parameters: bool = False  # a weight, bias or gradient may
+    kinds: frozenset[str] = frozenset()
+
+    # Asked on every step, so each is worked out once.
+
+    @cached_property
+    def losses(self) -> bool:
+        """A loss may belong to one of the collections."""
+        return "losses" in self.kinds
+
+    @cached_property
+    def parameters(self) -> bool:
+        """A weight, bias or gradient may."""
+        return not self.kinds.isdisjoint(("weights", "biases", "gradients"))
 
 
 NOTHING = Due()
 
 
-def due_at(request: CaptureRequest, step: int) -> Due:
-    """What `step` must save; `NOTHING` on an idle step."""
-    due = [c for c in request.collections if c.schedule.is_due(step)]
+def due_at(request: CaptureRequest, step: int, mode: str = "TRAIN") -> Due:
+    """What `step` of the mode must save, whatever the clock says; `NOTHING` on an idle step."""
+    return _due((c for c in _asked_in(request, mode) if c.schedule_for(mode).is_due(step)), mode)
+
+
+def next_due_step(request: CaptureRequest, start: int, mode: str = "TRAIN") -> int | None:
+    """The first step from `start` on on which anything is due, whatever the clock says; None if none ever is."""
+    schedules = (c.schedule_for(mode) for c in _asked_in(request, mode))
+    return min((step for s in schedules if (step := _next_of(s, start)) is not None), default=None)
+
+
+class ModeSchedule:
+    """What one mode saves, by steps and by seconds.
+
+    `due_at` is asked before every step that `is_idle` does not pass over, in order; `has_saved` is told after it.
+    """
+
+    def __init__(self, request: CaptureRequest, mode: str, *, monotonic: Callable[[], float]) -> None:
+        self._mode, self._monotonic = mode, monotonic
+        self._asked = [(c, c.schedule_for(mode)) for c in _asked_in(request, mode)]
+        self._timed = [(c.name, s.save_seconds) for c, s in self._asked if s.save_seconds is not None]
+        self._saved_at: dict[str, float] = {}
+        self._decided_at = 0.0
+        self._known: dict[frozenset[str], Due] = {frozenset(): NOTHING}
+        self._next_step: int | None = None
+        self._next_at: float | None = None
+
+    def is_idle(self, step: int) -> bool:
+        """True if certainly nothing is due at `step`: one comparison, and a look at the clock where seconds count."""
+        if step == self._next_step:
+            return False
+        return self._next_at is None or self._monotonic() < self._next_at
+
+    def due_at(self, step: int) -> Due:
+        """What `step` must save; where seconds count, now."""
+        now = self._decided_at = self._monotonic() if self._timed else 0.0
+        names = frozenset(c.name for c, schedule in self._asked if self._is_due(c.name, schedule, step, now))
+        self._look_ahead(step + 1)
+        due = self._known.get(names)
+        if due is None:
+            due = self._known[names] = _due((c for c, _ in self._asked if c.name in names), self._mode)
+        return due
+
+    def has_saved(self, due: Due) -> None:
+        """Tells that a step with these collections has ended: their seconds count from when it was decided upon."""
+        self._saved_at.update((name, self._decided_at) for name, _ in self._timed if name in due.collections)
+
+    def _is_due(self, name: str, schedule: Schedule, step: int, now: float) -> bool:
+        if schedule.is_due(step):
+            return True
+        if schedule.save_seconds is None or not schedule.is_within(step):
+            return False
+        saved_at = self._saved_at.get(name)
+        return saved_at is None or now - saved_at >= schedule.save_seconds
+
+    def _look_ahead(self, start: int) -> None:
+        self._next_step = min((n for _, s in self._asked if (n := _next_of(s, start)) is not None), default=None)
+        self._next_at = min(
+            (self._saved_at.get(name, float("-inf")) + seconds for name, seconds in self._timed), default=None
+        )
+
+
+def _asked_in(request: CaptureRequest, mode: str) -> list[CollectionRequest]:
+    if mode in _WITHOUT_TRAINING:
+        return [c for c in request.collections if c.name not in ONLY_IN_TRAINING]
+    return list(request.collections)
+
+
+def _due(collections: Iterable[CollectionRequest], mode: str) -> Due:
+    due = list(collections)
     if not due:
         return NOTHING
-    return Due(
-        collections=frozenset(c.name for c in due),
-        losses=any(c.name == "losses" or c.include_regex for c in due),
-        parameters=any(c.name != "losses" or c.include_regex for c in due),
-    )
+    kinds = frozenset[str]().union(*map(_kinds, due))
+    return Due(frozenset(c.name for c in due), kinds - ONLY_IN_TRAINING if mode in _WITHOUT_TRAINING else kinds)
 
 
-def next_due_step(request: CaptureRequest, start: int) -> int | None:
-    """The first step from `start` on on which anything is due, or None if none ever is."""
-    steps = [step for c in request.collections if (step := _next_of(c.schedule, start)) is not None]
-    return min(steps, default=None)
+def _kinds(collection: CollectionRequest) -> frozenset[str]:
+    """What must be gathered for the collection: its own kind, what its names tell, and for a regex nearly anything."""
+    if collection.include_regex or collection.name == ALL:
+        return ANYTHING | ({collection.name} & _BUILT_IN)
+    return frozenset({collection.name} & _BUILT_IN).union(*map(kinds_of_name, collection.tensor_names))
 
 
 def _next_of(schedule: Schedule, start: int) -> int | None:

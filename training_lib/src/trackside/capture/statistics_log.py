@@ -16,12 +16,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trackside.capture.segment_storage import RowsBlock, SegmentLimits, SegmentLog, segment_storage
+from trackside.capture.hook import Position
+from trackside.capture.segment_storage import RowsBlock, SegmentLimits, SegmentLog, SegmentStorage, segment_storage
 from trackside.records.block_file import encode_block
 from trackside.records.modes import MODE_NUMBERS, checked_mode
 from trackside.records.statistics_segment import (
@@ -36,6 +38,8 @@ from trackside.storage.store import Store
 
 _CHUNK_BYTES = 256 << 10  # of values; a chunk is at most one block
 _CHUNK_ROWS = (4, 4096)
+
+_Mark = tuple[int, int, int, float]  # step, mode, mode step, wall time
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class _Chunk:
     def __init__(self, capacity: int, columns: int, dtype: type[np.floating[Any]]) -> None:
         self.values = np.empty((capacity, columns), dtype)
         self.measured: NDArray[np.bool_] | None = None
-        self.marks: list[tuple[int, int, int, float]] = []  # step, mode, mode step, wall time
+        self.marks: list[_Mark] = []
         self.taken = 0  # rows that the writer thread has
 
     def take(self) -> _Taken:
@@ -71,13 +75,22 @@ class _Chunk:
 class _Taken:
     """Rows as they lie in a chunk; nothing writes to them any more."""
 
-    marks: list[tuple[int, int, int, float]]
+    marks: list[_Mark]
     values: NDArray[np.floating[Any]]
     measured: NDArray[np.bool_] | None
 
     @property
     def count(self) -> int:
         return len(self.marks)
+
+
+def moved_on_marks(marks: list[_Mark], start: Position) -> list[_Mark]:
+    """Marks of rows that were counted from 0, as they count in a run that had come to `start` before."""
+    starts = {MODE_NUMBERS[mode]: count for mode, count in (start.mode_steps or {}).items()}
+    return [
+        (step + start.step, mode, mode_step + starts.get(mode, 0), wall_time)
+        for step, mode, mode_step, wall_time in marks
+    ]
 
 
 class StatisticsTable:
@@ -172,23 +185,26 @@ class StatisticsTable:
 class StatisticsLog:
     """All tables of one process, and where they go.
 
-    `store` is rooted at the run's statistics. `started_ms`, milliseconds since the epoch, names the log: no two logs of
-    one worker may share it, and of two rows for one step that of the later log holds. Nothing is stored or connected
-    to before the first flush.
+    `store` is rooted at the run's statistics, or opens one that is, with the first rows to be stored. `started_ms`,
+    milliseconds since the epoch, names the log: no two logs of one worker may share it, and of two rows for one step
+    that of the later log holds. Nothing is stored or connected to before the first flush. `start` tells what the numbers
+    of the steps are to be moved on by; while it raises `OSError` rows wait.
     """
 
     def __init__(
         self,
-        store: Store,
+        store: Store | Callable[[], Store],
         *,
         worker: str,
         started_ms: int,
+        start: Callable[[], Position] = Position,
         limits: LogLimits = LogLimits(),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._limits, self._monotonic = limits, monotonic
+        self._find_start, self._start = start, Position()
         self._log = SegmentLog(worker, started_ms)
-        self._storage = segment_storage(store, self._log, limits.segments)
+        self._store = store
         self._tables: list[StatisticsTable] = []
         self._loose: StatisticsTable | None = None
         self._pending: deque[RowsBlock] = deque()
@@ -199,6 +215,11 @@ class StatisticsLog:
         self._retry_seconds = self._tend_retry_seconds = 0.0
         self._tend_at = 0.0
         self.compaction_error: OSError | None = None
+
+    @cached_property
+    def _storage(self) -> SegmentStorage:
+        store = self._store() if callable(self._store) else self._store
+        return segment_storage(store, self._log, self._limits.segments)
 
     @property
     def dropped_rows(self) -> int:
@@ -246,8 +267,9 @@ class StatisticsLog:
     def flush(self) -> None:
         """Stores all rows taken so far. Errors: `OSError` of the store; the rows wait, within bounds, for the next."""
         started = self._monotonic()
-        self._encode()
         try:
+            self._start = self._find_start()
+            self._encode()
             if self._pending:
                 self._storage.save(tuple(self._pending))
         except OSError:
@@ -257,13 +279,14 @@ class StatisticsLog:
         self._pending.clear()
         self._retry_seconds = 0.0
         self._due_at = started + self.flush_seconds
-        if started >= self._tend_at:
+        if started >= self._tend_at and self._next_number:
             self._tend(self._storage.tend)
 
     def close(self) -> None:
         """Flushes, and merges the objects of this log into few. Errors: as `flush`."""
         self.flush()
-        self._tend(self._storage.finish)
+        if self._next_number:
+            self._tend(self._storage.finish)
 
     def _table_for(self, values: Mapping[tuple[str, str], float]) -> StatisticsTable:
         """The table of mixed rows; a new key makes a new one, which has all the keys so far."""
@@ -291,7 +314,8 @@ class StatisticsLog:
             self._dropped_rows += self._pending.popleft().row_count
 
     def _block(self, table: StatisticsTable, taken: _Taken) -> RowsBlock:
-        steps, modes, mode_steps, wall_times = zip(*taken.marks, strict=True)
+        marks = moved_on_marks(taken.marks, self._start) if self._start.step else taken.marks
+        steps, modes, mode_steps, wall_times = zip(*marks, strict=True)
         payload = encode_rows(
             table.schema_id,
             table.schema,

@@ -10,8 +10,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -21,15 +22,21 @@ from trackside.capture.guard import Guard, describe
 
 @dataclass(frozen=True)
 class StepTensors:
-    """Everything that one step saves. The arrays are our own copies."""
+    """Everything that one step saves. The arrays are our own copies.
+
+    `due` names the collections that the step was asked for: they say whether tensors are saved whole or reduced.
+    `collections` says of single tensors what they belong to beside what their names tell.
+    """
 
     step: int
     mode: str
     mode_step: int
     wall_time: float  # seconds since the epoch
     tensors: tuple[tuple[str, np.ndarray], ...]
+    due: frozenset[str] = frozenset()
+    collections: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def size_bytes(self) -> int:
         """What the step holds of the memory budget."""
         return sum(array.nbytes for _, array in self.tensors)
@@ -41,8 +48,28 @@ class Target(Protocol):
     def save(self, step: StepTensors) -> None:
         """Stores one step whole. Errors: `OSError` for an outage, after which a later step may succeed."""
 
-    def finish(self) -> None:
-        """Stores what belongs at the end of the run. Errors: as `save`."""
+    def lost(self, step: int, why: str) -> None:
+        """Notes that nothing of a step will be stored. Called on any thread; never raises, never waits."""
+
+    def finish(self, *, is_interrupted: bool) -> None:
+        """Stores what belongs at the end of the run, or of a process that was told to stop. Errors: as `save`."""
+
+
+class BackgroundPart(Protocol):
+    """What else the writer thread does, between steps, and no other thread: a log that is flushed now and then."""
+
+    @property
+    def due_in_seconds(self) -> float:
+        """How long the thread may sleep before it should call `flush_if_due`."""
+
+    def flush_if_due(self) -> bool:
+        """Stores what waits, if it is time. Errors: `OSError` for an outage; it is tried again later."""
+
+    def flush(self) -> None:
+        """Stores what waits. Errors: as `flush_if_due`."""
+
+    def close(self) -> None:
+        """Stores the rest. Errors: as `flush_if_due`."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +91,13 @@ class Writer:
         target: Target,
         *,
         guard: Guard,
+        background: Sequence[BackgroundPart] = (),
         limits: WriterLimits = WriterLimits(),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._target = target
         self._guard = guard
+        self._background = tuple(background)
         self._limits = limits
         self._monotonic = monotonic
         # Re-entrant, for a signal handler may flush while the interrupted main thread is in `submit`.
@@ -80,11 +109,13 @@ class Writer:
         self._pending_bytes = 0
         self._pending_steps = 0
         self._is_stuck = False
-        self._is_closing = False
+        self._is_closing = self._is_interrupted = False
         self._flushes = 0
+        self._background_wanted = self._background_done = 0  # flushes of the background that were asked for, and made
         self._has_ended = False
         self._retry_at = 0.0
         self._retry_seconds = 0.0
+        self._why_failing = ""
         self.saved_steps = 0
         self.lost_steps = 0
 
@@ -122,14 +153,21 @@ class Writer:
         """Waits until all that was queued has been stored or lost. False if that took too long."""
         with self._lock:
             self._flushes += 1
+            self._background_wanted += 1
+            wanted = self._background_wanted
+            self._work.notify()
             self._hurry.notify()
-            in_time = self._progress.wait_for(lambda: self._pending_steps == 0 or self._has_ended, timeout_seconds)
+            in_time = self._progress.wait_for(lambda: self._is_flushed(wanted), timeout_seconds)
             self._flushes -= 1
             return in_time
 
-    def close(self, timeout_seconds: float) -> bool:
-        """Stores the rest and the end of the run, and says how many steps were lost. False if that took too long."""
+    def close(self, timeout_seconds: float, *, is_interrupted: bool = False) -> bool:
+        """Stores the rest and the end of the run, and says how many steps were lost. False if that took too long.
+
+        `is_interrupted` where somebody told the process to stop, and may start it again.
+        """
         with self._lock:
+            self._is_interrupted = is_interrupted
             self._is_closing = True
             self._work.notify()
             self._hurry.notify()
@@ -144,12 +182,15 @@ class Writer:
         free = self._limits.memory_bytes - self._pending_bytes
         return self._has_ended or self._pending_steps == 0 or step.size_bytes <= free
 
+    def _is_flushed(self, wanted: int) -> bool:
+        is_empty = self._pending_steps == 0 and (self._background_done >= wanted or not self._background)
+        return is_empty or self._has_ended
+
     def _must_hurry(self) -> bool:
         return self._is_closing or self._flushes > 0 or 2 * self._pending_bytes >= self._limits.memory_bytes
 
     def _lose(self, failure_class: str, step: StepTensors, why: str) -> None:
-        with self._lock:
-            self.lost_steps += 1
+        self._note_lost(step, why)
         self._guard.say_once(
             failure_class,
             "step %d could not be saved: %s. Training goes on; later steps are tried again now and then.",
@@ -157,11 +198,18 @@ class Writer:
             why,
         )
 
+    def _note_lost(self, step: StepTensors, why: str) -> None:
+        with self._lock:
+            self.lost_steps += 1
+        self._target.lost(step.step, why)
+
     def _run(self) -> None:
         try:
             while (step := self._next()) is not None:
                 self._save(step)
                 self._done(step)
+                self._tend_background(lambda part: part.flush_if_due())
+            self._tend_background(lambda part: part.close())
             self._finish()
         except Exception as error:  # noqa: BLE001 - a fault of ours must not print a traceback into training
             self._guard.switch_off("writing", error)
@@ -171,11 +219,43 @@ class Writer:
                 self._progress.notify_all()
 
     def _next(self) -> StepTensors | None:
-        with self._lock:
-            if not self._queue:
-                self._work.wait_for(lambda: self._queue or self._is_closing)
-                self._hurry.wait_for(self._must_hurry, self._limits.gather_seconds)
-            return self._queue.popleft() if self._queue else None
+        while True:
+            with self._lock:
+                if not self._queue:
+                    self._work.wait_for(self._has_work, self._background_due_in_seconds())
+                    if self._queue:
+                        self._hurry.wait_for(self._must_hurry, self._limits.gather_seconds)
+                if self._queue:
+                    return self._queue.popleft()
+                if self._is_closing:
+                    return None
+                wanted, is_asked = self._background_wanted, self._is_background_asked()
+            self._tend_background((lambda part: part.flush()) if is_asked else (lambda part: part.flush_if_due()))
+            with self._lock:
+                self._background_done = wanted
+                self._progress.notify_all()
+
+    def _has_work(self) -> bool:
+        return bool(self._queue) or self._is_closing or self._is_background_asked()
+
+    def _is_background_asked(self) -> bool:
+        return self._background_wanted > self._background_done
+
+    def _background_due_in_seconds(self) -> float | None:
+        return min((part.due_in_seconds for part in self._background), default=None)
+
+    def _tend_background(self, tend: Callable[[BackgroundPart], object]) -> None:
+        """A part that cannot store tries again; one that fails otherwise is dropped, and the steps go on without it."""
+        for part in self._background:
+            try:
+                tend(part)
+            except OSError as error:
+                what = "%s cannot store what it has: %s. Training goes on; it is tried again now and then."
+                # The same outage as that of the steps, which is said once.
+                self._guard.say_once(f"store/{type(error).__name__}", what, type(part).__name__, describe(error))
+            except Exception as error:  # noqa: BLE001 - what is broken is switched off, and nothing else
+                self._background = tuple(other for other in self._background if other is not part)
+                self._guard.say_once("background", "%s is given up: %s.", type(part).__name__, describe(error))
 
     def _done(self, step: StepTensors) -> None:
         with self._lock:
@@ -186,13 +266,13 @@ class Writer:
 
     def _save(self, step: StepTensors) -> None:
         if self.is_failing and self._monotonic() < self._retry_at:
-            with self._lock:
-                self.lost_steps += 1
+            self._note_lost(step, self._why_failing)
             return
         try:
             self._target.save(step)
         except OSError as error:
-            self._lose(f"store/{type(error).__name__}", step, describe(error))
+            self._why_failing = describe(error)
+            self._lose(f"store/{type(error).__name__}", step, self._why_failing)
             longest = self._limits.last_retry_seconds
             self._retry_seconds = min(self._retry_seconds * 2 or self._limits.first_retry_seconds, longest)
             self._retry_at = self._monotonic() + self._retry_seconds
@@ -204,7 +284,7 @@ class Writer:
 
     def _finish(self) -> None:
         try:
-            self._target.finish()
+            self._target.finish(is_interrupted=self._is_interrupted)
         except OSError as error:
             if not self.is_failing:
                 self._guard.say_once("finish", "the end of the run could not be stored: %s.", describe(error))

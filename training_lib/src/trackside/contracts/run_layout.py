@@ -8,6 +8,8 @@ A run is one folder or S3 prefix:
         events/<step:012>/<step:012>_<worker>.tfevents
         index/<step // 1000:09>/<step:012>_<worker>.json
         packed-index/<worker>/<started:013>-<first:012>.tpi   our own: docs/formats/packed-index.md
+        capture-report/<worker>.json   our own, only if a step was lost: records/capture_report.py
+        state/<worker>.json            our own: where a restarted process goes on (records/state_file.py)
         training_job_end.ts
     <run>/statistics/<worker>/...          always-on statistics: docs/formats/statistics-segment.md
     <run>/rule-output/verdicts.jsonl       one verdict a line
@@ -37,6 +39,8 @@ EVENTS_PREFIX = "events/"
 COLLECTIONS_PREFIX = "collections/000000000/"
 COLLECTIONS_SUFFIX = "_collections.json"
 PACKED_INDEX_PREFIX = "packed-index/"
+CAPTURE_REPORT_PREFIX = "capture-report/"
+STATE_PREFIX = "state/"
 
 _INDEX_KEY = re.compile(r"index/[0-9]{9,16}/(?P<step>[0-9]{12,19})_(?P<worker>[^/]+)\.json")
 _EVENT_KEY = re.compile(r"events/[0-9]{12,19}/(?P<step>[0-9]{12,19})_(?P<worker>[^/]+)\.tfevents")
@@ -135,6 +139,16 @@ class SegmentName:
         last = None if match["last"] == "open" else int(match["last"])
         name = cls(match["worker"], int(match["started"]), int(match["first"]), last)
         return name if last is None or name.first <= last else None
+
+
+def capture_report_key(worker: str) -> str:
+    """Key of what a worker could not save."""
+    return f"{CAPTURE_REPORT_PREFIX}{worker}.json"
+
+
+def state_key(worker: str) -> str:
+    """Key of how far a worker has come."""
+    return f"{STATE_PREFIX}{worker}.json"
 
 
 def collections_key(worker: str) -> str:

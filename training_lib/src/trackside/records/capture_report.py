@@ -9,7 +9,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trackside.contracts.errors import KeyNotFoundError, RecordError
+from trackside.contracts.run_layout import capture_report_key
 from trackside.records.untrusted_json import UntrustedJson
+from trackside.storage.store import Store
 
 VERSION = 1
 
@@ -24,11 +27,17 @@ class LostStep:
 
 @dataclass(frozen=True)
 class CaptureReport:
-    """How much a worker saved and lost, in the process that wrote it. `lost` may hold fewer than `lost_steps`."""
+    """How much a worker has saved and lost, in all its processes. `lost` may hold fewer than `lost_steps`."""
 
     saved_steps: int
     lost_steps: int
     lost: Sequence[LostStep] = ()
+
+    def followed_by(self, later: CaptureReport) -> CaptureReport:
+        """This one and that of a process that has gone on with the run."""
+        return CaptureReport(
+            self.saved_steps + later.saved_steps, self.lost_steps + later.lost_steps, (*self.lost, *later.lost)
+        )
 
 
 def encode_report(report: CaptureReport) -> bytes:
@@ -50,3 +59,15 @@ def decode_report(data: bytes, *, key: str) -> CaptureReport:
         lost_steps=document.count("lost_steps"),
         lost=tuple(LostStep(lost.count("step"), lost.text("why")) for lost in document.objects("lost")),
     )
+
+
+def read_report(store: Store, worker: str) -> CaptureReport:
+    """What the worker has reported so far; nothing lost if there is no report, or none that can be read.
+
+    Errors: `OSError` of the store.
+    """
+    key = capture_report_key(worker)
+    try:
+        return decode_report(store.get(key), key=key)
+    except (KeyNotFoundError, RecordError):
+        return CaptureReport(0, 0)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 _MASK64 = (1 << 64) - 1
+_SMALL_NUMBERS = [bytes([value]) for value in range(0x80)]
 
 
 class WireError(ValueError):
@@ -64,6 +65,8 @@ class WireField(NamedTuple):  # a tuple, for reading makes very many of them
 
 def write_varint(value: int) -> bytes:
     """A varint; negative numbers as 64-bit two's complement."""
+    if 0 <= value < 0x80:  # nearly always
+        return _SMALL_NUMBERS[value]
     value &= _MASK64
     out = bytearray()
     while value > 0x7F:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -76,12 +77,14 @@ def tensor_parts(value: AnyArray, *, name: str) -> list[bytes | memoryview]:
     if value.dtype.kind in "USOT":
         return [_text_tensor(value, name)]
     stored = _storable(value, name)
-    shape = _shape(stored.shape, name)
-    head = write_number(1, _WRITTEN[stored.dtype.str[1:]]) + write_bytes(2, shape)
-    if not stored.nbytes:
-        return [head]
-    content = stored.reshape(-1).view(np.uint8).data
-    return [head + write_header(4, len(content)), content]
+    head = _head(stored.dtype.str[1:], stored.shape, name, stored.nbytes)
+    return [head, stored.reshape(-1).view(np.uint8).data] if stored.nbytes else [head]
+
+
+@lru_cache(maxsize=4096)  # a training saves the same tensors step after step
+def _head(code: str, shape: tuple[int, ...], name: str, size_bytes: int) -> bytes:
+    head = write_number(1, _WRITTEN[code]) + write_bytes(2, _shape(shape, name))
+    return head + write_header(4, size_bytes) if size_bytes else head
 
 
 def read_tensor(field: WireField) -> AnyArray:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import google_crc32c
 import numpy as np
@@ -75,18 +76,43 @@ def encode_tensor_parts(
     name: str, value: AnyArray, *, step: int, mode: str, mode_step: int, wall_time: float
 ) -> list[bytes | memoryview]:
     """`encode_tensor` in parts that the caller joins, so that a big array is copied once only."""
-    checked_mode(mode)
-    if not (0 <= step <= _LAST_STEP and 0 <= mode_step <= _LAST_STEP):
-        raise ValueError(f"Steps count from 0, within 63 bits: step {step}, mode step {mode_step}.")
     tensor = tensor_parts(value, name=name)
     tensor_size = sum(map(len, tensor))
-    before = write_bytes(1, name.encode("utf-8")) + write_header(8, tensor_size)
-    after = write_bytes(9, _plugin("mode_step", mode_step) + _plugin("mode", MODE_NUMBERS[mode]))
+    before = _name_field(name) + write_header(8, tensor_size)
+    moment, after = _moment(wall_time, step), _metadata(mode, mode_step)
     value_size = len(before) + tensor_size + len(after)
     summary = write_header(1, value_size)
-    event = write_double(1, wall_time) + write_number(2, step) + write_header(5, len(summary) + value_size) + summary
-    length = struct.pack("<Q", len(event) + value_size)
-    return [length + struct.pack("<I", _masked_crc(length)) + event + before, *tensor, after + FOOTER]
+    event = moment + write_header(5, len(summary) + value_size) + summary
+    return [_length(len(event) + value_size) + event + before, *tensor, after + FOOTER]
+
+
+# All records of a step share some of their fields, and the steps of a run the others.
+
+
+@lru_cache(maxsize=16)
+def _moment(wall_time: float, step: int) -> bytes:
+    if not 0 <= step <= _LAST_STEP:
+        raise ValueError(f"Steps count from 0, within 63 bits: step {step}.")
+    return write_double(1, wall_time) + write_number(2, step)
+
+
+@lru_cache(maxsize=16)
+def _metadata(mode: str, mode_step: int) -> bytes:
+    checked_mode(mode)
+    if not 0 <= mode_step <= _LAST_STEP:
+        raise ValueError(f"Steps count from 0, within 63 bits: mode step {mode_step}.")
+    return write_bytes(9, _plugin("mode_step", mode_step) + _plugin("mode", MODE_NUMBERS[mode]))
+
+
+@lru_cache(maxsize=4096)
+def _name_field(name: str) -> bytes:
+    return write_bytes(1, name.encode("utf-8"))
+
+
+@lru_cache(maxsize=4096)
+def _length(size: int) -> bytes:
+    length = struct.pack("<Q", size)
+    return length + struct.pack("<I", _masked_crc(length))
 
 
 def decode_record(data: bytes, *, key: str, offset: int) -> TensorRecord:

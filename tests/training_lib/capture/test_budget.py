@@ -1,0 +1,142 @@
+"""The overhead budget: intervals from measured costs, thinned in the right order, and denser again with care."""
+
+from __future__ import annotations
+
+import pytest
+
+from trackside.capture.budget import (
+    DEAR,
+    EVERY_STEP,
+    LONGEST_DEAR_INTERVAL,
+    LONGEST_NORMS_INTERVAL,
+    NORMS,
+    Costs,
+    Intervals,
+    OverheadBudget,
+    affordable,
+    next_intervals,
+)
+
+STEP = 100.0
+
+
+@pytest.mark.parametrize(
+    ("costs", "expected"),
+    [
+        pytest.param((0.1, 0.1, 0.1), (1, 1), id="all-fits"),
+        pytest.param((0.5, 0.5, 1.0), (1, 1), id="just-fits"),
+        pytest.param((0.5, 0.5, 1.1), (1, 2), id="dear-gives-way-first"),
+        pytest.param((0.0, 1.0, 20.0), (1, 32), id="dear-is-doubled-until-it-fits"),
+        pytest.param((1.0, 0.999999, 50.0), (1, LONGEST_DEAR_INTERVAL), id="dear-gives-way-wholly-before-norms"),
+        pytest.param((1.0, 1.5, 0.0), (2, 1), id="norms-give-way-when-they-alone-are-too-much"),
+        pytest.param((1.0, 1.5, 0.5), (2, 2), id="what-norms-leave-is-for-dear"),
+        pytest.param((2.1, 0.1, 0.1), (LONGEST_NORMS_INTERVAL, LONGEST_DEAR_INTERVAL), id="the-rest-alone-is-too-much"),
+        pytest.param((0.0, 0.0, 0.0), (1, 1), id="costs-nothing"),
+    ],
+)
+def test_the_smallest_intervals_within_two_percent(
+    costs: tuple[float, float, float], expected: tuple[int, int]
+) -> None:
+    measured = Costs(*costs, step=STEP)
+    intervals = affordable(measured, 0.02)
+    assert intervals == Intervals(*expected)
+    if intervals.dear < LONGEST_DEAR_INTERVAL:
+        assert measured.of(intervals) <= 2.0
+
+
+@pytest.mark.parametrize(
+    ("current", "costs", "expected"),
+    [
+        pytest.param((1, 8), (0.5, 0.5, 8.0), (1, 8), id="exactly-full-stays"),
+        pytest.param((1, 8), (0.5, 0.5, 9.0), (1, 16), id="too-much-is-thinned-at-once"),
+        pytest.param((1, 16), (0.5, 0.5, 8.0), (1, 16), id="would-fit-but-not-at-ease"),
+        pytest.param((1, 16), (0.5, 0.5, 4.0), (1, 8), id="room-to-spare"),
+        pytest.param((4, 4096), (0.2, 0.4, 0.4), (1, 1), id="all-at-once-when-it-has-become-cheap"),
+        pytest.param((2, 64), (0.5, 1.2, 4.0), (2, 16), id="norms-stay-thin-dear-takes-what-is-free"),
+        pytest.param((1, 1), (0.0, 0.0, 0.0), (1, 1), id="free-stays"),
+    ],
+)
+def test_thins_at_once_and_grows_with_room(
+    current: tuple[int, int], costs: tuple[float, float, float], expected: tuple[int, int]
+) -> None:
+    assert next_intervals(Intervals(*current), Costs(*costs, step=STEP), 0.02) == Intervals(*expected)
+
+
+def test_never_denser_than_asked() -> None:
+    assert affordable(Costs(0, 0, 0.1, STEP), 0.02, densest=Intervals(1, 10)) == Intervals(1, 10)
+    assert affordable(Costs(0, 0, 30.0, STEP), 0.02, densest=Intervals(1, 10)) == Intervals(1, 20)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def run(
+    budget: OverheadBudget, clock: Clock, steps: int, *, every: float, norms: float, dear: float, step: float
+) -> list[float | None]:
+    """A training of which each step takes `step` without us; tiers are taken as the budget says."""
+    shares = []
+    for number in range(steps):
+        clock.now += step
+        for kind, cost in ((EVERY_STEP, every), (NORMS, norms), (DEAR, dear)):
+            interval = {EVERY_STEP: 1, NORMS: budget.intervals.norms, DEAR: budget.intervals.dear}[kind]
+            if number % interval == 0:
+                started = budget.clock()
+                clock.now += cost
+                assert budget.spend(kind, started) == clock.now
+        shares.append(budget.end_step())
+    return shares
+
+
+def test_stays_within_the_budget_over_a_run() -> None:
+    clock = Clock()
+    budget = OverheadBudget(0.02, clock=clock)
+    run(budget, clock, 32, every=0.2, norms=1.0, dear=20.0, step=STEP)
+    shares = run(budget, clock, 640, every=0.2, norms=1.0, dear=20.0, step=STEP)
+    assert budget.intervals == Intervals(1, 32)
+    assert 0.015 < sum(share or 0 for share in shares) / 640 <= 0.02
+
+
+def test_reports_the_share_of_each_step_and_not_of_the_first() -> None:
+    clock = Clock()
+    budget = OverheadBudget(0.02, clock=clock)
+    shares = run(budget, clock, 3, every=1.0, norms=0.0, dear=0.0, step=STEP)
+    assert shares == [None, pytest.approx(0.01), pytest.approx(0.01)]
+
+
+def test_a_clock_that_stands_still_changes_nothing() -> None:
+    budget = OverheadBudget(0.02, clock=Clock())
+    assert [budget.end_step() for _ in range(100)] == [None] * 100
+    assert budget.intervals == Intervals()
+
+
+def test_a_pause_between_two_steps_is_no_reason_to_spend_more() -> None:
+    clock = Clock()
+    budget = OverheadBudget(0.02, clock=clock)
+    run(budget, clock, 33, every=0.2, norms=1.0, dear=20.0, step=STEP)
+    clock.now += 1e6  # an evaluation
+    run(budget, clock, 33, every=0.2, norms=1.0, dear=20.0, step=STEP)
+    assert budget.intervals == Intervals(1, 32)
+
+
+def test_one_slow_moment_is_no_reason_to_thin() -> None:
+    clock = Clock()
+    budget = OverheadBudget(0.02, clock=clock)
+    run(budget, clock, 20, every=0.1, norms=0.2, dear=0.2, step=STEP)
+    started = budget.clock()
+    clock.now += 50 * STEP  # another process had the core
+    budget.spend(NORMS, started)
+    run(budget, clock, 20, every=0.1, norms=0.2, dear=0.2, step=STEP)
+    assert budget.intervals == Intervals()
+
+
+def test_grows_again_when_steps_become_longer() -> None:
+    clock = Clock()
+    budget = OverheadBudget(0.02, clock=clock)
+    run(budget, clock, 64, every=0.2, norms=3.0, dear=20.0, step=STEP)
+    assert budget.intervals.norms == 2
+    run(budget, clock, 200, every=0.2, norms=3.0, dear=20.0, step=100 * STEP)
+    assert budget.intervals == Intervals()

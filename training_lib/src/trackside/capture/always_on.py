@@ -1,0 +1,234 @@
+"""The always-on statistics of a training: which tier a step takes, and its numbers as rows. Knows no framework.
+
+    statistics = AlwaysOn(request.statistics)         # then, at every step, from an adapter:
+    statistics.add_loss("CrossEntropyLoss", 0.7)
+    if statistics.takes_norms: ...                    # was decided when the last step ended
+    statistics.add(Reading(watched, rates=Here(rates), norms=Here(norms)))
+    statistics.end_step(step=7, mode="TRAIN", mode_step=7)
+
+The cheap tier: losses and learning rates at every step, gradient norms at every step that the budget allows. The dear
+one, of weights and updates: at each of the first steps, again after anything unusual, else as often as is left.
+A number may still be on its way from a device when its step ends: the row is taken once it has come.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from trackside.capture.budget import EVERY_STEP, Intervals, OverheadBudget
+from trackside.capture.statistic_rows import Marks, Reading, StatisticRows, Values
+from trackside.capture.statistics_log import StatisticsLog
+from trackside.contracts.capture_request import StatisticsRequest
+
+logger = logging.getLogger(__name__)
+
+TRAIN = "TRAIN"
+NORMS_INTERVAL = "trackside/norms_interval"  # at every how many-th step a tier is taken: a number whenever it changes
+DEAR_INTERVAL = "trackside/dear_interval"
+MOST_LOSSES_A_STEP = 64  # a script that calls backward and never steps must not fill the memory
+MOST_WAITING = 256  # steps whose numbers are on their way, or that ended before the run began
+
+_JUST_AFTER = 1e-4  # seconds by which a row is younger than the one it corrects
+
+
+@dataclass(eq=False)  # not frozen: that takes three times as long to make
+class _Step:
+    """A step that has ended."""
+
+    marks: Marks
+    losses: list[tuple[str, float | Values]]
+    readings: list[Reading]
+    overhead: float | None
+    changes: Mapping[tuple[str, str], float]
+
+    def is_here(self) -> bool:
+        for _, loss in self.losses:
+            if not isinstance(loss, float) and not loss.is_here():
+                return False
+        return all(map(Reading.is_here, self.readings))
+
+
+class AlwaysOn:
+    """Takes what a step tells, and records it. All on the training thread; nothing is stored before `connect`.
+
+    `clock` counts seconds since the epoch; the budget has a clock of its own.
+    """
+
+    def __init__(
+        self,
+        request: StatisticsRequest,
+        *,
+        budget: OverheadBudget | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.budget = budget or OverheadBudget(request.budget, densest=Intervals(1, request.dear_interval))
+        self._clock = clock
+        self._rows: StatisticRows | None = None
+        self._losses: dict[str, list[tuple[str, float | Values]]] = {}
+        self._settled: dict[str, int] = {}
+        self._readings: list[Reading] = []
+        self._waiting: deque[_Step] = deque()
+        self._steps = 0  # of training, by this process
+        self._tiers = TierSchedule(request)
+        self._loss_jumps, self._norm_jumps = Jumps(), Jumps()
+        self._said = self._recorded = self.budget.intervals
+        self.takes_norms = self.takes_dear = True  # by the open step
+        self._decide()
+
+    def connect(self, log: StatisticsLog) -> None:
+        """Says where rows go; until then steps wait."""
+        self._rows = StatisticRows(log)
+
+    def add_loss(self, loss_name: str, value: float | Values, *, mode: str = TRAIN) -> None:
+        """Adds a loss to the open step of a mode; the k-th of one name is recorded as `<loss_name>_output_<k>`."""
+        losses = self._losses.setdefault(mode, [])
+        if len(losses) < MOST_LOSSES_A_STEP:
+            losses.append((loss_name, value))
+
+    def settle(self, mode: str = TRAIN) -> None:
+        """Marks the losses added so far as the open step's own: an optimizer has stepped on them."""
+        self._settled[mode] = len(self._losses.get(mode, ()))
+
+    def add(self, reading: Reading) -> None:
+        """Adds what a step of an optimizer tells to the open step."""
+        self._readings.append(reading)
+
+    def end_step(self, *, step: int, mode: str = TRAIN, mode_step: int, keep_unsettled: bool = False) -> None:
+        """Ends the open step of a mode, under the numbers of the hook.
+
+        With `keep_unsettled`, the losses since the last `settle` are the next step's.
+        """
+        losses = self._take_losses(mode, keep_unsettled=keep_unsettled)
+        marks = Marks(step=step, mode=mode, mode_step=mode_step, wall_time=self._clock())
+        if mode != TRAIN:
+            if losses:
+                self._keep(_Step(marks, losses, [], None, {}))
+            return
+        overhead = self.budget.end_step()
+        started = self.budget.clock()
+        readings, self._readings = self._readings, []
+        changes = self._changed_intervals() if self.budget.intervals is not self._recorded else {}
+        self._keep(_Step(marks, losses, readings, overhead, changes))
+        self._steps += 1
+        self._decide()
+        self.budget.spend(EVERY_STEP, started)
+
+    def drain(self) -> None:
+        """Records the steps whose numbers are here by now."""
+        while self._rows is not None and self._waiting and self._waiting[0].is_here():
+            self._record(self._rows, self._waiting.popleft())
+
+    def _decide(self) -> None:
+        intervals = self.budget.intervals
+        self.takes_dear = self._tiers.is_dense(self._steps) or self._steps % intervals.dear == 0
+        self.takes_norms = self.takes_dear or self._steps % intervals.norms == 0
+
+    def _take_losses(self, mode: str, *, keep_unsettled: bool) -> list[tuple[str, float | Values]]:
+        losses = self._losses.get(mode, [])
+        settled = self._settled.pop(mode, 0)
+        end = settled if keep_unsettled else len(losses)
+        if losses:
+            self._losses[mode] = losses[end:]
+        return losses[:end]
+
+    def _keep(self, step: _Step) -> None:
+        if self._rows is not None and not self._waiting and step.is_here():
+            self._record(self._rows, step)
+            return
+        if len(self._waiting) == MOST_WAITING:
+            self._waiting.popleft()
+        self._waiting.append(step)
+        self.drain()
+
+    def _record(self, rows: StatisticRows, step: _Step) -> None:
+        losses = [(name, loss if isinstance(loss, float) else float(loss.get()[0])) for name, loss in step.losses]
+        if step.marks["mode"] != TRAIN:
+            rows.record_losses(losses, step.marks)
+            return
+        norm = rows.record_step(losses, step.readings, step.overhead, step.marks)
+        for reading in step.readings:
+            if reading.counts:
+                later = step.marks["wall_time"] + _JUST_AFTER
+                rows.record_mixed(reading.counts, {**step.marks, "wall_time": later})
+        if step.changes:
+            rows.record_mixed(step.changes, step.marks)
+        is_unusual = bool(losses) and self._loss_jumps.sees(losses[0][1])
+        is_unusual |= norm is not None and self._norm_jumps.sees(norm)
+        if is_unusual:
+            self._tiers.densify(self._steps + 1, dear_interval=self.budget.intervals.dear)
+
+    def _changed_intervals(self) -> Mapping[tuple[str, str], float]:
+        now = self.budget.intervals
+        if now == self._recorded:
+            return {}
+        self._recorded = now
+        self._say(now)
+        return {(NORMS_INTERVAL, "mean"): float(now.norms), (DEAR_INTERVAL, "mean"): float(now.dear)}
+
+    def _say(self, now: Intervals) -> None:
+        """Once for each tier. That the dear one is thinned is how it is meant; that the norms are is news."""
+        most = f"{self.budget.share:.1%}"
+        if now.norms > self._said.norms == 1:
+            what = (
+                "Trackside: gradient norms are recorded at every %d. step only, statistics of weights at every %d., "
+                "because always-on statistics may cost %s of a step's time. Losses and learning rates are not affected."
+            )
+            logger.warning(what, now.norms, now.dear, most)
+            self._said = now
+        elif now.dear > self._said.dear and self._said.norms == 1:
+            what = (
+                "Trackside: statistics of weights are recorded at every %d. step, to stay within %s of a step's time."
+            )
+            logger.info(what, now.dear, most)
+            self._said = Intervals(1, 1 << 62)
+
+
+class TierSchedule:
+    """When the dear tier is taken at every step: at the start, and after anything unusual."""
+
+    def __init__(self, request: StatisticsRequest) -> None:
+        self._dense_until = request.dense_start_steps
+        self._burst = request.dense_after_steps
+        self._next_burst = 0
+
+    def is_dense(self, step: int) -> bool:
+        """True if the dear tier is taken at this step whatever the budget says."""
+        return step < self._dense_until
+
+    def densify(self, step: int, *, dear_interval: int) -> None:
+        """From `step` on, for a few steps. Bursts come so seldom that they at most double what the dear tier costs."""
+        if step >= self._next_burst:
+            self._dense_until = max(self._dense_until, step + self._burst)
+            self._next_burst = step + self._burst * dear_interval
+
+
+class Jumps:
+    """Tells a number that is far above what came before it, and the first that is not finite."""
+
+    _FEWEST = 20  # numbers, before any is unusual
+    _WEIGHT = 0.05  # of the newest number in the averages
+    _DEVIATIONS = 8.0
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self._mean = self._deviation = 0.0
+        self._was_finite = True
+
+    def sees(self, value: float) -> bool:
+        """True if `value` is unusual. It becomes part of what is usual, but for NaN and infinity."""
+        was_finite, self._was_finite = self._was_finite, math.isfinite(value)
+        if not self._was_finite:
+            return was_finite
+        above = value - self._mean
+        is_jump = self._seen >= self._FEWEST and above > max(self._DEVIATIONS * self._deviation, abs(self._mean))
+        weight = max(self._WEIGHT, 1 / (self._seen + 1))
+        if self._seen:
+            self._deviation += weight * (abs(above) - self._deviation)
+        self._mean += weight * above
+        self._seen += 1
+        return is_jump

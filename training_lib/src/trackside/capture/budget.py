@@ -1,0 +1,160 @@
+"""How often the always-on statistics may be taken: their own time on the training thread against that of the step.
+
+    started = budget.clock()
+    ...                                       # take the norms
+    budget.spend(NORMS, started)
+    share = budget.end_step()                 # of this step; every so often the intervals are thought over
+
+Nothing is estimated from the model's size: what a tier costs is what it has cost on this machine, lately. Medians are
+taken, so that an evaluation between two steps or a moment in which the scheduler ran somebody else changes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from statistics import median
+
+# What time is spent on. What every step has: the loss, the learning rate, the row itself.
+EVERY_STEP, NORMS, DEAR = range(3)
+
+LONGEST_NORMS_INTERVAL = 64
+LONGEST_DEAR_INTERVAL = 4096
+_STEPS_AT_ONCE = 16  # between two looks
+_ROOM_TO_GROW = (
+    0.75  # of the budget: an interval is halved only where the result stays below, so that it does not swing
+)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds: of what every step has, of taking the norms once, of the dear tier once, and of a step without us."""
+
+    every_step: float
+    norms: float
+    dear: float
+    step: float
+
+    def of(self, intervals: Intervals) -> float:
+        """Seconds a step, on average, if the tiers are taken so often."""
+        return self.every_step + self.norms / intervals.norms + self.dear / intervals.dear
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """At every how many-th step a tier is taken. 1 and 1 is all of it at every step."""
+
+    norms: int = 1
+    dear: int = 1
+
+
+def affordable(costs: Costs, share: float, *, densest: Intervals = Intervals()) -> Intervals:
+    """The smallest intervals, `densest` or that doubled as often as need be, whose cost stays within `share` of a step.
+
+    The dear tier gives way first. What every step has is never thinned: where that alone costs more, the longest.
+    """
+    room = share * costs.step - costs.every_step
+    norms = _smallest_interval(costs.norms, room, densest.norms, LONGEST_NORMS_INTERVAL)
+    room -= costs.norms / norms
+    return Intervals(norms, _smallest_interval(costs.dear, room, densest.dear, LONGEST_DEAR_INTERVAL))
+
+
+def next_intervals(current: Intervals, costs: Costs, share: float, *, densest: Intervals = Intervals()) -> Intervals:
+    """What follows on `current`: sparser once the budget asks for it, denser only where there is room to spare."""
+    if costs.of(current) > share * costs.step:
+        return affordable(costs, share, densest=densest)
+    at_ease = affordable(costs, share * _ROOM_TO_GROW, densest=densest)
+    return at_ease if costs.of(at_ease) > costs.of(current) else current
+
+
+class OverheadBudget:
+    """Measures what we take of the training thread, and says how often each tier may be taken.
+
+    `share` is what may be spent, of the time that a step takes without us. No tier is taken more often than `densest`
+    says, which is also what holds until the first look, after 16 steps.
+    """
+
+    def __init__(
+        self,
+        share: float,
+        *,
+        densest: Intervals = Intervals(),
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.share, self.clock = share, clock
+        self.intervals = self._densest = densest
+        self._costs: Costs | None = None
+        self._spent = [0.0, 0.0, 0.0]
+        self._window = _Window()
+        self._ended_at: float | None = None
+
+    @property
+    def costs(self) -> Costs | None:
+        """As measured at the last look; None before the first."""
+        return self._costs
+
+    def spend(self, kind: int, started: float) -> float:
+        """Notes that the time since `started` went into `kind`. The time now, from which the next may be counted."""
+        now = self.clock()
+        self._spent[kind] += now - started
+        return now
+
+    def end_step(self) -> float | None:
+        """Closes the step: what it spent, as a share of what it took without us. None where that is not known (the
+        first step, a clock that stands still)."""
+        now = self.clock()
+        every_step, norms, dear = self._spent
+        self._spent = [0.0, 0.0, 0.0]
+        began, self._ended_at = self._ended_at, now
+        if began is None:  # the first step begins before we are there, and is never like the others
+            return None
+        ours = every_step + norms + dear
+        theirs = now - began - ours
+        self._window.add(every_step, norms, dear, theirs)
+        if len(self._window.steps) == _STEPS_AT_ONCE:
+            self._think()
+        return ours / theirs if theirs > 0 else None
+
+    def _think(self) -> None:
+        self._costs = self._window.costs(self._costs)
+        self._window = _Window()
+        if self._costs.step > 0:
+            self.intervals = next_intervals(self.intervals, self._costs, self.share, densest=self._densest)
+
+
+@dataclass(frozen=True)
+class _Window:
+    """What a few steps spent; of the norms and the dear tier where they were taken."""
+
+    every_step: list[float] = field(default_factory=list)
+    norms: list[float] = field(default_factory=list)
+    dear: list[float] = field(default_factory=list)
+    steps: list[float] = field(default_factory=list)
+
+    def add(self, every_step: float, norms: float, dear: float, step: float) -> None:
+        self.every_step.append(every_step)
+        self.steps.append(step)
+        if norms > 0:
+            self.norms.append(norms)
+        if dear > 0:
+            self.dear.append(dear)
+
+    def costs(self, before: Costs | None) -> Costs:
+        """The medians; of what was not taken, those of `before`."""
+        found = Costs(
+            every_step=median(self.every_step),
+            norms=median(self.norms) if self.norms else 0.0,
+            dear=median(self.dear) if self.dear else 0.0,
+            step=median(self.steps),
+        )
+        if before is None:
+            return found
+        return replace(found, norms=found.norms or before.norms, dear=found.dear or before.dear)
+
+
+def _smallest_interval(cost: float, room: float, shortest: int, longest: int) -> int:
+    interval = shortest
+    while interval < longest and cost / interval > room:
+        interval *= 2
+    return interval

@@ -1,0 +1,132 @@
+"""Where a restarted process goes on: the state that a worker leaves in its run, as one on spot capacity needs it.
+
+The state is stored with the first saved step and then at most every ten seconds, so a process that was killed may have
+come further; what it has saved since is found in the index. Steps that it made without saving any are made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from threading import Thread
+
+from trackside.capture.hook import GLOBAL, Position
+from trackside.capture.writer import StepTensors
+from trackside.contracts.errors import KeyNotFoundError, RecordError
+from trackside.contracts.run_layout import INDEX_PREFIX, STATE_PREFIX, index_key, parse_index_key, state_key
+from trackside.records.index_file import decode_index
+from trackside.records.state_file import TrainingState, decode_states, encode_states
+from trackside.storage.store import Store
+
+MOST_INDEXES_READ = 64
+
+
+def read_state(store: Store, worker: str | None) -> TrainingState | None:
+    """The last state of the worker, moved on by what it saved afterwards; None if it has saved nothing.
+
+    For the worker None: that of the worker which has come furthest. Errors: `OSError` of the store.
+    """
+    state = _stored_state(store, worker) if worker is not None else _furthest_state(store)
+    start_after = index_key(state.last_saved_step, worker or "") if state and state.last_saved_step is not None else ""
+    last_keys: deque[tuple[int, str]] = deque(maxlen=MOST_INDEXES_READ)
+    for key in store.list(INDEX_PREFIX, start_after=start_after):
+        found = parse_index_key(key)
+        if found and worker in (None, found[1]):
+            last_keys.append((found[0], key))
+    if not last_keys:
+        return state
+    mode_steps = dict(state.mode_steps) if state else {}
+    for _, key in last_keys:
+        with contextlib.suppress(RecordError, KeyNotFoundError):  # a damaged file still has its step in its name
+            index = decode_index(store.get(key), key=key)
+            mode_steps[index.mode] = max(index.mode_step, mode_steps.get(index.mode, 0))
+    last = last_keys[-1][0]
+    seen = max(last, state.last_seen_step) if state else last
+    return TrainingState(state.training_run if state else 1, seen, last, mode_steps)
+
+
+def write_state(store: Store, worker: str, state: TrainingState) -> None:
+    """Stores the state. Errors: `OSError` of the store."""
+    store.put(state_key(worker), encode_states([state]))
+
+
+def position_after(state: TrainingState | None) -> Position:
+    """Where to go on: each count is the first step that was not seen."""
+    if state is None:
+        return Position()
+    return Position(state.last_seen_step + 1, {mode: step + 1 for mode, step in state.mode_steps.items()})
+
+
+def state_at(position: Position, *, training_run: int, last_saved_step: int | None) -> TrainingState:
+    """The state of a process that has come so far, and has ended one step at least."""
+    ended = {mode: count - 1 for mode, count in (position.mode_steps or {}).items() if count}
+    return TrainingState(training_run, position.step - 1, last_saved_step, ended)
+
+
+def within_seconds(look: Callable[[], Position], timeout_seconds: float) -> Position | None:
+    """What `look` finds, or None if it takes longer. Errors: those of `look`.
+
+    Training waits for this once, at its first step: a store that hangs must not hold it up for minutes.
+    """
+    found: list[Position] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            found.append(look())
+        except BaseException as error:  # noqa: BLE001 - raised again below, on the thread that asked
+            errors.append(error)
+
+    thread = Thread(target=run, name="trackside-restart", daemon=True)
+    thread.start()
+    thread.join(timeout_seconds)
+    if errors:
+        raise errors[0]
+    return found[0] if found else None
+
+
+def moved_on(step: StepTensors, start: Position) -> StepTensors:
+    """A step that was counted from 0, as it counts in a run that had come to `start` before."""
+    if start.step == 0:
+        return step
+    is_global = step.mode == GLOBAL
+    mode_start = start.step if is_global else (start.mode_steps or {}).get(step.mode, 0)
+    return replace(step, step=step.step + start.step, mode_step=step.mode_step + mode_start)
+
+
+def added(position: Position, start: Position) -> Position:
+    """How far a run has come in which a process that was at `start` has gone on by `position`."""
+    mode_steps = dict(start.mode_steps or {})
+    for mode, count in (position.mode_steps or {}).items():
+        mode_steps[mode] = mode_steps.get(mode, 0) + count
+    return Position(position.step + start.step, mode_steps)
+
+
+def _furthest_state(store: Store) -> TrainingState | None:
+    """The furthest that any worker has come in any count; saved by all is only what the slowest has saved."""
+    keys = [key for key in store.list(STATE_PREFIX) if key.endswith(".json")]
+    states = [state for key in keys if (state := _state_in(store, key))]
+    if not states:
+        return None
+    modes = {mode for state in states for mode in state.mode_steps}
+    saved = [state.last_saved_step for state in states]
+    return TrainingState(
+        training_run=max(state.training_run for state in states),
+        last_seen_step=max(state.last_seen_step for state in states),
+        last_saved_step=None if None in saved else min(step for step in saved if step is not None),
+        mode_steps={mode: max(state.mode_steps.get(mode, 0) for state in states) for mode in modes},
+    )
+
+
+def _stored_state(store: Store, worker: str) -> TrainingState | None:
+    return _state_in(store, state_key(worker))
+
+
+def _state_in(store: Store, key: str) -> TrainingState | None:
+    try:
+        states = decode_states(store.get(key), key=key)
+    except (KeyNotFoundError, RecordError):  # what is damaged is found again in the index
+        return None
+    return states[-1] if states else None
