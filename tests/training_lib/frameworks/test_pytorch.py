@@ -171,6 +171,10 @@ TARGET = torch.tensor([2, 1])
 FLOATS = torch.tensor([[0.0, 1.0, 1.0], [1.0, 0.0, 0.0]])
 CE = functional.cross_entropy(LOGITS, TARGET)
 HALF_MSE = ((LOGITS - FLOATS) ** 2).mean()
+SHARES = FLOATS / FLOATS.sum(1, keepdim=True)
+SOFT_CE = functional.cross_entropy(LOGITS, SHARES)
+SMOOTHED = functional.cross_entropy(LOGITS, TARGET, label_smoothing=0.1)
+EACH_CE = functional.cross_entropy(LOGITS, TARGET, reduction="none")
 
 
 @pytest.mark.parametrize(
@@ -197,9 +201,20 @@ HALF_MSE = ((LOGITS - FLOATS) ** 2).mean()
         pytest.param(1 / CE, "loss", 1 / CE, id="reciprocal"),
         pytest.param(CE * 0, "loss", CE * 0, id="zero-cannot-be-undone"),
         pytest.param(-CE, "loss", -CE, id="negated"),
+        pytest.param(functional.cross_entropy(LOGITS, SHARES), "CrossEntropyLoss", None, id="soft-labels"),
+        pytest.param(functional.cross_entropy(LOGITS, SHARES) / 4, "CrossEntropyLoss", SOFT_CE, id="soft-accumulated"),
+        pytest.param(SMOOTHED, "CrossEntropyLoss", SMOOTHED, id="smoothed-labels"),
+        pytest.param(SMOOTHED * 1024 / 2, "CrossEntropyLoss", SMOOTHED, id="smoothed-labels-under-amp"),
+        pytest.param(EACH_CE.mean() / 2, "CrossEntropyLoss", CE, id="mean-by-hand"),
+        pytest.param(EACH_CE.sum() / 2, "CrossEntropyLoss", CE, id="a-sum-keeps-what-makes-it-the-mean"),
+        pytest.param(EACH_CE.sum() / 2 * 256.0, "CrossEntropyLoss", CE, id="the-same-under-amp"),
         pytest.param(
-            functional.cross_entropy(LOGITS, FLOATS / FLOATS.sum(1, keepdim=True)), "loss", None, id="soft-labels"
+            functional.cross_entropy(LOGITS, TARGET, reduction="sum") / 2, "CrossEntropyLoss", CE, id="hugging-face"
         ),
+        pytest.param(functional.l1_loss(LOGITS, FLOATS) / 2, "L1Loss", (LOGITS - FLOATS).abs().mean(), id="l1"),
+        pytest.param(functional.kl_div(LOGITS, SHARES, reduction="sum"), "loss", None, id="kl-divergence-is-not-told"),
+        pytest.param(SMOOTHED + SMOOTHED, "loss", SMOOTHED + SMOOTHED, id="sum-of-two-smoothed"),
+        pytest.param(LOGITS.exp().mean(), "loss", LOGITS.exp().mean(), id="a-mean-of-something"),
         pytest.param(torch.ones((), requires_grad=True), "loss", None, id="leaf"),
     ],
 )
@@ -667,14 +682,16 @@ def test_a_location_that_is_none_is_one_line(request_json: Any, caplog: pytest.L
 def test_each_rank_writes_as_its_own_worker(rank: int, names: set[str], request_json: Any) -> None:
     store = MemoryStore()
     environment = CaptureEnvironment("memory://run", request_json(losses=1), rank, 2)
-    capture = PyTorchCapture(environment, open_store=lambda _: store)
+    capture = PyTorchCapture(
+        environment, open_store=lambda uri: store if uri.endswith("/debug-output") else MemoryStore()
+    )
     capture.install()
     try:
         train(steps=1)
     finally:
         capture.uninstall()
     event = f"000000000000_worker_{rank}"
-    saved = {key.rsplit("/", 1)[-1] for key in store.list() if not key.startswith("packed-index/")}
+    saved = {key.rsplit("/", 1)[-1] for key in store.list() if not key.startswith(("packed-index/", "state/"))}
     assert saved == {*names, f"{event}.json", f"{event}.tfevents"}
 
 

@@ -13,8 +13,10 @@ step, so DataLoader workers and other helper processes create nothing.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -27,24 +29,37 @@ from torch.optim.optimizer import (
 )
 
 from trackside.capture.guard import Guard, describe
-from trackside.capture.hook import Hook
+from trackside.capture.hook import Hook, Position
 from trackside.capture.process_end import ProcessEnd
-from trackside.capture.run_files import RunFiles
+from trackside.capture.restart import within_seconds
+from trackside.capture.run_files import NoFiles, RunFiles
+from trackside.capture.schedule import NOTHING
+from trackside.capture.statistics_log import StatisticsLog
 from trackside.capture.step_boundary import StepBoundary
 from trackside.capture.writer import Writer
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.run_layout import RunLocation
 from trackside.environment import CaptureEnvironment
-from trackside.frameworks.pytorch.copying import copy_to_array, is_in_cuda_graph
-from trackside.frameworks.pytorch.losses import describe_loss
+from trackside.frameworks.pytorch.always_on import PyTorchStatistics
+from trackside.frameworks.pytorch.copying import is_in_cuda_graph
+from trackside.frameworks.pytorch.device_numbers import is_on_device
+from trackside.frameworks.pytorch.eager_steps import EagerSteps
+from trackside.frameworks.pytorch.evaluation import Evaluation
+from trackside.frameworks.pytorch.fuse import Fuse
+from trackside.frameworks.pytorch.gradients import RawGradients
+from trackside.frameworks.pytorch.loss_inputs import LossInputSource
+from trackside.frameworks.pytorch.losses import LossDescription, describe_loss, inputs_in_graph
+from trackside.frameworks.pytorch.modules import CallWatcher, ModuleSource, TrainedModules, save_buffers
 from trackside.frameworks.pytorch.names import ParameterNames
-from trackside.frameworks.pytorch.optimizers import fused_scale
+from trackside.frameworks.pytorch.optimizers import OptimizerSource, SkippedSteps, fused_scale, optimizers_beside
+from trackside.frameworks.pytorch.saving import TensorSaver
 from trackside.frameworks.pytorch.tracing import skip_frame, untraced
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 
 CLOSE_SECONDS = 30.0  # how long the end of the process waits for what is queued
+RESUME_SECONDS = 10.0  # how long the first step waits for the run's store to say where an earlier process stopped
 SIGTERM_SECONDS = 5.0  # the same where somebody waits for this process to die; Docker kills after 10
 
 
@@ -61,6 +76,7 @@ class PyTorchCapture:
     def __init__(self, environment: CaptureEnvironment, *, open_store: Callable[[str], Store] = open_store) -> None:
         location = RunLocation(_absolute(environment.run_uri))  # now, for the script may change its folder
         self._open_store = functools.partial(open_store, location.tensors)
+        self._open_statistics = functools.partial(open_store, location.statistics)
         self._environment = environment
         self._guard = Guard()
         self._boundary = StepBoundary()
@@ -71,6 +87,46 @@ class PyTorchCapture:
         self._writer: Writer | None = None
         self._restore: list[Callable[[], None]] = []
         self._closure_is_done = False
+        self._is_down = False
+        self._make_sources()
+
+    def _make_sources(self) -> None:
+        hook, guard = self._hook, self._guard
+        self._saver = TensorSaver(hook, guard)
+        self._modules = TrainedModules(self._parameter_names)
+        self._loss_inputs = LossInputSource(hook, guard, saver=self._saver)
+        self._evaluation = Evaluation(
+            hook,
+            modules=self._modules,
+            saver=self._saver,
+            loss_inputs=self._loss_inputs,
+            changed=self._look_ahead,
+            ended=self._evaluation_step_ends,
+            reads_every_loss=lambda loss: self._statistics.is_on and not is_on_device(loss),
+            fuse=Fuse(guard, "watching evaluation"),
+        )
+        self._eager = EagerSteps(is_allowed=self._request.compiled == "eager_step")
+        self._module_source = ModuleSource(
+            hook,
+            fuse=Fuse(guard, "watching modules"),
+            saver=self._saver,
+            modules=self._modules,
+            watcher=self._call_watcher(),
+            eager=self._eager,
+        )
+        protect = Fuse(guard, "watching gradients before clipping").protect
+        self._raw_gradients = RawGradients(hook, saver=self._saver, modules=self._modules, protect=protect)
+        self._optimizer_source = OptimizerSource(hook, saver=self._saver, names=self._parameter_names)
+        self._statistics = PyTorchStatistics(
+            self._request.statistics,
+            names=self._parameter_names,
+            optimizer_name=self._optimizer_source.name,
+            guard=guard,
+        )
+        self._skipped_steps = SkippedSteps(hook, protect=Fuse(guard, "counting skipped steps").protect)
+
+    def _call_watcher(self) -> CallWatcher:
+        return self._evaluation
 
     def _read_request(self, text: str) -> CaptureRequest:
         try:
@@ -79,30 +135,45 @@ class PyTorchCapture:
             self._misfit = error  # said with the first step: helper processes that never train stay silent
             return CaptureRequest(())
 
+    @property
+    def has_begun(self) -> bool:
+        """True once the first step has been made, unless this process saves nothing."""
+        return self._writer is not None
+
     def install(self) -> None:
         """Registers the hooks. Undone by `uninstall`, which only tests need."""
         before_step = untraced(self._guard.protect("capturing a step", self._before_step))
-        after_step = untraced(self._guard.protect("ending a step", self._after_step))
+        after_step = untraced(self._unless_down(self._guard.protect("ending a step", self._after_step)))
         before = register_optimizer_step_pre_hook(before_step)
         after = register_optimizer_step_post_hook(after_step)
-        self._restore = [before.remove, after.remove, self._wrap_backward(), self._wrap_optimizer_init()]
+        self._restore = [
+            before.remove,
+            after.remove,
+            self._wrap_backward(),
+            self._wrap_optimizer_init(),
+            self._evaluation.install(),
+            self._raw_gradients.install(),
+            self._skipped_steps.install(),
+            self._eager.install(self._module_source.calls.absent),
+            self._module_source.remove,
+        ]
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._after_fork_in_child)
 
     def uninstall(self) -> None:
         """Removes every hook and closes the run."""
+        self.close(CLOSE_SECONDS)
         for restore in self._restore:
             restore()
-        self.close(CLOSE_SECONDS)
 
     def _wrap_backward(self) -> Callable[[], None]:
         original = torch.autograd.backward
         see_loss = untraced(self._guard.protect("reading the loss", self._see_loss))
-        hook = self._hook
+        hook, evaluation, statistics = self._hook, self._evaluation, self._statistics
 
         @functools.wraps(original)
         def backward(*args: Any, **kwargs: Any) -> None:
-            if hook.due.losses:
+            if statistics.is_on or hook.due is not NOTHING or evaluation.is_on:
                 see_loss(*args, **kwargs)
             original(*args, **kwargs)
 
@@ -112,7 +183,7 @@ class PyTorchCapture:
 
     def _wrap_optimizer_init(self) -> Callable[[], None]:
         original = Optimizer.__init__
-        created = untraced(self._guard.protect("meeting an optimizer", self._boundary.created))
+        created = untraced(self._guard.protect("meeting an optimizer", self._optimizer_created))
 
         @functools.wraps(original)
         def __init__(self: Optimizer, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it replaces one
@@ -123,25 +194,70 @@ class PyTorchCapture:
         setattr(Optimizer, "__init__", __init__)  # noqa: B010 - mypy forbids the plain assignment to a method
         return functools.partial(setattr, Optimizer, "__init__", original)
 
+    def _optimizer_created(self, optimizer: Optimizer) -> None:
+        self._boundary.created(optimizer)
+        self._modules.optimizer_created(optimizer)
+        if self._writer is None:  # step 0 may save what is about to be computed
+            self._look_ahead()
+
+    def _unless_down(self, after_step: Callable[..., None]) -> Callable[..., None]:
+        """`after_step`, and once capture has been switched off, nothing of it stays where it could be felt."""
+
+        def run(*args: Any) -> None:
+            after_step(*args)
+            if self._guard.is_off and not self._is_down:
+                self._guard.attempt("standing down", self._stand_down)
+
+        return run
+
+    def _stand_down(self) -> None:
+        self._is_down = True
+        self._module_source.remove()
+        self._evaluation.end()
+
     # The step, in the order of events: losses, before the optimizer, after it.
 
     def _see_loss(self, tensors: Any, grad_tensors: Any = None, *_: Any, **__: Any) -> None:
+        if self._evaluation.is_on:
+            self._evaluation.training_goes_on()
         if grad_tensors is not None or self._closure_is_done:
             return
         for tensor in (tensors,) if isinstance(tensors, torch.Tensor) else tensors:
             if isinstance(tensor, torch.Tensor) and tensor.numel() == 1 and not is_in_cuda_graph(tensor):
-                name, scale = describe_loss(tensor.grad_fn)
-                value = copy_to_array(tensor)
-                self._hook.add_loss(name, value if scale == 1 else np.asarray(value / scale, value.dtype))
+                started = self._statistics.clock()
+                loss = describe_loss(tensor.grad_fn)
+                self._evaluation.trained_on(loss.name)
+                self._statistics.add_loss(loss.name, tensor, loss.scale, mode=self._hook.mode, started=started)
+                self._add_loss(tensor, loss)
+
+    def _add_loss(self, tensor: torch.Tensor, loss: LossDescription) -> None:
+        if self._hook.due.losses:
+            value = self._saver.copied(loss.name, tensor)
+            if value is not None:
+                true_value = value if loss.scale == 1 else np.asarray(value / loss.scale, value.dtype)
+                self._hook.add_loss(loss.name, true_value)
+        if self._loss_inputs.is_wanted and not self._loss_inputs.was_called(loss.name):
+            try:
+                inputs = inputs_in_graph(loss.node)
+            except RuntimeError as error:
+                self._guard.say_once("graph", "what a loss was computed from is gone: %s.", describe(error))
+                return
+            if inputs is not None:
+                self._loss_inputs.add(loss.name, inputs, is_call=False)
 
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         if self._writer is None and not self._start():
             return None
         self._closure_is_done = False
+        self._skipped_steps.has_stepped = True
+        if self._evaluation.is_on:
+            self._evaluation.training_goes_on()
         if self._boundary.ends_before(optimizer):
-            self._hook.end_step(keep_unsettled=True)
-        if not self._hook.due.parameters and not self._hook.due.losses:
+            self._end_step(keep_unsettled=True)
+        if self._hook.due is NOTHING and not self._statistics.is_on:
             return None
+        if self._hook.due is not NOTHING:
+            self._skipped_steps.look_into(optimizer)
         wrapped = self._with_observed_closure(optimizer, args, kwargs)
         if wrapped is None:
             self._copy_parameters(optimizer)
@@ -149,10 +265,35 @@ class PyTorchCapture:
 
     def _after_step(self, optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
         self._closure_is_done = False
+        self._optimizer_source.after_step(optimizer)
+        self._statistics.after_step(optimizer)
         if self._boundary.ends_after(optimizer):
-            self._hook.end_step()
-        elif self._hook.due.losses:
+            self._end_step()
+            return
+        self._statistics.settle(self._hook.mode)
+        if self._hook.due.losses:
             self._hook.settle()
+
+    def _end_step(self, *, keep_unsettled: bool = False) -> None:
+        due = self._hook.due
+        self._statistics.end_step(self._hook, keep_unsettled=keep_unsettled)
+        if due is not NOTHING:
+            self._step_ends(self._hook.mode)
+        self._hook.end_step(keep_unsettled=keep_unsettled)
+        if self._hook.due is not due:
+            self._look_ahead()
+
+    def _evaluation_step_ends(self, mode: str) -> None:
+        self._statistics.evaluation_step_ends(self._hook, self._evaluation.losses)
+        self._step_ends(mode)
+
+    def _step_ends(self, mode: str) -> None:
+        self._module_source.step_ended(mode)
+        self._loss_inputs.step_ended(mode)
+
+    def _look_ahead(self) -> None:
+        if not self._is_down:
+            self._module_source.look_ahead(is_evaluating=self._evaluation.is_on)
 
     def _with_observed_closure(self, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         """The arguments of `step` with the closure wrapped, or None if there is none.
@@ -178,27 +319,26 @@ class PyTorchCapture:
         return (args[0], observed, *args[2:]), kwargs
 
     def _copy_parameters(self, optimizer: Optimizer) -> None:
-        if not self._hook.due.parameters:
+        """Copies what is there right before an optimizer's step: what this step's forward and backward passes used."""
+        hook, save = self._hook, self._saver.save
+        self._statistics.before_step(optimizer)
+        if hook.due is NOTHING:
             return
-        hook = self._hook
+        self._optimizer_source.before_step(optimizer)
+        if "buffers" in hook.due.kinds:
+            save_buffers(self._modules, hook, self._saver)
+        wants_raw = "raw_gradients" in hook.due.kinds
+        if not hook.due.parameters and not wants_raw:
+            return
         scale = fused_scale(optimizer)
         for name, parameter in self._parameter_names.of(optimizer):
-            if hook.wants(name) and not hook.has(name):
-                self._copy(name, parameter)
-            gradient_name = f"gradient/{name}"
-            if parameter.grad is not None and hook.wants(gradient_name):
-                self._copy(gradient_name, parameter.grad, scale)
-
-    def _copy(self, name: str, tensor: torch.Tensor, scale: float = 1.0) -> None:
-        if is_in_cuda_graph(tensor):
-            return
-        try:
-            array = copy_to_array(tensor)
-        except Exception as error:  # noqa: BLE001 - one odd tensor must not cost the user all others
-            what = "%s cannot be copied and is left out, as is any other that fails in this way: %s."
-            self._guard.say_once(f"copy/{type(error).__name__}", what, name, describe(error))
-            return
-        self._hook.add(name, array if scale == 1 else np.asarray(array / scale, array.dtype))
+            if not hook.has(name):
+                save(name, parameter)
+            if parameter.grad is None:
+                continue
+            save(f"gradient/{name}", parameter.grad, scale=scale)
+            if wants_raw:
+                self._raw_gradients.add_unclipped(name, parameter.grad, scale)
 
     # The life of the run.
 
@@ -209,33 +349,59 @@ class PyTorchCapture:
         if self._misfit is not None:
             raise self._misfit
         rank = _rank(self._environment)
-        files = RunFiles(
-            self._open_store,
-            request=self._request,
-            worker=f"worker_{rank.number}",
-            num_workers=rank.of,
-            ends_run=rank.number == 0,
-        )
-        self._writer = Writer(files, guard=self._guard)
+        saves_tensors = self._request.saves_tensors(rank.number)
+        files = self._run_files(rank) if saves_tensors else NoFiles()
+        log = StatisticsLog(self._open_statistics, worker=f"worker_{rank.number}", started_ms=int(time.time() * 1000))
+        background = (log,) if self._statistics.is_on else ()
+        self._writer = Writer(files, guard=self._guard, background=background)
         self._writer.start()
-        self._hook.connect(self._writer)
+        self._statistics.connect(log)
+        if saves_tensors:
+            self._hook.connect(self._writer)
+        else:
+            self._hook.save_nothing()
+        for optimizer in optimizers_beside(self._boundary.knows):
+            self._boundary.created(optimizer)
+        self._saver.training_began()
+        self._evaluation.training_began()
         end = ProcessEnd(close=self.close, close_on_sigterm=self._close_on_sigterm, flush=self.flush)
         end.install()
         self._restore.append(end.remove)
         return True
 
-    def close(self, timeout_seconds: float = CLOSE_SECONDS) -> None:
+    def _run_files(self, rank: Rank) -> RunFiles:
+        """The files of this worker, and the steps counted on from where an earlier process of the run stopped."""
+        tensorboard = self._request.tensorboard
+        files = RunFiles(
+            self._open_store,
+            request=self._request,
+            worker=f"worker_{rank.number}",
+            num_workers=rank.of if self._request.include_workers == "all" else 1,
+            ends_run=rank.number == 0,
+            shards=self._saver.shards,
+            position=self._hook.position,
+            restarts=self._environment.is_sagemaker_job,
+            open_tensorboard=functools.partial(open_store, _absolute(tensorboard)) if tensorboard else None,
+        )
+        with contextlib.suppress(OSError):  # the first step that cannot be stored says what is wrong
+            self._hook.resume(within_seconds(files.resume, RESUME_SECONDS) or Position())
+        return files
+
+    def close(self, timeout_seconds: float = CLOSE_SECONDS, *, is_interrupted: bool = False) -> None:
         """Hands on the last step if an optimizer made it, stores what is queued and ends the run. Never raises."""
         writer = self._writer
         if writer is None:
             return
+        if not self._guard.is_off:
+            self._guard.attempt("saving the last step of the evaluation", self._evaluation.end)
         if self._boundary.is_open and not self._guard.is_off:
-            self._guard.attempt("saving the last step", self._hook.end_step)
-        self._guard.attempt("ending the run", lambda: writer.close(timeout_seconds))
+            self._guard.attempt("saving the last step", self._end_step)
+        self._statistics.finish()
+        self._guard.attempt("ending the run", lambda: writer.close(timeout_seconds, is_interrupted=is_interrupted))
         self._guard.silence()
 
     def _close_on_sigterm(self) -> None:
-        self.close(SIGTERM_SECONDS)
+        self.close(SIGTERM_SECONDS, is_interrupted=True)
 
     def flush(self, timeout_seconds: float = SIGTERM_SECONDS) -> None:
         """Waits until what is queued is stored, at most so long."""

@@ -1,12 +1,16 @@
-"""What a scalar that `backward` is called on is: which loss function, and what its value was multiplied by."""
+"""What a scalar that `backward` is called on is: which loss function, of what, and what its value was multiplied by."""
 
 from __future__ import annotations
 
+import functools
+import weakref
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+
+UNNAMED = "loss"  # a loss by hand, or a sum of several
 
 # What the losses of torch.nn.functional leave in the graph, and the module that computes the same.
 _LOSS_OF_NODE: Mapping[str, str] = {
@@ -20,33 +24,77 @@ _LOSS_OF_NODE: Mapping[str, str] = {
     "SoftMarginLossBackward0": "SoftMarginLoss",
     "MultiMarginLossBackward0": "MultiMarginLoss",
     "MultilabelMarginLossBackward0": "MultiLabelMarginLoss",
+    "CtcLossBackward0": "CTCLoss",
 }
+# By their functions, under the names that their graphs lead to: where there is no graph, in evaluation, a loss must
+# have the name that it has in training. The others of torch.nn.functional leave nothing in it that tells them.
+LOSS_OF_FUNCTION: Mapping[str, str] = {
+    "cross_entropy": "CrossEntropyLoss",
+    "nll_loss": "NLLLoss",
+    "mse_loss": "MSELoss",
+    "l1_loss": "L1Loss",
+    "binary_cross_entropy": "BCELoss",
+    "binary_cross_entropy_with_logits": "BCEWithLogitsLoss",
+    "huber_loss": "HuberLoss",
+    "smooth_l1_loss": "SmoothL1Loss",
+    "soft_margin_loss": "SoftMarginLoss",
+    "multi_margin_loss": "MultiMarginLoss",
+    "multilabel_margin_loss": "MultiLabelMarginLoss",
+    "ctc_loss": "CTCLoss",
+    "kl_div": UNNAMED,
+    "poisson_nll_loss": UNNAMED,
+    "gaussian_nll_loss": UNNAMED,
+    "cosine_embedding_loss": UNNAMED,
+    "hinge_embedding_loss": UNNAMED,
+    "margin_ranking_loss": UNNAMED,
+    "multilabel_soft_margin_loss": UNNAMED,
+    "triplet_margin_loss": UNNAMED,
+    "triplet_margin_with_distance_loss": UNNAMED,
+}
+NAMED_LOSSES = frozenset(LOSS_OF_FUNCTION.values()) - {UNNAMED}
+
+# What a script has registered with an explicit hook, and its name there.
+_REGISTERED: weakref.WeakKeyDictionary[torch.nn.Module, str] = weakref.WeakKeyDictionary()
+
 _SCALING = {"MulBackward0", "DivBackward0"}
 _VALUE_KEEPING = {"ToCopyBackward0", "CloneBackward0", "AliasBackward0", "ViewBackward0", "SqueezeBackward0"}
+# What mean and sum over the elements of a loss that was not reduced, or of one by hand, pass through.
+_LINEAR = {
+    "MeanBackward0", "SumBackward0", "SumBackward1", "NegBackward0", "MulBackward0", "MulBackward1", "DivBackward0",
+    "DivBackward1", "MaskedFillBackward0", "SqueezeBackward1",
+}  # fmt: skip
 _LONGEST_WALK = 16
 _SMALLEST_AMP_SCALE = 16.0
+_REDUCED_BY_SUM = 2  # torch's enum of reductions: none, mean, sum
 
 
 class LossDescription(NamedTuple):
-    """`name`: what to call the loss, in the words of torch.nn; `scale`: what its true value was multiplied by."""
+    """What a loss is.
+
+    `name`: what to call it, in the words of torch.nn; `scale`: what its true value was multiplied by; `node`: the
+    node of the graph that holds what the loss was computed from, if there is one.
+    """
 
     name: str
     scale: float
+    node: Any = None
 
 
 def describe_loss(node: Any) -> LossDescription:
     """Walks back from the graph node of a scalar to the loss function it came from.
 
     Behind an unknown function a factor may be part of the loss (a mean by hand), so only AMP's is undone there: a
-    last multiplication by a power of two.
+    last multiplication by a power of two. So it is behind a loss function that sums: what divides it makes the mean.
     """
     scale = 1.0
     outermost = 1.0
     for depth in range(_LONGEST_WALK):
         kind = type(node).__name__
-        if kind in _LOSS_OF_NODE:
-            return LossDescription(_loss_name(kind, node), scale)
-        inputs = [following for following, _ in getattr(node, "next_functions", ()) if following is not None]
+        found = _recognised(kind, node)
+        if found is not None:
+            is_sum = kind == "SumBackward0" or getattr(found.node, "_saved_reduction", None) == _REDUCED_BY_SUM
+            return found._replace(scale=_amp_scale(outermost) if is_sum else scale)
+        inputs = _inputs(node)
         if len(inputs) != 1 or kind not in _SCALING | _VALUE_KEEPING:
             break
         if kind in _SCALING:
@@ -56,8 +104,69 @@ def describe_loss(node: Any) -> LossDescription:
             scale *= factor
             outermost = factor if depth == 0 and kind == "MulBackward0" else outermost
         node = inputs[0]
+    return LossDescription(UNNAMED, _amp_scale(outermost))
+
+
+def _amp_scale(outermost: float) -> float:
     is_amp = outermost >= _SMALLEST_AMP_SCALE and np.frexp(outermost)[0] == 0.5
-    return LossDescription("loss", outermost if is_amp else 1.0)
+    return outermost if is_amp else 1.0
+
+
+def _inputs(node: Any) -> list[Any]:
+    return [following for following, _ in getattr(node, "next_functions", ()) if following is not None]
+
+
+def _recognised(kind: str, node: Any) -> LossDescription | None:
+    """The loss function that ends in this node, if one does."""
+    if kind in _LOSS_OF_NODE:
+        return LossDescription(_loss_name(kind, node), 1.0, node)
+    if kind in {"MeanBackward0", "SumBackward0"}:
+        return _reduced_by_hand(_inputs(node))
+    if kind == "AddBackward0":
+        return _with_smoothed_labels(_inputs(node))
+    if kind == "DivBackward1":  # the mean over the batch that cross entropy of probabilities takes
+        softmax = _end_of_line(node)
+        return LossDescription("CrossEntropyLoss", 1.0, softmax) if _is_log_softmax(softmax) else None
+    return None
+
+
+def _reduced_by_hand(inputs: list[Any]) -> LossDescription | None:
+    """`reduction="none"` and a mean after it; a mean of absolute values is what the L1 loss itself leaves."""
+    if len(inputs) != 1:
+        return None
+    kind = type(inputs[0]).__name__
+    if kind == "AbsBackward0" and [type(n).__name__ for n in _inputs(inputs[0])] == ["SubBackward0"]:
+        return LossDescription("L1Loss", 1.0)
+    if kind == "DivBackward0" and [type(n).__name__ for n in _inputs(inputs[0])] == ["CtcLossBackward0"]:
+        return LossDescription("CTCLoss", 1.0)
+    if kind in _LOSS_OF_NODE:
+        return LossDescription(_loss_name(kind, inputs[0]), 1.0, inputs[0])
+    return None
+
+
+def _with_smoothed_labels(inputs: list[Any]) -> LossDescription | None:
+    """Cross entropy with `label_smoothing`: two terms of one softmax."""
+    ends = [_end_of_line(term) for term in inputs]
+    if len(ends) != 2 or not all(type(term).__name__ == "MulBackward1" for term in inputs):
+        return None
+    likelihood, softmax = ends
+    if _LOSS_OF_NODE.get(type(likelihood).__name__) != "NLLLoss" or not _is_log_softmax(softmax):
+        return None
+    same = [type(n).__name__ for n in _inputs(likelihood)] == ["LogSoftmaxBackward0"]
+    return LossDescription("CrossEntropyLoss", 1.0, likelihood) if same else None
+
+
+def _end_of_line(node: Any) -> Any:
+    for _ in range(_LONGEST_WALK):
+        inputs = _inputs(node)
+        if type(node).__name__ not in _LINEAR or len(inputs) != 1:
+            return node
+        node = inputs[0]
+    return node
+
+
+def _is_log_softmax(node: Any) -> bool:
+    return type(node).__name__ == "LogSoftmaxBackward0"
 
 
 def _loss_name(kind: str, node: Any) -> str:
@@ -79,3 +188,104 @@ def _constant_factor(kind: str, node: Any) -> float | None:
     if factor == 0 or not np.isfinite(factor):
         return None
     return 1 / factor if kind == "DivBackward0" else factor
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_named_like_a_loss(class_name: str) -> bool:
+    return "loss" in class_name.lower() or "criterion" in class_name.lower()
+
+
+def register_loss(module: torch.nn.Module) -> None:
+    """Makes it a loss that is named as its class, whatever that is."""
+    _REGISTERED[module] = type(module).__name__
+
+
+def is_loss_like(module: torch.nn.Module) -> bool:
+    """True for the loss modules of torch.nn, for classes that are named like one, and for registered ones."""
+    if _REGISTERED and module in _REGISTERED:
+        return True
+    return _is_named_like_a_loss(type(module).__name__) or isinstance(module, torch.nn.modules.loss._Loss)
+
+
+def name_of_loss_module(module: torch.nn.Module) -> str:
+    """What the loss of this module is called: as torch's own class that does its work, else `loss`."""
+    if _REGISTERED and module in _REGISTERED:
+        return _REGISTERED[module]
+    for kind in type(module).__mro__:
+        if kind.__module__ == "torch.nn.modules.loss":
+            does_the_work = type(module).__dict__.get("forward") in {None, kind.__dict__.get("forward")}
+            return kind.__name__ if kind.__name__ in NAMED_LOSSES and does_the_work else UNNAMED
+    return UNNAMED
+
+
+class LossInputs(NamedTuple):
+    """What a loss was computed from. Of cross entropy's graph the predictions are log-probabilities, not logits."""
+
+    predictions: torch.Tensor
+    labels: torch.Tensor
+    ignored_label: int | None = None
+
+
+def inputs_in_graph(node: Any) -> LossInputs | None:
+    """What the node of a loss function keeps for its backward pass; None where it keeps no such thing.
+
+    Errors: `RuntimeError` where the script has written over what is kept.
+    """
+    predictions = getattr(node, "_saved_self", None)
+    labels = getattr(node, "_saved_target", None)
+    if not isinstance(predictions, torch.Tensor) or not isinstance(labels, torch.Tensor):
+        return None
+    return LossInputs(predictions.detach(), labels.detach(), _label_or_none(getattr(node, "_saved_ignore_index", None)))
+
+
+def inputs_of_call(args: Any, kwargs: Any, *, ignored_label: Any = None) -> LossInputs | None:
+    """The same from a call of a loss module or function: `(input, target)`, by position or keyword."""
+    given = [*args[:2], *(kwargs[name] for name in ("input", "target")[len(args) :] if name in kwargs)]
+    if len(given) < 2 or not all(isinstance(value, torch.Tensor) for value in given):
+        return None
+    ignored = kwargs.get("ignore_index", ignored_label)
+    return LossInputs(given[0].detach(), given[1].detach(), _label_or_none(ignored))
+
+
+def _label_or_none(value: Any) -> int | None:
+    if not isinstance(value, int):
+        return None
+    return value - 2**64 if value >= 2**63 else value  # a node keeps -100 without its sign
+
+
+class Accuracy(NamedTuple):
+    """Right answers, and how many there were."""
+
+    right: int
+    of: int
+
+
+_OF_CLASSES = {"CrossEntropyLoss", "NLLLoss", "MultiMarginLoss"}
+_BINARY = {"BCELoss": 0.5, "BCEWithLogitsLoss": 0.0}
+
+
+def accuracy(loss_name: str, inputs: LossInputs) -> Accuracy | None:
+    """How many predictions are right, where a loss's inputs tell it; None where they do not.
+
+    Classes: scores (N, C, ...) or (C,) and integer labels (N, ...) or (). Binary: probabilities or logits, and labels
+    of 0 and 1 in the same shape; 0.5 counts as 1.
+    """
+    predictions, labels = inputs.predictions.detach(), inputs.labels.detach()
+    if loss_name in _OF_CLASSES and not labels.is_floating_point():
+        dimension = 0 if predictions.dim() == 1 else 1
+        expected = predictions.shape[:dimension] + predictions.shape[dimension + 1 :]
+        if predictions.dim() == 0 or labels.shape != expected:
+            return None
+        counted = torch.ones_like(labels, dtype=torch.bool)
+        if inputs.ignored_label is not None:
+            counted = labels != inputs.ignored_label
+        right = (predictions.argmax(dimension) == labels) & counted
+    elif loss_name in _BINARY and predictions.shape == labels.shape:
+        if not ((labels == 0) | (labels == 1)).all():
+            return None
+        right = (predictions >= _BINARY[loss_name]) == (labels == 1)
+        counted = torch.ones_like(right)
+    else:
+        return None
+    total = int(counted.sum())
+    return Accuracy(int(right.sum()), total) if total else None

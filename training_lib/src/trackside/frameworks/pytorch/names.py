@@ -35,16 +35,45 @@ class ParameterNames:
         self._root_names: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}
         self._taken: dict[str, int] = {}
         self._homeless = 0
+        self._is_told = False
+
+    def register(self, root: torch.nn.Module) -> None:
+        """Tells of a model whose parameters are to be named. From then on those of no registered model have no name."""
+        self._is_told = True
+        root = unwrapped(root)
+        root_name = self._root_name(root)
+        for path, parameter in root.named_parameters():
+            name = f"{root_name}_{_without_wrappers(path)}"
+            self._names.setdefault(id(parameter), (weakref.ref(parameter), name))
+
+    def of_roots(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """(name, parameter) for each parameter of the roots named so far that has a name itself."""
+        for _, root in self.roots():
+            for parameter in root.parameters():
+                name = self._known(parameter)
+                if name is not None:
+                    yield name, parameter
 
     def of(self, optimizer: Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
         """(name, parameter) for each parameter of the optimizer, in its order."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        if any(self._known(p) is None for p in parameters):
+        if not self._is_told and any(self._known(p) is None for p in parameters):
             self._name_all(parameters)
         for parameter in parameters:
             name = self._known(parameter)
             if name is not None:
                 yield name, parameter
+
+    def roots(self) -> Iterator[tuple[str, torch.nn.Module]]:
+        """(name, module) of each root named so far that still lives, in the order they were named."""
+        for reference, name in list(self._root_names.values()):
+            root = reference()
+            if root is not None:
+                yield name, root
+
+    def known(self, parameter: torch.Tensor) -> str | None:
+        """The name of a parameter of an optimizer seen before; None for any other."""
+        return self._known(parameter)
 
     def _known(self, parameter: torch.Tensor) -> str | None:
         reference, name = self._names.get(id(parameter), (None, ""))
@@ -67,11 +96,17 @@ class ParameterNames:
     def _root_name(self, root: torch.nn.Module) -> str:
         reference, name = self._root_names.get(id(root), (None, ""))
         if reference is None or reference() is not root:
-            kind = type(root).__name__
+            kind = _class_name(type(root))
             count = self._taken[kind] = self._taken.get(kind, 0) + 1
             name = kind if count == 1 else f"{kind}{count}"
             self._root_names[id(root)] = (weakref.ref(root), name)
         return name
+
+
+def _class_name(kind: type) -> str:
+    """The class as it was written: `fully_shard` puts one called FSDP<name> in its place."""
+    written = kind.__mro__[2:] if kind.__bases__[0].__name__ == "FSDPModule" else ()
+    return (written or (kind,))[0].__name__
 
 
 class Home(NamedTuple):
@@ -96,6 +131,13 @@ def _paths(root: torch.nn.Module, wanted: set[int]) -> dict[int, str]:
     return {id(parameter): _without_wrappers(name) for name, parameter in named if id(parameter) in wanted}
 
 
+def inner_modules(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
+    """(dotted path, module) of the root (path "") and all in it, each once, without what wraps them."""
+    for path, module in root.named_modules():
+        if type(module).__name__ not in _WRAPPERS:
+            yield _without_wrappers(path), module
+
+
 def _without_wrappers(name: str) -> str:
     return ".".join(part for part in name.split(".") if part not in _WRAPPER_PARTS)
 
@@ -105,9 +147,10 @@ def _roots() -> list[torch.nn.Module]:
     # By type and not by isinstance, which would ask the `__class__` of lazy proxies and so wake them up.
     modules = [o for o in gc.get_objects() if issubclass(type(o), torch.nn.Module) and "_modules" in o.__dict__]
     held = {id(child) for module in modules for child in module._modules.values()}
-    return [_unwrapped(module) for module in modules if id(module) not in held]
+    return [unwrapped(module) for module in modules if id(module) not in held]
 
 
-def _unwrapped(module: torch.nn.Module) -> torch.nn.Module:
+def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
+    """The module itself, without what wraps it for several devices or for the compiler."""
     inner = module._modules.get(_WRAPPERS.get(type(module).__name__, ""))
-    return module if inner is None else _unwrapped(inner)
+    return module if inner is None else unwrapped(inner)

@@ -1,12 +1,162 @@
-"""What is read off an optimizer."""
+"""What is read off an optimizer: its settings, its state, AMP's scale, and the steps that AMP skips."""
 
 from __future__ import annotations
 
+import functools
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
 import torch
 from torch.optim.optimizer import Optimizer
+
+from trackside.capture.hook import Hook
+from trackside.frameworks.pytorch.names import ParameterNames
+from trackside.frameworks.pytorch.saving import TensorSaver
+from trackside.frameworks.pytorch.tracing import skip_frame, untraced
+
+SKIPPED_STEPS = "amp_skipped_steps"
+_HYPERPARAMETERS = frozenset({"hyperparameters"})
+_VARIABLES = "optimizer_variables"
 
 
 def fused_scale(optimizer: Optimizer) -> float:
     """What AMP has multiplied the gradients by and a fused optimizer will divide by, inside of its step."""
     scale = getattr(optimizer, "grad_scale", None)
     return float(scale) if isinstance(scale, torch.Tensor) and scale.numel() == 1 else 1.0
+
+
+def optimizers_beside(is_known: Callable[[Optimizer], bool]) -> list[Optimizer]:
+    """The optimizers that nobody told us of: built before we came, or copied and so never built.
+
+    Some ten milliseconds, and more where there are any: those that only wait to be collected are none.
+    """
+    if not _unknown(is_known):
+        return []
+    gc.collect()
+    return _unknown(is_known)
+
+
+def _unknown(is_known: Callable[[Optimizer], bool]) -> list[Optimizer]:
+    # By type and not by isinstance, as in `names`; one that only wraps another passes `param_groups` on as a property.
+    found = [o for o in gc.get_objects() if issubclass(type(o), Optimizer) and "param_groups" in o.__dict__]
+    return [optimizer for optimizer in found if not is_known(optimizer)]
+
+
+def numbers_in(name: str, value: Any) -> Iterator[tuple[str, float]]:
+    """(name, number) for a number, a tensor of one, or each of a tuple of them; flags and all else are left out."""
+    if isinstance(value, bool):
+        return
+    if isinstance(value, (int, float)):
+        yield name, float(value)
+    elif isinstance(value, torch.Tensor) and value.numel() == 1:
+        yield name, float(value.detach())
+    elif isinstance(value, (tuple, list)):
+        for k, part in enumerate(value):
+            yield from numbers_in(f"{name}_{k}", part)
+
+
+def tensors_in(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor | float]]:
+    """(name, value) for a tensor or number of an optimizer's state, or each in a list of them."""
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield name, float(value)
+    elif isinstance(value, (tuple, list)):
+        for k, part in enumerate(value):
+            yield from tensors_in(f"{name}_{k}", part)
+
+
+class OptimizerSource:
+    """Saves hyperparameters before an optimizer's step, and its state after it."""
+
+    def __init__(self, hook: Hook, *, saver: TensorSaver, names: ParameterNames) -> None:
+        self._hook = hook
+        self._saver = saver
+        self._names = names
+        self._known: weakref.WeakKeyDictionary[Optimizer, str] = weakref.WeakKeyDictionary()
+        self._taken: dict[str, int] = {}
+
+    def before_step(self, optimizer: Optimizer) -> None:
+        """Adds `hyperparameters/<Class>/group_<i>/<key>` for what this step uses."""
+        if "hyperparameters" not in self._hook.due.kinds:
+            return
+        for i, group in enumerate(optimizer.param_groups):
+            prefix = f"hyperparameters/{self.name(optimizer)}/group_{i}"
+            for key, value in group.items():
+                if key != "params":
+                    self._add_numbers(f"{prefix}/{key}", value)
+
+    def _add_numbers(self, name: str, value: Any) -> None:
+        for full_name, number in numbers_in(name, value):
+            if self._hook.wants(full_name, collections=_HYPERPARAMETERS):
+                self._hook.add(full_name, np.array(number, np.float64), collections=_HYPERPARAMETERS)
+
+    def after_step(self, optimizer: Optimizer) -> None:
+        """Adds `optimizer/<parameter>/<key>` for the state that this step has left."""
+        if _VARIABLES not in self._hook.due.kinds:
+            return
+        for parameter_name, parameter in self._names.of(optimizer):
+            state = optimizer.state.get(parameter)
+            for key, value in (state or {}).items():
+                for name, found in tensors_in(f"optimizer/{parameter_name}/{key}", value):
+                    self._add_state(name, found)
+
+    def _add_state(self, name: str, value: torch.Tensor | float) -> None:
+        collections = frozenset({_VARIABLES})
+        if isinstance(value, torch.Tensor):
+            self._saver.save(name, value, collection=_VARIABLES)
+        elif self._hook.wants(name, collections=collections):
+            self._hook.add(name, np.array(value, np.float64), collections=collections)
+
+    def name(self, optimizer: Optimizer) -> str:
+        """The word for an optimizer: its class, and from the second of that on a number."""
+        name = self._known.get(optimizer)
+        if name is None:
+            kind = type(optimizer).__name__
+            count = self._taken[kind] = self._taken.get(kind, 0) + 1
+            name = self._known[optimizer] = kind if count == 1 else f"{kind}{count}"
+        return name
+
+
+class SkippedSteps:
+    """Counts the steps that AMP's GradScaler skips because a gradient is not finite: the optimizer never hears of them.
+
+    The count so far is saved as `scalar/amp_skipped_steps` with the step that is then made instead.
+    """
+
+    def __init__(self, hook: Hook, *, protect: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
+        self.count = 0
+        self._hook = hook
+        self.has_stepped = False  # an optimizer has, since the scaler was called
+        self._skipped = untraced(protect(self._add))
+
+    def look_into(self, optimizer: Optimizer) -> None:
+        """Asks a fused optimizer, which is stepped even to find that it must change nothing. A wait for the device."""
+        found = getattr(optimizer, "found_inf", None)
+        if isinstance(found, torch.Tensor) and float(found.sum()) > 0:
+            self._skipped()
+
+    def install(self) -> Callable[[], None]:
+        """Wraps `GradScaler.step`. Gives what undoes it."""
+        scaler_class = torch.amp.grad_scaler.GradScaler
+        original = scaler_class.step
+        counter = self
+
+        @functools.wraps(original)
+        def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+            counter.has_stepped = False
+            result = original(self, *args, **kwargs)
+            if not counter.has_stepped:
+                counter._skipped()
+            return result
+
+        skip_frame(step)
+        setattr(scaler_class, "step", step)  # noqa: B010 - mypy forbids the plain assignment to a method
+        return functools.partial(setattr, scaler_class, "step", original)
+
+    def _add(self) -> None:
+        self.count += 1
+        self._hook.add_scalar(SKIPPED_STEPS, self.count)

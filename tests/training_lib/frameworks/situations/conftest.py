@@ -1,0 +1,146 @@
+"""What the situations share: scripts in processes of their own, a run read back, and the environment of trainers."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.metadata
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import trackside
+from trackside.environment import inherited
+from trackside.storage.store import Store
+
+Saved = dict[int, dict[str, np.ndarray]]
+
+TRAINERS = ("transformers==5.23.0", "accelerate==1.15.0", "lightning==2.6.6")
+TRAINERS_ENVIRONMENT = Path(__file__).parents[4] / ".venv" / "trainers-peer"
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a script ended; `said` are our lines on its stderr."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+    @property
+    def said(self) -> list[str]:
+        return [line for line in self.stderr.splitlines() if line.startswith("Trackside")]
+
+
+Script = Callable[..., Done]
+Watching = Callable[..., AbstractContextManager[Callable[[], Saved]]]
+
+
+def saved_in(run: str | Store, *, worker: str | None = None, mode: str = "TRAIN") -> Saved:
+    """{step: {name: value}} as a user reads it; of several workers one must be named."""
+    trial = trackside.open_trial(run)
+    found: Saved = {}
+    for series in trial.tensors(worker=worker, mode=mode):
+        for saved in series:
+            found.setdefault(saved.step, {})[series.name] = saved.value
+    assert not trial.damaged
+    return dict(sorted(found.items()))
+
+
+@pytest.fixture(scope="session")
+def read() -> Callable[..., Saved]:
+    return saved_in
+
+
+@pytest.fixture(scope="session")
+def watching(capturing: Callable[..., AbstractContextManager[Store]]) -> Watching:
+    """`with watching(weights=1) as saved:` captures the training within; `saved()` after the block is what it left."""
+
+    @contextmanager
+    def watch(**intervals: int) -> Iterator[Callable[[], Saved]]:
+        with capturing(**intervals) as store:
+            yield lambda: saved_in(store)
+
+    return watch
+
+
+@pytest.fixture(scope="session")
+def script(request_json: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Script:
+    """Runs a script unmodified; captured where `run` names a folder, by `intervals` or, without any, by default."""
+    folder = tmp_path_factory.mktemp("situations")
+
+    def run_it(
+        source: str,
+        *arguments: str,
+        run: object = None,
+        intervals: Mapping[str, int] | None = None,
+        python: str | Path = sys.executable,
+        timeout: float = 120,
+        **more: str,
+    ) -> Done:
+        path = folder / f"train_{abs(hash(source))}.py"
+        path.write_text(source)
+        environment = {name: value for name, value in inherited().items() if not name.startswith("TRACKSIDE_")}
+        environment |= {"OMP_NUM_THREADS": "1", **more}
+        if run is not None:
+            environment["TRACKSIDE_RUN"] = str(run)
+        if intervals is not None:
+            environment["TRACKSIDE_CAPTURE_REQUEST"] = request_json(**intervals)
+        command = [python, *arguments, path] if arguments else [python, path]
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment, cwd=folder, timeout=timeout, check=False
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    return run_it
+
+
+@pytest.fixture(scope="session")
+def trainers_python() -> Path:
+    """An interpreter with Lightning, transformers and accelerate beside our own packages; torch is not built twice.
+
+    Built once and kept. Fails, never skips, where it cannot be built.
+    """
+    ready = TRAINERS_ENVIRONMENT / "ready"
+    recipe = f"{sys.version_info[:2]} torch {importlib.metadata.version('torch')} {TRAINERS}"
+    TRAINERS_ENVIRONMENT.parent.mkdir(exist_ok=True)
+    python = TRAINERS_ENVIRONMENT / "bin" / "python"
+    with TRAINERS_ENVIRONMENT.with_suffix(".lock").open("w") as lock:  # several test processes want it at once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not ready.exists() or ready.read_text() != recipe:
+            shutil.rmtree(TRAINERS_ENVIRONMENT, ignore_errors=True)
+            _run_or_fail([sys.executable, "-m", "venv", "--without-pip", TRAINERS_ENVIRONMENT])
+            packages = sysconfig.get_paths(vars={"base": str(TRAINERS_ENVIRONMENT)})["purelib"]
+            # `addsitedir` also reads the .pth files there, ours among them.
+            ours = f"import site; site.addsitedir({sysconfig.get_paths()['purelib']!r})\n"
+            Path(packages, "beside.pth").write_text(ours)
+            _run_or_fail([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *TRAINERS])
+            ready.write_text(recipe)
+    return python
+
+
+def _run_or_fail(command: list[str | Path]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    if done.returncode:
+        pytest.fail(
+            f"The trainers need {', '.join(TRAINERS)} from the package index, in {TRAINERS_ENVIRONMENT}.\n"
+            f"This failed: {' '.join(map(str, command))}\n{done.stderr[-3000:]}",
+            pytrace=False,
+        )
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Small models gain nothing by more, and lose much on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

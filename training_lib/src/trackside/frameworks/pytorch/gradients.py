@@ -1,0 +1,95 @@
+"""Gradients as they were before the script clipped them, and the norm that clipping returned.
+
+The clipping functions of torch.nn.utils are wrapped for good: scripts take them out of that module by name. A call
+costs one comparison where raw gradients are not due. Gradients that nothing clips are raw as the optimizer gets them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn import utils as nn_utils
+from torch.nn.utils import clip_grad
+
+from trackside.capture.hook import Hook
+from trackside.frameworks.pytorch.modules import TrainedModules
+from trackside.frameworks.pytorch.saving import TensorSaver
+from trackside.frameworks.pytorch.tracing import skip_frame, untraced
+
+KIND = "raw_gradients"
+PREFIX = "raw_gradient/"
+TOTAL_NORM = "raw_gradient/total_norm"
+_CLIPPING = ("clip_grad_norm_", "clip_grads_with_norm_", "clip_grad_value_")
+
+
+class RawGradients:
+    """Saves them on the steps that ask for them."""
+
+    def __init__(
+        self,
+        hook: Hook,
+        *,
+        saver: TensorSaver,
+        modules: TrainedModules,
+        protect: Callable[[Callable[..., None]], Callable[..., None]],
+    ) -> None:
+        self._hook = hook
+        self._saver = saver
+        self._modules = modules
+        self._see = untraced(protect(self._clipping))
+        self._see_norm = untraced(protect(self._clipped))
+
+    def install(self) -> Callable[[], None]:
+        """Wraps the clipping functions. Gives what undoes it."""
+        undo: list[Callable[[], None]] = []
+        for name in _CLIPPING:
+            original = getattr(clip_grad, name, None)  # clip_grads_with_norm_ came with torch 2.6
+            places = [place for place in (clip_grad, nn_utils) if original and getattr(place, name, None) is original]
+            stand_in = self._stand_in(original) if places else None
+            for place in places:
+                setattr(place, name, stand_in)
+                undo.append(functools.partial(setattr, place, name, original))
+
+        def undo_all() -> None:
+            for restore in undo:
+                restore()
+
+        return undo_all
+
+    def add_unclipped(self, name: str, gradient: torch.Tensor, scale: float) -> None:
+        """Adds a gradient that the optimizer is about to use, unless it was seen before clipping."""
+        if not self._hook.has(f"{PREFIX}{name}"):
+            self._saver.save(f"{PREFIX}{name}", gradient, collection=KIND, scale=scale)
+
+    def _stand_in(self, original: Any) -> Any:
+        hook, see, see_norm = self._hook, self._see, self._see_norm
+
+        @functools.wraps(original)
+        def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
+            if KIND not in hook.due.kinds:
+                return original(parameters, *args, **kwargs)
+            if not isinstance(parameters, torch.Tensor):
+                parameters = list(parameters)  # an iterator can be walked once only
+            see(parameters)
+            result = original(parameters, *args, **kwargs)
+            see_norm(result)
+            return result
+
+        clip.__prepare_scriptable__ = lambda: original  # type: ignore[attr-defined] # torch.jit asks for it
+        skip_frame(clip)
+        return clip
+
+    def _clipping(self, parameters: Any) -> None:
+        given = [parameters] if isinstance(parameters, torch.Tensor) else parameters
+        for parameter in given:
+            name = self._modules.parameter_name(parameter)
+            if name is None or parameter.grad is None or self._hook.has(f"{PREFIX}{name}"):
+                continue
+            self._saver.save(f"{PREFIX}{name}", parameter.grad, collection=KIND)
+
+    def _clipped(self, total_norm: Any) -> None:
+        if isinstance(total_norm, torch.Tensor) and total_norm.numel() == 1 and not self._hook.has(TOTAL_NORM):
+            self._saver.save(TOTAL_NORM, total_norm, collection=KIND)

@@ -1,0 +1,255 @@
+"""What modules take and give, and what is known from the calls of loss modules, on the steps that save it.
+
+Seen through `module_calls.py`, which is switched on when a step ends and the next one is to save any of it, and off
+when that one has ended. The first step is special: the modules to watch are those that an optimizer trains, so from
+the first optimizer's construction until its first step the calls are watched too, if step 0 saves any of it.
+
+- A tensor is copied at the call: an input before, an output after it. Calls that activation checkpointing repeats in
+  the backward pass are passed over, and so are tensors inside of `torch.func`, `vmap` and traces, which hold no value.
+- Names: the dotted path of the module (the root: its class), `_input_<k>` or `_output_<k>`; k runs over the tensors of
+  a call and over the calls of a step. A second root's modules are prefixed with its name.
+- With torch.compile the modules inside a compiled one are seen on steps that run eagerly only: see `eager_steps.py`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import torch
+from torch.optim.optimizer import Optimizer
+
+from trackside.capture.hook import TRAIN, Hook
+from trackside.frameworks.pytorch.eager_steps import EagerSteps
+from trackside.frameworks.pytorch.fuse import Fuse
+from trackside.frameworks.pytorch.losses import is_loss_like
+from trackside.frameworks.pytorch.module_calls import ModuleCalls
+from trackside.frameworks.pytorch.names import ParameterNames, inner_modules
+from trackside.frameworks.pytorch.saving import TensorSaver
+from trackside.frameworks.pytorch.structures import flatten, holds_value, is_no_computation
+from trackside.frameworks.pytorch.tracing import untraced
+
+SEEN_IN_CALLS = frozenset({"inputs", "outputs", "labels", "predictions", "metrics", "activation_gradients"})
+_MOST_OF_A_NAME = 256  # tensors of one module in one step: a module called in a long loop, a step that never ends
+
+
+class TrainedModules:
+    """The modules that hold what optimizers train, and their names."""
+
+    def __init__(self, names: ParameterNames) -> None:
+        self._names = names
+        self._optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self._is_new = False
+        self._members: dict[int, tuple[weakref.ref[torch.nn.Module], weakref.ref[torch.nn.Module], str]] = {}
+        self.root_types: frozenset[type] = frozenset()
+
+    def optimizer_created(self, optimizer: Optimizer) -> None:
+        """Tells of an optimizer; its modules are looked for when they are next asked for."""
+        self._optimizers.add(optimizer)
+        self._is_new = True
+
+    def look_again(self) -> None:
+        """Has the modules looked for when they are next asked for: they may have changed since."""
+        self._is_new = True
+
+    def roots(self) -> Iterator[tuple[str, torch.nn.Module]]:
+        """(name, module) of each root."""
+        self._refresh()
+        return self._names.roots()
+
+    def name_of(self, module: torch.nn.Module) -> str | None:
+        """The name under which the module's tensors are saved; None if no optimizer trains what it belongs to."""
+        found = self._found(module)
+        return found[2] if found else None
+
+    def root_of(self, module: torch.nn.Module) -> torch.nn.Module | None:
+        """The root that the module belongs to, as what the compiler made of it does."""
+        found = self._found(as_written(module))
+        return found[1]() if found else None
+
+    def parameter_name(self, parameter: torch.Tensor) -> str | None:
+        """The name of a parameter that an optimizer trains; None for any other."""
+        self._refresh()
+        return self._names.known(parameter)
+
+    def _found(self, module: torch.nn.Module) -> Any:
+        self._refresh()
+        found = self._members.get(id(module))
+        if found is not None and found[0]() is module:
+            return found
+        # A replica of DataParallel shares the dict of its original's hooks, and nothing else that could tell.
+        return self._members.get(id(module.__dict__.get("_forward_hooks")))
+
+    def _refresh(self) -> None:
+        if not self._is_new:
+            return
+        self._is_new = False
+        for optimizer in list(self._optimizers):
+            for _ in self._names.of(optimizer):
+                pass
+        self._members = {}
+        roots = list(self._names.roots())
+        for index, (root_name, root) in enumerate(roots):
+            for path, module in inner_modules(root):
+                name = f"{root_name}.{path}" if index and path else (path or root_name)
+                entry = (weakref.ref(module), weakref.ref(root), name)
+                self._members.setdefault(id(module), entry)
+                self._members.setdefault(id(module.__dict__.get("_forward_hooks")), entry)
+        self.root_types = frozenset(type(root) for _, root in roots)
+
+
+def as_written(module: torch.nn.Module) -> torch.nn.Module:
+    """The module itself, or the one that `torch.compile` wrapped into it."""
+    inner = module._modules.get("_orig_mod") if type(module).__name__ == "OptimizedModule" else None
+    return module if inner is None else inner
+
+
+def save_buffers(modules: TrainedModules, hook: Hook, saver: TensorSaver) -> None:
+    """Saves `buffer/<Root>_<dotted name>` for all trained models, once a step."""
+    for root_name, root in modules.roots():
+        for path, module in inner_modules(root):
+            for key, buffer in module.named_buffers(recurse=False):
+                name = f"buffer/{root_name}_{path}.{key}" if path else f"buffer/{root_name}_{key}"
+                if not hook.has(name):
+                    saver.save(name, buffer, collection="buffers")
+
+
+class CallWatcher(Protocol):
+    """Who else looks at calls while they are seen. Its methods may raise: then modules are watched no longer."""
+
+    def is_model(self, module: torch.nn.Module) -> bool:
+        """True if the module is trained, or stands for one that is."""
+
+    def model_called(self, module: torch.nn.Module) -> bool:
+        """Such a module is about to be called, by no other of them. False if this is no part of any step."""
+
+    def model_returned(self, output: Any) -> None:
+        """It has returned."""
+
+    def loss_called(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        """A loss module, or what is named like one, is about to be called."""
+
+    def loss_returned(self, module: torch.nn.Module, output: Any) -> None:
+        """It has returned."""
+
+
+class ModuleSource:
+    """Saves the inputs and outputs of trained modules, and tells `watcher` of calls."""
+
+    def __init__(
+        self,
+        hook: Hook,
+        *,
+        fuse: Fuse,
+        saver: TensorSaver,
+        modules: TrainedModules,
+        watcher: CallWatcher,
+        eager: EagerSteps,
+    ) -> None:
+        self._hook = hook
+        self._fuse = fuse
+        self._saver = saver
+        self._modules = modules
+        self._watcher = watcher
+        self._eager = eager
+        self._model: int | None = None  # whose call is open
+        self._is_ignored = False
+        self._counts: dict[str, dict[str, int]] = {}  # by mode, then by what comes before k
+        self._generation = 0
+        self.calls = ModuleCalls(self)
+        fuse.when_blown = self.remove
+        self._see_before = untraced(fuse.protect(self._before))
+        self._see_after = untraced(fuse.protect(self._after))
+
+    # The switch.
+
+    def look_ahead(self, *, is_evaluating: bool) -> None:
+        """Makes calls seen if the open step needs them. To be called when a step or an evaluation begins or ends."""
+        is_needed = not self._fuse.is_blown and not self._hook.due.kinds.isdisjoint(SEEN_IN_CALLS)
+        if is_needed:
+            self._modules.look_again()
+        self._eager.switch(on=is_needed)
+        self.calls.switch(on=is_needed or is_evaluating)
+
+    def remove(self) -> None:
+        """Leaves PyTorch as it was."""
+        self._eager.switch(on=False)
+        self.calls.remove()
+
+    def step_ended(self, mode: str) -> None:
+        """Counts that mode's tensors from 0 again."""
+        self._counts.pop(mode, None)
+        if mode == TRAIN:
+            self._generation += 1
+
+    # What ModuleCalls tells.
+
+    def before_call(self, module: torch.nn.Module, args: Any, kwargs: Any, *, is_outermost: bool) -> None:
+        """See `CallObserver`."""
+        self._see_before(module, args, kwargs, is_outermost)
+
+    def after_call(self, module: torch.nn.Module, output: Any) -> None:
+        """See `CallObserver`."""
+        self._see_after(module, output)
+
+    def _before(self, module: torch.nn.Module, args: Any, kwargs: Any, is_outermost: bool) -> None:
+        if is_no_computation():
+            return
+        if is_outermost:  # whatever an exception has left behind
+            self._model, self._is_ignored = None, False
+        if self._model is None and self._watcher.is_model(module):
+            self._model = id(module)
+            self._is_ignored = not self._watcher.model_called(module)
+        if self._is_ignored:
+            return
+        if is_loss_like(module):
+            self._watcher.loss_called(module, args, kwargs)
+        if "inputs" in self._hook.due.kinds:
+            self._save(module, "input", "inputs", args, kwargs)
+
+    def _after(self, module: torch.nn.Module, output: Any) -> None:
+        if is_no_computation():
+            return
+        is_model = self._model == id(module)
+        if is_model:
+            self._model = None
+        if self._is_ignored:
+            self._is_ignored = not is_model
+            return
+        kinds = self._hook.due.kinds
+        if "outputs" in kinds or "activation_gradients" in kinds:
+            self._save(module, "output", "outputs", output)
+        if is_loss_like(module):
+            self._watcher.loss_returned(module, output)
+        if is_model:
+            self._watcher.model_returned(output)
+
+    def _save(self, module: torch.nn.Module, side: str, kind: str, *values: Any) -> None:
+        module_name = self._modules.name_of(module)
+        if module_name is None:
+            return
+        prefix = f"{module_name}_{side}_"
+        counts = self._counts.setdefault(self._hook.mode, {})
+        k = counts.get(prefix, 0)
+        for tensor in flatten(*values):
+            if k >= _MOST_OF_A_NAME:
+                break
+            name = f"{prefix}{k}"
+            k += 1
+            if kind in self._hook.due.kinds:
+                self._saver.save_activation(name, tensor, collection=kind)
+            if side == "output" and tensor.requires_grad and "activation_gradients" in self._hook.due.kinds:
+                self._watch_gradient(f"activation_gradient/{name}", tensor)
+        counts[prefix] = k
+
+    def _watch_gradient(self, name: str, tensor: torch.Tensor) -> None:
+        if not holds_value(tensor) or not self._hook.wants(name, collections=frozenset({"activation_gradients"})):
+            return
+        generation = self._generation
+
+        def save(gradient: torch.Tensor) -> None:
+            if generation == self._generation:  # else the backward pass came after the step had ended
+                self._saver.save_activation(name, gradient, collection="activation_gradients")
+
+        tensor.register_hook(untraced(self._fuse.protect(save)))  # type: ignore[no-untyped-call] # torch's own omission
