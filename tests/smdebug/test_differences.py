@@ -18,19 +18,24 @@ ROOT = HERE.parents[1]
 PAGE = (ROOT / "docs" / "smdebug-differences.md").read_text("utf-8")
 DEFECTS = 26  # that are known of the original
 
+# Of hooks: what the drop-in answers, and the real one.
+IN_HOOKS: dict[str, tuple[Any, Any]] = {
+    "hook: a tensor in two collections": (["first", "second"], ["second"]),
+    "hook: a tensor in a new collection": ([1], "AttributeError"),
+    "hook: a scalar at every step": ([1, 1, 1, 1], [1, 2, 1]),
+    "hook: error of a constructor": ("RuntimeError", "AttributeError"),
+    "hook: another one after an error": ([0], "AttributeError"),
+    "hook: dry_run": (True, False),
+    "hook: shapes without reductions": ([False, True], [True, False]),
+    "hook: steps of accumulated gradients": ([0, 1, 2], [0, 1, 2, 3, 4, 5]),
+    "hook: used after the end": ([True, False], [True, True]),
+}
+KEPT_IN_HOOKS: dict[str, Any] = {
+    "hook: a tensor at unsaved steps": [0, 2],
+    "hook: spread while saving and while reading": [0.5, 0.25],
+}
 # What the real one answers; the drop-in's answer to each is its ImportError.
 IN_WHAT_IS_NOT_OFFERED: dict[str, Any] = {
-    "hook: a tensor in two collections": ["second"],
-    "hook: a tensor at unsaved steps": [0, 2],
-    "hook: a tensor in a new collection": "AttributeError",
-    "hook: a scalar at every step": [1, 2, 1],
-    "hook: error of a constructor": "AttributeError",
-    "hook: another one after an error": "AttributeError",
-    "hook: dry_run": False,
-    "hook: shapes without reductions": [True, False],
-    "hook: spread while saving and while reading": [0.5, 0.25],
-    "hook: steps of accumulated gradients": [0, 1, 2, 3, 4, 5],
-    "hook: used after the end": [True, True],
     "action: prefix of a job": ["myjob"],
     "profiler: folder in upper case": "/upper/case",
     "profiler: buffer by variable": "TypeError",
@@ -46,11 +51,13 @@ KEPT = {
     "reduction flags alone": [True, True],
     "std of two numbers": 0.5,
 }
+ALL_KEPT = KEPT | KEPT_IN_HOOKS
 DIFFERENT: dict[str, tuple[Any, Any]] = {
     **test_core.DIFFERENT,
     **test_core.DIFFERENT_CORE,
     **test_core.DIFFERENT_S3,
     **test_same_answers.DIFFERENT,
+    **IN_HOOKS,
     **{question: ("ImportError", answer) for question, answer in IN_WHAT_IS_NOT_OFFERED.items()},
 }
 
@@ -84,10 +91,10 @@ def test_every_row_is_shown(cells: list[str], shown_by: list[str]) -> None:
     tests = [each for each in shown_by if each.startswith("tests/")]
     assert [each for each in tests if not exists(each)] == []
     questions = [each for each in shown_by if each not in tests]
-    assert [each for each in questions if each not in DIFFERENT and each not in KEPT] == []
+    assert [each for each in questions if each not in DIFFERENT and each not in ALL_KEPT] == []
     assert questions, "no question shows what the original does"
     if cells[0].isdecimal() and cells[-1].startswith("Kept"):
-        assert any(each in KEPT for each in questions)
+        assert any(each in ALL_KEPT for each in questions)
     else:
         assert any(each in DIFFERENT for each in questions)
 
@@ -104,11 +111,11 @@ def names_in(file: Path) -> frozenset[str]:
 
 def test_every_difference_that_a_question_shows_has_its_row() -> None:
     named = {each for _, shown_by in ROWS for each in shown_by}
-    assert sorted({*DIFFERENT, *KEPT} - named) == []
+    assert sorted({*DIFFERENT, *ALL_KEPT} - named) == []
 
 
-def test_the_original_in_what_is_not_offered(smdebug_python: Path, tmp_path: Path) -> None:
-    """Its hooks run on the PyTorch of this environment."""
+def test_hooks_and_what_is_not_offered(smdebug_python: Path, tmp_path: Path) -> None:
+    """The original's hooks run on the PyTorch of this environment."""
     torch = importlib.util.find_spec("torch")
     assert torch is not None
     assert torch.origin is not None
@@ -120,12 +127,13 @@ def test_the_original_in_what_is_not_offered(smdebug_python: Path, tmp_path: Pat
         found.append(side.ask(HERE / "hook_questions.py", order, tmp_path / f"{side.name}.json"))
     our_answers, their_answers = found
     assert {question: test_core.shortened(answer) for question, answer in their_answers.items()} == (
-        IN_WHAT_IS_NOT_OFFERED
+        {question: theirs for question, (_, theirs) in IN_HOOKS.items()} | KEPT_IN_HOOKS | IN_WHAT_IS_NOT_OFFERED
     )
-    assert list(our_answers) == list(IN_WHAT_IS_NOT_OFFERED)
-    for question, answer in our_answers.items():
-        assert answer["raises"] == "ImportError", question
-        assert "is not offered by trackside-smdebug." in answer["says"]
+    offered = {q: test_core.shortened(a) for q, a in our_answers.items() if q not in IN_WHAT_IS_NOT_OFFERED}
+    assert offered == {question: ours for question, (ours, _) in IN_HOOKS.items()} | KEPT_IN_HOOKS
+    for question in IN_WHAT_IS_NOT_OFFERED:
+        assert our_answers[question]["raises"] == "ImportError", question
+        assert "is not offered by trackside-smdebug." in our_answers[question]["says"]
 
 
 def test_what_is_kept_is_as_it_was(smdebug_python: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 import pytest
-import smdebug.pytorch
+import smdebug.mxnet
 from smdebug import CollectionKeys, modes, not_offered
 
 from trackside.records.modes import MODE_NUMBERS
@@ -175,8 +175,8 @@ def test_the_list_holds_old_names_only() -> None:
 
 
 def test_an_attribute_says_why_too() -> None:
-    with pytest.raises(ImportError, match="TRACKSIDE_RUN"):
-        smdebug.pytorch.Hook  # noqa: B018 - the asking is what is tested
+    with pytest.raises(ImportError, match="This framework is not captured yet"):
+        smdebug.mxnet.Hook  # noqa: B018 - the asking is what is tested
     with pytest.raises(ImportError, match="does not profile yet"):
         smdebug.profiler  # noqa: B018 - the asking is what is tested
 

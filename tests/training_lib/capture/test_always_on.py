@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from typing import Any
 
 import numpy as np
 import pytest
 
-from trackside.capture.always_on import MOST_LOSSES_A_STEP, MOST_WAITING, AlwaysOn, Jumps, TierSchedule
+from trackside.capture.always_on import MOST_LOSSES_A_STEP, MOST_WAITING, SETTLED_SECONDS, AlwaysOn, Jumps, TierSchedule
 from trackside.capture.budget import Intervals, OverheadBudget
 from trackside.capture.statistic_rows import MOST_TENSORS_A_ROW, Here, Numbers, Reading, Watched
 from trackside.capture.statistics_log import StatisticsLog
@@ -54,7 +53,8 @@ class Run:
         self.store = MemoryStore()
         self.log = StatisticsLog(self.store, worker="worker_0", started_ms=1_763_700_000_000)
         self.request = StatisticsRequest(**request)
-        budget = OverheadBudget(1.0, densest=Intervals(1, self.request.dear_interval), clock=Clock())
+        self.clock = Clock()
+        budget = OverheadBudget(1.0, densest=Intervals(1, self.request.dear_interval), clock=self.clock)
         self.statistics = AlwaysOn(self.request, budget=budget, clock=Clock())
         self.statistics.connect(self.log)
 
@@ -62,10 +62,12 @@ class Run:
         self.statistics.add_loss("Loss", loss, mode=mode)
         if mode == "TRAIN":
             values = norms if isinstance(norms, Late) else Here(np.array(norms))
-            self.statistics.add(Reading(NET, [0.1], values, **more))
+            total = None if isinstance(norms, Late) else math.hypot(*norms)
+            self.statistics.add(Reading(NET, [0.1], values, total=total, **more))
         self.statistics.end_step(step=number, mode=mode, mode_step=number)
 
     def read(self) -> RecordedStatistics:
+        self.statistics.drain()
         self.log.flush()
         recorded = RecordedStatistics(self.store, report=_refuse)
         recorded.refresh()
@@ -235,26 +237,38 @@ def test_what_is_unusual(values: list[float], unusual: list[int]) -> None:
     assert set(found) <= set(unusual)
 
 
-def test_says_once_that_norms_were_thinned_and_records_it(caplog: pytest.LogCaptureFixture) -> None:
+THINNED = (Intervals(2, 64), Intervals(4, 64), Intervals(1, 8))
+
+
+def test_says_once_that_norms_were_thinned(caplog: pytest.LogCaptureFixture) -> None:
     run = Run(dear_interval=1)
     run.step(0)
-    for number, intervals in enumerate((Intervals(2, 64), Intervals(4, 64), Intervals(1, 8)), start=1):
+    for number, intervals in enumerate(THINNED, start=1):
         run.statistics.budget.intervals = intervals
+        run.clock.now += SETTLED_SECONDS
         run.step(number)
-    said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert len(said) == 1
-    assert "every 2. step" in said[0]
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "gradient norms are recorded at every 2. step only" in said
     assert run.column("trackside/norms_interval", "mean") == {1: 2.0, 2: 4.0, 3: 1.0}
     assert run.column("trackside/dear_interval", "mean") == {1: 64.0, 2: 64.0, 3: 8.0}
 
 
-def test_a_thinned_dear_tier_alone_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
+@pytest.mark.parametrize(
+    ("intervals", "seconds"),
+    [
+        pytest.param(Intervals(1, 4096), 2 * SETTLED_SECONDS, id="only-the-dear-tier"),
+        pytest.param(Intervals(64, 4096), SETTLED_SECONDS / 2, id="a-short-training"),
+        pytest.param(Intervals(1, 1), 2 * SETTLED_SECONDS, id="nothing"),
+    ],
+)
+def test_says_nothing(intervals: Intervals, seconds: float, caplog: pytest.LogCaptureFixture) -> None:
     run = Run(dear_interval=1)
-    for number in range(4):
-        run.statistics.budget.intervals = Intervals(1, 2**number)
-        run.step(number)
-    assert [record.levelno for record in caplog.records] == [logging.INFO]
+    run.statistics.budget.intervals = intervals
+    run.step(0)
+    run.clock.now += seconds
+    run.step(1)
+    run.statistics.drain()
+    assert not caplog.records
 
 
 @pytest.mark.parametrize(
@@ -276,6 +290,7 @@ def test_a_step_takes_at_most_a_kilobyte(count: int, prefix: str) -> None:
         has_gradient = None if number else np.arange(count) % 2 == 0
         run.statistics.add(Reading(watched, [0.1], Here(np.full(count, 2.0)), has_gradient))
         run.statistics.end_step(step=number, mode_step=number)
+    run.statistics.drain()
     schemas = [table.schema for table in run.log._tables]
     block = 40
     assert max(schema.row_bytes(has_holes=True) for schema in schemas) + block <= 1024

@@ -1,9 +1,16 @@
-"""What the tests of adapters share: reading a run back, and a capture that is taken off again."""
+"""What the tests of adapters share: reading a run back, a capture that is taken off again, environments of peers."""
 
 from __future__ import annotations
 
+import fcntl
+import importlib.metadata
+import shutil
+import subprocess
+import sys
+import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +26,10 @@ from trackside.storage.memory import MemoryStore
 from trackside.storage.store import Store
 
 Run = dict[int, dict[str, np.ndarray]]
+ENVIRONMENTS = Path(__file__).parents[3] / ".venv"
+TRAINERS = ("transformers==5.23.0", "accelerate==1.15.0", "lightning==2.6.6")
+NOTEBOOK = ("ipykernel==7.4.0", "jupyter-client==8.10.0")
+
 ModesRun = dict[tuple[str, int], dict[str, np.ndarray]]
 
 
@@ -100,3 +111,48 @@ def capturing(request_json: Callable[..., str]) -> Capturing:
             capture.uninstall()
 
     return capture
+
+
+@pytest.fixture(scope="session")
+def trainers_python() -> Path:
+    """An interpreter with Lightning, transformers and accelerate beside our own packages; torch is not built twice."""
+    return _python_with("trainers-peer", TRAINERS)
+
+
+@pytest.fixture(scope="session")
+def notebook_python() -> Path:
+    """An interpreter with Jupyter's kernel of Python, and what talks to it, beside our own packages."""
+    return _python_with("notebook-peer", NOTEBOOK)
+
+
+def _python_with(name: str, packages: tuple[str, ...]) -> Path:
+    """Built once and kept. Fails, never skips, where it cannot be built."""
+    environment = ENVIRONMENTS / name
+    ready = environment / "ready"
+    recipe = f"{sys.version_info[:2]} torch {importlib.metadata.version('torch')} {packages}"
+    environment.parent.mkdir(exist_ok=True)
+    python = environment / "bin" / "python"
+    with environment.with_suffix(".lock").open("w") as lock:  # several test processes want it at once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not ready.exists() or ready.read_text() != recipe:
+            shutil.rmtree(environment, ignore_errors=True)
+            _run_or_fail([sys.executable, "-m", "venv", "--without-pip", environment], packages)
+            folder = sysconfig.get_paths(vars={"base": str(environment)})["purelib"]
+            # `addsitedir` also reads the .pth files there, ours among them.
+            ours = f"import site; site.addsitedir({sysconfig.get_paths()['purelib']!r})\n"
+            Path(folder, "beside.pth").write_text(ours)
+            _run_or_fail(
+                [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages], packages
+            )
+            ready.write_text(recipe)
+    return python
+
+
+def _run_or_fail(command: list[str | Path], packages: tuple[str, ...]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    if done.returncode:
+        pytest.fail(
+            f"These tests need {', '.join(packages)} from the package index.\n"
+            f"This failed: {' '.join(map(str, command))}\n{done.stderr[-3000:]}",
+            pytrace=False,
+        )

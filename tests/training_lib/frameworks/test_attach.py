@@ -11,13 +11,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
+from click.testing import CliRunner
+from moto.server import ThreadedMotoServer
 
+from trackside import open_trial
+from trackside.cli import main
 from trackside.contracts import run_layout
 from trackside.environment import inherited
 from trackside.storage.local import LocalStore
+from trackside.storage.open_store import open_store
 
 STEPS = 12
+BUDGET = "may cost 2.0% of a step's time"  # whether that is said depends on how busy the machine is
 
 # An ordinary script. What a test adds runs after step 5, or where the loop has ended.
 SCRIPT = """
@@ -74,7 +81,8 @@ class Done:
     def __init__(self, process: subprocess.CompletedProcess[str], seconds: float) -> None:
         self.returncode = process.returncode
         self.stdout = process.stdout
-        self.stderr = process.stderr
+        lines = process.stderr.splitlines(keepends=True)
+        self.stderr = "".join(line for line in lines if BUDGET not in line)
         self.seconds = seconds
 
     @property
@@ -199,6 +207,83 @@ def test_an_exception_of_the_script_is_its_own(run: Path, run_script: Run, read_
     assert has_ended(run)
 
 
+def test_os_exit_leaves_whole_files(run: Path, run_script: Run, read_run: Any) -> None:
+    index = run / run_layout.TENSORS / run_layout.index_key(3, "worker_0")
+    done = run_script(run, middle=f"wait_for({str(index)!r}); os._exit(7)")
+    assert (done.returncode, done.stderr) == (7, "")
+    saved = read_run(tensors(run))
+    assert set(range(4)) <= set(saved) <= set(range(6))
+    assert all(len(step) == 9 for step in saved.values())
+    assert not has_ended(run)
+
+
+def test_ctrl_c_is_the_scripts_own(run: Path, run_script: Run, read_run: Any) -> None:
+    ctrl_c = {"middle": "os.kill(os.getpid(), signal.SIGINT); time.sleep(20)"}
+    plain = run_script(**ctrl_c)
+    done = run_script(run, **ctrl_c)
+    assert plain.stderr.endswith("KeyboardInterrupt\n")
+    assert (done.returncode, done.stderr) == (plain.returncode, plain.stderr)
+    assert sorted(read_run(tensors(run))) == list(range(6))
+    assert has_ended(run)
+
+
+def test_a_script_that_goes_on_after_sigterm_is_captured_on(run: Path, run_script: Run, read_run: Any) -> None:
+    """As one that saves a checkpoint first: what is queued is stored before its own handler runs."""
+    saved_by_then = run / run_layout.TENSORS / run_layout.index_key(4, "worker_0")
+    handler = f"signal.signal(15, lambda *_: print(os.path.exists({str(saved_by_then)!r})))"
+    late = run_script(run, middle=f"{handler}; os.kill(os.getpid(), 15)")  # set over ours: ours is gone
+    assert (late.returncode, late.stderr) == (0, "")
+    assert sorted(read_run(tensors(run))) == list(range(STEPS))
+    assert has_ended(run)
+
+
+def test_the_scripts_handler_of_sigterm_runs_after_ours(run: Path, folder: Path, read_run: Any) -> None:
+    saved_by_then = run / run_layout.TENSORS / run_layout.index_key(2, "worker_0")
+    script = folder / "handles.py"
+    script.write_text(
+        "import os, signal, torch\n"
+        f"signal.signal(15, lambda *_: print(os.path.exists({str(saved_by_then)!r}), flush=True))\n"
+        "model = torch.nn.Linear(2, 2)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for number in range(5):\n"
+        "    model(torch.ones(1, 2)).sum().backward()\n"
+        "    optimizer.step()\n"
+        "    if number == 2: os.kill(os.getpid(), 15)\n"
+    )
+    request = '{"collections": [{"name": "weights", "save_interval": 1}]}'
+    environment = {**inherited(), "TRACKSIDE_RUN": str(run), "TRACKSIDE_CAPTURE_REQUEST": request}
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+    assert sorted(read_run(tensors(run))) == list(range(5))
+    assert has_ended(run)
+
+
+IN_A_THREAD = (
+    "import threading\n"
+    "    def more():\n"
+    "        for _ in range(20): step(); time.sleep(0.005)\n"
+    "    threading.Thread(target=more, daemon={daemon}).start()"
+)
+
+
+@pytest.mark.parametrize("steps", [pytest.param(0, id="from-the-first-step-on"), pytest.param(STEPS, id="as-well")])
+def test_a_thread_that_trains_after_the_main_thread_has_ended(
+    run: Path, run_script: Run, read_run: Any, steps: int
+) -> None:
+    done = run_script(run, steps=steps, end=IN_A_THREAD.format(daemon=False))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(read_run(tensors(run))) == list(range(steps + 20))
+    assert has_ended(run)
+
+
+def test_a_thread_that_is_cut_off_while_it_trains(run: Path, run_script: Run, read_run: Any) -> None:
+    """A daemon goes on while the process ends around it: that neither breaks nor says anything."""
+    done = run_script(run, end=IN_A_THREAD.format(daemon=True) + "\n    time.sleep(0.03)")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert set(range(STEPS)) <= set(read_run(tensors(run)))
+    assert has_ended(run)
+
+
 def test_forked_children_and_data_loader_workers_write_nothing(run: Path, run_script: Run, read_run: Any) -> None:
     script = (
         "from torch.utils.data import DataLoader, Dataset\n"
@@ -267,6 +352,104 @@ def test_a_location_that_cannot_be_written_is_said_once(tmp_path: Path, run_scri
     assert (done.returncode, done.stdout) == (0, bare.stdout)
     assert [f"{STEPS} of {STEPS} steps" in line for line in done.said] == [False, True]
     assert file.read_text() == "in the way"
+
+
+def test_a_folder_that_is_gone_in_mid_run_and_comes_back(run: Path, run_script: Run, bare: Done, read_run: Any) -> None:
+    there, aside = run / run_layout.TENSORS, run / "aside"
+    index = there / run_layout.index_key(3, "worker_0")
+    script = (
+        f"wait_for({str(index)!r}); os.rename({str(there)!r}, {str(aside)!r}); open({str(there)!r}, 'w').close()\n"
+        "    for _ in range(3): step(); time.sleep(0.1)\n"
+        f"    os.remove({str(there)!r}); os.rename({str(aside)!r}, {str(there)!r})\n"
+        "    time.sleep(1.2)\n"  # the writer tries again a second after a failure
+        "    step()"
+    )
+    done = run_script(run, middle=script)
+    assert done.returncode == 0
+    outage, recovered, total = done.said
+    assert "could not be saved" in outage
+    assert "saving works again" in recovered
+    saved = read_run(tensors(run))
+    lost = open_trial(str(run)).lost_steps()["worker_0"]
+    assert {step.step for step in lost.lost} == set(range(STEPS + 4)) - set(saved)
+    assert f"{lost.lost_steps} of {STEPS + 4} steps could not be saved" in total
+    assert has_ended(run)
+
+
+class Bucket:
+    """A bucket on a server that can be stopped and started; what it holds stays."""
+
+    def __init__(self) -> None:
+        self._port = 0
+        self.start()
+
+    def start(self) -> None:
+        self._server = ThreadedMotoServer("127.0.0.1", self._port, verbose=False)
+        self._server.start()
+        self._port = self._server.get_host_and_port()[1]
+
+    def stop(self) -> None:
+        self._server.stop()
+        self._server._server.server_close()  # moto leaves it listening
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self._port}",
+            "AWS_ACCESS_KEY_ID": "testing",
+            "AWS_SECRET_ACCESS_KEY": "testing",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    bucket = Bucket()
+    for name, value in bucket.environment.items():
+        monkeypatch.setenv(name, value)
+    boto3.session.Session().client("s3").create_bucket(Bucket="bucket")
+    yield bucket
+    bucket.stop()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 100
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)  # polling with a deadline
+
+
+def test_s3_down_in_mid_run_costs_the_steps_of_that_time_only(
+    bucket: Bucket, folder: Path, request_json: Callable[..., str], tmp_path: Path
+) -> None:
+    """The server is stopped in mid-run and started again; training goes on all the while."""
+    begun, over, said = tmp_path / "begun", tmp_path / "over", tmp_path / "said"
+    middle = f"open({str(begun)!r}, 'w').close()\n    while not os.path.exists({str(over)!r}): step(); time.sleep(0.05)"
+    script = folder / "goes_on.py"
+    script.write_text(SCRIPT.format(middle=middle, end="pass", steps=STEPS))
+    request = request_json(losses=1)
+    environment = {**inherited(), "TRACKSIDE_RUN": "s3://bucket/run", "TRACKSIDE_CAPTURE_REQUEST": request}
+    with said.open("w") as stderr:
+        training = subprocess.Popen([sys.executable, script], stderr=stderr, env=environment)
+    wait_until(begun.exists)
+    wait_until(lambda: any(True for _ in open_store("s3://bucket/run/debug-output").list("index/")))
+    bucket.stop()
+    wait_until(lambda: "could not be saved" in said.read_text())
+    bucket.start()
+    wait_until(lambda: "saving works again" in said.read_text())
+    over.touch()
+    assert training.wait(60) == 0
+    assert len([line for line in said.read_text().splitlines() if BUDGET not in line]) == 3
+    trial = open_trial("s3://bucket/run")
+    lost = trial.lost_steps()["worker_0"]
+    assert len(trial.steps()) == lost.saved_steps
+    assert {step.step for step in lost.lost} == set(range(lost.saved_steps + lost.lost_steps)) - set(trial.steps())
+    assert lost.lost_steps > 0
+    assert f"{lost.lost_steps} of {lost.saved_steps + lost.lost_steps} steps could not" in said.read_text()
+    assert trial.has_ended
+    doctor = CliRunner().invoke(main, ["doctor", "s3://bucket/run"])
+    assert f"{lost.lost_steps} of {lost.saved_steps + lost.lost_steps} could not be saved" in doctor.output
+    assert doctor.exit_code == 1
 
 
 def test_an_s3_outage_neither_breaks_nor_holds_up_training(run_script: Run, bare: Done) -> None:

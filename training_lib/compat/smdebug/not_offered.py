@@ -12,10 +12,6 @@ from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
 from types import ModuleType
 
-_CAPTURE = (
-    "Trackside captures an unmodified script: start it with `trackside run -- python train.py`, or set TRACKSIDE_RUN "
-    "to where the run shall lie. What is saved, and when, is told by TRACKSIDE_CAPTURE_REQUEST."
-)
 ACTIONS = (
     "smdebug's action strings are not carried out. Actions (StopTraining, Notify, PublishMetric) are asked for in the "
     "rule request, and taken outside of the evaluator."
@@ -30,7 +26,12 @@ _PROTOBUF = (
     "It takes or gives protobuf messages, and there is no protobuf runtime here. Write a step with "
     "`smdebug.core.writer.FileWriter`, read one with `smdebug.core.reader.FileReader`."
 )
-_HOOK_CONFIGURATION = f"It makes a hook of a configuration file. {_CAPTURE}"
+_HOOK_CONFIGURATION = (
+    "It is a step on the way from a configuration file to a hook. `Hook.create_from_json_file` goes all of it."
+)
+_HOOK_PARTS = (
+    "It is an inner part of the original's hooks, which are built differently here. `smdebug.pytorch.Hook` is offered."
+)
 _GUARD = (
     "It switches smdebug's hooks off after an error. Trackside's capture guards itself: it logs once, and the training "
     "goes on."
@@ -43,7 +44,6 @@ _TELEMETRY = "Trackside never phones home."
 
 # A module stands for everything below it.
 _HOOKS = {
-    "pytorch": ("Hook get_hook set_hook del_hook Collection", _CAPTURE),
     "mxnet": ("Hook get_hook set_hook del_hook Collection", _FRAMEWORK),
     "xgboost": ("Hook get_hook set_hook del_hook Collection", _FRAMEWORK),
     "tensorflow": (
@@ -54,8 +54,9 @@ _HOOKS = {
 _SINGLE = {
     "core.config_constants": {"PROFILER_REPORT_VERSION PROFILER_TELEMETRY_URL": _TELEMETRY},
     "core.json_config": {
-        "create_hook_from_json_config collect_hook_config_params add_collections_to_manager parse_save_config_dict"
-        " parse_save_config_modes_dict get_tensorboard_dir_from_json_config": _HOOK_CONFIGURATION,
+        "collect_hook_config_params add_collections_to_manager parse_save_config_dict parse_save_config_modes_dict": (
+            _HOOK_CONFIGURATION
+        ),
         "get_node_id_from_resource_config": _RANK,
     },
     "core.locations": {
@@ -88,8 +89,7 @@ REASONS: dict[str, str] = {
     "smdebug.profiler": _PROFILER,
     "smdebug.core.config_validator": _GUARD,
     "smdebug.core.error_handling_agent": _GUARD,
-    "smdebug.core.hook": _CAPTURE,
-    "smdebug.core.singleton_utils": _CAPTURE,
+    "smdebug.core.hook": _HOOK_PARTS,
 }
 
 

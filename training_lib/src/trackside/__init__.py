@@ -9,15 +9,19 @@ TYPE_CHECKING = False  # spares every process that trackside.pth wakes the impor
 if TYPE_CHECKING:
     from typing import Any
 
+    from trackside.frameworks.pytorch.explicit import Hook
+    from trackside.frameworks.pytorch.notebook import watch
     from trackside.trial.trial import Trial, open_trial
 
 __version__ = "0.1.0"
 
-__all__ = ["Trial", "__version__", "open_trial"]
+__all__ = ["Hook", "Trial", "__version__", "open_trial", "watch"]
 
 _HOME = {
+    "Hook": "trackside.frameworks.pytorch.explicit",
     "Trial": "trackside.trial.trial",
     "open_trial": "trackside.trial.trial",
+    "watch": "trackside.frameworks.pytorch.notebook",
 }
 
 

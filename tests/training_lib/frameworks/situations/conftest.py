@@ -1,13 +1,9 @@
-"""What the situations share: scripts in processes of their own, a run read back, and the environment of trainers."""
+"""What the situations share: scripts in processes of their own, and a run read back."""
 
 from __future__ import annotations
 
-import fcntl
-import importlib.metadata
-import shutil
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -22,9 +18,6 @@ from trackside.environment import inherited
 from trackside.storage.store import Store
 
 Saved = dict[int, dict[str, np.ndarray]]
-
-TRAINERS = ("transformers==5.23.0", "accelerate==1.15.0", "lightning==2.6.6")
-TRAINERS_ENVIRONMENT = Path(__file__).parents[4] / ".venv" / "trainers-peer"
 
 
 @dataclass(frozen=True)
@@ -101,40 +94,6 @@ def script(request_json: Callable[..., str], tmp_path_factory: pytest.TempPathFa
         return Done(done.returncode, done.stdout, done.stderr)
 
     return run_it
-
-
-@pytest.fixture(scope="session")
-def trainers_python() -> Path:
-    """An interpreter with Lightning, transformers and accelerate beside our own packages; torch is not built twice.
-
-    Built once and kept. Fails, never skips, where it cannot be built.
-    """
-    ready = TRAINERS_ENVIRONMENT / "ready"
-    recipe = f"{sys.version_info[:2]} torch {importlib.metadata.version('torch')} {TRAINERS}"
-    TRAINERS_ENVIRONMENT.parent.mkdir(exist_ok=True)
-    python = TRAINERS_ENVIRONMENT / "bin" / "python"
-    with TRAINERS_ENVIRONMENT.with_suffix(".lock").open("w") as lock:  # several test processes want it at once
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not ready.exists() or ready.read_text() != recipe:
-            shutil.rmtree(TRAINERS_ENVIRONMENT, ignore_errors=True)
-            _run_or_fail([sys.executable, "-m", "venv", "--without-pip", TRAINERS_ENVIRONMENT])
-            packages = sysconfig.get_paths(vars={"base": str(TRAINERS_ENVIRONMENT)})["purelib"]
-            # `addsitedir` also reads the .pth files there, ours among them.
-            ours = f"import site; site.addsitedir({sysconfig.get_paths()['purelib']!r})\n"
-            Path(packages, "beside.pth").write_text(ours)
-            _run_or_fail([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *TRAINERS])
-            ready.write_text(recipe)
-    return python
-
-
-def _run_or_fail(command: list[str | Path]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    if done.returncode:
-        pytest.fail(
-            f"The trainers need {', '.join(TRAINERS)} from the package index, in {TRAINERS_ENVIRONMENT}.\n"
-            f"This failed: {' '.join(map(str, command))}\n{done.stderr[-3000:]}",
-            pytrace=False,
-        )
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""The hook's configuration as a file. What makes a hook of it is not offered yet (see `not_offered`)."""
+"""The hook's configuration as a file."""
 
 from __future__ import annotations
 
@@ -51,8 +51,10 @@ __all__ = [
     "EXPORT_TENSORBOARD_KEY",
     "TENSORBOARD_CONFIG_FILE_PATH_ENV_STR",
     "TENSORBOARD_DIR_KEY",
+    "create_hook_from_json_config",
     "get_include_collections",
     "get_json_config_as_dict",
+    "get_tensorboard_dir_from_json_config",
 ]
 
 
@@ -77,6 +79,23 @@ def get_include_collections(params_dict: dict[str, Any]) -> list[str] | None:
     if any(CONFIG_COLLECTION_NAME_KEY not in each for each in collections):
         raise SMDebugValueError(f"Must specify '{CONFIG_COLLECTION_NAME_KEY}' in JSON config.")
     return [each[CONFIG_COLLECTION_NAME_KEY] for each in collections]
+
+
+def create_hook_from_json_config(hook_cls: Any, json_config_path: str | None, default_values: object = None) -> Any:
+    """A hook of that class, made as the file says; see its `create_from_json_file`. `default_values` is passed over."""
+    return hook_cls.create_from_json_file(json_config_path)
+
+
+def get_tensorboard_dir_from_json_config() -> str | None:
+    """Where a SageMaker job puts files for TensorBoard; None if it says nothing of it.
+
+    Errors: `ValueError` if the file is not JSON.
+    """
+    path = Path(OldNamesEnvironment.read().tensorboard_configuration)
+    if not path.exists():
+        return None
+    folder = json.loads(path.read_text("utf-8")).get(CONFIG_OUTDIR_KEY)
+    return None if folder is None else str(folder)
 
 
 __getattr__ = not_offered.attribute_of(__name__)

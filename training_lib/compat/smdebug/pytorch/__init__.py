@@ -1,8 +1,36 @@
-"""What scripts for PyTorch import to configure and to analyse. Hooks are not offered yet (see `not_offered`)."""
+"""What scripts for PyTorch import. PyTorch itself is imported with the hook, so that analysis needs none."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from smdebug import CollectionKeys, ReductionConfig, SaveConfig, SaveConfigMode, modes, not_offered
+from smdebug.pytorch.collection import Collection
 from smdebug.trials import create_trial
 
-__all__ = ["CollectionKeys", "ReductionConfig", "SaveConfig", "SaveConfigMode", "create_trial", "modes"]
+if TYPE_CHECKING:
+    from smdebug.pytorch.hook import Hook, del_hook, get_hook, set_hook
 
-__getattr__ = not_offered.attribute_of(__name__)
+__all__ = [
+    "Collection",
+    "CollectionKeys",
+    "Hook",
+    "ReductionConfig",
+    "SaveConfig",
+    "SaveConfigMode",
+    "create_trial",
+    "del_hook",
+    "get_hook",
+    "modes",
+    "set_hook",
+]
+
+_OF_THE_HOOK = frozenset({"Hook", "del_hook", "get_hook", "set_hook"})
+_explain = not_offered.attribute_of(__name__)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _OF_THE_HOOK:
+        return getattr(import_module("smdebug.pytorch.hook"), name)
+    return _explain(name)

@@ -17,10 +17,10 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from trackside.capture.budget import EVERY_STEP, Intervals, OverheadBudget
+from trackside.capture.budget import EVERY_STEP, ROWS, Intervals, OverheadBudget
 from trackside.capture.statistic_rows import Marks, Reading, StatisticRows, Values
 from trackside.capture.statistics_log import StatisticsLog
 from trackside.contracts.capture_request import StatisticsRequest
@@ -32,6 +32,10 @@ NORMS_INTERVAL = "trackside/norms_interval"  # at every how many-th step a tier 
 DEAR_INTERVAL = "trackside/dear_interval"
 MOST_LOSSES_A_STEP = 64  # a script that calls backward and never steps must not fill the memory
 MOST_WAITING = 256  # steps whose numbers are on their way, or that ended before the run began
+
+RECORD_SECONDS = 0.25  # so often rows are made, of all steps since: code that runs cold costs three times as much
+MOST_AT_ONCE = 64
+SETTLED_SECONDS = 10.0  # a training that ends before is too short to be told how it was watched
 
 _JUST_AFTER = 1e-4  # seconds by which a row is younger than the one it corrects
 
@@ -45,6 +49,7 @@ class _Step:
     readings: list[Reading]
     overhead: float | None
     changes: Mapping[tuple[str, str], float]
+    is_judged: bool = False  # whether it was unusual
 
     def is_here(self) -> bool:
         for _, loss in self.losses:
@@ -65,6 +70,7 @@ class AlwaysOn:
         *,
         budget: OverheadBudget | None = None,
         clock: Callable[[], float] = time.time,
+        record_seconds: float = RECORD_SECONDS,
     ) -> None:
         self.budget = budget or OverheadBudget(request.budget, densest=Intervals(1, request.dear_interval))
         self._clock = clock
@@ -73,10 +79,14 @@ class AlwaysOn:
         self._settled: dict[str, int] = {}
         self._readings: list[Reading] = []
         self._waiting: deque[_Step] = deque()
+        self._record_seconds, self._recorded_at = record_seconds, 0.0
+        self._is_recording = False
         self._steps = 0  # of training, by this process
         self._tiers = TierSchedule(request)
         self._loss_jumps, self._norm_jumps = Jumps(), Jumps()
-        self._said = self._recorded = self.budget.intervals
+        self._recorded = self.budget.intervals
+        self._began_at: float | None = None
+        self._has_said = False
         self.takes_norms = self.takes_dear = True  # by the open step
         self._decide()
 
@@ -107,21 +117,34 @@ class AlwaysOn:
         marks = Marks(step=step, mode=mode, mode_step=mode_step, wall_time=self._clock())
         if mode != TRAIN:
             if losses:
-                self._keep(_Step(marks, losses, [], None, {}))
+                self._keep(_Step(marks, losses, [], None, {}), now=self.budget.clock())
             return
-        overhead = self.budget.end_step()
-        started = self.budget.clock()
+        budget = self.budget
+        overhead = budget.end_step()
+        started = budget.clock()
         readings, self._readings = self._readings, []
-        changes = self._changed_intervals() if self.budget.intervals is not self._recorded else {}
-        self._keep(_Step(marks, losses, readings, overhead, changes))
+        changes = self._changed_intervals() if budget.intervals is not self._recorded else {}
+        is_known = not losses or isinstance(losses[0][1], float)
+        is_known = is_known and all(reading.norms is None or reading.total is not None for reading in readings)
+        ended = _Step(marks, losses, readings, overhead, changes, is_judged=is_known)
         self._steps += 1
+        if is_known:
+            totals = [reading.total for reading in readings if reading.total is not None]
+            self._judge(losses, math.hypot(*totals) if totals else None)
         self._decide()
-        self.budget.spend(EVERY_STEP, started)
+        started = budget.spend(EVERY_STEP, started)
+        self._keep(ended, now=started)
 
     def drain(self) -> None:
-        """Records the steps whose numbers are here by now."""
-        while self._rows is not None and self._waiting and self._waiting[0].is_here():
-            self._record(self._rows, self._waiting.popleft())
+        """Records the steps whose numbers are here by now. Does nothing where it interrupts itself, in a signal."""
+        if self._is_recording or self._rows is None:
+            return
+        self._is_recording = True
+        try:
+            while self._waiting and self._waiting[0].is_here():
+                self._record(self._rows, self._waiting.popleft())
+        finally:
+            self._is_recording = False
 
     def _decide(self) -> None:
         intervals = self.budget.intervals
@@ -136,14 +159,17 @@ class AlwaysOn:
             self._losses[mode] = losses[end:]
         return losses[:end]
 
-    def _keep(self, step: _Step) -> None:
-        if self._rows is not None and not self._waiting and step.is_here():
-            self._record(self._rows, step)
-            return
+    def _keep(self, step: _Step, *, now: float) -> None:
         if len(self._waiting) == MOST_WAITING:
             self._waiting.popleft()
         self._waiting.append(step)
-        self.drain()
+        if self._began_at is None:
+            self._began_at = now
+        if now - self._recorded_at >= self._record_seconds or len(self._waiting) >= MOST_AT_ONCE:
+            self._recorded_at = now
+            self.drain()
+            self._say_once(now)
+            self.budget.spend(ROWS, now)
 
     def _record(self, rows: StatisticRows, step: _Step) -> None:
         losses = [(name, loss if isinstance(loss, float) else float(loss.get()[0])) for name, loss in step.losses]
@@ -157,35 +183,36 @@ class AlwaysOn:
                 rows.record_mixed(reading.counts, {**step.marks, "wall_time": later})
         if step.changes:
             rows.record_mixed(step.changes, step.marks)
-        is_unusual = bool(losses) and self._loss_jumps.sees(losses[0][1])
+        if not step.is_judged:
+            self._judge(losses, norm)
+            self._decide()
+
+    def _judge(self, losses: Sequence[tuple[str, float | Values]], norm: float | None) -> None:
+        """Sees whether a step was unusual, by its first loss and the norm of its gradients."""
+        first = losses[0][1] if losses else None
+        is_unusual = isinstance(first, float) and self._loss_jumps.sees(first)
         is_unusual |= norm is not None and self._norm_jumps.sees(norm)
         if is_unusual:
-            self._tiers.densify(self._steps + 1, dear_interval=self.budget.intervals.dear)
+            self._tiers.densify(self._steps, dear_interval=self.budget.intervals.dear)
 
     def _changed_intervals(self) -> Mapping[tuple[str, str], float]:
         now = self.budget.intervals
         if now == self._recorded:
             return {}
         self._recorded = now
-        self._say(now)
         return {(NORMS_INTERVAL, "mean"): float(now.norms), (DEAR_INTERVAL, "mean"): float(now.dear)}
 
-    def _say(self, now: Intervals) -> None:
-        """Once for each tier. That the dear one is thinned is how it is meant; that the norms are is news."""
-        most = f"{self.budget.share:.1%}"
-        if now.norms > self._said.norms == 1:
-            what = (
-                "Trackside: gradient norms are recorded at every %d. step only, statistics of weights at every %d., "
-                "because always-on statistics may cost %s of a step's time. Losses and learning rates are not affected."
-            )
-            logger.warning(what, now.norms, now.dear, most)
-            self._said = now
-        elif now.dear > self._said.dear and self._said.norms == 1:
-            what = (
-                "Trackside: statistics of weights are recorded at every %d. step, to stay within %s of a step's time."
-            )
-            logger.info(what, now.dear, most)
-            self._said = Intervals(1, 1 << 62)
+    def _say_once(self, now: float) -> None:
+        """That the norms are thinned is news, once it has settled; that the dear tier is, is how it is meant."""
+        intervals = self.budget.intervals
+        if self._has_said or self._began_at is None or intervals.norms == 1 or now - self._began_at < SETTLED_SECONDS:
+            return
+        self._has_said = True
+        what = (
+            "Trackside: gradient norms are recorded at every %d. step only, statistics of weights at every %d., "
+            "because always-on statistics may cost %s of a step's time. Losses and learning rates are not affected."
+        )
+        logger.warning(what, intervals.norms, intervals.dear, f"{self.budget.share:.1%}")
 
 
 class TierSchedule:

@@ -14,10 +14,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from statistics import median
+from statistics import fmean, median
 
-# What time is spent on. What every step has: the loss, the learning rate, the row itself.
-EVERY_STEP, NORMS, DEAR = range(3)
+# What time is spent on. What every step has: the loss and the learning rate; rows are made of several steps at once.
+EVERY_STEP, NORMS, DEAR, ROWS = range(4)
 
 LONGEST_NORMS_INTERVAL = 64
 LONGEST_DEAR_INTERVAL = 4096
@@ -85,7 +85,7 @@ class OverheadBudget:
         self.share, self.clock = share, clock
         self.intervals = self._densest = densest
         self._costs: Costs | None = None
-        self._spent = [0.0, 0.0, 0.0]
+        self._spent = [0.0, 0.0, 0.0, 0.0]
         self._window = _Window()
         self._ended_at: float | None = None
 
@@ -104,14 +104,14 @@ class OverheadBudget:
         """Closes the step: what it spent, as a share of what it took without us. None where that is not known (the
         first step, a clock that stands still)."""
         now = self.clock()
-        every_step, norms, dear = self._spent
-        self._spent = [0.0, 0.0, 0.0]
+        every_step, norms, dear, rows = self._spent
+        self._spent = [0.0, 0.0, 0.0, 0.0]
         began, self._ended_at = self._ended_at, now
         if began is None:  # the first step begins before we are there, and is never like the others
             return None
-        ours = every_step + norms + dear
+        ours = every_step + norms + dear + rows
         theirs = now - began - ours
-        self._window.add(every_step, norms, dear, theirs)
+        self._window.add(every_step, norms, dear, rows, theirs)
         if len(self._window.steps) == _STEPS_AT_ONCE:
             self._think()
         return ours / theirs if theirs > 0 else None
@@ -130,10 +130,12 @@ class _Window:
     every_step: list[float] = field(default_factory=list)
     norms: list[float] = field(default_factory=list)
     dear: list[float] = field(default_factory=list)
+    rows: list[float] = field(default_factory=list)
     steps: list[float] = field(default_factory=list)
 
-    def add(self, every_step: float, norms: float, dear: float, step: float) -> None:
+    def add(self, every_step: float, norms: float, dear: float, rows: float, step: float) -> None:
         self.every_step.append(every_step)
+        self.rows.append(rows)
         self.steps.append(step)
         if norms > 0:
             self.norms.append(norms)
@@ -143,7 +145,7 @@ class _Window:
     def costs(self, before: Costs | None) -> Costs:
         """The medians; of what was not taken, those of `before`."""
         found = Costs(
-            every_step=median(self.every_step),
+            every_step=median(self.every_step) + fmean(self.rows),
             norms=median(self.norms) if self.norms else 0.0,
             dear=median(self.dear) if self.dear else 0.0,
             step=median(self.steps),

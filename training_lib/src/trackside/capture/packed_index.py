@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable
 
 from trackside.capture.writer import StepTensors
-from trackside.contracts.run_layout import INDEX_PREFIX, packed_index_key, parse_index_key
-from trackside.records.index_file import decode_index
+from trackside.contracts.run_layout import INDEX_PREFIX, event_key, packed_index_key, parse_index_key
 from trackside.records.packed_index import NOTHING_BEFORE, PackedFile, PackedLayout
 from trackside.records.step_file import StepFiles
 from trackside.storage.store import Store
@@ -71,11 +70,13 @@ class PackedIndexWriter:
         self._last_step = step.step
         file = self._file or self._begin_file(step.step)
         try:
-            file.add(step.step, mode=step.mode, mode_step=step.mode_step, layout=self._layout(files))
+            file.add(step.step, mode=step.mode, mode_step=step.mode_step, layout=self._layout(step.step, files))
         except ValueError:  # more than such a file can hold: it ends here, and readers find the rest in smdebug's index
             self._is_off, self._file = True, None
             return
-        if file.row_count >= self._tried_rows + STORE_EVERY_STEPS:
+        # Where every step lies differently the file grows with each, so that it is stored more and more rarely.
+        more = max(STORE_EVERY_STEPS, self._tried_rows // 4) if files.event_start else STORE_EVERY_STEPS
+        if file.row_count >= self._tried_rows + more:
             self._store(store)
 
     def step_failed(self) -> None:
@@ -102,12 +103,14 @@ class PackedIndexWriter:
         self._stored_rows = self._tried_rows = 0
         return self._file
 
-    def _layout(self, files: StepFiles) -> PackedLayout:
+    def _layout(self, step: int, files: StepFiles) -> PackedLayout:
+        index = files.index
+        if index.event_key not in {None, event_key(step, self._worker)}:
+            return PackedLayout(index.entries, index.shapes, index.event_key)
         # From here on the index is the same bytes for all steps whose tensors lie alike.
         where = files.index_bytes[files.index_bytes.find(b'"tensor_payload"') :]
         layout = self._layouts.get(where)
         if layout is None:
-            index = decode_index(files.index_bytes, key=files.index_key)
             layout = PackedLayout(index.entries, index.shapes, None if index.event_key else "")
             self._layouts[where] = layout
         return layout

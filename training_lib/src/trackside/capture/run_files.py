@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trackside.capture.collection import NON_REDUCTION, Membership
+from trackside.capture.event_files import EventFiles
 from trackside.capture.hook import Position
 from trackside.capture.packed_index import PackedIndexWriter
 from trackside.capture.reduction import reduced
@@ -19,14 +20,14 @@ from trackside.capture.tensorboard import TensorBoardFiles
 from trackside.capture.writer import StepTensors
 from trackside.contracts import run_layout
 from trackside.contracts.capture_request import MODES, CaptureRequest, CollectionRequest
-from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.contracts.errors import ConfigurationError, Problem, RecordError
 from trackside.records.capture_report import CaptureReport, LostStep, encode_report, read_report
 from trackside.records.collections_file import CollectionRecord, ReductionRecord, encode_collections
 from trackside.records.index_file import ShapeEntry
 from trackside.records.shards import Shard
 from trackside.records.state_file import TrainingState
-from trackside.records.step_file import encode_step, write_step
-from trackside.storage.store import Store
+from trackside.records.step_file import StepFiles, append_step, encode_step, write_step
+from trackside.storage.store import AppendableStore, Store
 
 STATE_EVERY_SECONDS = 10.0
 REPORT_EVERY_SECONDS = 10.0
@@ -79,7 +80,9 @@ class RunFiles:
         self._shards = {} if shards is None else shards
         self._membership = Membership(request)
         self._packed_index = PackedIndexWriter(worker, clock=clock)
+        self._event_files = EventFiles(worker)
         self._store: Store | None = None
+        self._growing: AppendableStore | None = None  # the same, if its files can grow
         self._has_claimed = False
         self._members: dict[str, frozenset[str]] = {}
         self._has_news = self._has_stored_collections = False
@@ -116,7 +119,7 @@ class RunFiles:
         self._start = None
 
     def start(self) -> Position:
-        """What the numbers of the steps handed in are to be moved on by. Errors: as `resume`, if it is not known yet."""
+        """What the numbers of the steps handed in are moved on by. Errors: as `resume`, if it is not known yet."""
         if self._start is None:
             self._start = self.resume()
         return self._start
@@ -127,21 +130,14 @@ class RunFiles:
         store = self._opened()
         self._claim(store)
         what = self._decide(step)
-        files = encode_step(
-            what.tensors,
-            step=step.step,
-            mode=step.mode,
-            mode_step=step.mode_step,
-            worker=self._worker,
-            wall_time=step.wall_time,
-            shapes=what.shapes,
-        )
         self._packed_index.before_step(store, step.step)
         try:
-            write_step(store, files)
+            files = self._write(store, step, what)
         except OSError:
+            self._event_files.failed()
             self._packed_index.step_failed()
             raise
+        self._event_files.stored(step, files)
         self._packed_index.after_step(store, step, files)
         self._saved_steps, self._last_saved_step = self._saved_steps + 1, step.step
         self._note_members(step)
@@ -171,11 +167,34 @@ class RunFiles:
         self._store_collections(store)
         if self._tensorboard:
             self._tensorboard.store()
-        self._store_report(store, is_due=True)
+        self._store_report(store, is_due=True, is_last=True)
         if self._ends_elsewhere or (is_interrupted and self._restarts):
             self._store_state(store, is_due=True)
         elif self._ends_run:
             store.put(run_layout.END_MARKER_KEY, b"")
+
+    def _write(self, store: Store, step: StepTensors, what: _StepContent) -> StepFiles:
+        growing = self._growing
+        place = self._event_files.place(growing, step) if growing else None
+        if growing and place:
+            files = self._encode(step, what, place)
+            if append_step(growing, files):
+                return files
+        files = self._encode(step, what, None)
+        write_step(store, files)
+        return files
+
+    def _encode(self, step: StepTensors, what: _StepContent, place: tuple[str, int] | None) -> StepFiles:
+        return encode_step(
+            what.tensors,
+            step=step.step,
+            mode=step.mode,
+            mode_step=step.mode_step,
+            worker=self._worker,
+            wall_time=step.wall_time,
+            shapes=what.shapes,
+            behind=place,
+        )
 
     def _opened(self) -> Store:
         if self._store is None:
@@ -183,6 +202,7 @@ class RunFiles:
             if self._has_ended(store):
                 raise ConfigurationError([_ended(store.uri)], subject="The run")
             self._store = store
+            self._growing = store if isinstance(store, AppendableStore) else None
         return self._store
 
     def _has_ended(self, store: Store) -> bool:
@@ -239,19 +259,26 @@ class RunFiles:
         with contextlib.suppress(OSError):  # the step is stored; the state follows with a later one
             write_state(store, self._worker, state_at(position, training_run=run, last_saved_step=saved))
 
-    def _store_report(self, store: Store, *, is_due: bool) -> None:
+    def _store_report(self, store: Store, *, is_due: bool, is_last: bool = False) -> None:
         lost_steps = self._lost_steps  # which another thread may raise meanwhile
-        if not is_due or lost_steps == self._reported_steps:
+        has_news = lost_steps != self._reported_steps or (is_last and lost_steps)
+        if not is_due or not has_news:
             return
         self._reported_at = self._clock()
         start = self.start().step
         lost = tuple(LostStep(lost.step + start, lost.why) for lost in tuple(self._lost))
         with contextlib.suppress(OSError):  # as above
             if self._earlier_report is None:
-                self._earlier_report = read_report(store, self._worker)
+                self._earlier_report = self._read_earlier_report(store)
             report = self._earlier_report.followed_by(CaptureReport(self._saved_steps, lost_steps, lost))
             store.put(run_layout.capture_report_key(self._worker), encode_report(report))
             self._reported_steps = lost_steps
+
+    def _read_earlier_report(self, store: Store) -> CaptureReport:
+        try:
+            return read_report(store, self._worker)
+        except RecordError:  # it was damaged before: what it said is lost already
+            return CaptureReport(0, 0)
 
     def _store_collections(self, store: Store) -> None:
         if self._has_news or not self._has_stored_collections:

@@ -105,6 +105,7 @@ class Reading:
     has_gradient: Flags | None = None  # of each parameter; None: all have one
     dear: DearReading | None = None
     counts: Mapping[tuple[str, str], float] = field(default_factory=dict)  # exact ones of tensors that are not finite
+    total: float | None = None  # the L2 of all gradients together, where that is known at once
 
     def is_here(self) -> bool:
         """True if none of it is on its way."""

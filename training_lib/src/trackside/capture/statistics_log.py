@@ -187,8 +187,8 @@ class StatisticsLog:
 
     `store` is rooted at the run's statistics, or opens one that is, with the first rows to be stored. `started_ms`,
     milliseconds since the epoch, names the log: no two logs of one worker may share it, and of two rows for one step
-    that of the later log holds. Nothing is stored or connected to before the first flush. `start` tells what the numbers
-    of the steps are to be moved on by; while it raises `OSError` rows wait.
+    that of the later log holds. Nothing is stored or connected to before the first flush. `start` tells what the
+    numbers of the steps are to be moved on by; while it raises `OSError` rows wait.
     """
 
     def __init__(

@@ -107,7 +107,7 @@ class PyTorchStatistics:
 
     def finish(self) -> None:
         """Takes what is still on its way from a device, waiting for it at most a second."""
-        self._attempt(self._finish)
+        self._guard.attempt("recording the last statistics", self._finish)
 
     @property
     def clock(self) -> Callable[[], float]:
@@ -165,7 +165,9 @@ class PyTorchStatistics:
             started = self._budget.spend(DEAR, started)
         plan = reading.plan
         self._statistics.add(
-            Reading(plan.watched, reading.rates, reading.norms, reading.has_gradient, dear, reading.counts)
+            Reading(
+                plan.watched, reading.rates, reading.norms, reading.has_gradient, dear, reading.counts, reading.total
+            )
         )
         self._budget.spend(EVERY_STEP, started)
 
@@ -173,7 +175,6 @@ class PyTorchStatistics:
         if self._device.is_used:
             started = self._budget.clock()
             self._device.send()
-            self._statistics.drain()
             self._budget.spend(EVERY_STEP, started)
         self._statistics.end_step(
             step=hook.step, mode=hook.mode, mode_step=hook.mode_step(), keep_unsettled=keep_unsettled
@@ -216,13 +217,16 @@ class PyTorchStatistics:
         if gradients and self._device.is_late(gradients[0]):
             reading.norms = self._spread(self._device.take(_norms(gradients) / scale), reading)
             return
-        norms = _norms(gradients).numpy().astype(np.float64) / float(scale)
-        is_finite = np.isfinite(norms)
-        if is_finite.all():
+        norms = _norms(gradients).numpy().astype(np.float64)
+        if scale != 1:
+            norms /= float(scale)
+        reading.total = math.sqrt(norms @ norms)
+        if math.isfinite(reading.total):
             self._was_broken = False
         elif not self._was_broken or self._statistics.takes_dear:  # while it lasts, it is counted now and then
             self._was_broken = True
-            _count_exactly(reading, norms, is_finite, float(scale))
+            _count_exactly(reading, norms, float(scale))
+            reading.total = math.sqrt(norms @ norms)
         reading.norms = self._spread(Here(norms), reading)
 
     def _spread(self, numbers: Values, reading: _OpenReading) -> Values:
@@ -329,6 +333,7 @@ class _OpenReading:
         self.gradients: Tensors = []  # as plain tensors, of those that have one
         self.has_gradient: Flags | None = None
         self.norms: Values | None = None
+        self.total: float | None = None
         self.counts: dict[tuple[str, str], float] = {}
         self.part: _Part | None = None
         self.part_has_gradient: Flags | None = None
@@ -485,11 +490,11 @@ def _wide(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor.dtype in _REAL else tensor.float()
 
 
-def _count_exactly(reading: _OpenReading, norms: Numbers, is_finite: Flags, scale: float) -> None:
+def _count_exactly(reading: _OpenReading, norms: Numbers, scale: float) -> None:
     """Counts in gradients whose norm is not finite; one that was too large for its type only gets its norm."""
     names = reading.plan.watched.gradients
     places = np.arange(len(names)) if reading.has_gradient is None else np.flatnonzero(reading.has_gradient)
-    for place in np.flatnonzero(~is_finite):
+    for place in np.flatnonzero(~np.isfinite(norms)):
         gradient = reading.gradients[place]
         if not reading.count(names[places[place]], gradient):
             norms[place] = torch.linalg.vector_norm(gradient.abs(), 2, dtype=torch.float64).item() / scale

@@ -13,12 +13,11 @@ step, so DataLoader workers and other helper processes create nothing.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,7 +30,7 @@ from torch.optim.optimizer import (
 from trackside.capture.guard import Guard, describe
 from trackside.capture.hook import Hook, Position
 from trackside.capture.process_end import ProcessEnd
-from trackside.capture.restart import within_seconds
+from trackside.capture.restart import position_after, within_seconds
 from trackside.capture.run_files import NoFiles, RunFiles
 from trackside.capture.schedule import NOTHING
 from trackside.capture.statistics_log import StatisticsLog
@@ -53,6 +52,7 @@ from trackside.frameworks.pytorch.losses import LossDescription, describe_loss, 
 from trackside.frameworks.pytorch.modules import CallWatcher, ModuleSource, TrainedModules, save_buffers
 from trackside.frameworks.pytorch.names import ParameterNames
 from trackside.frameworks.pytorch.optimizers import OptimizerSource, SkippedSteps, fused_scale, optimizers_beside
+from trackside.frameworks.pytorch.ranks import Rank, agreed
 from trackside.frameworks.pytorch.saving import TensorSaver
 from trackside.frameworks.pytorch.tracing import skip_frame, untraced
 from trackside.storage.open_store import open_store
@@ -61,13 +61,6 @@ from trackside.storage.store import Store
 CLOSE_SECONDS = 30.0  # how long the end of the process waits for what is queued
 RESUME_SECONDS = 10.0  # how long the first step waits for the run's store to say where an earlier process stopped
 SIGTERM_SECONDS = 5.0  # the same where somebody waits for this process to die; Docker kills after 10
-
-
-class Rank(NamedTuple):
-    """Which worker of how many this process is."""
-
-    number: int
-    of: int
 
 
 class PyTorchCapture:
@@ -85,6 +78,7 @@ class PyTorchCapture:
         self._request = self._read_request(environment.capture_request)
         self._hook = Hook(self._request)
         self._writer: Writer | None = None
+        self._find_start: Callable[[], Position] = Position
         self._restore: list[Callable[[], None]] = []
         self._closure_is_done = False
         self._is_down = False
@@ -348,10 +342,15 @@ class PyTorchCapture:
             return False
         if self._misfit is not None:
             raise self._misfit
-        rank = _rank(self._environment)
+        rank = Rank.of_this_process(self._environment)
         saves_tensors = self._request.saves_tensors(rank.number)
         files = self._run_files(rank) if saves_tensors else NoFiles()
-        log = StatisticsLog(self._open_statistics, worker=f"worker_{rank.number}", started_ms=int(time.time() * 1000))
+        log = StatisticsLog(
+            self._open_statistics,
+            worker=f"worker_{rank.number}",
+            started_ms=int(time.time() * 1000),
+            start=self._find_start,
+        )
         background = (log,) if self._statistics.is_on else ()
         self._writer = Writer(files, guard=self._guard, background=background)
         self._writer.start()
@@ -360,6 +359,7 @@ class PyTorchCapture:
             self._hook.connect(self._writer)
         else:
             self._hook.save_nothing()
+            self._count_on_with_rank_0(rank)
         for optimizer in optimizers_beside(self._boundary.knows):
             self._boundary.created(optimizer)
         self._saver.training_began()
@@ -381,11 +381,36 @@ class PyTorchCapture:
             shards=self._saver.shards,
             position=self._hook.position,
             restarts=self._environment.is_sagemaker_job,
+            ends_elsewhere=bool(self._environment.ended_by),
+            agree=functools.partial(agreed, rank) if rank.of > 1 else None,
             open_tensorboard=functools.partial(open_store, _absolute(tensorboard)) if tensorboard else None,
         )
-        with contextlib.suppress(OSError):  # the first step that cannot be stored says what is wrong
-            self._hook.resume(within_seconds(files.resume, RESUME_SECONDS) or Position())
+        self._find_start = files.start
+        if not self._resume(files.resume):
+            files.resume_later()
         return files
+
+    def _count_on_with_rank_0(self, rank: Rank) -> None:
+        """The same for a worker that saves no tensors, and so finds nothing of its own."""
+
+        def find() -> Position:
+            return position_after(agreed(rank, lambda: None))
+
+        if not self._resume(find):
+            self._find_start = find
+
+    def _resume(self, find: Callable[[], Position]) -> bool:
+        """Counts steps on from where an earlier process of the run stopped; False if that cannot be told in time."""
+        try:
+            position = within_seconds(find, RESUME_SECONDS)
+        except OSError:  # said with the first step that can therefore not be stored
+            return False
+        if position is None:
+            what = "the run's store has not answered for %g s. Steps wait in memory until it tells what it holds."
+            self._guard.say_once("resume", what, RESUME_SECONDS)
+            return False
+        self._hook.resume(position)
+        return True
 
     def close(self, timeout_seconds: float = CLOSE_SECONDS, *, is_interrupted: bool = False) -> None:
         """Hands on the last step if an optimizer made it, stores what is queued and ends the run. Never raises."""
@@ -406,6 +431,7 @@ class PyTorchCapture:
     def flush(self, timeout_seconds: float = SIGTERM_SECONDS) -> None:
         """Waits until what is queued is stored, at most so long."""
         if self._writer is not None:
+            self._statistics.finish()
             self._writer.flush(timeout_seconds)
 
     def _after_fork_in_child(self) -> None:
@@ -413,13 +439,6 @@ class PyTorchCapture:
         if self._writer is not None:
             self._writer = None
             self._guard.silence()
-
-
-def _rank(environment: CaptureEnvironment) -> Rank:
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        return Rank(distributed.get_rank(), distributed.get_world_size())
-    return Rank(environment.rank, environment.world_size)
 
 
 def _absolute(uri: str) -> str:

@@ -18,7 +18,7 @@ _POLL_SECONDS = 0.001
 
 def is_on_device(tensor: torch.Tensor) -> bool:
     """True if reading the tensor would make training wait for a device."""
-    return tensor.device.type != "cpu"
+    return not tensor.is_cpu
 
 
 class DeviceNumbers:

@@ -26,12 +26,13 @@ from trackside.capture.schedule import NOTHING
 from trackside.capture.step_boundary import StepBoundary
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch.call_flag import CallFlag
-from trackside.frameworks.pytorch.capture import CLOSE_SECONDS, SIGTERM_SECONDS, PyTorchCapture, Rank
+from trackside.frameworks.pytorch.capture import CLOSE_SECONDS, SIGTERM_SECONDS, PyTorchCapture
 from trackside.frameworks.pytorch.evaluation import Evaluation
 from trackside.frameworks.pytorch.fuse import Fuse
 from trackside.frameworks.pytorch.losses import LossDescription, name_of_loss_module
 from trackside.frameworks.pytorch.modules import CallWatcher, save_buffers
 from trackside.frameworks.pytorch.optimizers import optimizers_beside
+from trackside.frameworks.pytorch.ranks import Rank
 from trackside.frameworks.pytorch.step_times import StepTimes
 from trackside.frameworks.pytorch.structures import flatten
 from trackside.storage.open_store import open_store
@@ -98,6 +99,11 @@ class DirectedCapture(PyTorchCapture):
             self._restore.append(self._times.install(self._modules, guard=self._guard))
             self._times.step_began(self._hook.step)
         self._look_ahead()
+
+    def uninstall(self) -> None:
+        """As PyTorchCapture's; what was put on top of something else is taken off first."""
+        self._restore.reverse()
+        super().uninstall()
 
     def register(self, root: torch.nn.Module) -> None:
         """Tells of a model to capture; from then on others are not."""
@@ -360,18 +366,22 @@ class DirectedCapture(PyTorchCapture):
 
     def close(self, timeout_seconds: float = CLOSE_SECONDS, *, is_interrupted: bool = False) -> None:
         """As PyTorchCapture's; the step that has begun by calls, or since the script's last word, ends here."""
-        is_open = self._is_step_begun or (self._is_scripted and self._has_gradients)
-        if is_open and self._writer is not None and not self._guard.is_off:
+        if self._writer is not None and not self._guard.is_off:
             self._guard.attempt("saving the last step", self._end_last)
-        elif self._hook.open_tensors() and self._writer is not None and not self._guard.is_off:
-            self._guard.attempt("saving the last values", self._hook.end_step)
-        self._guard.attempt("saving the last step", self._release)
         super().close(timeout_seconds, is_interrupted=is_interrupted)
 
     def _end_last(self) -> None:
-        if self._is_scripted:
+        self._release()
+        if self._last.destination is not None:
+            self._hook.connect(self._last.destination)
+        self._evaluation.end()
+        if self._is_scripted and (self._is_step_begun or self._has_gradients):
             self._copy_rest()
-        self._end_step()
+            self._end_step()
+        elif self._is_step_begun:
+            self._end_step()
+        elif not self._boundary.is_open and self._hook.open_tensors():  # the script's own values
+            self._hook.end_step()
 
 
 def _has_closure(args: Any, kwargs: Any) -> bool:

@@ -86,6 +86,11 @@ class Hook:
         """Saves a number as `scalar/<name>` with the open step, whatever the schedules say."""
         self._capture.save_scalar(name, value)
 
+    @property
+    def is_closed(self) -> bool:
+        """True after `close`."""
+        return self._capture.is_over
+
     def close(self) -> None:
         """Ends the run: the last step is saved, and nothing is captured any more. At the process's end by itself."""
         self._capture.close()

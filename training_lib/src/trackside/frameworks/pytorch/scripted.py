@@ -203,6 +203,11 @@ class ScriptedCapture:
         """True from the first call of a model on."""
         return self._capture is not None
 
+    @property
+    def is_over(self) -> bool:
+        """True once the script has ended it."""
+        return self._is_over
+
     def flush(self) -> None:
         """Waits until all steps that have ended are where they belong; at most some seconds."""
         if self._capture is not None:

@@ -1,0 +1,59 @@
+"""The last step is held back until the next, and can be added to."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trackside.capture.last_step import LastStep, StepPosition
+from trackside.capture.writer import StepTensors
+
+
+class Taken:
+    def __init__(self) -> None:
+        self.steps: list[StepTensors] = []
+
+    def submit(self, step: StepTensors) -> bool:
+        self.steps.append(step)
+        return True
+
+
+def step(number: int) -> StepTensors:
+    return StepTensors(number, "TRAIN", number, 1.0, (("a", np.zeros(1)),), due=frozenset({"losses"}))
+
+
+def held() -> tuple[LastStep, Taken]:
+    last, taken = LastStep(clock=lambda: 5.0), Taken()
+    last.destination = taken
+    return last, taken
+
+
+def test_hands_on_with_the_next() -> None:
+    last, taken = held()
+    last.submit(step(0))
+    assert taken.steps == []
+    last.submit(step(1))
+    assert [each.step for each in taken.steps] == [0]
+    last.release()
+    last.release()
+    assert [each.step for each in taken.steps] == [0, 1]
+
+
+def test_what_is_added_belongs_to_it() -> None:
+    last, taken = held()
+    last.submit(step(0))
+    last.amend(StepPosition(0, "TRAIN", 0), "b", np.ones(1), frozenset({"own"}))
+    last.release()
+    assert [name for name, _ in taken.steps[0].tensors] == ["a", "b"]
+    assert taken.steps[0].collections == {"b": frozenset({"own"})}
+    assert taken.steps[0].due == {"losses"}
+
+
+def test_a_step_that_had_nothing_is_made() -> None:
+    last, taken = held()
+    last.submit(step(0))
+    last.amend(StepPosition(3, "EVAL", 1), "b", np.ones(1), frozenset())
+    last.release()
+    assert [(each.step, each.mode, each.mode_step, each.wall_time) for each in taken.steps] == [
+        (0, "TRAIN", 0, 1.0),
+        (3, "EVAL", 1, 5.0),
+    ]

@@ -1,0 +1,105 @@
+"""Zero script change, however a training is started; and nothing but the training itself is captured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import trackside
+from trackside.capture.restart import write_state
+from trackside.records.state_file import TrainingState
+from trackside.storage.local import LocalStore
+
+LAUNCHERS = [
+    pytest.param(("python", "pkg/train.py", "fork"), 1, id="script-with-forked-loader"),
+    pytest.param(("python", "-m", "pkg.train", "spawn"), 1, id="module-with-spawned-loader"),
+    pytest.param(("torchrun", "--standalone", "--nproc-per-node", "2", "pkg/train.py"), 2, id="torchrun"),
+    pytest.param(
+        ("python", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "pkg.train"),
+        2,
+        id="torch-distributed-run",
+    ),
+]
+
+
+def assert_all_is_there(run: Path, workers: int, steps: int) -> None:
+    trial = trackside.open_trial(str(run))
+    assert trial.workers == tuple(f"worker_{rank}" for rank in range(workers))
+    assert trial.steps() == tuple(range(steps))
+    assert trial.has_ended
+    for worker in trial.workers:
+        series = trial.tensor("CrossEntropyLoss_output_0", worker=worker)
+        assert tuple(saved.step for saved in series) == tuple(range(steps))
+    assert "gradient/Net_fc.weight" in trial.names
+    assert not trial.lost_steps()
+    statistics = {path.name for path in (run / "statistics").iterdir()}
+    assert statistics == set(trial.workers)
+
+
+@pytest.mark.parametrize(("command", "workers"), LAUNCHERS)
+def test_below_trackside_run(
+    command: tuple[str, ...], workers: int, trackside_run: Any, package: Path, steps: int
+) -> None:
+    done = trackside_run(*command)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("trained") == workers
+    assert not done.said
+    assert_all_is_there(package / "run", workers, steps)
+
+
+def test_below_accelerate_launch(trackside_run: Any, trainers_python: Path, package: Path, steps: int) -> None:
+    launch = ("accelerate.commands.launch", "--cpu", "--num_processes", "1", "--num_machines", "1")
+    mixed = ("--mixed_precision", "no", "--dynamo_backend", "no", "--num_cpu_threads_per_process", "1")
+    done = trackside_run(trainers_python, "-m", *launch, *mixed, "pkg/train.py", python=trainers_python)
+    assert done.returncode == 0, done.stderr
+    assert not done.said
+    assert_all_is_there(package / "run", 1, steps)
+
+
+def test_sagemaker_script_mode_needs_the_environment_only(start: Any, package: Path, steps: int) -> None:
+    """The container starts the script itself; the job's `Environment` has what `capture_environment` says."""
+    request = '{"collections": [{"name": "losses", "save_interval": 1}, {"name": "gradients", "save_interval": 1}]}'
+    done = start(
+        "python", "pkg/train.py",
+        TRACKSIDE_RUN="run", TRACKSIDE_CAPTURE_REQUEST=request, TRAINING_JOB_NAME="a-job", SM_MODEL_DIR="/opt/ml/model",
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.said) == (0, "trained\n", []), done.stderr
+    assert_all_is_there(package / "run", 1, steps)
+
+
+def test_ranks_that_were_killed_at_different_steps_go_on_from_the_same(start: Any, package: Path, steps: int) -> None:
+    """Each finds another state in the run; rank 0 tells all."""
+    store = LocalStore(package / "run" / "debug-output")
+    for worker, seen in (("worker_0", 5), ("worker_1", 8)):
+        write_state(store, worker, TrainingState(1, seen, seen, {"TRAIN": seen}))
+    done = start(
+        "torchrun", "--standalone", "--nproc-per-node", "2", "pkg/train.py",
+        TRACKSIDE_RUN="run", TRACKSIDE_CAPTURE_REQUEST='{"collections": [{"name": "losses", "save_interval": 1}]}',
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert not done.said
+    trial = trackside.open_trial(str(package / "run"))
+    for worker in ("worker_0", "worker_1"):
+        series = trial.tensor("CrossEntropyLoss_output_0", worker=worker)
+        assert [saved.step for saved in series] == list(range(9, 9 + steps))
+
+
+def test_a_command_that_trains_twice_is_captured_twice(trackside_run: Any, package: Path, steps: int) -> None:
+    done = trackside_run("sh", "-c", "python pkg/train.py && python -m pkg.train")
+    assert done.returncode == 0, done.stderr
+    assert not done.said
+    assert_all_is_there(package / "run", 1, 2 * steps)
+
+
+def test_a_worker_that_torchrun_starts_again_goes_on(trackside_run: Any, package: Path, steps: int) -> None:
+    script = package / "pkg" / "train.py"
+    fault = '    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0": os._exit(1)\n'
+    script.write_text(script.read_text() + fault)
+    torchrun = ("torchrun", "--standalone", "--nproc-per-node", "1", "--max-restarts", "1")
+    done = trackside_run(*torchrun, "--monitor-interval", "0.1", script)
+    assert done.returncode == 0, done.stderr
+    saved = trackside.open_trial(str(package / "run")).steps()
+    assert saved == tuple(range(len(saved)))
+    assert steps <= len(saved) <= 2 * steps, "what was not stored before os._exit is lost; no step is there twice"

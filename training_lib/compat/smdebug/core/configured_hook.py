@@ -1,0 +1,215 @@
+"""What hooks of all frameworks have in common: what is to be saved, and the singleton."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from smdebug import not_offered
+from smdebug.core.collection import DEFAULT_PYTORCH_COLLECTIONS, Collection
+from smdebug.core.collection_manager import CollectionManager
+from smdebug.core.config_constants import DEFAULT_SAVED_COLLECTIONS
+from smdebug.core.hook_configuration import capture_request, read_configuration, schedules_of
+from smdebug.core.hook_utils import get_tensorboard_dir, verify_and_get_out_dir
+from smdebug.core.json_config import get_json_config_as_dict, get_tensorboard_dir_from_json_config
+from smdebug.core.modes import ModeKeys
+from smdebug.core.reduction_config import ReductionConfig
+from smdebug.core.save_config import SaveConfig, SaveConfigMode
+from smdebug.core.singleton_utils import set_hook
+from smdebug.core.utils import flatten
+from smdebug.exceptions import SMDebugTypeError, SMDebugValueError
+from trackside.capture.collection import BUILT_IN_REGEX
+from trackside.contracts.capture_request import CaptureRequest
+from trackside.environment import CaptureEnvironment, OldNamesEnvironment
+
+logger = logging.getLogger(__name__)
+
+
+class ConfiguredHook:
+    """Holds the configuration. A framework's hook captures by it.
+
+    Errors, all at once: `RuntimeError` without `out_dir`; `SMDebugRuntimeError` if a run that has ended lies there;
+    `SMDebugTypeError` for arguments of wrong types.
+    """
+
+    collection_class: type[Collection] = Collection
+
+    def __init__(  # noqa: PLR0917 - the old signature
+        self,
+        out_dir: str | os.PathLike[str] | None = None,
+        export_tensorboard: bool = False,
+        tensorboard_dir: str | None = None,
+        dry_run: bool = False,
+        reduction_config: ReductionConfig | None = None,
+        save_config: SaveConfig | SaveConfigMode | dict[ModeKeys, SaveConfigMode] | None = None,
+        include_regex: list[str] | str | None = None,
+        include_collections: list[str] | None = None,
+        save_all: bool = False,
+        include_workers: str = "one",
+        profiler_config_parser: object = None,
+    ) -> None:
+        problems: list[Exception] = []
+        self.out_dir = _attempt(problems, lambda: _checked_out_dir(out_dir)) or ""
+        self.save_config: SaveConfig = _attempt(problems, lambda: SaveConfig.parse(save_config)) or SaveConfig()
+        if not isinstance(reduction_config, (ReductionConfig, type(None))):
+            wrong = f"reduction_config={reduction_config!r} must be a ReductionConfig."  # type: ignore[unreachable]  # untyped scripts
+            problems.append(SMDebugTypeError(wrong))
+        self.include_regex = _attempt(problems, lambda: _texts("include_regex", include_regex))
+        names = _attempt(problems, lambda: _texts("include_collections", include_collections)) or []
+        _raise_all(problems)
+        self.reduction_config = reduction_config or ReductionConfig(save_raw_tensor=True)
+        self.tensorboard_dir = get_tensorboard_dir(export_tensorboard, tensorboard_dir, self.out_dir)
+        self.dry_run, self.save_all = dry_run, save_all
+        self.save_all_workers = include_workers == "all"
+        self.profiler_config_parser = profiler_config_parser
+        self.include_collections = {*names, *DEFAULT_SAVED_COLLECTIONS}
+        self.collection_manager = CollectionManager()
+        for name in sorted(DEFAULT_PYTORCH_COLLECTIONS):
+            regexes = [BUILT_IN_REGEX[name]] if name in BUILT_IN_REGEX else []
+            self.collection_manager.add(self.collection_class(name, include_regex=regexes))
+        for name in sorted(self.include_collections):
+            self.get_collection(name)
+        if self.include_regex:
+            self.get_collection("default").include(self.include_regex)
+            self.include_collections.add("default")
+        if save_all:
+            self.get_collection("all").include(".*")
+            self.include_collections.add("all")
+        set_hook(self)
+
+    # How a hook is made.
+
+    @classmethod
+    def create_from_json_file(cls, json_file_path: str | os.PathLike[str] | None = None) -> Any:
+        """Made as a file says: the given one, else the one that SMDEBUG_CONFIG_FILE_PATH names, else SageMaker's.
+
+        Errors: `FileNotFoundError`; `SMDebugValueError` with all that is wrong with it; those of the constructor.
+        """
+        path = None if json_file_path is None else os.fspath(json_file_path)
+        try:
+            document = get_json_config_as_dict(path)
+        except ValueError as error:
+            raise SMDebugValueError(f"The hook's configuration is no JSON: {error}.") from error
+        told = read_configuration(document)
+        environment = OldNamesEnvironment.read()
+        has_own_file = environment.is_sagemaker_job
+        hook = cls(
+            out_dir=told.out_dir,
+            export_tensorboard=told.export_tensorboard and not has_own_file,
+            tensorboard_dir=get_tensorboard_dir_from_json_config() if has_own_file else told.tensorboard_dir,
+            dry_run=told.dry_run,
+            reduction_config=told.reduction_config,
+            save_config=told.save_config,
+            include_regex=told.include_regex,
+            include_collections=told.include_collections,
+            save_all=told.save_all,
+            include_workers=told.include_workers,
+        )
+        for collection in told.collections:
+            hook._take_over(collection)
+        return hook
+
+    def _take_over(self, told: Collection) -> None:
+        mine = self.get_collection(told.name)
+        mine.include(list(told.include_regex))
+        mine.save_config = told.save_config
+        mine.reduction_config = told.reduction_config
+        mine.save_histogram = told.save_histogram
+
+    # Collections.
+
+    def add_collection(self, collection: Collection) -> None:
+        """Puts it in the place of one of its name. Errors: `SMDebugTypeError`."""
+        if not isinstance(collection, Collection):
+            raise SMDebugTypeError(f"A Collection is needed, not a {type(collection).__name__}.")
+        self.collection_manager.add(collection)
+
+    def get_collection(self, name: str, create: bool = True) -> Collection:
+        """Made if there is none. Errors: `SMDebugError` if there is none and none shall be made."""
+        if create and name not in self.collection_manager.collections:
+            self.collection_manager.add(self.collection_class(name))
+        return self.collection_manager.get(name, create=create)
+
+    def get_collections(self) -> dict[str, Collection]:
+        """By name."""
+        return self.collection_manager.get_collections()
+
+    def collections_to_save(self) -> list[Collection]:
+        """Those that were asked for; all there are if `all` is."""
+        known = self.get_collections()
+        if "all" in self.include_collections:
+            return list(known.values())
+        return [self.get_collection(name) for name in sorted(self.include_collections)]
+
+    def has_default_hook_configuration(self) -> bool:
+        """True if nothing but losses is saved."""
+        return self.include_collections == set(DEFAULT_SAVED_COLLECTIONS)
+
+    has_default_configuration = has_default_hook_configuration
+
+    def _capture_request(self) -> CaptureRequest:
+        """What capture is asked for. A collection that could never hold a tensor is said, and left out."""
+        request, empty = capture_request(
+            self.collections_to_save(),
+            save_config=self.save_config,
+            reduction_config=self.reduction_config,
+            include_workers="all" if self.save_all_workers else "one",
+            tensorboard=self.tensorboard_dir or "",
+        )
+        for name in empty:
+            what = "Trackside: Collection %s has not been configured: it has neither include_regex nor tensor_names."
+            logger.warning(what, name)
+        return request
+
+    def _is_due(self, name: str, mode: str, mode_step: int) -> bool:
+        """True if that collection is saved on that step; one that the script has just named as the hook is."""
+        schedules = schedules_of(self.get_collection(name), self.save_config)
+        return schedules[ModeKeys[mode]].is_due(mode_step)
+
+    # A model that holds its hook can be copied and saved. The copy's hook is the same; one that was loaded is inert.
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+    def __deepcopy__(self, memo: Mapping[int, Any]) -> ConfiguredHook:
+        return self
+
+    def __copy__(self) -> ConfiguredHook:
+        return self
+
+
+def _checked_out_dir(out_dir: str | os.PathLike[str] | None) -> str:
+    given = None if out_dir is None else os.fspath(out_dir)
+    if given is not None and CaptureEnvironment.read().run_uri:
+        return str(Path(given).expanduser()) if "://" not in given else given  # nothing is written there
+    return verify_and_get_out_dir(given)
+
+
+def _texts(name: str, value: Any) -> list[str] | None:
+    if value is None:
+        return None
+    texts = [value] if isinstance(value, str) else flatten(list(value)) if isinstance(value, Iterable) else [value]
+    if not all(isinstance(each, str) for each in texts):
+        raise SMDebugTypeError(f"{name}={value!r} must be a list of texts.")
+    return list(texts)
+
+
+def _attempt(problems: list[Exception], function: Any) -> Any:
+    try:
+        return function()
+    except (RuntimeError, TypeError, ValueError) as error:
+        problems.append(error)
+        return None
+
+
+def _raise_all(problems: list[Exception]) -> None:
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        raise type(problems[0])("\n".join(["The hook has several problems:", *(f"  - {each}" for each in problems)]))
+
+
+__getattr__ = not_offered.attribute_of(__name__)

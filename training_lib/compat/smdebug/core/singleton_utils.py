@@ -1,0 +1,50 @@
+"""The one hook that a process has."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from smdebug import not_offered
+from smdebug.exceptions import SMDebugTypeError
+from trackside.environment import OldNamesEnvironment
+
+_hook: Any = None
+
+
+def set_hook(custom_hook: Any) -> None:
+    """Makes it the process's hook. Errors: `SMDebugTypeError` for what is none."""
+    global _hook  # noqa: PLW0603 - there is one in a process
+    from smdebug.core.configured_hook import ConfiguredHook
+
+    if not isinstance(custom_hook, ConfiguredHook):
+        raise SMDebugTypeError(f"A hook is needed, not a {type(custom_hook).__name__}.")
+    _hook = custom_hook
+
+
+def del_hook() -> None:
+    """Forgets the process's hook. One that is not closed goes on."""
+    global _hook  # noqa: PLW0603 - as above
+    _hook = None
+
+
+def get_hook(
+    *,
+    json_config_path: str | os.PathLike[str] | None = None,
+    hook_class: Any = None,
+    create_if_not_exists: bool = False,
+) -> Any:
+    """The process's hook; one made of the configuration file if asked for and there is one, else None."""
+    if not OldNamesEnvironment.read().is_smdebug_used:
+        return None
+    if _hook is not None and (hook_class is None or isinstance(_hook, hook_class)):
+        return _hook
+    if hook_class is None or not (create_if_not_exists or json_config_path):
+        return None
+    try:
+        return hook_class.create_from_json_file(json_config_path)
+    except FileNotFoundError:
+        return None
+
+
+__getattr__ = not_offered.attribute_of(__name__)
