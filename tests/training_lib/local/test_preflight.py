@@ -66,6 +66,25 @@ def test_the_actions_of_a_file_are_kept_where_the_command_line_says_nothing() ->
     assert plan_rules(asked, catalogue=CATALOGUE, actions=()).request.rules[0].actions == ()
 
 
+def test_what_capture_knows_by_itself_counts_as_saved(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from dataclasses import dataclass\n"
+        "from trackside.contracts.verdict import Severity\n"
+        "from trackside.rules.rule import Rule\n"
+        "@dataclass(frozen=True)\n"
+        "class Mine(Rule):\n"
+        "    'It looks at labels.'\n"
+        "    rule_id = 'mine'; watches = ('labels',); save_interval = 10; severity = Severity.INFO; since = '1'\n"
+        "    what_to_do = ('Wait.',)\n"
+        "    def check(self, window): return ()\n"
+    )
+    rule = RuleConfiguration("Mine", source=str(file))
+    plan = plan_rules([rule], catalogue=RuleCatalogue({}), actions=None, save_interval=7)
+    assert [(c.name, c.schedule.save_interval) for c in plan.capture.collections] == [("labels", 7)]
+    assert plan.notes == ()
+
+
 def test_the_same_rule_twice_gets_two_names() -> None:
     asked = [
         RuleConfiguration("vanishing-gradient"),

@@ -1,4 +1,4 @@
-"""`docs/capture.md`: its requests are requests, its Python runs, its launchers are tested, its figures are the code's."""
+"""`docs/capture.md`: its requests are requests, its Python runs, its launchers are tested, its figures are right."""
 
 from __future__ import annotations
 

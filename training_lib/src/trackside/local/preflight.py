@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from trackside.contracts.action import Action
-from trackside.contracts.capture_request import KNOWN_COLLECTIONS, CaptureRequest
+from trackside.contracts.capture_request import BUILT_IN_COLLECTIONS, CaptureRequest
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.rule_catalogue import RuleCatalogue
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
@@ -80,16 +80,17 @@ def _with_their_files(rules: Sequence[RuleConfiguration]) -> tuple[RuleConfigura
 
 
 def _at_interval(capture: CaptureRequest, save_interval: int) -> CaptureRequest:
-    return CaptureRequest(
-        tuple(
-            replace(collection, schedule=replace(collection.schedule, save_interval=save_interval))
-            for collection in capture.collections
-        )
+    collections = tuple(
+        replace(collection, schedule=replace(collection.schedule, save_interval=save_interval))
+        for collection in capture.collections
     )
+    return replace(capture, collections=collections)
 
 
 def _not_captured(request: RuleRequest, catalogue: RuleCatalogue, capture: CaptureRequest) -> list[str]:
-    savable = {c.name for c in capture.collections if c.name in KNOWN_COLLECTIONS or c.include_regex}
+    savable = {
+        c.name for c in capture.collections if c.name in BUILT_IN_COLLECTIONS or c.include_regex or c.tensor_names
+    }
     notes = []
     for rule in request.rules:
         watches = [collection.name for collection in catalogue.needs(rule).collections]

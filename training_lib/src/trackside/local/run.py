@@ -30,8 +30,9 @@ SECOND_INTERRUPT_SECONDS = 5.0
 FINAL_JUDGING_SECONDS = 120.0
 PROGRESS_SECONDS = 2.0
 EVALUATOR_GRACE_SECONDS = 5.0
-UNWATCHED_SECONDS = 5.0  # a training that has marked its end is gone sooner; what runs longer may train again
 UNKILLABLE_SECONDS = 5.0  # a process that outlives SIGKILL so long hangs in the kernel: waiting longer is useless
+
+ENDED_BY_US = {"TRACKSIDE_ENDED_BY": "trackside-run"}
 
 _logger = logging.getLogger(__name__)
 
@@ -61,10 +62,7 @@ class LocalRun:
 
 @dataclass(frozen=True)
 class LocalRunResult:
-    """How it ended. `status` is the command's exit code, or -n if signal n ended it.
-
-    `unwatched_seconds` is how long the command went on after its run had been marked as ended, 0 if that was no time.
-    """
+    """How it ended. `status` is the command's exit code, or -n if signal n ended it."""
 
     folder: Path
     status: int
@@ -74,7 +72,6 @@ class LocalRunResult:
     steps: tuple[int, ...]
     evaluator_problem: str
     capture_problem: str
-    unwatched_seconds: float = 0.0
 
     def exit_code(self, fail_on: Severity | None) -> int:
         """1 if Trackside stopped it or an issue reaches `fail_on`, else the command's own, 128 + n for signal n."""
@@ -103,7 +100,8 @@ def run_locally(
     with held(run.folder), SignalInbox() as inbox:
         training = TrainingProcess(
             run.command,
-            environment={**run.environment, **capture_environment(str(run.folder), run.capture)},
+            # The command may train more than once, one after the other: only we know when it is over.
+            environment={**run.environment, **capture_environment(str(run.folder), run.capture), **ENDED_BY_US},
             shares_terminal=run.shares_terminal,
         )
         watch = _Watch(run, training, inbox, observer=observer, monotonic=monotonic, evaluator=evaluator)
@@ -148,8 +146,6 @@ class _Watch:
         self._give_up_at: float | None = None
         self._is_off = False
         self._failures: set[str] = set()
-        self._marked_at: float | None = None
-        self._unwatched_seconds = 0.0
         self.stopped_for: Verdict | None = None
 
     def until_the_training_ends(self) -> int:
@@ -162,7 +158,6 @@ class _Watch:
             for number in self._inbox.wait(LOOK_SECONDS):
                 self._pass_on(number)
             self.guarded(self._look)
-            self.guarded(self._notice_an_early_end)
             self.guarded(self._enforce_stop)
 
     def until_all_is_judged(self) -> None:
@@ -203,7 +198,6 @@ class _Watch:
             steps=steps,
             evaluator_problem=self._evaluator.problem,
             capture_problem=no_steps,
-            unwatched_seconds=self._unwatched_seconds,
         )
 
     def guarded(self, act: Callable[[], object]) -> None:
@@ -225,21 +219,6 @@ class _Watch:
         for verdict in self._feed.news():
             if verdict.outcome is Outcome.ISSUE_FOUND:
                 self._act(verdict)
-
-    def _notice_an_early_end(self) -> None:
-        """`python a.py; python b.py`, or torchrun that starts a worker again: only the first is captured."""
-        now = self._monotonic()
-        if self._marked_at is None:
-            if not (self._run.folder / TENSORS / END_MARKER_KEY).exists():
-                return
-            self._marked_at = now
-        if self._kill_at is not None or now - self._marked_at < UNWATCHED_SECONDS:
-            return
-        if not self._unwatched_seconds:
-            self._observer.note(
-                "The run is marked as ended, but the command goes on: what it trains now is not judged."
-            )
-        self._unwatched_seconds = now - self._marked_at
 
     def _act(self, verdict: Verdict) -> None:
         actions = self._actions.get(verdict.configuration_name, ())
@@ -292,7 +271,7 @@ class _Watch:
             self._training.pass_on(signal.SIGINT)
 
     def _mark_end(self) -> None:
-        """The hook writes the marker at a normal end; after SIGKILL, or without a hook, only we can."""
+        """Only we know that nothing will train in this run any more."""
         store = open_store(f"{self._run.folder}/{TENSORS}")
         if not store.exists(END_MARKER_KEY):
             store.put(END_MARKER_KEY, b"")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from trackside.contracts.errors import KeyNotFoundError, RecordError, StorageError, TracksideError
@@ -33,6 +34,7 @@ def check_run(
         Check("run", State.OK, found),
         _end(trial),
         _packed_index(store),
+        _lost(trial),
         _damage(trial, store, read),
     )
 
@@ -51,6 +53,20 @@ def _packed_index(store: Store) -> Check:
         return Check("packed index", State.OK, "none: every index file is read when the run is opened")
     workers = len({worker for worker, _, _ in files})
     return Check("packed index", State.OK, f"{len(files)} file(s) of {workers} worker(s)")
+
+
+def _lost(trial: Trial) -> Check:
+    reports = trial.lost_steps()
+    if not reports:
+        return Check("lost steps", State.OK, "none: capture has saved all that it was asked for")
+    count = sum(report.lost_steps for report in reports.values())
+    total = count + sum(report.saved_steps for report in reports.values())
+    reasons = Counter(lost.why for report in reports.values() for lost in report.lost)
+    why = "; ".join(reason for reason, _ in reasons.most_common(MOST_NAMED))
+    workers = ", ".join(sorted(reports)[:MOST_NAMED])
+    more = f" and {len(reports) - MOST_NAMED} more" if len(reports) > MOST_NAMED else ""
+    found = f"{count} of {total} could not be saved, by {workers}{more}: {why}"
+    return Check("lost steps", State.PROBLEM, found, "Save less often, or reductions instead of tensors; or mend that.")
 
 
 def _damage(trial: Trial, store: Store, read: Callable[[Sequence[str]], Iterable[str]] | None) -> Check:

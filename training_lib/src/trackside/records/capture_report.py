@@ -9,8 +9,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trackside.contracts.errors import KeyNotFoundError, RecordError
-from trackside.contracts.run_layout import capture_report_key
+from trackside.contracts.errors import KeyNotFoundError
+from trackside.contracts.run_layout import CAPTURE_REPORT_PREFIX, capture_report_key
 from trackside.records.untrusted_json import UntrustedJson
 from trackside.storage.store import Store
 
@@ -61,13 +61,19 @@ def decode_report(data: bytes, *, key: str) -> CaptureReport:
     )
 
 
-def read_report(store: Store, worker: str) -> CaptureReport:
-    """What the worker has reported so far; nothing lost if there is no report, or none that can be read.
+def reporting_workers(store: Store) -> tuple[str, ...]:
+    """The workers that have lost anything. Errors: `OSError` of the store."""
+    names = (key.removeprefix(CAPTURE_REPORT_PREFIX).removesuffix(".json") for key in store.list(CAPTURE_REPORT_PREFIX))
+    return tuple(name for name in names if name and "/" not in name)
 
-    Errors: `OSError` of the store.
+
+def read_report(store: Store, worker: str) -> CaptureReport:
+    """What the worker has reported so far; nothing lost if there is no report.
+
+    Errors: `RecordError` if there is one that cannot be read; `OSError` of the store.
     """
     key = capture_report_key(worker)
     try:
         return decode_report(store.get(key), key=key)
-    except (KeyNotFoundError, RecordError):
+    except KeyNotFoundError:
         return CaptureReport(0, 0)

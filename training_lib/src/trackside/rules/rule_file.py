@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Protocol
 
-from trackside.contracts.capture_request import KNOWN_COLLECTIONS
+from trackside.contracts.capture_request import BUILT_IN_COLLECTIONS, KNOWN_COLLECTIONS
 from trackside.contracts.errors import (
     AccessDeniedError,
     ConfigurationError,
@@ -71,7 +71,7 @@ def settled(configuration: RuleConfiguration) -> RuleConfiguration:
     if configuration.collections or rule.judges_every_step:
         return configuration
     needed = rule.describe().capture_request.collections
-    return replace(configuration, collections=tuple(c for c in needed if c.name in KNOWN_COLLECTIONS))
+    return replace(configuration, collections=tuple(c for c in needed if c.name in BUILT_IN_COLLECTIONS))
 
 
 def load_rule_class(custom: CustomRule, *, watches: tuple[str, ...] = KNOWN_COLLECTIONS) -> type[Rule]:

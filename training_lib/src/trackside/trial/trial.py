@@ -30,6 +30,7 @@ from trackside.contracts.run_layout import (
     RULE_REQUEST_KEY,
     TENSORS,
 )
+from trackside.records.capture_report import CaptureReport, read_report, reporting_workers
 from trackside.records.step_file import fetch_record
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
@@ -162,6 +163,19 @@ class Trial:
     def damaged(self) -> tuple[RecordError, ...]:
         """Files that could not be read, each once, in the order they were met."""
         return tuple(self._damaged.values())
+
+    def lost_steps(self) -> dict[str, CaptureReport]:
+        """What capture could not save, by worker: how many steps, which, and why. Empty if nothing was lost.
+
+        Asks the store each time. A report that cannot be read stands in `damaged`. Errors: those of the store.
+        """
+        reports = {}
+        for worker in reporting_workers(self._store):
+            try:
+                reports[worker] = read_report(self._store, worker)
+            except RecordError as error:
+                self._report(error)
+        return reports
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -20,10 +20,6 @@ from trackside.local.preflight import RulePlan
 from trackside.local.run import LocalRunResult
 from trackside.local.run_folder import RUNS
 
-_UNWATCHED = (
-    "The run was marked as ended {:.0f} s before the command ended: whatever it trained after that was neither "
-    "captured nor judged. Give each training a `trackside run` of its own."
-)
 MOST_RULES_NAMED = 4  # that is one line of 80 columns
 
 
@@ -57,8 +53,6 @@ class RunView:
         said = [Text(_headline(result))]
         if result.capture_problem:
             said.append(Text(f"Nothing was captured. {result.capture_problem}", style="yellow"))
-        if result.unwatched_seconds:
-            said.append(Text(_UNWATCHED.format(result.unwatched_seconds), style="yellow"))
         if result.evaluator_problem:
             said.append(Text(f"Not everything was judged: {result.evaluator_problem}", style="yellow"))
         for text in said:
