@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from trackside.capture import event_files
 from trackside.capture.run_files import RunFiles
 from trackside.capture.statistics_log import StatisticsLog
 from trackside.capture.writer import StepTensors
@@ -34,8 +35,9 @@ STEPS = 20
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
-    """A run of 20 steps with a packed index, and statistics at each."""
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run of 20 steps, each with an event file of its own, with a packed index, and statistics at each."""
+    monkeypatch.setattr(event_files, "MOST_STEP_TENSORS", 0)
     folder = tmp_path / "run"
     request = CaptureRequest((CollectionRequest("weights"),))
     store = LocalStore(folder / "debug-output")

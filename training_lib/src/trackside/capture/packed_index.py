@@ -20,6 +20,7 @@ from trackside.storage.store import Store
 STORE_EVERY_STEPS = 16
 MOST_STEPS = 8192  # in one file
 MOST_BYTES = 1 << 20  # the same, for runs of which every step lies differently: the whole file is stored each time
+MOST_SHARED_BYTES = 1 << 17  # the same where steps share event files, which is only done where a file costs little
 KEYS_LOOKED_AT = 1000  # one page of S3
 
 
@@ -47,6 +48,7 @@ class PackedIndexWriter:
         self._layouts: dict[bytes, PackedLayout] = {}
         self._stored_rows = 0
         self._tried_rows = 0
+        self._most_bytes = MOST_BYTES
         self._is_off = False
 
     def before_step(self, store: Store, step: int) -> None:
@@ -74,9 +76,8 @@ class PackedIndexWriter:
         except ValueError:  # more than such a file can hold: it ends here, and readers find the rest in smdebug's index
             self._is_off, self._file = True, None
             return
-        # Where every step lies differently the file grows with each, so that it is stored more and more rarely.
-        more = max(STORE_EVERY_STEPS, self._tried_rows // 4) if files.event_start else STORE_EVERY_STEPS
-        if file.row_count >= self._tried_rows + more:
+        self._most_bytes = MOST_SHARED_BYTES if files.event_start else MOST_BYTES
+        if file.row_count >= self._tried_rows + STORE_EVERY_STEPS:
             self._store(store)
 
     def step_failed(self) -> None:
@@ -125,5 +126,5 @@ class PackedIndexWriter:
         except OSError:  # the run is whole without it; the next 16 steps bring all of it again
             return
         self._stored_rows = file.row_count
-        if file.row_count >= MOST_STEPS or file.size_bytes >= MOST_BYTES:
+        if file.row_count >= MOST_STEPS or file.size_bytes >= self._most_bytes:
             self._follows, self._file = self._key, None

@@ -19,7 +19,9 @@ AnyArray = NDArray[Any]
 PREFIX = "smdebug/reductions/"
 _ABS = "abs_"
 _PLACE = re.compile(r":\d+")  # the original takes it out of a tensor's name
-_BLOCK = 1 << 14  # values of which a wide copy stays in the cache
+# Values of which a wide copy stays in the cache. Fewer than 10,000: from there on OpenBLAS hands a scalar product to
+# threads of its own, which wait in a busy loop on the cores that train.
+_BLOCK = 1 << 13
 
 
 def smallest(values: AnyArray) -> Any:

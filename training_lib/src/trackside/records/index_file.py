@@ -6,6 +6,7 @@ import json
 import re
 import threading
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from trackside.contracts.run_layout import parse_event_key
 from trackside.records.modes import MODE_NUMBERS, checked_mode
@@ -55,15 +56,22 @@ class Index:
 
 def encode_index(index: Index) -> bytes:
     """The file's content. Errors: `ValueError` for an unknown mode."""
-    meta = {"mode": checked_mode(index.mode), "mode_step": index.mode_step}
-    document = {
-        "meta": meta if index.event_key is None else {**meta, "event_file_name": index.event_key},
-        "tensor_payload": [{"tensorname": e.name, "start_idx": e.start, "length": e.length} for e in index.entries],
-        "shape_payload": [
-            {"tensorname": s.name, "originalname": s.original_name, "shape": list(s.shape)} for s in index.shapes
-        ],
-    }
-    return json.dumps(document).encode("ascii")
+    # As `json.dumps` would write it, with its texts looked up: this is done at every saved step.
+    event = "" if index.event_key is None else f', "event_file_name": {_quoted(index.event_key)}'
+    meta = f'{{"mode": "{checked_mode(index.mode)}", "mode_step": {index.mode_step}{event}}}'
+    tensors = ", ".join(
+        f'{{"tensorname": {_quoted(e.name)}, "start_idx": {e.start}, "length": {e.length}}}' for e in index.entries
+    )
+    shapes = ", ".join(
+        f'{{"tensorname": {_quoted(s.name)}, "originalname": {_quoted(s.original_name)}, "shape": {[*s.shape]}}}'
+        for s in index.shapes
+    )
+    return f'{{"meta": {meta}, "tensor_payload": [{tensors}], "shape_payload": [{shapes}]}}'.encode("ascii")
+
+
+@lru_cache(maxsize=4096)
+def _quoted(text: str) -> str:
+    return json.dumps(text)
 
 
 def decode_index(data: bytes, *, key: str) -> Index:

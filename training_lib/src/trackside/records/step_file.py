@@ -1,4 +1,4 @@
-"""All tensors of one step and worker: one event file, and the index that promises it."""
+"""All tensors of one step and worker: their place in an event file, and the index that promises them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trackside.records.tfevents import (
     said_size,
     whole_records_size,
 )
-from trackside.storage.store import Store
+from trackside.storage.store import AppendableStore, Store
 
 # Larger records are fetched only once their own header says the same length as the index: a hole in a file, or an
 # index that was damaged, must not cost gigabytes of memory.
@@ -27,12 +27,17 @@ MOST_TRUSTED_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class StepFiles:
-    """Both files of a step, ready to store. Keys are relative to the run's tensors; no bytes: nothing to store."""
+    """Both files of a step, ready to store. Keys are relative to the run's tensors; no bytes: nothing to store.
+
+    `event_start` bytes of earlier steps lie before this one's in the event file.
+    """
 
     event_key: str
     event_bytes: bytes
     index_key: str
     index_bytes: bytes
+    index: Index
+    event_start: int = 0
 
 
 def encode_step(
@@ -44,15 +49,17 @@ def encode_step(
     worker: str,
     wall_time: float,
     shapes: Sequence[ShapeEntry] = (),
+    behind: tuple[str, int] | None = None,
 ) -> StepFiles:
     """The files for (name, value) pairs, in their order. Arrays without elements are left out, as smdebug does.
 
-    `shapes` are of tensors whose values are not saved. Errors: as `tfevents.encode_tensor`.
+    `shapes` are of tensors whose values are not saved. `behind` names an event file of earlier steps, and how long it
+    is, that this step is to be added to. Errors: as `tfevents.encode_tensor`.
     """
-    event = event_key(step, worker)
+    event, start = behind or (event_key(step, worker), 0)
     parts: list[bytes | memoryview] = []
     entries: list[IndexEntry] = []
-    end = 0
+    end = start
     for name, value in tensors:
         if not value.size:
             continue  # old readers fail on them
@@ -68,6 +75,8 @@ def encode_step(
         event_bytes=b"".join(parts),
         index_key=index_key(step, worker),
         index_bytes=encode_index(index) if entries or shapes else b"",
+        index=index,
+        event_start=start,
     )
 
 
@@ -81,6 +90,19 @@ def write_step(store: Store, files: StepFiles) -> None:
     if files.event_bytes:
         store.put(files.event_key, files.event_bytes)
     store.put(files.index_key, files.index_bytes)
+
+
+def append_step(store: AppendableStore, files: StepFiles) -> bool:
+    """As `write_step`, for a step that goes behind others. False if the event file was not as long as it should be:
+    then no reader sees anything of the step, and it has to be written elsewhere.
+
+    Errors: those of the store.
+    """
+    if files.event_bytes and store.append(files.event_key, files.event_bytes) != files.event_start:
+        return False
+    if files.index_bytes:
+        store.put(files.index_key, files.index_bytes)
+    return True
 
 
 def fetch_record(store: Store, key: str, *, start: int, length: int) -> bytes:

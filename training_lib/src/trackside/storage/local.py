@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from trackside.contracts.errors import (
     AccessDeniedError,
@@ -22,6 +22,8 @@ from trackside.contracts.errors import (
 from trackside.storage.folder_names import FolderNames
 from trackside.storage.keys import PARTIAL_SUFFIX, checked_key, checked_prefix, checked_range
 from trackside.storage.plain_folders import PlainFolders
+
+_T = TypeVar("_T")
 
 _BINARY = getattr(os, "O_BINARY", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
@@ -64,12 +66,12 @@ class LocalStore:
 
     def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
         path = self._path(key)
-        partial = f"{path}.{secrets.token_hex(6)}{PARTIAL_SUFFIX}"
+        partial = f"{path}.{os.urandom(6).hex()}{PARTIAL_SUFFIX}"
         self._write(key, path, lambda: _write_whole(partial, path, memoryview(data).cast("B")))
 
-    def append(self, key: str, data: bytes | bytearray | memoryview) -> None:
+    def append(self, key: str, data: bytes | bytearray | memoryview) -> int:
         path = self._path(key)
-        self._write(key, path, lambda: _write_at_end(path, memoryview(data).cast("B")))
+        return self._write(key, path, lambda: _write_at_end(path, memoryview(data).cast("B")))
 
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
         checked_range(start, length)
@@ -135,13 +137,13 @@ class LocalStore:
         if os.path.commonpath((root, real)) != root:
             raise NotAFileError(f"{key!r} in {self.uri} is a link that leads out of it, to {real}: not followed.")
 
-    def _write(self, key: str, path: str, write: Callable[[], None]) -> None:
+    def _write(self, key: str, path: str, write: Callable[[], _T]) -> _T:
         try:
             try:
-                write()
+                return write()
             except FileNotFoundError:
-                os.makedirs(_parent(path), exist_ok=True)
-                write()
+                _make_folder(_parent(path))
+                return write()
         except OSError as error:
             raise self._translated(error, f"Cannot store {key!r}", storing=True) from error
 
@@ -194,6 +196,14 @@ def _parent(path: str) -> str:
     return path.rpartition("/")[0]
 
 
+def _make_folder(path: str) -> None:
+    """Makes the folder, and those above it where they are missing."""
+    try:
+        os.mkdir(path)  # nearly always only the last one is: a step's own folder
+    except (FileNotFoundError, FileExistsError):
+        os.makedirs(path, exist_ok=True)
+
+
 def _first_after(names: tuple[str, ...], start_after: str) -> int:
     """The place of the first name that is, or has below it, something after `start_after`."""
     folder, slash, _ = start_after.partition("/")
@@ -229,10 +239,13 @@ def _write_all(descriptor: int, data: memoryview) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-def _write_at_end(path: str, data: memoryview) -> None:
+def _write_at_end(path: str, data: memoryview) -> int:
+    """Where `data` begins in the file."""
+    size = len(data)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _BINARY, 0o666)
     try:
         _write_all(descriptor, data)
+        return os.lseek(descriptor, 0, os.SEEK_CUR) - size
     finally:
         os.close(descriptor)
 

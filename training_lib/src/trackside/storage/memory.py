@@ -25,12 +25,14 @@ class MemoryStore:
         with self._lock:
             self._objects[checked_key(key)] = whole
 
-    def append(self, key: str, data: bytes | bytearray | memoryview) -> None:
+    def append(self, key: str, data: bytes | bytearray | memoryview) -> int:
         with self._lock:
             before = self._objects.get(checked_key(key), b"")
             if not isinstance(before, bytearray):  # which grows without being copied
                 before = self._objects[key] = bytearray(before)
+            start = len(before)
             before += memoryview(data).cast("B")
+            return start
 
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
         checked_range(start, length)

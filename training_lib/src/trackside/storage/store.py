@@ -41,9 +41,10 @@ class Store(Protocol):
 class AppendableStore(Store, Protocol):
     """A store whose objects can grow: a folder can, S3 cannot."""
 
-    def append(self, key: str, data: bytes | bytearray | memoryview) -> None:
-        """Adds `data` to the end of the object, which the first append creates.
+    def append(self, key: str, data: bytes | bytearray | memoryview) -> int:
+        """Adds `data` to the end of the object, which the first append creates; answers at which byte it begins there.
 
         A reader may see a part of it, and a kill may leave a part for good: only a format that knows its own ends
-        (`records.block_file`) may lie in such an object. Errors: as `put`.
+        (`records.block_file`), or that an index stored afterwards points into, may lie in such an object. Errors: as
+        `put`.
         """

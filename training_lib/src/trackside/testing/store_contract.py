@@ -257,9 +257,9 @@ class AppendableStoreContract(StoreContract):
     def test_appends_the_very_bytes(
         self, store: AppendableStore, peek: Peek, data: bytes | bytearray | memoryview
     ) -> None:
-        store.append(KEY, data)
+        assert store.append(KEY, data) == 0
         assert peek(KEY) == bytes(data), "the first one creates the object"
-        store.append(KEY, data)
+        assert store.append(KEY, data) == len(data), "where it begins in the object"
         assert peek(KEY) == bytes(data) * 2
         assert store.get(KEY) == bytes(data) * 2
 

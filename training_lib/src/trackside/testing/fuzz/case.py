@@ -127,6 +127,7 @@ class Fuzzer:
             for store in shifting
             for key in store.touched
         )
+        touched.add(_steps_in(run, touched))
         has_marker = f"{TENSORS}/{END_MARKER_KEY}" in run.files and not touched.marker and not shifting
         try:
             expected = self._expected[run.name]
@@ -198,6 +199,10 @@ class _Touched:
     def __call__(self, step: int, worker: str) -> bool:
         return self.all or (step, worker) in self._pairs
 
+    def holds(self, key: str) -> bool:
+        """True if this very file was touched."""
+        return key in self._keys
+
     def covers(self, key: str) -> bool:
         match = _STEP_AND_WORKER.fullmatch(key.removeprefix(f"{TENSORS}/"))
         if match and self(int(match["step"]), match["worker"]):
@@ -208,6 +213,16 @@ class _Touched:
 def _key_in_run(key: str) -> str:
     """From a key as the trial names it: relative to the tensors, or to the statistics."""
     return f"statistics/{key}" if key.endswith(".tss") else f"{TENSORS}/{key}"
+
+
+def _steps_in(run: ValidRun, touched: _Touched) -> list[str]:
+    """The index files of all steps whose values lie in an event file that was touched: small steps share one."""
+    return [
+        key
+        for key, data in run.files.items()
+        if key.startswith(f"{TENSORS}/index/")
+        and touched.holds(f"{TENSORS}/{json.loads(data)['meta'].get('event_file_name')}")
+    ]
 
 
 def _named_by(path: Path) -> set[str]:
