@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import signal
 
-# A shell that starts the suite in the background hands SIGINT and SIGQUIT down as ignored, to children too.
+# A shell that starts the suite in the background hands SIGINT and SIGQUIT down as ignored, to children too; so does
+# `nohup` with SIGHUP.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
-    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+for number in (signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)
