@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -75,6 +76,7 @@ def main(kind, folder):
     state = b"".join(whole(value).detach().numpy().tobytes() for value in model.parameters())
     with open(f"{folder}/rank{rank}.txt", "w") as file:
         print(hashlib.sha256(state).hexdigest(), losses, torch.rand(1).item(), file=file)
+    dist.barrier()
     dist.destroy_process_group()
 
 if __name__ == "__main__":
@@ -98,6 +100,32 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def _ends(source: Path, kind: str, folder: Path, environments: list[dict[str, str]]) -> list[tuple[int, str, str]]:
+    """Return code, stdout and stderr of each rank."""
+    (folder / "meet").unlink(missing_ok=True)
+    processes = [
+        subprocess.Popen(
+            [sys.executable, source, kind, folder],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment | {"WORLD_SIZE": str(RANKS), "RANK": str(rank)},
+        )
+        for rank, environment in enumerate(environments)
+    ]
+    try:
+        said = [process.communicate(timeout=100) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    return [(process.returncode, *each) for process, each in zip(processes, said, strict=True)]
+
+
+def _was_aborted_by_gloo(ends: list[tuple[int, str, str]]) -> bool:
+    """True where a bare rank ended in C++, which gloo's threads cause now and then at the end of a process."""
+    return any(code == -signal.SIGABRT and "terminate called without" in said for code, _, said in ends)
+
+
 @pytest.fixture(scope="module")
 def together(
     source: Path, request_json: Callable[..., str], tmp_path_factory: pytest.TempPathFactory
@@ -107,23 +135,11 @@ def together(
     def run_it(kind: str, run: Path | None = None, *, intervals: tuple[int, int] = (1, 1)) -> Ended:
         folder = tmp_path_factory.mktemp(kind)
         requests = [request_json(**dict.fromkeys(BUILT_IN_COLLECTIONS, interval)) for interval in intervals]
-        processes = [
-            subprocess.Popen(
-                [sys.executable, source, kind, folder],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                env=_environment(run, request) | {"WORLD_SIZE": str(RANKS), "RANK": str(rank)},
-            )
-            for rank, request in enumerate(requests)
-        ]
-        try:
-            ends = [process.communicate(timeout=100) for process in processes]
-        finally:
-            for process in processes:
-                process.kill()
-        assert [process.returncode for process in processes] == [0] * RANKS, ends
-        assert not [line for _, said in ends for line in said.splitlines() if line.startswith("Trackside")]
+        ends = _ends(source, kind, folder, [_environment(run, request) for request in requests])
+        if run is None and _was_aborted_by_gloo(ends):
+            ends = _ends(source, kind, folder, [_environment(run, request) for request in requests])
+        assert [code for code, _, _ in ends] == [0] * RANKS, ends
+        assert not [line for _, _, said in ends for line in said.splitlines() if line.startswith("Trackside")]
         return _ended(folder)
 
     return run_it
