@@ -277,9 +277,13 @@ def test_a_thread_that_trains_after_the_main_thread_has_ended(
 
 
 def test_a_thread_that_is_cut_off_while_it_trains(run: Path, run_script: Run, read_run: Any) -> None:
-    """A daemon goes on while the process ends around it: that neither breaks nor says anything."""
+    """A daemon goes on while the process ends around it: that breaks nothing of ours, and we say nothing.
+
+    Where the end meets the thread within PyTorch's C++, a bare script is aborted too, with this very line.
+    """
     done = run_script(run, end=IN_A_THREAD.format(daemon=True) + "\n    time.sleep(0.03)")
-    assert (done.returncode, done.stderr) == (0, "")
+    abort = (-signal.SIGABRT, "terminate called without an active exception\n")
+    assert (done.returncode, done.stderr) in {(0, ""), abort}
     assert set(range(STEPS)) <= set(read_run(tensors(run)))
     assert has_ended(run)
 
