@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trackside.contracts.action import Action
+from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.event import (
     DETAIL_TYPE,
@@ -87,11 +88,13 @@ def the_verdict() -> Verdict:
         what_to_do=("Use ReLU.",),
         actions=(Action.STOP_TRAINING, Action.NOTIFY),
         tensor_key="debug-output/events/000000000040/000000000040_worker_0.tfevents",
+        suspicions=(Suspicion(Cause.VANISHING_GRADIENTS, "1e-05 of the last layer's"), Suspicion(Cause.DEAD_UNITS)),
+        group="digits/weight-update-ratio/issue-found",
     )
 
 
 def test_the_verdict_is_written_as_its_golden_says() -> None:
-    assert json.loads(the_verdict().to_json()) == golden("verdict_v1.json")
+    assert json.loads(the_verdict().to_json()) == golden("verdict_v2.json")
 
 
 def test_the_event_is_written_as_its_golden_says() -> None:

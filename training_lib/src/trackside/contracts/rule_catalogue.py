@@ -5,13 +5,28 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from trackside.contracts.capture_request import KNOWN_COLLECTIONS, CaptureRequest, CollectionRequest, Schedule
+from trackside.contracts.capture_request import (
+    KNOWN_COLLECTIONS,
+    CaptureRequest,
+    CollectionRequest,
+    Schedule,
+    read_collection,
+)
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
-from trackside.contracts.rule_request import CLASS_PARAMETER, SOURCE_PARAMETER, RuleConfiguration, RuleRequest
+from trackside.contracts.fields import Fields
+from trackside.contracts.rule_request import (
+    CALIBRATED,
+    CLASS_PARAMETER,
+    PRESETS,
+    SOURCE_PARAMETER,
+    RuleConfiguration,
+    RuleRequest,
+)
 from trackside.contracts.verdict import Severity
 
 CATALOGUE_FILE = Path(__file__).with_name("rule_catalogue.json")
@@ -46,7 +61,11 @@ class ParameterDescription:
 
 @dataclass(frozen=True)
 class RuleDescription:
-    """One rule: what it is called, what it says, what it needs, what can be set."""
+    """One rule: what it is called, what it says, what it needs, what can be set.
+
+    `needs` is what must be saved where that is not `watches` at `save_interval`. `presets` describes the rule in the
+    senses other than ours that it offers.
+    """
 
     rule_id: str
     summary: str
@@ -55,10 +74,18 @@ class RuleDescription:
     severity: Severity
     since: str
     parameters: tuple[ParameterDescription, ...]
+    needs: tuple[CollectionRequest, ...] | None = None
+    presets: Mapping[str, RuleDescription] = field(default_factory=dict)
+
+    def in_sense_of(self, preset: str) -> RuleDescription | None:
+        """The rule in the sense of a preset (empty: ours); None where it does not offer that."""
+        return self if preset in {"", CALIBRATED} else self.presets.get(preset)
 
     @property
     def capture_request(self) -> CaptureRequest:
         """What must be saved for this rule to judge anything."""
+        if self.needs is not None:
+            return CaptureRequest(self.needs)
         return CaptureRequest(tuple(CollectionRequest(name, Schedule(self.save_interval)) for name in self.watches))
 
 
@@ -90,12 +117,16 @@ class RuleCatalogue:
         if rule is None:
             fix = did_you_mean(configuration.rule_id, self.rules)
             return [Problem(where="rules", what=f"Unknown rule {configuration.rule_id!r}.", fix=fix)]
-        return _parameter_problems(rule, parameters)
+        described = rule.in_sense_of(configuration.preset)
+        if described is None:
+            return [_no_such_preset(rule, configuration)]
+        return _parameter_problems(described, parameters)
 
     def needs(self, configuration: RuleConfiguration) -> CaptureRequest:
         """What must be saved for the rule of a (checked) configuration to judge anything."""
         if configuration.custom is None:
-            return self.rules[configuration.rule_id].capture_request
+            rule = self.rules[configuration.rule_id]
+            return (rule.in_sense_of(configuration.preset) or rule).capture_request
         return CaptureRequest(configuration.collections) if configuration.collections else CUSTOM_RULE_CAPTURE
 
     def capture_request(self, request: RuleRequest) -> CaptureRequest:
@@ -104,6 +135,14 @@ class RuleCatalogue:
         for configuration in request.rules:
             merged = merged.merged_with(self.needs(configuration))
         return merged
+
+
+def _no_such_preset(rule: RuleDescription, configuration: RuleConfiguration) -> Problem:
+    offered = [preset for preset in PRESETS if rule.in_sense_of(preset) is not None]
+    what = f"{rule.rule_id} has no preset {configuration.preset!r}: Amazon documents no such rule."
+    if configuration.preset not in PRESETS:
+        what = f"There is no preset {configuration.preset!r}."
+    return Problem(where=f"{configuration.name}.preset", what=what, fix=f"It offers {', '.join(offered)}.")
 
 
 def _parameter_problems(rule: RuleDescription, parameters: Mapping[str, str]) -> list[Problem]:
@@ -124,19 +163,23 @@ def _parameter_problems(rule: RuleDescription, parameters: Mapping[str, str]) ->
 
 def parse_catalogue(text: str) -> RuleCatalogue:
     """Reads the generated JSON."""
-    rules = {}
-    for entry in json.loads(text)["rules"]:
-        rule = RuleDescription(
-            rule_id=entry["rule"],
-            summary=entry["summary"],
-            watches=tuple(entry["watches"]),
-            save_interval=entry["save_interval"],
-            severity=Severity(entry["severity"]),
-            since=entry["since"],
-            parameters=tuple(ParameterDescription(**parameter) for parameter in entry["parameters"]),
-        )
-        rules[rule.rule_id] = rule
-    return RuleCatalogue(rules)
+    rules = [_read_rule(entry) for entry in json.loads(text)["rules"]]
+    return RuleCatalogue({rule.rule_id: rule for rule in rules})
+
+
+def _read_rule(entry: Mapping[str, Any]) -> RuleDescription:
+    needs = Fields(entry, where=entry["rule"]).items("needs", read_collection) if "needs" in entry else None
+    return RuleDescription(
+        rule_id=entry["rule"],
+        summary=entry["summary"],
+        watches=tuple(entry["watches"]),
+        save_interval=entry["save_interval"],
+        severity=Severity(entry["severity"]),
+        since=entry["since"],
+        parameters=tuple(ParameterDescription(**parameter) for parameter in entry["parameters"]),
+        needs=needs,
+        presets={preset: _read_rule(of_preset) for preset, of_preset in entry.get("presets", {}).items()},
+    )
 
 
 @cache

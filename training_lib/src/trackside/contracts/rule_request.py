@@ -16,9 +16,13 @@ from dataclasses import dataclass, field
 
 from trackside.contracts.action import Action
 from trackside.contracts.capture_request import CollectionRequest, collections_document, read_collection
+from trackside.contracts.errors import did_you_mean
 from trackside.contracts.fields import Fields, parse_json, to_json
 
 VERSION = 1
+
+# In whose sense a rule judges: ours; as AWS's developer guide documents it; with what its Python SDK sent by default.
+CALIBRATED, AWS_DOCS, AWS_SDK = PRESETS = ("calibrated", "aws-docs", "aws-sdk")
 
 # What SageMaker's RuleParameters call the file and the class of a custom rule.
 SOURCE_PARAMETER = "source_s3_uri"
@@ -40,6 +44,7 @@ class RuleConfiguration:
 
     With `source`, a Python file (path or s3:// URI), `rule_id` is the name of a class in it. `collections` says what
     has to be saved for such a rule, which cannot be told from its code; empty: `rule_catalogue.CUSTOM_RULE_CAPTURE`.
+    `preset` says in whose sense the rule judges: ours (`calibrated`, or empty), or as Amazon documents it.
     """
 
     rule_id: str
@@ -48,6 +53,7 @@ class RuleConfiguration:
     actions: tuple[Action, ...] = ()
     source: str = ""
     collections: tuple[CollectionRequest, ...] = ()
+    preset: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or self.rule_id)
@@ -82,6 +88,7 @@ class RuleRequest:
                         "parameters": dict(rule.parameters),
                         "actions": [action.value for action in rule.actions],
                         **({"source": rule.source} if rule.source else {}),
+                        **({"preset": rule.preset} if rule.preset else {}),
                         **({"collections": collections_document(rule.collections)} if rule.collections else {}),
                     }
                     for rule in self.rules
@@ -122,9 +129,18 @@ def _read_rule(fields: Fields) -> RuleConfiguration:
     if source and SOURCE_PARAMETER in parameters:
         fields.problem("source", f"stands beside the parameter {SOURCE_PARAMETER!r}.", "Name the rule's file once.")
     collections = fields.items("collections", read_collection, required=False)
+    preset = fields.text("preset", "")
+    if preset and preset not in PRESETS:
+        fields.problem("preset", f"{preset!r} is not known.", did_you_mean(preset, PRESETS))
     fields.reject_unknown()
     return RuleConfiguration(
-        rule_id=rule_id, name=name, parameters=parameters, actions=actions, source=source, collections=collections
+        rule_id=rule_id,
+        name=name,
+        parameters=parameters,
+        actions=actions,
+        source=source,
+        collections=collections,
+        preset=preset,
     )
 
 

@@ -8,9 +8,10 @@ from enum import Enum
 from typing import Any
 
 from trackside.contracts.action import Action
+from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.fields import Fields, parse_json, to_json, write_number
 
-VERSION = 1
+VERSION = 2  # 2: suspicions, state, occurrence, group
 MOST_FINDINGS = 20  # a verdict names this many subjects; `affected` counts them all
 
 
@@ -35,6 +36,13 @@ class Outcome(str, Enum):
     NOT_EVALUATED = "not-evaluated"
 
 
+class State(str, Enum):
+    """Where in its life an issue is. One that was found again after it had recovered is opened again."""
+
+    OPENED = "opened"
+    RECOVERED = "recovered"
+
+
 @dataclass(frozen=True)
 class Finding:
     """A rule's answer about one subject (most often one tensor).
@@ -42,6 +50,7 @@ class Finding:
     `observed` and `threshold` are numbers in the unit that `measure` names ("mean |gradient|"); `relation` is how
     they stand to each other ("<" or ">"). `series` is the evidence: (step, value) pairs of the same measure, oldest
     first, at most 20. `statistics` holds further numbers about the subject at `step`. Values may be non-finite.
+    `place` is the line of the user's code that made the subject (`train.py:41`), where that is known.
     """
 
     subject: str
@@ -54,6 +63,7 @@ class Finding:
     worker: str = "worker_0"
     statistics: Mapping[str, float] = field(default_factory=dict)
     series: tuple[tuple[int, float], ...] = ()
+    place: str = ""
 
     @property
     def comparison(self) -> str:
@@ -73,6 +83,7 @@ class Finding:
             "threshold": write_number(self.threshold),
             "statistics": {name: write_number(value) for name, value in sorted(self.statistics.items())},
             "series": [[step, write_number(value)] for step, value in self.series],
+            **({"place": self.place} if self.place else {}),
         }
 
 
@@ -83,6 +94,9 @@ class Verdict:
     `findings` lead with the worst; `affected` counts all subjects, named or not. `message` is one sentence.
     `what_to_do` lists next steps, best first. `tensor_key` is the storage key of the event file that holds the
     leading finding's tensor, relative to the run. `detected_at` is in seconds since the epoch.
+
+    `suspicions` are likely causes, likeliest first. `group` is the id of the verdict that was the first to tell of the
+    same problem: its own, or that of another rule. `occurrence` counts how often this rule opened an issue.
     """
 
     run: str
@@ -98,12 +112,21 @@ class Verdict:
     what_to_do: tuple[str, ...] = ()
     actions: tuple[Action, ...] = ()
     tensor_key: str = ""
+    suspicions: tuple[Suspicion, ...] = ()
+    state: State = State.OPENED
+    occurrence: int = 1
+    group: str = ""
     version: int = VERSION
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "group", self.group or self.verdict_id)
 
     @property
     def verdict_id(self) -> str:
-        """The same for the same answer, however often it is said: run, configuration, outcome."""
-        return f"{self.run}/{self.configuration_name}/{self.outcome.value}"
+        """The same for the same answer, however often it is said: run, configuration, outcome; then which time."""
+        recovered = f"/{self.state.value}" if self.state is not State.OPENED else ""
+        again = f"/{self.occurrence}" if self.occurrence > 1 else ""
+        return f"{self.run}/{self.configuration_name}/{self.outcome.value}{recovered}{again}"
 
     @property
     def lead(self) -> Finding | None:
@@ -135,6 +158,13 @@ class Verdict:
                 "what_to_do": list(self.what_to_do),
                 "actions": [action.value for action in self.actions],
                 "tensor_key": self.tensor_key,
+                "suspicions": [
+                    {"cause": one.cause.value, "because": one.because, "what": one.explanation.what}
+                    for one in self.suspicions
+                ],
+                "state": self.state.value,
+                "occurrence": self.occurrence,
+                "group": self.group,
             }
         )
 
@@ -157,6 +187,10 @@ class Verdict:
             what_to_do=fields.texts("what_to_do", ()),
             actions=fields.choices("actions", Action),
             tensor_key=fields.text("tensor_key", ""),
+            suspicions=fields.items("suspicions", _read_suspicion, required=False),
+            state=fields.choice("state", State, State.OPENED),
+            occurrence=fields.integer("occurrence", 1),
+            group=fields.text("group", ""),
             version=fields.integer("version"),
         )
         fields.finish(subject=subject)
@@ -175,4 +209,9 @@ def _read_finding(fields: Fields) -> Finding:
         threshold=fields.number("threshold"),
         statistics=fields.numbers("statistics"),
         series=fields.series("series"),
+        place=fields.text("place", ""),
     )
+
+
+def _read_suspicion(fields: Fields) -> Suspicion:
+    return Suspicion(fields.choice("cause", Cause), fields.text("because", ""))

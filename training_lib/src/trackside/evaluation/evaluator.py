@@ -16,12 +16,15 @@ from trackside.evaluation.sinks.sink import Sink, UndeliveredError
 from trackside.evaluation.verdicts import Moment
 from trackside.evaluation.watched_source import WatchedSource
 from trackside.rules.catalogue import ConfiguredRule, build_rules
+from trackside.rules.rule import FoldingRule, is_paced_step
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 from trackside.trial.trial import Trial
 from trackside.trial.window import Window
 
 DELIVERY_SECONDS_AFTER_THE_END = 300.0
+FEWEST_QUIET_STEPS = 3  # judged steps in a row without a finding, until an issue has recovered
+MOST_ISSUES = 10  # of one rule: one that comes and goes for hours is not told each time
 REFUSED = "not run here"  # what the progress of a configuration says whose code another evaluator may run
 
 _logger = logging.getLogger(__name__)
@@ -87,6 +90,7 @@ class _StepToJudge:
     is_saved: bool
     saved: frozenset[str]
     all: frozenset[str]
+    is_last: bool  # of a run that has ended
 
 
 class Evaluator:
@@ -146,14 +150,16 @@ class Evaluator:
         now = self._clock()
         self._refuse(now)
         names = self._open()
-        for step in self._trial.new_complete_steps(self._judged_by_all()):
-            moment = self._there_is_at(step, now)
+        steps = self._trial.new_complete_steps(self._judged_by_all())
+        last = steps[-1] if self._trial.has_ended and steps else None
+        for step in steps:
+            moment = self._there_is_at(step, now, is_last=step == last)
             found = [verdict for name in names if (verdict := self._judge(name, moment)) is not None]
             if found:
                 self._say(found)
                 names = self._open()
         if self._trial.has_ended:
-            self._say([self._conclude(name, now) for name in self._open()])
+            self._say([verdict for name in self._open() if (verdict := self._conclude(name, now)) is not None])
         self._tell_damage()
         self._deliver()
 
@@ -183,9 +189,8 @@ class Evaluator:
             self._tell_once(f"The run cannot be read at the moment; looking again: {error}")
 
     def _open(self) -> tuple[str, ...]:
-        """Configurations that have not answered yet."""
-        answered = {verdict.configuration_name for verdict in self._progress.verdicts}
-        return tuple(name for name in self._rules if name not in answered)
+        """Configurations that have not said their last word yet."""
+        return tuple(name for name in self._rules if not self._progress.rules[name].has_concluded)
 
     def _refuse(self, now: float) -> None:
         """Once for each configuration, whatever the run holds."""
@@ -193,6 +198,7 @@ class Evaluator:
         unanswered = [one for name, one in self._refused.items() if name not in answered]
         for configuration in unanswered:
             self._progress.rules[configuration.name].error = REFUSED
+            self._progress.rules[configuration.name].has_concluded = True
         self._say([verdicts.refused(one, Moment(self._run, 0, now)) for one in unanswered])
 
     def _forget_refusals(self) -> None:
@@ -205,13 +211,14 @@ class Evaluator:
     def _judged_by_all(self) -> int:
         return min((self._progress.rules[name].judged_through for name in self._open()), default=2**63)
 
-    def _there_is_at(self, step: int, now: float) -> _StepToJudge:
+    def _there_is_at(self, step: int, now: float, *, is_last: bool) -> _StepToJudge:
         trial = self._trial
         return _StepToJudge(
             window=trial.window(step, now=now),
             is_saved=trial.is_saved(step),
             saved=trial.saved_collections_at(step),
             all=trial.collections_at(step),
+            is_last=is_last,
         )
 
     def _judge(self, name: str, there: _StepToJudge) -> Verdict | None:
@@ -222,11 +229,13 @@ class Evaluator:
         findings: tuple[Finding, ...] | None = None
         lacks = ""
         rule = configured.rule
+        if rule.paced and not there.is_last and not is_paced_step(step, progress.judged_through):
+            return None
         try:
-            if (there.is_saved and rule.judges_every_step) or not there.saved.isdisjoint(rule.watches):
-                findings = _check(configured, there.window)
+            if rule.paced or (there.is_saved and rule.judges_every_step) or not there.saved.isdisjoint(rule.watches):
+                findings = _check(configured, progress, there.window)
             elif not there.all.isdisjoint(rule.watches) and not rule.judges_every_step:
-                findings = self._check_recorded(configured, there.window)
+                findings = self._check_recorded(configured, progress, there.window)
             if findings is not None:
                 lacks = "" if findings else rule.lacks(there.window)
         except StorageError:
@@ -239,14 +248,16 @@ class Evaluator:
         self._is_unsaved = True
         return None if findings is None else self._weigh(configured, progress, findings, lacks, there.window)
 
-    def _check_recorded(self, configured: ConfiguredRule, window: Window) -> tuple[Finding, ...] | None:
+    def _check_recorded(
+        self, configured: ConfiguredRule, progress: RuleProgress, window: Window
+    ) -> tuple[Finding, ...] | None:
         """What the rule finds in the statistics that were recorded of a step; None if it needs others.
 
         Recorded rows come in tiers: at most steps there are a few numbers of each tensor, at some there are more.
         """
         source = WatchedSource(self._trial, step=window.step, collections=configured.rule.watches)
         try:
-            findings = _check(configured, replace(window, source=source))
+            findings = _check(configured, progress, replace(window, source=source))
         except TensorNotSavedError:  # it asks for whole tensors
             return None
         return findings if findings or source.has_shown else None
@@ -267,36 +278,73 @@ class Evaluator:
         else:
             progress.judged += 1
             if findings:
-                return self._with_patience(configured, progress, findings, Moment(self._run, window.step, window.now))
+                return self._with_patience(configured, progress, findings, window)
             progress.streak, progress.since = 0, {}
+            return self._recovered(configured, progress, Moment(self._run, window.step, window.now))
         return None
 
+    def _recovered(self, configured: ConfiguredRule, progress: RuleProgress, moment: Moment) -> Verdict | None:
+        """What is said once an issue has been gone for as long as it took to be found, and a little longer."""
+        if not progress.is_open:
+            return None
+        progress.quiet += 1
+        if progress.quiet < max(FEWEST_QUIET_STEPS, configured.rule.patience):
+            return None
+        progress.is_open = False
+        opened = self._last_issue(configured)
+        return verdicts.recovered(opened, moment) if opened is not None else None
+
+    def _last_issue(self, configured: ConfiguredRule) -> Verdict | None:
+        name = configured.configuration.name
+        return next((v for v in reversed(self._issues()) if v.configuration_name == name), None)
+
+    def _issues(self) -> tuple[Verdict, ...]:
+        return tuple([v for v in self._progress.verdicts if v.outcome is Outcome.ISSUE_FOUND])
+
     def _with_patience(
-        self, configured: ConfiguredRule, progress: RuleProgress, findings: tuple[Finding, ...], moment: Moment
+        self, configured: ConfiguredRule, progress: RuleProgress, findings: tuple[Finding, ...], window: Window
     ) -> Verdict | None:
         progress.streak += 1
         before = progress.since
         progress.since = {
             (f.worker, f.subject): min(f.since_step, before.get((f.worker, f.subject), f.since_step)) for f in findings
         }
-        if progress.streak < configured.rule.patience:
+        progress.quiet = 0
+        if progress.is_open or progress.issues >= MOST_ISSUES or progress.streak < configured.rule.patience:
             return None
+        progress.issues, progress.is_open = progress.issues + 1, True
+        progress.has_concluded = configured.rule.judges_until_found
         dated = [replace(f, since_step=progress.since[f.worker, f.subject]) for f in findings]
         ordered = verdicts.worst_first(dated)
-        event_key = self._trial.event_key(ordered[0].step, ordered[0].worker)
-        several = len(self._trial.workers) > 1
-        return verdicts.issue_found(configured, ordered, moment, event_key=event_key, several_workers=several)
+        verdict = verdicts.issue_found(
+            configured,
+            ordered,
+            Moment(self._run, window.step, window.now),
+            event_key=self._trial.event_key(ordered[0].step, ordered[0].worker),
+            several_workers=len(self._trial.workers) > 1,
+            suspicions=tuple(configured.rule.suspicions(ordered, window)),
+            occurrence=progress.issues,
+        )
+        return replace(verdict, group=verdicts.group_of(verdict, self._standing_issues()))
+
+    def _standing_issues(self) -> tuple[Verdict, ...]:
+        standing = {name for name, rule in self._progress.rules.items() if rule.is_open}
+        return tuple([v for v in self._issues() if v.configuration_name in standing])
 
     def _crash(self, configured: ConfiguredRule, progress: RuleProgress, moment: Moment, error: Exception) -> Verdict:
         _logger.error("The rule %s crashed at step %d", configured.rule.rule_id, moment.step, exc_info=error)
-        progress.judged_through = moment.step
+        progress.judged_through, progress.has_concluded = moment.step, True
         progress.error = f"{type(error).__name__}: {error}"[:500]
         self._is_unsaved = True
         return verdicts.crashed(configured, moment, error=progress.error)
 
-    def _conclude(self, name: str, now: float) -> Verdict:
+    def _conclude(self, name: str, now: float) -> Verdict | None:
+        """The last word at the end of the run; nothing more where an issue was found, whether it recovered or not."""
         configured, progress = self._rules[name], self._progress.rules[name]
         moment = Moment(self._run, max(progress.judged_through, 0), now)
+        progress.has_concluded = self._is_unsaved = True
+        if progress.issues:
+            return None
         if progress.judged < configured.rule.patience and progress.lacks:
             return verdicts.not_ready(configured, moment, lacks=progress.lacks)
         if progress.judged == 0:
@@ -358,5 +406,12 @@ class Evaluator:
         self._damaged_told = len(damaged)
 
 
-def _check(configured: ConfiguredRule, window: Window) -> tuple[Finding, ...]:
-    return verdicts.worst_first(configured.rule.check(window))
+def _check(configured: ConfiguredRule, progress: RuleProgress, window: Window) -> tuple[Finding, ...]:
+    rule = configured.rule
+    if not isinstance(rule, FoldingRule):
+        return verdicts.worst_first(rule.check(window))
+    state = rule.load(progress.memory) if progress.memory else rule.start()
+    state, findings = rule.fold(state, window)
+    found = verdicts.worst_first(findings)
+    progress.memory = rule.dump(state)
+    return found

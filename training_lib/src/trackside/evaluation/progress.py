@@ -18,7 +18,7 @@ from trackside.contracts.run_layout import PROGRESS_KEY
 from trackside.contracts.verdict import Verdict
 from trackside.storage.store import Store
 
-VERSION = 1
+VERSION = 2  # 1 knew no life of an issue: judging again from the start is always safe
 MOST_BYTES = 32 << 20  # what is larger is cut there, and so is no JSON
 
 _logger = logging.getLogger(__name__)
@@ -42,6 +42,11 @@ class RuleProgress:
     streak: int = 0
     since: Mapping[Subject, int] = field(default_factory=dict)
     error: str = ""
+    issues: int = 0
+    is_open: bool = False
+    quiet: int = 0
+    has_concluded: bool = False
+    memory: str = ""
 
 
 @dataclass
@@ -141,6 +146,11 @@ def _rule_document(rule: RuleProgress) -> dict[str, object]:
         "streak": rule.streak,
         "since": [{"worker": worker, "subject": name, "step": step} for (worker, name), step in rule.since.items()],
         "error": rule.error,
+        "issues": rule.issues,
+        "is_open": rule.is_open,
+        "quiet": rule.quiet,
+        "has_concluded": rule.has_concluded,
+        "memory": rule.memory,
     }
 
 
@@ -153,6 +163,11 @@ def _read_rule(fields: Fields) -> tuple[str, RuleProgress]:
         streak=fields.integer("streak"),
         since=dict(fields.items("since", _read_since)),
         error=fields.text("error", ""),
+        issues=fields.integer("issues", 0),
+        is_open=fields.boolean("is_open", False),
+        quiet=fields.integer("quiet", 0),
+        has_concluded=fields.boolean("has_concluded", False),
+        memory=fields.text("memory", ""),
     )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trackside.contracts.action import Action
+from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.run_layout import TENSORS
-from trackside.contracts.verdict import MOST_FINDINGS, Finding, Outcome, Severity, Verdict
+from trackside.contracts.verdict import MOST_FINDINGS, Finding, Outcome, Severity, State, Verdict
 from trackside.rules.catalogue import ConfiguredRule
 
 
@@ -28,9 +29,17 @@ def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def issue_found(
-    configured: ConfiguredRule, findings: Sequence[Finding], moment: Moment, *, event_key: str, several_workers: bool
+    configured: ConfiguredRule,
+    findings: Sequence[Finding],
+    moment: Moment,
+    *,
+    event_key: str,
+    several_workers: bool,
+    suspicions: tuple[Suspicion, ...] = (),
+    occurrence: int = 1,
 ) -> Verdict:
     """IssuesFound, for findings sorted worst first. Only a critical rule stops a run, whatever was asked."""
+    severity = configured.rule.severity_of(findings)
     rule, lead = configured.rule, findings[0]
     since = min(finding.since_step for finding in findings)
     where = f"{lead.subject} on {lead.worker}" if several_workers else lead.subject
@@ -43,16 +52,54 @@ def issue_found(
         rule_id=rule.rule_id,
         configuration_name=configured.configuration.name,
         outcome=Outcome.ISSUE_FOUND,
-        severity=rule.severity,
+        severity=severity,
         step=moment.step,
         message=rule.sentence(findings) or told,
         detected_at=moment.detected_at,
         findings=tuple(findings[:MOST_FINDINGS]),
         affected=len(findings),
         what_to_do=rule.what_to_do,
-        actions=tuple(action for action in configured.configuration.actions if _may(rule.severity, action)),
+        actions=tuple(action for action in configured.configuration.actions if _may(severity, action)),
         tensor_key=f"{TENSORS}/{event_key}" if event_key else "",
+        suspicions=suspicions,
+        occurrence=occurrence,
     )
+
+
+def recovered(opened: Verdict, moment: Moment) -> Verdict:
+    """NoIssuesFound for the time being: what `opened` told of has gone."""
+    lead = opened.lead
+    what = f": {lead.subject}" if lead is not None else ""
+    return replace(
+        opened,
+        outcome=Outcome.CLEAN,
+        severity=Severity.INFO,
+        state=State.RECOVERED,
+        step=moment.step,
+        detected_at=moment.detected_at,
+        message=f"Recovered by step {moment.step}{what} is as it should be again (issue of step {opened.step}).",
+        findings=(),
+        affected=0,
+        what_to_do=(),
+        actions=(),
+        suspicions=(),
+    )
+
+
+def group_of(verdict: Verdict, standing: Iterable[Verdict]) -> str:
+    """The group of the first standing issue that suspects the same: one of its two likeliest causes; else its own.
+
+    Where a fault shows in many ways, many rules see it, and the user has one problem.
+    """
+    own = _likeliest(verdict)
+    for other in standing:
+        if own & _likeliest(other):
+            return other.group
+    return verdict.verdict_id
+
+
+def _likeliest(verdict: Verdict) -> frozenset[Cause]:
+    return frozenset([suspicion.cause for suspicion in verdict.suspicions[:2]])
 
 
 def clean(configured: ConfiguredRule, moment: Moment, *, judged: int) -> Verdict:

@@ -7,6 +7,7 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
+from trackside.records.model_facts import ModelFacts
 from trackside.trial.trial import Trial
 from trackside.trial.window import Column
 
@@ -35,6 +36,10 @@ class WatchedSource:
     def value(self, tensor: str, *, step: int, worker: str) -> NDArray[np.generic]:
         """As `TensorSource`."""
         return self._trial.value(tensor, step=step, worker=worker)
+
+    def facts_at(self, step: int) -> ModelFacts | None:
+        """As `TensorSource`."""
+        return self._trial.facts_at(step)
 
     def _is_watched(self, tensor: str) -> bool:
         return any(tensor in self._trial.tensor_names(collection=name) for name in self._collections)

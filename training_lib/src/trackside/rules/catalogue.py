@@ -10,16 +10,17 @@ import inspect
 import json
 import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType, ModuleType
 
 import trackside.rules
 from trackside.contracts.action import Action
+from trackside.contracts.capture_request import collections_document
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.rule_catalogue import RuleCatalogue, RuleDescription
-from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.contracts.rule_request import CALIBRATED, RuleConfiguration, RuleRequest
 from trackside.rules.rule import Rule, is_rule
 from trackside.rules.rule_file import load_rule
 
@@ -58,7 +59,7 @@ def build_rules(request: RuleRequest) -> tuple[ConfiguredRule, ...]:
     asked = {configuration.rule_id for configuration in request.rules if configuration.custom is None}
     plugins = _plugins()
     rules = {**_built_in(), **_load_plugins(plugin for name, plugin in plugins.items() if name in asked)}
-    catalogue = RuleCatalogue({rule_id: rule.describe() for rule_id, rule in rules.items()})
+    catalogue = RuleCatalogue({rule_id: _described(rule) for rule_id, rule in rules.items()})
     built: list[ConfiguredRule] = []
     problems: list[Problem] = []
     for configuration in request.rules:
@@ -77,7 +78,9 @@ def build_rules(request: RuleRequest) -> tuple[ConfiguredRule, ...]:
 def _build(configuration: RuleConfiguration, rules: Mapping[str, type[Rule]]) -> Rule:
     if configuration.custom is not None:
         return load_rule(configuration)
-    return rules[configuration.rule_id].from_parameters(configuration.parameters)
+    preset = configuration.preset or CALIBRATED
+    rule = rules[configuration.rule_id] if preset == CALIBRATED else _documented()[configuration.rule_id, preset]
+    return rule.from_parameters(configuration.parameters, preset=preset)
 
 
 def default_request(actions: tuple[Action, ...] = DEFAULT_ACTIONS) -> RuleRequest:
@@ -87,7 +90,7 @@ def default_request(actions: tuple[Action, ...] = DEFAULT_ACTIONS) -> RuleReques
 
 def catalogue_json() -> str:
     """The text of `contracts/rule_catalogue.json`: every built-in rule, the same on every machine and Python."""
-    rules = [_entry(rule.describe()) for rule in _built_in().values()]
+    rules = [_entry(_described(rule)) for rule in _built_in().values()]
     return json.dumps({"rules": rules}, indent=2) + "\n"
 
 
@@ -100,7 +103,28 @@ def rules_in(module: ModuleType) -> Iterator[type[Rule]]:
 
 @cache
 def _built_in() -> Mapping[str, type[Rule]]:
-    return by_id(rule for module in _modules(trackside.rules) for rule in rules_in(module))
+    return by_id(rule for rule in _all_built_in() if CALIBRATED in rule.presets)
+
+
+@cache
+def _documented() -> Mapping[tuple[str, str], type[Rule]]:
+    """The rules in the senses other than ours, by id and preset."""
+    others = [rule for rule in _all_built_in() if CALIBRATED not in rule.presets]
+    return MappingProxyType({(rule.rule_id, preset): rule for rule in others for preset in rule.presets})
+
+
+@cache
+def _all_built_in() -> tuple[type[Rule], ...]:
+    return tuple([rule for module in _modules(trackside.rules) for rule in rules_in(module)])
+
+
+def _described(rule: type[Rule]) -> RuleDescription:
+    """A rule with its presets."""
+    described = rule.describe()
+    if _built_in().get(rule.rule_id) is not rule:
+        return described
+    presets = {p: other.describe(p) for (rule_id, p), other in sorted(_documented().items()) if rule_id == rule.rule_id}
+    return replace(described, presets=presets)
 
 
 def by_id(rules: Iterable[type[Rule]]) -> Mapping[str, type[Rule]]:
@@ -167,4 +191,6 @@ def _entry(rule: RuleDescription) -> dict[str, object]:
         "severity": rule.severity.value,
         "since": rule.since,
         "parameters": [asdict(parameter) for parameter in rule.parameters],
+        **({} if rule.needs is None else {"needs": collections_document(rule.needs)}),
+        **({"presets": {preset: _entry(other) for preset, other in rule.presets.items()}} if rule.presets else {}),
     }

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeGuard, cast, get_type_hints
 
+from trackside.contracts.capture_request import CollectionRequest
+from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.rule_catalogue import ParameterDescription, RuleDescription
+from trackside.contracts.rule_request import CALIBRATED
 from trackside.contracts.verdict import Finding, Severity
 from trackside.trial.window import Window
 
 _KINDS = {float: "number", int: "integer", bool: "boolean", str: "text"}
+_PACES = ((500, 10), (2_000, 20))  # (up to this step, judge at every so many); every `_SLOWEST_PACE` from there on
+_SLOWEST_PACE = 50
 
 
 def parameter(default: Any, help: str, *, minimum: float | None = None, maximum: float | None = None) -> Any:  # noqa: A002
@@ -30,6 +36,15 @@ class Rule(ABC):
     each step at which one of them was saved; `save_interval` is how often they should be saved when the user says
     nothing; `patience` is how many judged steps in a row must show a finding before the evaluator says so.
     `judges_every_step` is for a rule that must be shown every complete step in order, whatever was saved at it.
+
+    A rule that reads columns, and so sees at one step what happened at those before, is `paced`: it is asked at every
+    10th step, of a long run at every 20th or 50th, and at the last, whatever was saved there. `needs` says what must be
+    saved where `watches` at `save_interval` does not: `()` for a rule to which the always-on statistics are enough.
+
+    `judges_until_found` is for a rule that ends with its first issue, as Amazon's do; others go on, and an issue that
+    has gone has recovered.
+
+    `likely_causes` lead from what was found to what may be wrong; `presets` names in whose sense the class judges.
     """
 
     rule_id: ClassVar[str]
@@ -40,6 +55,12 @@ class Rule(ABC):
     what_to_do: ClassVar[tuple[str, ...]]
     patience: ClassVar[int] = 1
     judges_every_step: ClassVar[bool] = False
+    judges_until_found: ClassVar[bool] = False
+    paced: ClassVar[bool] = False
+    needs: ClassVar[tuple[CollectionRequest, ...] | None] = None
+    likely_causes: ClassVar[tuple[Cause, ...]] = ()
+    presets: ClassVar[tuple[str, ...]] = (CALIBRATED,)
+    preset_defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # by preset, where it is not the class's own
 
     @abstractmethod
     def check(self, window: Window) -> Iterable[Finding]:
@@ -57,8 +78,16 @@ class Rule(ABC):
         """The verdict's message, worst finding first, where the rule knows better words; empty: it does not."""
         return ""
 
+    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
+        """What is likely behind these findings, likeliest first; a rule that can tell causes apart says by what."""
+        return tuple([Suspicion(cause) for cause in self.likely_causes])
+
+    def severity_of(self, findings: Sequence[Finding]) -> Severity:
+        """How bad these findings are; a rule may be less sure of some than of others."""
+        return self.severity
+
     @classmethod
-    def describe(cls) -> RuleDescription:
+    def describe(cls, preset: str = CALIBRATED) -> RuleDescription:
         """The facts and parameters of this rule, as they stand in the catalogue."""
         return RuleDescription(
             rule_id=cls.rule_id,
@@ -67,18 +96,20 @@ class Rule(ABC):
             save_interval=cls.save_interval,
             severity=cls.severity,
             since=cls.since,
-            parameters=cls.parameters(),
+            parameters=cls.parameters(preset),
+            needs=cls.needs,
         )
 
     @classmethod
-    def parameters(cls) -> tuple[ParameterDescription, ...]:
-        """Every declared parameter, in order."""
+    def parameters(cls, preset: str = CALIBRATED) -> tuple[ParameterDescription, ...]:
+        """Every declared parameter, in order, with the defaults of that preset."""
         hints = get_type_hints(cls)
+        defaults = cls.preset_defaults.get(preset, {})
         return tuple(
             ParameterDescription(
                 name=field.name,
                 kind=_KINDS[hints[field.name]],
-                default=cast("float", field.default),  # `parameter` always gives one
+                default=cast("float", defaults.get(field.name, field.default)),  # `parameter` always gives one
                 help=field.metadata["help"],
                 minimum=field.metadata["minimum"],
                 maximum=field.metadata["maximum"],
@@ -87,10 +118,10 @@ class Rule(ABC):
         )
 
     @classmethod
-    def from_parameters(cls, texts: Mapping[str, str]) -> Rule:
+    def from_parameters(cls, texts: Mapping[str, str], *, preset: str = CALIBRATED) -> Rule:
         """The rule with these parameters, given as texts. Errors: `ConfigurationError` with every problem at once."""
         known = {description.name: description for description in cls.parameters()}
-        values: dict[str, Any] = {}
+        values: dict[str, Any] = dict(cls.preset_defaults.get(preset, {}))
         problems = []
         for name, text in texts.items():
             if name not in known:
@@ -104,6 +135,54 @@ class Rule(ABC):
         if problems:
             raise ConfigurationError(problems, subject="The rule request")
         return cls(**values)
+
+
+@dataclass(frozen=True)
+class FoldingRule(Rule):
+    """A rule that must remember what it saw: its state is handed to it, and stored with the evaluator's progress.
+
+    The state is a frozen dataclass whose fields are numbers, texts, truth values, tuples of these, and mappings from
+    texts to these. It is the same however often the evaluator is restarted.
+    """
+
+    @abstractmethod
+    def start(self) -> Any:
+        """The state before the first step."""
+
+    @abstractmethod
+    def fold(self, state: Any, window: Window) -> tuple[Any, Iterable[Finding]]:
+        """The state after `window.step`, and what is wrong there. Pure, as `check` is."""
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        """What is wrong at a step, seen without any step before it."""
+        return self.fold(self.start(), window)[1]
+
+    def dump(self, state: Any) -> str:
+        """The state as text."""
+        return json.dumps(dataclasses.asdict(state))
+
+    def load(self, text: str) -> Any:
+        """The state that `dump` wrote; that of the start where it is of another kind. Never raises."""
+        start = self.start()
+        try:
+            return dataclasses.replace(start, **{name: _frozen(value) for name, value in json.loads(text).items()})
+        except (ValueError, TypeError, AttributeError):  # an older state: judging again from the start is always safe
+            return start
+
+
+def is_paced_step(step: int, judged_through: int) -> bool:
+    """Whether a paced rule that was asked up to `judged_through` (-1: never) is asked at this step.
+
+    A question of step numbers alone, so that a run is judged alike while it grows and afterwards.
+    """
+    pace = next((every for limit, every in _PACES if step <= limit), _SLOWEST_PACE)
+    return step // pace > judged_through // pace
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple([_frozen(one) for one in value])
+    return {name: _frozen(one) for name, one in value.items()} if isinstance(value, dict) else value
 
 
 def is_rule(member: object) -> TypeGuard[type[Rule]]:

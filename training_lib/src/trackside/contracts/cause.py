@@ -1,0 +1,171 @@
+"""The causes that a verdict may suspect: a closed list, so that verdicts of different rules can be compared.
+
+Two rules that suspect the same cause of the same run speak of one problem, and are told as one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Cause(str, Enum):
+    """What may be wrong with a training. Each has a sentence in `EXPLANATIONS`."""
+
+    LEARNING_RATE_TOO_HIGH = "learning-rate-too-high"
+    LEARNING_RATE_TOO_LOW = "learning-rate-too-low"
+    LEARNING_RATE_SCHEDULE = "learning-rate-schedule"
+    VANISHING_GRADIENTS = "vanishing-gradients"
+    EXPLODING_GRADIENTS = "exploding-gradients"
+    CLIPPING_TOO_LOW = "clipping-too-low"
+    DEAD_UNITS = "dead-units"
+    SATURATED_UNITS = "saturated-units"
+    BAD_INITIALIZATION = "bad-initialization"
+    SYMMETRIC_INITIALIZATION = "symmetric-initialization"
+    UNNORMALIZED_INPUTS = "unnormalized-inputs"
+    CONSTANT_INPUTS = "constant-inputs"
+    NON_FINITE_DATA = "non-finite-data"
+    WRONG_LABELS = "wrong-labels"
+    CLASS_IMBALANCE = "class-imbalance"
+    DATA_ORDER = "data-order"
+    DATA_LEAKAGE = "data-leakage"
+    WRONG_LOSS = "wrong-loss"
+    LOSS_SIGN = "loss-sign"
+    DOUBLE_SOFTMAX = "double-softmax"
+    MISSING_ZERO_GRAD = "missing-zero-grad"
+    FROZEN_PARAMETERS = "frozen-parameters"
+    PARAMETERS_NOT_IN_OPTIMIZER = "parameters-not-in-optimizer"
+    WEIGHT_DECAY_TOO_STRONG = "weight-decay-too-strong"
+    PRECISION_OVERFLOW = "precision-overflow"
+    TRAIN_EVAL_MODE = "train-eval-mode"
+    OVERFITTING = "overfitting"
+    CONVERGED = "converged"
+    REPLICAS_DIFFER = "replicas-differ"
+    STALLED = "stalled"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A cause in the user's words: what it is (a clause without a full stop), and the first thing to try."""
+
+    what: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """A cause that a verdict suspects, and the numbers of this run that speak for it (a clause; may be empty)."""
+
+    cause: Cause
+    because: str = ""
+
+    @property
+    def explanation(self) -> Explanation:
+        """What the cause is and what to try."""
+        return EXPLANATIONS[self.cause]
+
+
+EXPLANATIONS = {
+    Cause.LEARNING_RATE_TOO_HIGH: Explanation(
+        "the learning rate is too high", "Divide the learning rate by ten, or warm it up over the first steps."
+    ),
+    Cause.LEARNING_RATE_TOO_LOW: Explanation(
+        "the learning rate is too low", "Multiply the learning rate by ten, until the loss visibly falls."
+    ),
+    Cause.LEARNING_RATE_SCHEDULE: Explanation(
+        "the learning-rate schedule changes the rate wrongly",
+        "Print the rate at each step: is the scheduler stepped once per epoch or per batch, as it expects?",
+    ),
+    Cause.VANISHING_GRADIENTS: Explanation(
+        "gradients shrink from layer to layer until nothing is left",
+        "Use ReLU, GELU or SiLU in hidden layers, normalisation, or residual connections.",
+    ),
+    Cause.EXPLODING_GRADIENTS: Explanation(
+        "gradients grow from layer to layer or from step to step",
+        "Clip the gradient norm (torch.nn.utils.clip_grad_norm_) and lower the learning rate.",
+    ),
+    Cause.CLIPPING_TOO_LOW: Explanation(
+        "gradients are clipped so hard that hardly anything is left of them",
+        "Raise the clipping threshold to about the usual norm of the gradient.",
+    ),
+    Cause.DEAD_UNITS: Explanation(
+        "many units put out zero for every input and cannot learn",
+        "Lower the learning rate, use Kaiming initialisation, or LeakyReLU or GELU instead of ReLU.",
+    ),
+    Cause.SATURATED_UNITS: Explanation(
+        "many units sit at the flat ends of their activation",
+        "Initialise smaller, normalise the inputs, or use ReLU instead of sigmoid and tanh.",
+    ),
+    Cause.BAD_INITIALIZATION: Explanation(
+        "the weights were initialised at a wrong scale",
+        "Initialise to match the activation: Kaiming for ReLU, Xavier for tanh.",
+    ),
+    Cause.SYMMETRIC_INITIALIZATION: Explanation(
+        "weights started all alike, so that units learn the same", "Initialise weights at random, biases at zero."
+    ),
+    Cause.UNNORMALIZED_INPUTS: Explanation(
+        "the inputs are not normalised", "Scale each input feature to mean 0 and deviation 1."
+    ),
+    Cause.CONSTANT_INPUTS: Explanation(
+        "the inputs carry no information", "Look at a batch as the model gets it: is each row different?"
+    ),
+    Cause.NON_FINITE_DATA: Explanation(
+        "the data hold NaN or infinity", "Check inputs and labels with torch.isfinite(batch).all() before training."
+    ),
+    Cause.WRONG_LABELS: Explanation(
+        "the labels do not belong to the inputs", "Look at a few inputs beside their labels, after all shuffling."
+    ),
+    Cause.CLASS_IMBALANCE: Explanation(
+        "the classes are very unequal in number", "Weight the classes in the loss, or sample them evenly."
+    ),
+    Cause.DATA_ORDER: Explanation(
+        "batches come in an order that carries information", "Shuffle the training data (shuffle=True)."
+    ),
+    Cause.DATA_LEAKAGE: Explanation(
+        "the inputs give the labels away, or training data are in the validation set",
+        "Split before any processing, and look for a feature that holds the answer.",
+    ),
+    Cause.WRONG_LOSS: Explanation(
+        "the loss does not fit the task or the model's output",
+        "Check what the loss expects: logits or probabilities, shapes, class indices or vectors.",
+    ),
+    Cause.LOSS_SIGN: Explanation("the loss has the wrong sign", "Minimise the negative of what shall grow."),
+    Cause.DOUBLE_SOFTMAX: Explanation(
+        "softmax is applied before a loss that applies it itself", "Give the loss the logits: drop the softmax."
+    ),
+    Cause.MISSING_ZERO_GRAD: Explanation(
+        "gradients are never cleared, so that each step adds to all before", "Call optimizer.zero_grad() in each step."
+    ),
+    Cause.FROZEN_PARAMETERS: Explanation(
+        "parameters that should train are frozen", "Set requires_grad to True before the optimizer is built."
+    ),
+    Cause.PARAMETERS_NOT_IN_OPTIMIZER: Explanation(
+        "parameters that get gradients are in no optimizer", "Give the optimizer model.parameters() of the whole model."
+    ),
+    Cause.WEIGHT_DECAY_TOO_STRONG: Explanation(
+        "weight decay outweighs the gradient", "Divide weight_decay by a hundred, or switch it off."
+    ),
+    Cause.PRECISION_OVERFLOW: Explanation(
+        "values leave the range of the number format",
+        "Use bfloat16 or float32, or scale the loss (torch.amp.GradScaler).",
+    ),
+    Cause.TRAIN_EVAL_MODE: Explanation(
+        "the model is in the wrong mode: train() or eval()",
+        "Call model.train() before each training epoch and model.eval() before each evaluation.",
+    ),
+    Cause.OVERFITTING: Explanation(
+        "the model learns the training data by heart",
+        "Stop at the best validation loss; then more data, augmentation, dropout or weight decay.",
+    ),
+    Cause.CONVERGED: Explanation(
+        "the training has got as far as it will get", "Stop here, or lower the learning rate for the last bit."
+    ),
+    Cause.REPLICAS_DIFFER: Explanation(
+        "the workers' copies of the model drift apart",
+        "Start all workers from the same weights, and change parameters only through the synchronised gradients.",
+    ),
+    Cause.STALLED: Explanation(
+        "the training hangs",
+        "Look at the process's stacks: py-spy dump --pid PID.",
+    ),
+}
