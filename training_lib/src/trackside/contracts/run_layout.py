@@ -9,7 +9,10 @@ A run is one folder or S3 prefix:
         index/<step // 1000:09>/<step:012>_<worker>.json
         packed-index/<worker>/<started:013>-<first:012>.tpi   our own: docs/formats/packed-index.md
         capture-report/<worker>.json   our own, only if a step was lost: records/capture_report.py
+        model-facts/<worker>.json      our own: what the training program is made of (docs/formats/model-facts.md)
         state/<worker>.json            our own: where a restarted process goes on (records/state_file.py)
+        state/<worker>.lock            our own: held by the process that writes, in a folder (capture/worker_lock.py)
+        state/<worker>.end             our own: this worker, of several, has stored all it has (capture/worker_ends.py)
         training_job_end.ts
     <run>/statistics/<worker>/...          always-on statistics: docs/formats/statistics-segment.md
     <run>/rule-output/verdicts.jsonl       one verdict a line
@@ -40,6 +43,7 @@ COLLECTIONS_PREFIX = "collections/000000000/"
 COLLECTIONS_SUFFIX = "_collections.json"
 PACKED_INDEX_PREFIX = "packed-index/"
 CAPTURE_REPORT_PREFIX = "capture-report/"
+MODEL_FACTS_PREFIX = "model-facts/"
 STATE_PREFIX = "state/"
 
 _INDEX_KEY = re.compile(r"index/[0-9]{9,16}/(?P<step>[0-9]{12,19})_(?P<worker>[^/]+)\.json")
@@ -146,9 +150,24 @@ def capture_report_key(worker: str) -> str:
     return f"{CAPTURE_REPORT_PREFIX}{worker}.json"
 
 
+def model_facts_key(worker: str) -> str:
+    """Key of what a worker's training program is made of."""
+    return f"{MODEL_FACTS_PREFIX}{worker}.json"
+
+
 def state_key(worker: str) -> str:
     """Key of how far a worker has come."""
     return f"{STATE_PREFIX}{worker}.json"
+
+
+def worker_lock_key(worker: str) -> str:
+    """Key of the file that the process which writes as this worker holds locked."""
+    return f"{STATE_PREFIX}{worker}.lock"
+
+
+def worker_end_key(worker: str) -> str:
+    """Key of the note that a worker has stored all it has."""
+    return f"{STATE_PREFIX}{worker}.end"
 
 
 def collections_key(worker: str) -> str:

@@ -94,7 +94,10 @@ def _not_captured(request: RuleRequest, catalogue: RuleCatalogue, capture: Captu
     notes = []
     for rule in request.rules:
         watches = [collection.name for collection in catalogue.needs(rule).collections]
-        if savable.isdisjoint(watches):  # a rule that watches several judges with those that are there
+        if not watches:  # the always-on statistics are enough to it
+            if not capture.statistics.enabled:
+                notes.append(f"{rule.name} needs the always-on statistics, which are switched off.")
+        elif savable.isdisjoint(watches):  # a rule that watches several judges with those that are there
             notes.append(
                 f"{rule.name} needs {' or '.join(watches)}, which will not be saved: it cannot judge anything."
             )

@@ -41,6 +41,7 @@ class Rule(ABC):
     10th step, of a long run at every 20th or 50th, and at the last, whatever was saved there. `needs` says what must be
     saved where `watches` at `save_interval` does not: `()` for a rule to which the always-on statistics are enough.
 
+    `judges_waiting` is for a rule that must be asked about the newest step again while no other comes.
     `judges_until_found` is for a rule that ends with its first issue, as Amazon's do; others go on, and an issue that
     has gone has recovered.
 
@@ -57,6 +58,7 @@ class Rule(ABC):
     judges_every_step: ClassVar[bool] = False
     judges_until_found: ClassVar[bool] = False
     paced: ClassVar[bool] = False
+    judges_waiting: ClassVar[bool] = False
     needs: ClassVar[tuple[CollectionRequest, ...] | None] = None
     likely_causes: ClassVar[tuple[Cause, ...]] = ()
     presets: ClassVar[tuple[str, ...]] = (CALIBRATED,)

@@ -18,6 +18,8 @@ DEFAULT_REGEXES: Mapping[str, tuple[str, ...]] = {
     "gradients": (r"^gradient",),
     "losses": (r"[Ll]oss_(?!input).*output",),
 }
+# What the always-on statistics record of themselves, whatever the run's collections are.
+_RECORDED_REGEXES: Mapping[str, tuple[str, ...]] = {"hyperparameters": (r"^hyperparameters/",)}
 
 
 class Membership:
@@ -61,7 +63,8 @@ class Membership:
         named = self._named.get(collection, ())
         patterns = self._regexes.get(collection)
         if patterns is None:
-            patterns = [re.compile(regex) for regex in DEFAULT_REGEXES.get(collection, ())]
+            regexes = DEFAULT_REGEXES.get(collection, _RECORDED_REGEXES.get(collection, ()))
+            patterns = [re.compile(regex) for regex in regexes]
         return tuple(sorted(n for n in names if n in named or any(pattern.search(n) for pattern in patterns)))
 
     def known(self) -> frozenset[str]:

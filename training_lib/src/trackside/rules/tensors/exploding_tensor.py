@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.diagnosis import why_it_breaks
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
@@ -61,6 +63,7 @@ class ExplodingTensor(Rule):
     save_interval = 100
     severity = Severity.CRITICAL
     since = "0.1"
+    likely_causes = (Cause.LEARNING_RATE_TOO_HIGH, Cause.NON_FINITE_DATA)
     what_to_do = (
         "Lower the learning rate by a factor of ten, or warm it up over the first steps.",
         "Clip the gradient by its norm before the optimizer step.",
@@ -78,6 +81,10 @@ class ExplodingTensor(Rule):
         tensors = dict.fromkeys(name for collection in collections for name in window.tensors(collection))
         findings = [finding for name in tensors for finding in self._judge(window, name)]
         return sorted(findings, key=lambda finding: finding.since_step)  # stable: keeps the order of collections
+
+    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
+        """Whether it grew until it broke, or broke out of the blue."""
+        return why_it_breaks(window, since=min(finding.since_step for finding in findings))
 
     def _judge(self, window: Window, name: str) -> Iterable[Finding]:
         for column in _counts(window, name, only_nan=self.only_nan):

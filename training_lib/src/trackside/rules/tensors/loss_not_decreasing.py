@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.diagnosis import Evidence, training_losses, why_it_diverges, why_nothing_is_learned
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
-_FEWEST_LOSSES = 10  # in a window, however seldom losses are saved
+_FEWEST_LOSSES = 20  # in a window, however seldom losses are saved
 _LEARNED = 0.1  # a run that has lost this share of its first loss learns; it may rest on a plateau
-_TRAINING_MODES = ("TRAIN", "GLOBAL")
+_LOST = 1.5  # times the first loss
+_SLOWLY = 0.5  # percent: a loss that certainly fell by more over half a run learns, if slowly
 
 Losses = NDArray[np.float64]
 
@@ -29,23 +32,27 @@ class LossNotDecreasing(Rule):
         late, when somebody looks at the chart.
 
     How it decides:
-        At each step at which a training loss was saved (mode TRAIN, or GLOBAL where the script sets none), for each
-        loss and worker, with the finite losses saved so far:
+        For each training loss (mode TRAIN, or GLOBAL where the script sets none) and worker, with the finite losses so
+        far. L0 is the first of them; a window holds the newest quarter of the losses, at least 20 and at most those of
+        `num_steps` steps; level is the median of the newest window.
 
-        1. A window holds the losses of `num_steps` steps, but at least ten. L0 is the first loss, level the median of
-           the newest window.
-        2. Rising, as soon as there is one window: let lowest be the smallest of L0 and the medians of all windows so
-           far, one after the other. The loss rises when even the smallest loss of the newest window is more than
-           `increase_threshold_percent` above lowest, and level > 0.9 x L0: nearly all that was learned is lost.
-        3. Stuck, as soon as there are two windows: the run has learned less than a tenth, (start - level) / |start| <
-           0.1 with start = max(L0, median of the first window), and in the newest half of the run (at least the
-           newest two windows) the decrease from the earlier half of it (before) to the later (after) is certainly
-           small: d + 2 s < `diff_percent` / 100, where d = (median(before) - median(after)) / |median(before)|.
-        4. s is the standard error of d. A median of n losses has the error 1.2533 x 1.4826 x MAD / sqrt(n), where MAD
+        1. Rising: let lowest be the smallest of L0 and the medians of all windows so far, one after the other. The loss
+           rises when even the smallest loss of the newest window is more than `increase_threshold_percent` above
+           lowest, and level > 0.9 x L0: nearly all that was learned is lost.
+        2. Stuck, from `start_step` on: the run has learned less than a tenth, (start - level) / |start| < 0.1 with
+           start = max(L0, median of the first window), and in the newest half of the run the decrease from the earlier
+           half of it (before) to the later (after) is certainly small: d + 2 s < `diff_percent` / 100, and not certainly
+           more than half a percent (then it learns, if slowly), where d = (median(before) - median(after)) / |median(before)|.
+        3. s is the standard error of d. A median of n losses has the error 1.2533 x 1.4826 x MAD / sqrt(n), where MAD
            is the median absolute deviation; the errors of the two medians add in squares. Where noise could hide a
            decrease, s is large and the rule stays silent until longer windows tell.
-        5. Three judged steps in a row must say so. A run that ends before there are two windows, and has not learned a
-           tenth by then, could not be evaluated: that is not a clean bill of health.
+        4. Steps in which the learning rate is still warming up (below half of the largest rate so far) do not count.
+        5. Losses that are ever negative are left alone, and so are programs with several optimizers: the losses of a
+           policy gradient or of two models that compete have no level that they should fall to.
+        6. Two judged steps in a row must say so. A run that ends before `start_step`, and has not learned a tenth by
+           then, could not be evaluated: that is not a clean bill of health.
+
+        Critical where the loss has risen above 1.5 x L0, or is stuck for more than `num_steps` steps; else a warning.
 
         A run that converged is silent, since most of its loss is gone, and so is one that still learns slowly or that
         only a few small batches make look bad. What it cannot see: a first loss that was far too high by accident
@@ -54,8 +61,8 @@ class LossNotDecreasing(Rule):
         Amazon's LossNotDecreasing has the same three names. As documented, it compares two single losses that are at
         least `num_steps` = 10 steps apart and fires when the later is not at least `diff_percent` = 0.1 % below the
         earlier, whatever the noise and however much was learned before. On healthy runs that is sure to happen. Ours
-        compares medians of windows of `num_steps` = 500 steps, asks for a decrease of `diff_percent` = 0.5 % over such
-        a window, and judges training losses only: a rising validation loss is a matter of overfitting.
+        compares medians of windows, and judges training losses only: a rising validation loss is a matter of
+        overfitting. The documented rule is the preset `aws-docs`.
 
     What to do:
         If the loss rose, lower the learning rate. If it never moved, raise it by a factor of ten, then see that the
@@ -68,12 +75,12 @@ class LossNotDecreasing(Rule):
         import numpy as np
         from trackside.rules.tensors.loss_not_decreasing import judge_losses
 
-        stuck = np.full(100, 2.303)
-        answer = judge_losses(stuck, window=50, diff_percent=0.5, increase_threshold_percent=5)
+        stuck = np.full(200, 2.303)
+        answer = judge_losses(stuck, window=50, diff_percent=5, increase_threshold_percent=5)
         assert answer is not None and answer.kind == "stuck"
 
-        learning = 2.303 * 0.99 ** np.arange(100)
-        assert judge_losses(learning, window=50, diff_percent=0.5, increase_threshold_percent=5) is None
+        learning = 2.303 * 0.99 ** np.arange(200)
+        assert judge_losses(learning, window=50, diff_percent=5, increase_threshold_percent=5) is None
         ```
 
     References:
@@ -84,19 +91,23 @@ class LossNotDecreasing(Rule):
     rule_id = "loss-not-decreasing"
     watches = ("losses",)
     save_interval = 10
+    needs = ()
+    paced = True
     severity = Severity.CRITICAL
     since = "0.1"
-    patience = 3
+    patience = 2
+    likely_causes = (Cause.LEARNING_RATE_TOO_HIGH, Cause.LEARNING_RATE_TOO_LOW)
     what_to_do = (
         "If the loss rises, divide the learning rate by ten. If it never moved, multiply it by ten.",
         "See that the optimizer was given the model's parameters and that backward and step run in each iteration.",
         "Try to overfit a single batch: if that fails, the model or the loss is at fault, not the data.",
     )
 
-    num_steps: int = parameter(500, "steps whose losses make up one window", minimum=1)
+    start_step: int = parameter(120, "step from which on a loss can be stuck", minimum=1)
+    num_steps: int = parameter(500, "steps whose losses make up the longest window", minimum=1)
     diff_percent: float = parameter(
-        0.5,
-        "decrease of the loss in percent, from one window to the next, below which it is stuck",
+        5.0,
+        "decrease of the loss in percent, over the newest half of the run, below which it is stuck",
         minimum=0,
         maximum=100,
     )
@@ -106,30 +117,43 @@ class LossNotDecreasing(Rule):
 
     def check(self, window: Window) -> Iterable[Finding]:
         """One finding per loss and worker that is stuck or rises at this step, the largest rise first."""
-        if window.mode not in _TRAINING_MODES:
+        if _has_several_aims(window):
             return []
-        columns = [column for name in window.tensors("losses") for column in window.statistic(name, "mean")]
-        findings = [found for column in columns if (found := self._judge(window, column)) is not None]
+        findings = [found for c in training_losses(window) if (found := self._judge(window, c)) is not None]
         return sorted(findings, key=lambda finding: (finding.relation != ">", -abs(finding.observed)))
 
     def lacks(self, window: Window) -> str:
         """Two windows, unless the run has visibly learned before."""
-        columns = [column for name in window.tensors("losses") for column in window.statistic(name, "mean")]
-        rows = [self._finite(window, column) for column in columns]
-        if any(len(losses) >= 2 * size or _has_learned(losses, size) for _, losses, size in rows if len(losses)):
+        rows = [self._finite(window, column) for column in training_losses(window)]
+        learned = any(_has_learned(losses, min(size, len(losses))) for _, losses, size in rows if len(losses))
+        late = any(len(losses) >= 2 * size and steps[-1] >= self.start_step for steps, losses, size in rows)
+        if learned or late:
             return ""
-        return (
-            f"two windows of {self.num_steps} steps to compare, or a loss that has fallen; this is step {window.step}"
-        )
+        return f"{self.start_step} steps of a training loss, or a loss that has fallen; this is step {window.step}"
+
+    def severity_of(self, findings: Sequence[Finding]) -> Severity:
+        """Critical where the training is lost for certain."""
+        return Severity.CRITICAL if any(self._is_lost(finding) for finding in findings) else Severity.WARNING
+
+    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
+        """What made it rise, or what keeps it from falling."""
+        return why_it_diverges(window) if findings[0].relation == ">" else why_nothing_is_learned(window)
+
+    def _is_lost(self, finding: Finding) -> bool:
+        numbers = finding.statistics
+        if finding.relation == ">":
+            return numbers["level"] > _LOST * numbers["first_loss"]
+        return finding.step - finding.since_step > self.num_steps
 
     def _finite(self, window: Window, column: Column) -> tuple[NDArray[np.int64], Losses, int]:
-        """The steps and values of the finite losses, and how many of them make up the newest window."""
-        finite = np.isfinite(column.values)
-        steps, losses = column.steps[finite], column.values[finite]
-        return steps, losses, max(_FEWEST_LOSSES, int(np.count_nonzero(steps > window.step - self.num_steps)))
+        """The steps and values of the finite losses since the warm-up, and how many make up the newest window."""
+        kept = np.isfinite(column.values) & (column.steps >= _warmed_up_at(window))
+        steps, losses = column.steps[kept], column.values[kept]
+        most = int(np.count_nonzero(steps > window.step - self.num_steps))
+        return steps, losses, max(_FEWEST_LOSSES, min(most, len(losses) // 4))
 
     def _judge(self, window: Window, column: Column) -> Finding | None:
-        if column.steps[-1] != window.step or not math.isfinite(column.values[-1]):
+        if not math.isfinite(column.values[-1]) or (column.values < 0).any():
             return None  # a broken loss is exploding-tensor's
         steps, losses, size = self._finite(window, column)
         answer = judge_losses(
@@ -138,9 +162,10 @@ class LossNotDecreasing(Rule):
             diff_percent=self.diff_percent,
             increase_threshold_percent=self.increase_threshold_percent,
         )
-        if answer is None:
+        if answer is None or (answer.kind == "stuck" and window.step < self.start_step):
             return None
         rises = answer.kind == "rising"
+        facts = window.facts.loss(column.tensor) if window.facts else None
         return Finding(
             subject=column.tensor,
             worker=column.worker,
@@ -158,7 +183,22 @@ class LossNotDecreasing(Rule):
                 "window_losses": float(size),
             },
             series=column.series,
+            place=facts.line if facts else "",
         )
+
+
+def _has_several_aims(window: Window) -> bool:
+    """True for models that compete, or that are trained in turns: no single loss must fall."""
+    return window.facts is not None and len(window.facts.optimizers) > 1
+
+
+def _warmed_up_at(window: Window) -> int:
+    """The first step at which every learning rate had half of the largest value that it had so far."""
+    first = 0
+    for column in Evidence(window).learning_rates:
+        strong = np.flatnonzero(column.values >= column.values.max() / 2)
+        first = max(first, int(column.steps[strong[0]]) if strong.size else 0)
+    return first
 
 
 @dataclass(frozen=True)
@@ -221,7 +261,7 @@ def _stuck(losses: Losses, window: int, diff_percent: float) -> Answer | None:
     compared_with, level = float(np.median(before)), float(np.median(after))
     decrease = _percent(compared_with - level, compared_with)
     error = _percent(math.hypot(_error_of_median(before), _error_of_median(after)), compared_with)
-    if not decrease + 2 * error < diff_percent:
+    if not decrease + 2 * error < diff_percent or decrease - 2 * error > _SLOWLY:
         return None
     return Answer(
         kind="stuck",

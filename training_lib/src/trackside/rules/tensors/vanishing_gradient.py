@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trackside.contracts.cause import Cause
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
@@ -82,6 +83,7 @@ class VanishingGradient(Rule):
     severity = Severity.CRITICAL
     since = "0.1"
     patience = 3
+    likely_causes = (Cause.VANISHING_GRADIENTS, Cause.SATURATED_UNITS)
     what_to_do = (
         "Replace sigmoid and tanh in the hidden layers by ReLU, GELU or SiLU.",
         "Add normalisation (BatchNorm, LayerNorm) or residual connections between the layers named above.",

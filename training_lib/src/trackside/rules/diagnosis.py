@@ -1,0 +1,261 @@
+"""What a run tells of itself, for rules that look for the cause behind a symptom. Pure functions of a window.
+
+Every answer may be None: an old run, or one without always-on statistics, tells less.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.contracts.cause import Cause, Suspicion
+from trackside.records.model_facts import LossFacts, ParameterFacts
+from trackside.trial.window import Column, Window
+
+TRAINING_MODES = ("TRAIN", "GLOBAL")
+STILL = 1e-6  # relative update of the weights in a step, below which hundreds of steps lead nowhere
+WILD = 0.1  # above which a step replaces the weights rather than corrects them
+_NEWEST = 10  # measurements that stand for "now"
+_HARDLY_ANYTHING = 0.02  # share of the gradient that clipping leaves
+_SHRUNK, _GROWN = 0.5, 3.0  # norm of all weights, against its first
+_SUDDEN = 20.0  # times as large as usual: what grew less than that broke out of the blue
+_LOW_PRECISION = ("float16",)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The numbers of one window that causes are told apart by."""
+
+    window: Window
+
+    @cached_property
+    def update_ratio(self) -> float | None:
+        """Median over weights of the newest relative updates |w' - w| / |w|."""
+        ratios = [
+            float(np.median(column.values[-_NEWEST:]))
+            for name in self.window.tensors("weights")
+            for column in self.window.statistic(name, "update_ratio", mode=None)
+        ]
+        finite = [ratio for ratio in ratios if math.isfinite(ratio)]
+        return float(np.median(finite)) if finite else None
+
+    @cached_property
+    def learning_rates(self) -> tuple[Column, ...]:
+        """The learning rate of each parameter group, a column each."""
+        names = [name for name in self.window.tensors("hyperparameters") if name.endswith("/lr")]
+        return tuple([column for name in names for column in self.window.statistic(name, "mean", mode=None)])
+
+    @cached_property
+    def collapsed_rate(self) -> tuple[int, float, float] | None:
+        """(since which step, peak, now) of a learning rate that has all but gone long before now."""
+        for column in self.learning_rates:
+            if (since := collapsed_at(column.values)) is not None:
+                return int(column.steps[since]), float(column.values.max()), float(column.values[-1])
+        return None
+
+    @cached_property
+    def keeps_gradients(self) -> bool:
+        """True if gradients are not cleared between steps."""
+        columns = self.window.statistic("trackside/gradients_kept", "mean", mode=None)
+        return any(len(column.values) >= _NEWEST and column.values[-_NEWEST:].mean() > 0.9 for column in columns)
+
+    @cached_property
+    def zero_gradients(self) -> float | None:
+        """The share of the weights (by tensors) whose newest gradients are nothing but zeros."""
+        norms = [
+            float(column.values[-_NEWEST:].max())
+            for name in self.window.tensors("gradients")
+            for column in self.window.statistic(name, "l2", mode=None)
+        ]
+        return sum(norm == 0 for norm in norms) / len(norms) if norms else None
+
+    @cached_property
+    def weight_growth(self) -> float | None:
+        """The norm of all weights now, as a multiple of the first."""
+        columns = [c for name in self.window.tensors("weights") for c in self.window.statistic(name, "l2", mode=None)]
+        first = math.sqrt(sum(float(column.values[0]) ** 2 for column in columns))
+        return math.sqrt(sum(float(column.values[-1]) ** 2 for column in columns)) / first if first > 0 else None
+
+    @cached_property
+    def kept_by_clipping(self) -> float | None:
+        """The median share of the gradient's norm that clipping leaves; None where nothing is clipped."""
+        facts = self.window.facts
+        limits = [clip.limit for clip in facts.program.clipping if clip.kind == "norm"] if facts else []
+        columns = self.window.statistic("trackside/clipping", "mean", mode=None)
+        if not limits or not columns:
+            return None
+        before = np.concatenate([column.values[-5 * _NEWEST :] for column in columns])
+        before = before[np.isfinite(before) & (before > 0)]
+        return float(np.median(np.minimum(1.0, min(limits) / before))) if before.size else None
+
+    @cached_property
+    def losses(self) -> tuple[LossFacts, ...]:
+        """What the hook tells of the training's losses."""
+        facts = self.window.facts
+        return facts.losses if facts is not None else ()
+
+    @cached_property
+    def is_low_precision(self) -> bool:
+        """True where anything is computed in float16, whose largest number is 65,504."""
+        facts = self.window.facts
+        if facts is None:
+            return False
+        return facts.program.autocast_dtype in _LOW_PRECISION or any(
+            p.dtype in _LOW_PRECISION for p in facts.parameters
+        )
+
+    @cached_property
+    def outside_optimizers(self) -> tuple[ParameterFacts, ...]:
+        """Parameters that get a gradient now and that no optimizer holds."""
+        facts = self.window.facts
+        if facts is None:
+            return ()
+        outside = [p for p in facts.parameters if p.requires_grad and not p.optimizer and not p.tied_to]
+        return tuple([p for p in outside if self._has_gradient(p)])
+
+    @cached_property
+    def weight_decay(self) -> float:
+        """The largest |weight decay| times learning rate of any group: the share by which a step shrinks weights."""
+        facts = self.window.facts
+        groups = [group for optimizer in facts.optimizers for group in optimizer.groups] if facts else []
+        return max((abs(group.get("weight_decay", 0.0)) * group.get("lr", 0.0) for group in groups), default=0.0)
+
+    def _has_gradient(self, held: ParameterFacts) -> bool:
+        columns = self.window.statistic(held.gradient, "is_present", last=_NEWEST, mode=None)
+        return any(column.values.all() for column in columns)
+
+
+def collapsed_at(rates: NDArray[np.float64], *, share: float = 1e-3, steps: int = 20) -> int | None:
+    """The index from which on the rates stayed below `share` of their peak, if that was long enough ago; else None.
+
+    `rates`: one per step, oldest first, shape (n,). Long enough: `steps` steps, and more than half as many as before,
+    so that a schedule that ends at zero at the end of the run is none.
+    """
+    peak = float(rates.max()) if len(rates) else 0.0
+    if not peak > 0 or not rates[-1] < share * peak:
+        return None
+    since = int(np.flatnonzero(rates >= share * peak)[-1]) + 1
+    after = len(rates) - since
+    return since if after >= steps and 2 * after > since else None
+
+
+def training_losses(window: Window) -> tuple[Column, ...]:
+    """The columns of the training losses (mode TRAIN, or GLOBAL where the script sets none), values as they are."""
+    names = window.tensors("losses")
+    for mode in TRAINING_MODES:
+        columns = tuple([column for name in names for column in window.statistic(name, "mean", mode=mode)])
+        if columns:
+            return columns
+    return ()
+
+
+def chance_level(loss: LossFacts | None) -> float | None:
+    """The cross entropy of guessing, ln(classes); None for what is no cross entropy over known classes."""
+    if loss is None or loss.class_count is None or loss.class_count < 2 or loss.reduction != "mean":
+        return None
+    return math.log(loss.class_count) if loss.type_name in {"CrossEntropyLoss", "NLLLoss"} else None
+
+
+def why_nothing_is_learned(window: Window) -> tuple[Suspicion, ...]:
+    """What may be behind a loss that does not fall, likeliest first: what is certain, then what is measured."""
+    seen = Evidence(window)
+    return tuple(_certain(seen) + _measured(seen)) or (
+        Suspicion(Cause.WRONG_LABELS),
+        Suspicion(Cause.UNNORMALIZED_INPUTS),
+    )
+
+
+def why_it_diverges(window: Window) -> tuple[Suspicion, ...]:
+    """What may be behind numbers that grow without bound, likeliest first."""
+    seen = Evidence(window)
+    found = _certain(seen)
+    if (growth := seen.weight_growth) is not None and growth > _GROWN and seen.weight_decay > 0:
+        found.append(Suspicion(Cause.WEIGHT_DECAY_TOO_STRONG, f"weights are {growth:.3g} times what they were"))
+    if seen.is_low_precision:
+        found.append(Suspicion(Cause.PRECISION_OVERFLOW, "parts of it compute in float16"))
+    ratio = seen.update_ratio
+    because = f"a step changes weights by {ratio:.1%} (median)" if ratio is not None and math.isfinite(ratio) else ""
+    return (*found, Suspicion(Cause.LEARNING_RATE_TOO_HIGH, because), Suspicion(Cause.EXPLODING_GRADIENTS))
+
+
+def why_it_breaks(window: Window, *, since: int) -> tuple[Suspicion, ...]:
+    """What may be behind numbers that are no longer finite from step `since` on, likeliest first."""
+    growth = growth_before(window, step=since)
+    causes = why_it_diverges(window)
+    if growth is None or growth > _SUDDEN:
+        return causes
+    out_of_the_blue = Suspicion(Cause.NON_FINITE_DATA, f"losses and gradients were as usual up to step {since}")
+    certain = [suspicion for suspicion in causes if suspicion.cause is Cause.PRECISION_OVERFLOW]
+    rest = [suspicion for suspicion in causes if suspicion.cause is not Cause.PRECISION_OVERFLOW]
+    return (*certain, out_of_the_blue, *rest)
+
+
+def growth_before(window: Window, *, step: int) -> float | None:
+    """The largest loss or gradient norm of the ten steps before `step`, over the median of all before these.
+
+    The largest over all losses and gradients; None where fewer than three steps are known.
+    """
+    names = [*((name, "mean") for name in window.tensors("losses")), *((n, "l2") for n in window.tensors("gradients"))]
+    growths = []
+    for name, statistic in names:
+        for column in window.statistic(name, statistic, mode=None):
+            sizes = np.abs(column.values[column.steps < step])
+            sizes = sizes[np.isfinite(sizes)]
+            usual = (
+                float(np.median(sizes[:-_NEWEST] if len(sizes) > 2 * _NEWEST else sizes[:1])) if len(sizes) > 2 else 0.0
+            )
+            if usual > 0:
+                growths.append(float(sizes[-_NEWEST:].max()) / usual)
+    return max(growths, default=None)
+
+
+def _certain(seen: Evidence) -> list[Suspicion]:
+    """What is known of the program, not inferred from its numbers."""
+    found = []
+    if seen.keeps_gradients:
+        found.append(Suspicion(Cause.MISSING_ZERO_GRAD, "gradients of earlier steps still stand at each step"))
+    if any(loss.has_softmax_twice for loss in seen.losses):
+        found.append(Suspicion(Cause.DOUBLE_SOFTMAX, "the loss gets probabilities, and takes a softmax itself"))
+    if any(loss.is_built_in and loss.scale < 0 for loss in seen.losses):
+        found.append(Suspicion(Cause.LOSS_SIGN, "the loss is multiplied by a negative number before backward"))
+    if outside := seen.outside_optimizers:
+        found.append(Suspicion(Cause.PARAMETERS_NOT_IN_OPTIMIZER, f"{len(outside)} parameters are in no optimizer"))
+    return found
+
+
+def _measured(seen: Evidence) -> list[Suspicion]:
+    found = []
+    if (rate := seen.collapsed_rate) is not None:
+        found.append(Suspicion(Cause.LEARNING_RATE_SCHEDULE, f"{rate[1]:.3g} fell to {rate[2]:.3g} by step {rate[0]}"))
+    if (kept := seen.kept_by_clipping) is not None and kept < _HARDLY_ANYTHING:
+        found.append(Suspicion(Cause.CLIPPING_TOO_LOW, f"clipping leaves {kept:.2%} of the gradient"))
+    if (zeros := seen.zero_gradients) is not None and zeros > 0.5:
+        found += [
+            Suspicion(Cause.DEAD_UNITS, f"{zeros:.0%} of the gradients are zero"),
+            Suspicion(Cause.SYMMETRIC_INITIALIZATION),
+        ]
+    growth = seen.weight_growth
+    if growth is not None and growth < _SHRUNK and seen.weight_decay > 0:
+        found.append(Suspicion(Cause.WEIGHT_DECAY_TOO_STRONG, f"weights shrank to {growth:.0%} of their size"))
+    ratio = seen.update_ratio
+    if ratio is not None and ratio < 10 * STILL:
+        found.append(Suspicion(Cause.LEARNING_RATE_TOO_LOW, f"a step changes weights by {ratio:.2g} of their size"))
+    elif ratio is not None and ratio > WILD:
+        found.append(Suspicion(Cause.LEARNING_RATE_TOO_HIGH, f"a step changes weights by {ratio:.0%} of their size"))
+    return found
+
+
+def names_of(columns: Sequence[Column]) -> tuple[str, ...]:
+    """The tensors of these columns, each once."""
+    return tuple(dict.fromkeys(column.tensor for column in columns))
+
+
+def finite(column: Column) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The steps and values of a column that are finite."""
+    kept = np.isfinite(column.values)
+    return column.steps[kept], column.values[kept]

@@ -1,0 +1,1 @@
+"""Rules about what a model predicts, and about models of trees."""

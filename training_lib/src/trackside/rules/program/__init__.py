@@ -1,0 +1,1 @@
+"""Rules about how the training program is written: what it forgets, freezes or feeds wrongly."""

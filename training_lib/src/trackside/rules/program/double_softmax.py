@@ -1,0 +1,95 @@
+"""double-softmax: probabilities are given to a loss that takes the softmax itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from trackside.contracts.cause import Cause
+from trackside.contracts.verdict import Finding, Severity
+from trackside.records.model_facts import LossFacts
+from trackside.rules.rule import Rule, parameter
+from trackside.trial.window import Window
+
+
+@dataclass(frozen=True)
+class DoubleSoftmax(Rule):
+    """Probabilities are given to a loss that takes the softmax itself.
+
+    Why it matters:
+        Cross entropy expects scores (logits) and applies log-softmax to them. After a softmax of the model's own the
+        scores lie between 0 and 1: the loss cannot come near zero, gradients are small, and the model learns slowly
+        and stays less sure than it could be. Nothing fails.
+
+    How it decides:
+        1. On the first captured step the hook notes which function the loss's predictions came out of.
+        2. It fires for a cross entropy whose predictions came straight out of softmax, log-softmax or sigmoid, at
+           every training loss for which that holds, from step `start_step` on.
+
+        log-softmax before cross entropy changes nothing in exact arithmetic, but is not what was meant, and is told as
+        well. Probabilities that were computed further back, or by hand, are not seen. Amazon's Debugger has no such
+        rule.
+
+    What to do:
+        Give the loss the output of the last linear layer. Where probabilities are wanted elsewhere, compute them
+        outside of the training step, or use NLLLoss after log-softmax.
+
+    Example:
+        ```python
+        from trackside.records.model_facts import LossFacts
+        from trackside.rules.program.double_softmax import is_doubled
+
+        assert is_doubled(LossFacts("CrossEntropyLoss_output_0", "CrossEntropyLoss", input_from="softmax"))
+        assert not is_doubled(LossFacts("CrossEntropyLoss_output_0", "CrossEntropyLoss", input_from="linear"))
+        assert not is_doubled(LossFacts("NLLLoss_output_0", "NLLLoss", input_from="log_softmax"))
+        ```
+
+    References:
+        - PyTorch, `torch.nn.CrossEntropyLoss`: "the input is expected to contain the unnormalized logits".
+        - TheDeepChecker (TOSEM 2022): redundant softmax among its planted faults.
+    """
+
+    rule_id = "double-softmax"
+    watches = ("losses",)
+    save_interval = 500
+    needs = ()
+    paced = True
+    severity = Severity.WARNING
+    since = "0.1"
+    likely_causes = (Cause.DOUBLE_SOFTMAX,)
+    what_to_do = (
+        "Give the loss the output of the last linear layer: drop the softmax from the model.",
+        "Where probabilities are wanted elsewhere, compute them outside of the training step.",
+    )
+
+    start_step: int = parameter(0, "step from which on it may fire", minimum=0)
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        """One finding per loss."""
+        facts = window.facts
+        if facts is None or window.step < max(self.start_step, facts.from_step):
+            return []
+        return [self._finding(window, loss) for loss in facts.losses if is_doubled(loss)]
+
+    def lacks(self, window: Window) -> str:
+        """What the hook tells of the program's losses."""
+        if window.facts is None or not window.facts.losses:
+            return "what a hook of this version tells of the program (its losses)"
+        return ""
+
+    def _finding(self, window: Window, loss: LossFacts) -> Finding:
+        return Finding(
+            subject=loss.name,
+            step=window.step,
+            since_step=min(window.step, window.facts.from_step if window.facts else 0),
+            measure=f"{loss.input_from} before {loss.type_name}, times",
+            observed=1.0,
+            relation=">",
+            threshold=0.0,
+            place=loss.line,
+        )
+
+
+def is_doubled(loss: LossFacts) -> bool:
+    """True for a cross entropy whose predictions have been through a softmax or the like."""
+    return loss.has_softmax_twice

@@ -1,0 +1,108 @@
+"""gradients-not-cleared: each step adds its gradients to those of all steps before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.contracts.cause import Cause
+from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.rule import Rule, parameter
+from trackside.trial.window import Column, Window
+
+KEPT = "trackside/gradients_kept"
+
+
+@dataclass(frozen=True)
+class GradientsNotCleared(Rule):
+    """Gradients are not cleared between optimizer steps.
+
+    Why it matters:
+        PyTorch adds each gradient to what is there. A loop without `optimizer.zero_grad()` steps along the sum of all
+        gradients since the start: the loss falls at first, and then swings or diverges, and nothing is ever raised.
+
+    How it decides:
+        The hook notes at the first `backward` after each optimizer step whether the gradients of that step still stand
+        as they were: not set to None, not replaced, not written to. Accumulating over several `backward` calls within
+        one step is right, and is not counted.
+
+        1. Let k be the share of the newest `steps` optimizer steps, all of one worker, after which the gradients stood.
+        2. It fires where k is at least `share`, in a run of at least `steps` steps.
+
+        A program that forgets to clear does so at every step: k is 1. One that clears now and then has k below
+        `share`, and is silent. Amazon's Debugger has no such rule. It needs the always-on statistics, and nothing else.
+
+    What to do:
+        Call `optimizer.zero_grad()` once in each step, before `backward`. Where several batches are meant to be
+        accumulated, call it after each `optimizer.step()`.
+
+    Example:
+        ```python
+        import numpy as np
+        from trackside.rules.program.gradients_not_cleared import kept_share
+
+        assert kept_share(np.ones(20), steps=10) == 1.0
+        assert kept_share(np.zeros(20), steps=10) == 0.0
+        assert kept_share(np.ones(5), steps=10) is None  # too early to tell
+        ```
+
+    References:
+        - PyTorch, "Zeroing out gradients in PyTorch" (recipe): gradients accumulate in `.grad`.
+    """
+
+    rule_id = "gradients-not-cleared"
+    watches = ("losses", "gradients")
+    save_interval = 500
+    needs = ()
+    paced = True
+    severity = Severity.CRITICAL
+    since = "0.1"
+    likely_causes = (Cause.MISSING_ZERO_GRAD,)
+    what_to_do = (
+        "Call optimizer.zero_grad() in each step, before backward.",
+        "If gradients are accumulated on purpose, clear them after each optimizer.step().",
+    )
+
+    steps: int = parameter(10, "newest steps that are looked at", minimum=2)
+    share: float = parameter(
+        0.9, "share of them that must have kept the gradients of the step before", minimum=0, maximum=1
+    )
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        """One finding per worker whose gradients are kept."""
+        columns = window.statistic(KEPT, "mean", mode=None)
+        return [found for column in columns if (found := self._judge(window, column)) is not None]
+
+    def lacks(self, window: Window) -> str:
+        """Rows of so many steps."""
+        columns = window.statistic(KEPT, "mean", mode=None)
+        if any(len(column.values) >= self.steps for column in columns):
+            return ""
+        return f"{self.steps} steps whose always-on statistics were recorded"
+
+    def _judge(self, window: Window, column: Column) -> Finding | None:
+        share = kept_share(column.values, steps=self.steps)
+        if share is None or not share >= self.share or not share > 0:
+            return None
+        cleared = np.flatnonzero(column.values == 0)
+        facts = window.facts
+        return Finding(
+            subject=KEPT,
+            worker=column.worker,
+            step=window.step,
+            since_step=int(column.steps[cleared[-1] + 1 if cleared.size else 0]),
+            measure="share of steps that kept the gradients before",
+            observed=share,
+            relation=">",
+            threshold=min(self.share, float(np.nextafter(share, -1))),
+            series=column.series,
+            place=facts.losses[0].backward_line if facts and facts.losses else "",
+        )
+
+
+def kept_share(kept: NDArray[np.float64], *, steps: int) -> float | None:
+    """The share of the newest `steps` values (1: the gradients were kept, 0: cleared) that are 1; None before that."""
+    return float(np.mean(kept[-steps:])) if len(kept) >= steps else None

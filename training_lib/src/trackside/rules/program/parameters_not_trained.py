@@ -1,0 +1,178 @@
+"""parameters-not-trained: parameters that should train, and do not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.verdict import Finding, Severity
+from trackside.records.model_facts import ModelFacts, ParameterFacts
+from trackside.rules.rule import Rule, parameter
+from trackside.trial.window import Window
+
+NO_OPTIMIZER, NO_GRADIENT, NO_CHANGE = "optimizers that hold it", "share of steps with a gradient", "relative update"
+
+
+@dataclass(frozen=True)
+class ParametersNotTrained(Rule):
+    """Parameters that take part in the training are never changed by it.
+
+    Why it matters:
+        A layer that was left out of the optimizer, or that no gradient reaches, stays at its random start. The rest of
+        the model learns around it: the loss falls, only not as far as it could, and nobody is told.
+
+    How it decides:
+        For each parameter, with what the hook tells of the program (which optimizer holds it, whether it requires a
+        gradient), and the always-on statistics of the newest `steps` steps:
+
+        1. *In no optimizer*: it requires a gradient and got one at each of these steps, but no optimizer that has ever
+           stepped holds it.
+        2. *No gradient*: an optimizer holds it, it requires a gradient, and it got none at any of these steps although
+           others of the same optimizer did.
+        3. *No change*: an optimizer with a learning rate above zero holds it and it gets gradients that are not zero,
+           but its update was exactly zero whenever it was measured, three times at least.
+        4. A parameter that is frozen (requires no gradient) is left alone: that is what freezing is for. So are
+           parameters of models that no gradient reaches at all (a target network, an average of the weights).
+
+        Severity: critical if these are more than half of the numbers that should train, else a warning. Amazon's
+        Debugger has no such rule.
+
+    What to do:
+        Build the optimizer from the parameters of the whole model, after the last layer was added, replaced or
+        unfrozen. See that the forward pass uses the layer, and that nothing detaches its output from the loss.
+
+    Example:
+        ```python
+        from trackside.records.model_facts import ModelFacts, ParameterFacts
+        from trackside.rules.program.parameters_not_trained import left_out
+
+        facts = ModelFacts(parameters=(
+            ParameterFacts("Net_body.weight", "body", (8, 8), "float32", optimizer="SGD"),
+            ParameterFacts("Net_head.weight", "head", (2, 8), "float32"),
+        ))
+        assert left_out(facts, present={"Net_body.weight": 1.0, "Net_head.weight": 1.0}) == ("Net_head.weight",)
+        assert left_out(facts, present={"Net_body.weight": 1.0, "Net_head.weight": 0.0}) == ()
+        ```
+
+    References:
+        - TrainCheck (OSDI 2025): silent errors of training programs, "parameters are not updated".
+        - huggingface/accelerate issues 2665 and 3209: an optimizer that holds other parameters than the model's.
+    """
+
+    rule_id = "parameters-not-trained"
+    watches = ("gradients", "losses")
+    save_interval = 500
+    needs = ()
+    paced = True
+    severity = Severity.WARNING
+    since = "0.1"
+    likely_causes = (Cause.PARAMETERS_NOT_IN_OPTIMIZER,)
+    what_to_do = (
+        "Build the optimizer from the whole model's parameters, after the last layer was added or replaced.",
+        "See that the forward pass uses the layer and that nothing detaches its output from the loss.",
+    )
+
+    steps: int = parameter(10, "newest steps that are looked at", minimum=3)
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        """One finding per parameter that is not trained, the largest first."""
+        facts = window.facts
+        if facts is None or window.step < facts.from_step + self.steps:
+            return []
+        present = self._present(window, facts)
+        found = dict.fromkeys(left_out(facts, present=present), (NO_OPTIMIZER, 0.0, 1.0))
+        found.update(dict.fromkeys(unreached(facts, present=present), (NO_GRADIENT, 0.0, 1 / self.steps)))
+        found.update({name: (NO_CHANGE, 0.0, math.ulp(0.0)) for name in self._unchanged(window, facts, present)})
+        named = [parameter for parameter in facts.parameters if parameter.name in found]
+        named.sort(key=lambda parameter: -parameter.size)
+        return [self._finding(window, facts, parameter, found[parameter.name]) for parameter in named]
+
+    def lacks(self, window: Window) -> str:
+        """What the hook tells of the program, and some steps."""
+        facts = window.facts
+        if facts is None:
+            return "what a hook of this version tells of the program (modules, parameters, optimizers)"
+        return "" if window.step >= facts.from_step + self.steps else f"{self.steps} steps of one program"
+
+    def severity_of(self, findings: Sequence[Finding]) -> Severity:
+        """Critical where most of what should train does not."""
+        share = max((finding.statistics["share_of_model"] for finding in findings), default=0.0)
+        return Severity.CRITICAL if share > 0.5 else Severity.WARNING
+
+    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
+        """By what is missing: the optimizer, or the way from the loss."""
+        missing = sum(finding.measure == NO_OPTIMIZER for finding in findings)
+        because = f"{missing} of {len(findings)} are in no optimizer"
+        outside = Suspicion(Cause.PARAMETERS_NOT_IN_OPTIMIZER, because if missing else "")
+        inside = Suspicion(Cause.FROZEN_PARAMETERS, f"{len(findings) - missing} are in one, but never change")
+        if not missing:
+            return (inside, outside)
+        return (outside,) if missing == len(findings) else (outside, inside)
+
+    def _present(self, window: Window, facts: ModelFacts) -> Mapping[str, float]:
+        """The share of the newest steps at which each parameter had a gradient, the largest over the workers."""
+        present = {}
+        for held in facts.parameters:
+            columns = window.statistic(held.gradient, "is_present", last=self.steps, mode=None)
+            if columns and all(len(column.values) >= self.steps for column in columns):
+                present[held.name] = max(float(column.values.mean()) for column in columns)
+        return present
+
+    def _unchanged(self, window: Window, facts: ModelFacts, present: Mapping[str, float]) -> tuple[str, ...]:
+        return tuple([p.name for p in facts.parameters if _may_change(p, present) and _never_moved(window, p)])
+
+    def _finding(
+        self, window: Window, facts: ModelFacts, held: ParameterFacts, told: tuple[str, float, float]
+    ) -> Finding:
+        measure, observed, threshold = told
+        module = facts.module(held.module)
+        trainable = sum(p.size for p in facts.parameters if p.requires_grad and not p.tied_to)
+        return Finding(
+            subject=held.name,
+            step=window.step,
+            since_step=min(facts.from_step, window.step),
+            measure=measure,
+            observed=observed,
+            relation="<",
+            threshold=threshold,
+            statistics={"numbers": float(held.size), "share_of_model": held.size / max(1, trainable)},
+            place=module.line if module else "",
+        )
+
+
+def left_out(facts: ModelFacts, *, present: Mapping[str, float]) -> tuple[str, ...]:
+    """Names of the parameters that always get a gradient and that no optimizer holds.
+
+    `present`: by parameter, the share of the steps at which it had a gradient.
+    """
+    return tuple(
+        [p.name for p in facts.parameters if _should_train(p) and not p.optimizer and present.get(p.name) == 1]
+    )
+
+
+def unreached(facts: ModelFacts, *, present: Mapping[str, float]) -> tuple[str, ...]:
+    """Names of the parameters that an optimizer holds and that never get a gradient, where others of it always do."""
+    at_work = {p.optimizer for p in facts.parameters if p.optimizer and present.get(p.name) == 1}
+    held = [p for p in facts.parameters if _should_train(p) and p.optimizer in at_work]
+    return tuple([p.name for p in held if present.get(p.name) == 0])
+
+
+def _should_train(held: ParameterFacts) -> bool:
+    return held.requires_grad and not held.tied_to
+
+
+def _may_change(held: ParameterFacts, present: Mapping[str, float]) -> bool:
+    return _should_train(held) and bool(held.optimizer) and present.get(held.name) == 1
+
+
+def _never_moved(window: Window, held: ParameterFacts) -> bool:
+    """True if the update was zero each of at least three times, and the gradients and the rate were not."""
+    updates = window.statistic(held.name, "update_l2", mode=None)
+    gradients = window.statistic(held.gradient, "l2", mode=None)
+    rates = window.statistic(f"hyperparameters/{held.optimizer}/group_{held.group}/lr", "mean", mode=None)
+    if not updates or not gradients or not any((rate.values > 0).all() for rate in rates):
+        return False
+    has_gradient = all((column.values > 0).mean() > 0.5 for column in gradients)
+    return has_gradient and all(len(column.values) >= 3 and not column.values.any() for column in updates)

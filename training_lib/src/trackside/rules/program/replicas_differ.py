@@ -1,0 +1,124 @@
+"""replicas-differ: the workers' copies of one model are no longer the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.contracts.cause import Cause
+from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.rule import Rule, parameter
+from trackside.trial.window import Column, Window
+
+
+@dataclass(frozen=True)
+class ReplicasDiffer(Rule):
+    """The copies of the model on several workers have drifted apart.
+
+    Why it matters:
+        Data-parallel workers hold copies of one model. Where one of them misses a synchronisation, starts from other
+        weights or changes some by itself, each worker trains a model of its own. The average of their losses looks
+        fine, and the checkpoint holds only one of them.
+
+    How it decides:
+        Each worker records the L2 norm of its weights now and then. Copies hold the same numbers, so their norms are
+        the same too, up to the rounding of one sum.
+
+        1. For each parameter of which no worker holds a part only (FSDP, tensor parallelism), take the newest step at
+           which all workers recorded its norm, and one at least two measurements before.
+        2. d = (largest - smallest) / largest over the workers. It has drifted where d > `tolerance` at both steps.
+        3. A single worker, or workers that train models of other names, are silent.
+
+        Workers that average their weights only now and then (local SGD) differ in between by design: leave this rule
+        out there. Running means of normalisation layers are buffers, which differ in healthy runs, and are not looked
+        at. Amazon's Debugger has no such rule.
+
+    What to do:
+        Wrap the model (DistributedDataParallel) before the optimizer is built, change its weights on all workers
+        alike, and let each forward pass go through the wrapper.
+
+    Example:
+        ```python
+        import numpy as np
+        from trackside.rules.program.replicas_differ import spread
+
+        assert spread(np.array([3.0, 3.0])) == 0.0
+        assert spread(np.array([3.0, 3.3])) > 0.05
+        ```
+
+    References:
+        - BLOOM training chronicles: layer norms of the ranks that differed were found by accident.
+        - TrainCheck (OSDI 2025): consistency of replicas as an invariant.
+    """
+
+    rule_id = "replicas-differ"
+    watches = ("weights", "biases")
+    save_interval = 500
+    needs = ()
+    paced = True
+    patience = 2
+    severity = Severity.CRITICAL
+    since = "0.1"
+    likely_causes = (Cause.REPLICAS_DIFFER,)
+    what_to_do = (
+        "Start all workers from the same weights: wrap the model before the optimizer is built.",
+        "Call the wrapped model, not the module inside it, and change weights on all workers alike.",
+    )
+
+    tolerance: float = parameter(
+        1e-5, "relative difference of the norms of two copies above which they have drifted apart", minimum=0
+    )
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        """One finding per parameter whose copies differ, the largest difference first."""
+        names = (*window.tensors("weights"), *window.tensors("biases"))
+        found = [finding for name in names if (finding := self._judge(window, name)) is not None]
+        return sorted(found, key=lambda finding: -finding.observed)
+
+    def _judge(self, window: Window, name: str) -> Finding | None:
+        columns = window.statistic(name, "l2", mode=None)
+        if len(columns) < 2 or _is_sharded(window, name):
+            return None
+        steps, norms = norms_by_step(columns)
+        if len(steps) < 3:
+            return None
+        before, now = spread(norms[:, -3]), spread(norms[:, -1])
+        if not min(before, now) > self.tolerance:
+            return None
+        spreads = [spread(column) for column in norms.T]
+        same = [place for place, value in enumerate(spreads) if not value > self.tolerance]
+        odd = int(np.argmax(np.abs(norms[:, -1] - np.median(norms[:, -1]))))
+        return Finding(
+            subject=name,
+            worker=columns[odd].worker,
+            step=window.step,
+            since_step=int(steps[same[-1] + 1 if same else 0]),
+            measure="relative difference of the copies' norms",
+            observed=now,
+            relation=">",
+            threshold=self.tolerance,
+            series=tuple([(int(step), value) for step, value in zip(steps[-20:], spreads[-20:], strict=True)]),
+        )
+
+
+def norms_by_step(columns: Sequence[Column]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The steps that all columns have, shape (n,), and their values there, shape (columns, n)."""
+    common = columns[0].steps
+    for column in columns[1:]:
+        common = np.intersect1d(common, column.steps, assume_unique=True)
+    return common, np.stack([column.values[np.searchsorted(column.steps, common)] for column in columns])
+
+
+def spread(norms: NDArray[np.float64]) -> float:
+    """(largest - smallest) / largest of non-negative values, shape (n,); 0 where all are 0 or any is not finite."""
+    largest = float(norms.max())
+    if not np.isfinite(norms).all() or largest == 0:
+        return 0.0
+    return float(largest - norms.min()) / largest
+
+
+def _is_sharded(window: Window, name: str) -> bool:
+    return bool(window.statistic(name, "is_sharded", last=1, mode=None))

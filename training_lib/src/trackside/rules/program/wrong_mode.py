@@ -1,0 +1,121 @@
+"""wrong-mode: the model trains in evaluation mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from trackside.contracts.cause import Cause
+from trackside.contracts.verdict import Finding, Severity
+from trackside.records.model_facts import ModelFacts, ModuleFacts
+from trackside.rules.rule import Rule, parameter
+from trackside.trial.window import Window
+
+_DIFFERING_ROLES = ("dropout", "normalization")
+_ALIKE_TYPES = (
+    "LayerNorm",
+    "GroupNorm",
+    "RMSNorm",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
+    "LocalResponseNorm",
+)
+
+
+@dataclass(frozen=True)
+class WrongMode(Rule):
+    """The model trains in evaluation mode.
+
+    Why it matters:
+        After an evaluation under `model.eval()`, a loop that forgets `model.train()` goes on with dropout switched off
+        and batch statistics frozen. It trains another model than the one that was designed, and overfits sooner.
+
+    How it decides:
+        The hook notes the train/eval flag of each module as the optimizer steps: at the first step, and whenever it
+        has changed.
+
+        1. It fires where the root of the model, and every module below it that behaves otherwise in training (dropout
+           with a probability above zero, batch normalisation), is in evaluation mode while the optimizer steps.
+        2. It must hold for `steps` steps: a single step in the wrong mode is no verdict.
+        3. A model in train mode in which some normalisation layers are in evaluation mode was set so on purpose (frozen
+           batch normalisation in fine-tuning), and is silent. So is a model with no module that behaves otherwise.
+
+        Amazon's Debugger has no such rule.
+
+    What to do:
+        Call `model.train()` at the start of each training epoch, and `model.eval()` before each evaluation.
+
+    Example:
+        ```python
+        from trackside.records.model_facts import ModelFacts, ModuleFacts
+        from trackside.rules.program.wrong_mode import evaluating_modules
+
+        def facts(is_training):
+            return ModelFacts(modules=(
+                ModuleFacts("Net", "Net", is_training=is_training),
+                ModuleFacts("drop", "Dropout", "dropout", is_training=is_training, probability=0.5),
+            ))
+
+        assert [module.name for module in evaluating_modules(facts(False))] == ["drop"]
+        assert evaluating_modules(facts(True)) == ()
+        ```
+
+    References:
+        - PyTorch, `torch.nn.Module.train`: which modules behave otherwise in training.
+        - TheDeepChecker (TOSEM 2022): a model whose training and evaluation behaviour differ.
+    """
+
+    rule_id = "wrong-mode"
+    watches = ("losses",)
+    save_interval = 500
+    needs = ()
+    paced = True
+    severity = Severity.WARNING
+    since = "0.1"
+    likely_causes = (Cause.TRAIN_EVAL_MODE,)
+    what_to_do = (
+        "Call model.train() at the start of each training epoch.",
+        "If layers are frozen on purpose, set only these to eval() after model.train().",
+    )
+
+    steps: int = parameter(5, "steps that the optimizer must have stepped in evaluation mode", minimum=1)
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        """One finding per module that behaves otherwise in training and is in evaluation mode."""
+        facts = window.facts
+        if facts is None or window.step < facts.from_step + self.steps:
+            return []
+        return [self._finding(window, facts, module) for module in evaluating_modules(facts)]
+
+    def lacks(self, window: Window) -> str:
+        """What the hook tells of the program's modules."""
+        if window.facts is None:
+            return "what a hook of this version tells of the program (its modules)"
+        return ""
+
+    def _finding(self, window: Window, facts: ModelFacts, module: ModuleFacts) -> Finding:
+        steps = window.step - facts.from_step
+        return Finding(
+            subject=module.name,
+            step=window.step,
+            since_step=facts.from_step,
+            measure="steps in evaluation mode",
+            observed=float(steps + 1),
+            relation=">",
+            threshold=float(self.steps),
+            place=module.line,
+        )
+
+
+def evaluating_modules(facts: ModelFacts) -> tuple[ModuleFacts, ...]:
+    """The modules that behave otherwise in training, where all of them and the model itself are in evaluation mode."""
+    if not facts.modules or any(module.is_training for module in facts.modules):
+        return ()
+    return tuple([module for module in facts.modules if _differs_in_training(module)])
+
+
+def _differs_in_training(module: ModuleFacts) -> bool:
+    if module.role == "dropout":
+        return module.probability is None or module.probability > 0
+    return module.role in _DIFFERING_ROLES and module.type_name not in _ALIKE_TYPES

@@ -1,0 +1,217 @@
+"""overfit: the model gets better on the training data and worse on the validation data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.diagnosis import finite, training_losses
+from trackside.rules.rule import Rule, parameter
+from trackside.trial.window import Column, Window
+
+_FEWEST_EVALUATIONS = 4
+_NEVER_LEARNED = 0.05  # share of the training's gain below which the validation loss never fell
+_BADLY = 0.5  # share of the gain that is lost again, from which on the rest of the training is waste
+_TRAINING_STILL_FALLS = 0.02
+
+Losses = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Overfit(Rule):
+    """The validation loss rises while the training loss goes on falling.
+
+    Why it matters:
+        From here on the model learns the training data by heart. Each further step costs money and makes it worse on
+        anything it has not seen; the best model was some steps ago.
+
+    How it decides:
+        Losses of steps in mode EVAL are validation losses; the hook tells them apart by `model.eval()`.
+
+        1. An evaluation k holds all validation losses between two training steps: E_k is their mean, and T_k the median
+           of the training losses since the evaluation before.
+        2. Let b be the evaluation with the lowest E. The gain is G = max(E_0 - E_b, T_0 - T_now): what was learned, on
+           either data.
+        3. Lost again is r = (E_now - E_b) / G, with E_now the lowest of the newest `patience_evaluations`, all of them
+           after b: a single bad evaluation does not count.
+        4. It fires where r > `ratio_threshold`, the training loss has gone on falling since b (by more than 2 % of G),
+           E_now > (1 + `ratio_threshold`) E_b for positive losses, and E_now - E_b is more than two standard errors of
+           the evaluations' means where these hold several batches.
+
+        A constant added to the losses, or a factor, changes nothing in r. Critical from r > 0.5 on, a warning before.
+
+        Amazon's Overfit compares levels: (mean validation loss - mean training loss) / mean training loss > 0.1. A
+        model with dropout, or one that fits its training data well and still gets better on others, exceeds that in
+        nearly every healthy run; the documented rule is the preset `aws-docs`.
+
+    What to do:
+        Keep the checkpoint of the lowest validation loss and stop there. For a better one: more data or augmentation,
+        dropout, weight decay, a smaller model. If the validation loss never fell, look at the labels first.
+
+    Example:
+        ```python
+        import numpy as np
+        from trackside.rules.tensors.overfit import lost_again
+
+        training = np.array([2.3, 1.0, 0.5, 0.2, 0.1, 0.05])
+        assert lost_again(np.array([2.3, 1.4, 1.2, 1.5, 1.7, 1.9]), training, patience=3).share > 0.1
+        assert lost_again(np.array([2.3, 1.4, 1.2, 1.1, 1.05, 1.04]), training, patience=3) is None
+        ```
+
+    References:
+        - Prechelt: Early Stopping - But When? (1998): generalisation loss, the rise over the lowest validation loss.
+        - Amazon SageMaker Debugger, built-in rule Overfit: the parameters.
+    """
+
+    rule_id = "overfit"
+    watches = ("losses",)
+    save_interval = 10
+    needs = ()
+    paced = True
+    severity = Severity.CRITICAL
+    since = "0.1"
+    likely_causes = (Cause.OVERFITTING, Cause.WRONG_LABELS)
+    what_to_do = (
+        "Keep the checkpoint of the lowest validation loss, and stop there.",
+        "For a better model: more data or augmentation, dropout, weight decay, or fewer parameters.",
+        "If the validation loss never fell, look at a few labels beside their inputs.",
+    )
+
+    patience_evaluations: int = parameter(3, "newest evaluations that must all be worse than the best", minimum=1)
+    ratio_threshold: float = parameter(
+        0.1, "share of what was learned that the validation loss must have lost again", minimum=0, maximum=10
+    )
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        """One finding per loss and worker that overfits."""
+        evaluated = [c for name in window.tensors("losses") for c in window.statistic(name, "mean", mode="EVAL")]
+        trained = {(c.worker, c.tensor): c for c in training_losses(window)}
+        found = []
+        for column in evaluated:
+            training = trained.get((column.worker, column.tensor)) or _only_one(trained, column.worker)
+            if training is not None and (finding := self._judge(window, column, training)) is not None:
+                found.append(finding)
+        return found
+
+    def lacks(self, window: Window) -> str:
+        """A few evaluations in mode EVAL."""
+        for name in window.tensors("losses"):
+            for column in window.statistic(name, "mean", mode="EVAL"):
+                if any(len(by_evaluation(column, c)[0]) >= _FEWEST_EVALUATIONS for c in training_losses(window)):
+                    return ""
+        return f"{_FEWEST_EVALUATIONS} evaluations of the model in eval mode, with a loss"
+
+    def severity_of(self, findings: Sequence[Finding]) -> Severity:
+        """Critical once half of what was learned is lost again."""
+        worst = max((finding.observed for finding in findings), default=0.0)
+        return Severity.CRITICAL if worst > _BADLY else Severity.WARNING
+
+    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
+        """Labels first where the validation loss never fell: there was nothing to learn but the labels by heart."""
+        lead = findings[0].statistics
+        overfitting = Suspicion(
+            Cause.OVERFITTING, f"validation loss {lead['lowest']:.3g} at best, {lead['now']:.3g} now"
+        )
+        if lead["validation_gain"] < _NEVER_LEARNED * lead["training_gain"]:
+            return (Suspicion(Cause.WRONG_LABELS, "the validation loss has never fallen"), overfitting)
+        return (overfitting, Suspicion(Cause.WRONG_LABELS))
+
+    def _judge(self, window: Window, evaluated: Column, trained: Column) -> Finding | None:
+        steps, means, errors, training = by_evaluation(evaluated, trained)
+        lost = lost_again(means, training, patience=self.patience_evaluations, errors=errors)
+        if lost is None or not lost.share > self.ratio_threshold or not _clearly(lost, self.ratio_threshold):
+            return None
+        series = tuple([(int(s), float(v)) for s, v in zip(steps[-20:], means[-20:], strict=True)])
+        return Finding(
+            subject=evaluated.tensor,
+            worker=evaluated.worker,
+            step=window.step,
+            since_step=int(steps[lost.best]),
+            measure="share of the gain lost on validation data",
+            observed=lost.share,
+            relation=">",
+            threshold=self.ratio_threshold,
+            statistics={
+                "lowest": lost.lowest,
+                "now": lost.now,
+                "best_step": float(steps[lost.best]),
+                "validation_gain": lost.validation_gain,
+                "training_gain": lost.training_gain,
+            },
+            series=series,
+        )
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What was lost again: `share` of the gain; `best` is the index of the evaluation with the `lowest` loss."""
+
+    share: float
+    best: int
+    lowest: float
+    now: float
+    validation_gain: float
+    training_gain: float
+
+
+def lost_again(evaluated: Losses, trained: Losses, *, patience: int, errors: Losses | None = None) -> Lost | None:
+    """How much of what was learned the validation losses have lost again; None if it is nothing, or not certain.
+
+    `evaluated` and `trained`: one validation and one training loss per evaluation, oldest first, shape (n,); `errors`
+    are the standard errors of `evaluated`.
+    """
+    if len(evaluated) < max(_FEWEST_EVALUATIONS, patience + 1):
+        return None
+    best = int(np.argmin(evaluated))
+    lowest, newest = float(evaluated[best]), evaluated[-patience:]
+    if best >= len(evaluated) - patience:
+        return None
+    now = float(newest.min())
+    validation_gain, training_gain = float(evaluated[0]) - lowest, float(trained[0] - trained[-1])
+    gain = max(validation_gain, training_gain)
+    error = 0.0 if errors is None else math.hypot(float(errors[best]), float(errors[-patience:].max()))
+    still_falls = float(trained[best] - np.median(trained[-patience:])) > _TRAINING_STILL_FALLS * gain
+    if not gain > 0 or not still_falls or not now - lowest > 2 * error:
+        return None
+    return Lost((now - lowest) / gain, best, lowest, now, validation_gain, training_gain)
+
+
+def by_evaluation(evaluated: Column, trained: Column) -> tuple[NDArray[np.int64], Losses, Losses, Losses]:
+    """(last step, mean, standard error, training loss) of each evaluation, oldest first, each of shape (n,).
+
+    An evaluation is what was evaluated between two training steps; its training loss is the median of those since the
+    evaluation before (or of the first after it, where the training began with an evaluation).
+    """
+    steps, losses = finite(evaluated)
+    trained_steps, trained_losses = finite(trained)
+    if not steps.size or not trained_steps.size:
+        return np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0)
+    before = np.searchsorted(trained_steps, steps)
+    starts = np.flatnonzero(np.diff(before, prepend=-1))
+    counts = np.diff(starts, append=len(steps))
+    means = np.add.reduceat(losses, starts) / counts
+    squares = np.add.reduceat((losses - np.repeat(means, counts)) ** 2, starts)
+    errors = np.sqrt(squares / np.maximum(counts - 1, 1) / counts)
+    ends = before[starts]
+    training = [
+        float(np.median(trained_losses[max(0, start) : end])) if end else float(trained_losses[0])
+        for start, end in zip((0, *ends[:-1]), ends, strict=True)
+    ]
+    return steps[starts + counts - 1], means, errors, np.array(training)
+
+
+def _clearly(lost: Lost, threshold: float) -> bool:
+    """True unless the loss rose by little compared with itself; what is below zero has no such measure."""
+    return lost.lowest <= 0 or lost.now > (1 + threshold) * lost.lowest
+
+
+def _only_one(trained: dict[tuple[str, str], Column], worker: str) -> Column | None:
+    """The only training loss of a worker, where the evaluation computes its loss in another way."""
+    own = [column for (of, _), column in trained.items() if of == worker]
+    return own[0] if len(own) == 1 else None
