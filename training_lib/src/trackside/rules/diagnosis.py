@@ -154,6 +154,24 @@ def training_losses(window: Window) -> tuple[Column, ...]:
     return ()
 
 
+def learned_share(window: Window, *, newest: int = 20) -> float | None:
+    """The largest share of its first value that a training loss has lost; negative where it rose; None without one.
+
+    The first value is the larger of the first loss and the median of the first `newest`; now is the median of the
+    newest. Losses that are ever negative tell nothing.
+    """
+    shares = []
+    for column in training_losses(window):
+        losses = column.values
+        if not np.isfinite(losses).all():
+            return -math.inf
+        if (losses < 0).any():
+            continue
+        start = max(float(losses[0]), float(np.median(losses[:newest])))
+        shares.append(1 - float(np.median(losses[-newest:])) / start if start > 0 else 0.0)
+    return max(shares, default=None)
+
+
 def chance_level(loss: LossFacts | None) -> float | None:
     """The cross entropy of guessing, ln(classes); None for what is no cross entropy over known classes."""
     if loss is None or loss.class_count is None or loss.class_count < 2 or loss.reduction != "mean":

@@ -41,8 +41,8 @@ class LossNotDecreasing(Rule):
            lowest, and level > 0.9 x L0: nearly all that was learned is lost.
         2. Stuck, from `start_step` on: the run has learned less than a tenth, (start - level) / |start| < 0.1 with
            start = max(L0, median of the first window), and in the newest half of the run the decrease from the earlier
-           half of it (before) to the later (after) is certainly small: d + 2 s < `diff_percent` / 100, and not certainly
-           more than half a percent (then it learns, if slowly), where d = (median(before) - median(after)) / |median(before)|.
+           half of it (before) to the later (after) is certainly small: d + 2 s < `diff_percent` / 100, and not
+           certainly more than half a percent (then it learns); d = (median(before) - median(after)) / |median(before)|.
         3. s is the standard error of d. A median of n losses has the error 1.2533 x 1.4826 x MAD / sqrt(n), where MAD
            is the median absolute deviation; the errors of the two medians add in squares. Where noise could hide a
            decrease, s is large and the rule stays silent until longer windows tell.

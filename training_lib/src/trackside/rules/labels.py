@@ -1,0 +1,84 @@
+"""The class labels of a training, batch by batch: what rules about data remember of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.contracts.errors import TensorNotSavedError
+from trackside.rules.diagnosis import TRAINING_MODES
+from trackside.trial.window import Window
+
+MOST_CLASSES = 200  # more are words rather than classes, and words are unequal by nature
+MOST_BATCHES = 200
+_FEWEST_SAMPLES = 4
+
+
+@dataclass(frozen=True)
+class SeenLabels:
+    """The labels so far: how often each class (as text) came, and the newest batches' share of their commonest class.
+
+    `batches` holds (step, share, class) of up to `MOST_BATCHES` batches, oldest first. `is_classes` is False once
+    something came that is no class label.
+    """
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    batches: tuple[tuple[int, float, str], ...] = ()
+    is_classes: bool = True
+
+    @property
+    def samples(self) -> int:
+        """How many labels came."""
+        return sum(self.counts.values())
+
+    def with_batch(self, step: int, labels: NDArray[np.int64]) -> SeenLabels:
+        """These and a further batch, shape (samples,)."""
+        classes, numbers = np.unique(labels, return_counts=True)
+        counts = dict(self.counts)
+        for one, number in zip(classes.tolist(), numbers.tolist(), strict=True):
+            counts[str(one)] = counts.get(str(one), 0) + number
+        if len(counts) > MOST_CLASSES:
+            return SeenLabels(is_classes=False)
+        top = int(numbers.argmax())
+        batch = (step, float(numbers[top] / numbers.sum()), str(classes[top]))
+        return SeenLabels(counts, (*self.batches, batch)[-MOST_BATCHES:])
+
+
+def with_labels_of(seen: SeenLabels, window: Window) -> SeenLabels:
+    """What was seen, and the training labels that were saved at `window.step`, of all workers."""
+    if window.mode not in TRAINING_MODES or not seen.is_classes:
+        return seen
+    for name in window.tensors("labels"):
+        for column in window.statistic(name, "mean", last=1):
+            if column.steps[-1] != window.step:
+                continue
+            try:
+                labels = window.value(name, worker=column.worker)
+            except TensorNotSavedError:  # reductions only
+                continue
+            classes = as_classes(labels)
+            if classes is not None and len(classes) >= _FEWEST_SAMPLES:
+                seen = seen.with_batch(window.step, classes)
+    return seen
+
+
+def as_classes(labels: NDArray[np.generic]) -> NDArray[np.int64] | None:
+    """The labels of a batch as class numbers, shape (samples,); None where they are no classes.
+
+    Whole numbers of shape (samples,) or (samples, 1), zeros and ones in floating point too (binary cross entropy), and
+    one-hot rows.
+    """
+    if labels.ndim == 2 and labels.shape[1] > 1:
+        is_one_hot = bool(np.isin(labels, (0, 1)).all()) and bool((labels.sum(axis=1) == 1).all())
+        return np.asarray(labels.argmax(axis=1), np.int64) if is_one_hot else None
+    flat = labels.reshape(-1) if labels.ndim <= 2 else None
+    if flat is None or flat.size == 0:
+        return None
+    if flat.dtype.kind in "iub":
+        return flat.astype(np.int64)
+    if flat.dtype.kind == "f" and np.isin(flat, (0, 1)).all():
+        return flat.astype(np.int64)
+    return None

@@ -1,0 +1,130 @@
+"""gradient-clipping: clipping leaves hardly anything of the gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.diagnosis import Evidence, learned_share
+from trackside.rules.rule import Rule, parameter
+from trackside.trial.window import Column, Window
+
+CLIPPING = "trackside/clipping"
+
+_SLOW_UPDATES = 1e-4  # relative update of the weights in a step
+_LEARNED = 0.3  # of the first loss
+_ALWAYS = 0.95  # share of the steps
+
+
+@dataclass(frozen=True)
+class GradientClipping(Rule):
+    """Clipping leaves hardly anything of the gradients.
+
+    Why it matters:
+        Clipping is a fuse for rare spikes. A limit far below the usual norm cuts every step, so that plain SGD crawls
+        at a hundredth of the learning rate that was set, and each batch counts the same, however much it has to say.
+
+    How it decides:
+        The hook records the norm n of all gradients before `clip_grad_norm_` cuts them to at most m.
+
+        1. At each step, k = min(1, m / n) is the share of the gradient that clipping leaves.
+        2. Over the newest `steps` steps (half of them at least), it fires where the median of k is below `share` and
+           k < 1 at nearly every step (95 %).
+        3. Clipping that hard is harmless where the optimizer divides by the size of the gradients (Adam): it is silent
+           where the loss has lost 30 % of its first value, unless a step changes the weights by less than 1e-4.
+
+        How often and how hard clipping bites stands in the finding. Amazon's Debugger has no such rule; its
+        documentation names one, GradientClipping, without saying what it does.
+
+    What to do:
+        Raise the limit to about the usual norm, so that few steps are cut, or leave clipping out.
+
+    Example:
+        ```python
+        import numpy as np
+        from trackside.rules.program.gradient_clipping import kept_shares
+
+        shares = kept_shares(np.array([0.5, 2.0, 200.0]), limits=np.array([1.0, 1.0, 1.0]))
+        assert shares.tolist() == [1.0, 0.5, 0.005]
+        ```
+
+    References:
+        - Pascanu, Mikolov, Bengio: On the difficulty of training recurrent neural networks (2013): half to ten times
+          the average norm as a limit.
+    """
+
+    rule_id = "gradient-clipping"
+    watches = ("gradients", "losses")
+    save_interval = 500
+    needs = ()
+    paced = True
+    patience = 2
+    severity = Severity.WARNING
+    since = "0.1"
+    likely_causes = (Cause.CLIPPING_TOO_LOW, Cause.EXPLODING_GRADIENTS)
+    what_to_do = (
+        "Raise the clipping limit to about the usual norm of the gradient, so that few steps are cut.",
+        "If the norms are right and the limit is meant, use a larger learning rate instead.",
+    )
+
+    share: float = parameter(0.05, "share of the gradient that clipping must leave", minimum=0, maximum=1)
+    steps: int = parameter(40, "newest steps that are looked at", minimum=2)
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        """One finding per worker whose gradients are cut to almost nothing."""
+        limits = {column.worker: column for column in window.statistic(CLIPPING, "max_norm", mode=None)}
+        columns = [c for c in window.statistic(CLIPPING, "mean", mode=None) if c.worker in limits]
+        found = [finding for c in columns if (finding := self._judge(window, c, limits[c.worker])) is not None]
+        return found if found and _is_slow(window) else []
+
+    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
+        """The limit."""
+        lead = findings[0]
+        because = f"a gradient of norm {lead.statistics['usual_norm']:.3g} is cut to {lead.statistics['limit']:.3g}"
+        return (Suspicion(Cause.CLIPPING_TOO_LOW, because), Suspicion(Cause.EXPLODING_GRADIENTS))
+
+    def _judge(self, window: Window, norms: Column, limits: Column) -> Finding | None:
+        steps, at_norms, at_limits = np.intersect1d(norms.steps, limits.steps, return_indices=True)
+        steps = steps[-self.steps :]
+        if len(steps) < self.steps // 2:
+            return None
+        before, limit = norms.values[at_norms][-self.steps :], limits.values[at_limits][-self.steps :]
+        kept = kept_shares(before, limits=limit)
+        median = float(np.median(kept))
+        if not median < self.share or not float(np.mean(kept < 1)) >= _ALWAYS:
+            return None
+        facts = window.facts
+        place = facts.program.clipping[0].line if facts and facts.program.clipping else ""
+        return Finding(
+            subject=CLIPPING,
+            worker=norms.worker,
+            step=window.step,
+            since_step=int(steps[0]),
+            measure="share of the gradient that clipping leaves",
+            observed=median,
+            relation="<",
+            threshold=self.share,
+            statistics={
+                "usual_norm": float(np.median(before)),
+                "limit": float(np.median(limit)),
+                "share_of_steps": float(np.mean(kept < 1)),
+            },
+            series=tuple([(int(step), float(value)) for step, value in zip(steps[-20:], kept[-20:], strict=True)]),
+            place=place,
+        )
+
+
+def kept_shares(norms: NDArray[np.float64], *, limits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The share of each gradient that a limit leaves, 0 to 1; `norms` before clipping, both of shape (n,)."""
+    sound = np.where(np.isfinite(norms) & (norms > 0), norms, limits)
+    return np.asarray(np.minimum(1.0, limits / sound))
+
+
+def _is_slow(window: Window) -> bool:
+    learned, ratio = learned_share(window), Evidence(window).update_ratio
+    return learned is None or learned < _LEARNED or (ratio is not None and ratio < _SLOW_UPDATES)

@@ -1,0 +1,179 @@
+"""unnormalized-inputs: what the model is fed is too large, constant, or no number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.contracts.capture_request import CollectionRequest, Schedule
+from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.errors import TensorNotSavedError
+from trackside.contracts.verdict import Finding, Severity
+from trackside.records.model_facts import ModelFacts
+from trackside.rules.diagnosis import learned_share
+from trackside.rules.rule import Rule, parameter
+from trackside.trial.window import Window
+
+CONSTANT, SPREAD, SIZE, BROKEN = (
+    "deviation between the samples of a batch",
+    "largest feature's size over the middle one's",
+    "root mean square of the inputs",
+    "non-finite inputs",
+)
+_FEWEST_SAMPLES = 8
+_NEARLY_NOTHING = 1e-7  # of the inputs' own size
+_LEARNED = 0.5
+_MOST_VALUES = 1 << 20
+_WORKING_ROLES = ("linear", "convolution", "recurrent", "attention", "embedding", "normalization")
+
+
+@dataclass(frozen=True)
+class UnnormalizedInputs(Rule):
+    """The model is fed inputs that are too large, of very different sizes, or all the same.
+
+    Why it matters:
+        A feature that is a thousand times as large as the others drives all weights; the rest is not seen for long.
+        Inputs that are the same for each sample, or hold a NaN, teach nothing at all. Both are mistakes of the
+        preparation that no shape check finds.
+
+    How it decides:
+        On the floating-point inputs of the model (whole batches of `model_inputs`, saved now and then; integers are
+        tokens and are left out; so are batches of fewer than 8 samples):
+
+        1. Any value that is not finite is a finding.
+        2. Constant: the deviation between the samples, over all features, is below 1e-7 of the inputs' size.
+        3. Too large: the root mean square is above `threshold_size`.
+        4. Uneven, for inputs of shape (samples, features): the root mean square of the largest feature is more than
+           `threshold_ratio` times that of the middle one.
+        5. Points 3 and 4 are silent where the model normalises its inputs itself (its first layer is a normalisation),
+           and once the training has lost half of its first loss: then it copes.
+
+        Amazon's CheckInputImages asks for |mean| < 0.2 of each channel, under MXNet's name of the input; it is the
+        preset `aws-docs`. Images between 0 and 1 exceed that, and train well.
+
+    What to do:
+        Subtract the mean of the training data and divide by their deviation, feature by feature (images: channel by
+        channel). Look at one batch as the model gets it.
+
+    Example:
+        ```python
+        import numpy as np
+        from trackside.rules.program.unnormalized_inputs import wrong_with
+
+        random = np.random.default_rng(0).normal(size=(32, 8))
+        assert wrong_with(random, size=20, ratio=1000) is None
+        assert wrong_with(random * 500, size=20, ratio=1000).measure == "root mean square of the inputs"
+        assert wrong_with(np.ones((32, 8)), size=20, ratio=1000).relation == "<"
+        ```
+
+    References:
+        - LeCun, Bottou, Orr, Mueller: Efficient BackProp (1998), section 4.3: normalising the inputs.
+        - Amazon SageMaker Debugger, built-in rule CheckInputImages.
+    """
+
+    rule_id = "unnormalized-inputs"
+    watches = ("model_inputs",)
+    save_interval = 100
+    needs = (CollectionRequest("model_inputs", Schedule(100)),)
+    severity = Severity.WARNING
+    since = "0.1"
+    likely_causes = (Cause.UNNORMALIZED_INPUTS, Cause.CONSTANT_INPUTS)
+    what_to_do = (
+        "Subtract the training data's mean from the inputs and divide by their deviation, feature by feature.",
+        "Look at one batch as the model gets it: each row should be another, and all of it finite.",
+    )
+
+    threshold_size: float = parameter(20.0, "root mean square of the inputs above which they are too large", minimum=0)
+    threshold_ratio: float = parameter(
+        1000.0, "size of the largest feature, as a multiple of the middle one's, above which they are uneven", minimum=1
+    )
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        """One finding per input."""
+        copes = _copes(window)
+        found = []
+        for name in window.tensors("model_inputs"):
+            for column in window.statistic(name, "mean", last=1):
+                if column.steps[-1] != window.step:
+                    continue
+                finding = self._judge(window, name, column.worker)
+                if finding is not None and not (copes and finding.measure in {SIZE, SPREAD}):
+                    found.append(finding)
+        return found
+
+    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
+        """What the numbers say."""
+        lead = findings[0]
+        causes = {BROKEN: Cause.NON_FINITE_DATA, CONSTANT: Cause.CONSTANT_INPUTS}
+        return (Suspicion(causes.get(lead.measure, Cause.UNNORMALIZED_INPUTS), lead.comparison),)
+
+    def _judge(self, window: Window, name: str, worker: str) -> Finding | None:
+        try:
+            batch = window.value(name, worker=worker)
+        except TensorNotSavedError:  # reductions only
+            return None
+        wrong = wrong_with(batch, size=self.threshold_size, ratio=self.threshold_ratio)
+        if wrong is None:
+            return None
+        return Finding(
+            subject=name,
+            worker=worker,
+            step=window.step,
+            since_step=window.step,
+            measure=wrong.measure,
+            observed=wrong.observed,
+            relation=wrong.relation,
+            threshold=wrong.threshold,
+            statistics={"samples": float(len(batch))},
+        )
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """What is wrong with a batch, in the words of a finding."""
+
+    measure: str
+    observed: float
+    relation: str
+    threshold: float
+
+
+def wrong_with(batch: NDArray[np.generic], *, size: float, ratio: float) -> Wrong | None:
+    """The first thing that is wrong with a batch of inputs, shape (samples, ...); None if nothing is."""
+    if batch.dtype.kind != "f" or batch.ndim < 2 or len(batch) < _FEWEST_SAMPLES:
+        return None
+    samples = batch.reshape(len(batch), -1)[:, : max(1, _MOST_VALUES // len(batch))].astype(np.float64)
+    broken = samples.size - int(np.count_nonzero(np.isfinite(samples)))
+    if broken:
+        return Wrong(BROKEN, float(broken), ">", 0.0)
+    scale = math.sqrt(float(np.square(samples).mean()))
+    deviation = float(samples.std(axis=0).max())
+    if deviation <= _NEARLY_NOTHING * max(scale, 1e-30):
+        return Wrong(CONSTANT, deviation, "<", max(_NEARLY_NOTHING * scale, math.ulp(deviation) + deviation, 1e-37))
+    if scale > size:
+        return Wrong(SIZE, scale, ">", size)
+    if batch.ndim == 2 and batch.shape[1] > 2:
+        sizes = np.sqrt(np.square(samples).mean(axis=0))
+        usual = float(np.median(sizes[sizes > 0])) if (sizes > 0).any() else 0.0
+        if usual > 0 and float(sizes.max()) / usual > ratio:
+            return Wrong(SPREAD, float(sizes.max()) / usual, ">", ratio)
+    return None
+
+
+def _copes(window: Window) -> bool:
+    learned = learned_share(window)
+    return (learned is not None and learned > _LEARNED) or _normalizes_itself(window.facts)
+
+
+def _normalizes_itself(facts: ModelFacts | None) -> bool:
+    """True if the first layer that computes anything is a normalisation."""
+    if facts is None:
+        return False
+    working = [
+        m for m in facts.modules if m.role in {"linear", "convolution", "recurrent", "attention", "normalization"}
+    ]
+    return bool(working) and working[0].role == "normalization"

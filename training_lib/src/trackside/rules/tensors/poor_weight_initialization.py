@@ -1,0 +1,208 @@
+"""poor-weight-initialization: the weights start too large, too small, or all alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.verdict import Finding, Severity
+from trackside.records.model_facts import ModelFacts, ParameterFacts
+from trackside.rules.diagnosis import chance_level, training_losses
+from trackside.rules.rule import Rule, parameter
+from trackside.trial.window import Column, Window
+
+SCALE, LOSS, ZERO = "initial scale", "first loss over chance", "norm of the weights"
+_FIRST_STEPS = 3  # a last layer that starts at zero blocks the gradients of the first step only
+_MOST_ZERO = 0.5  # of the layers without a gradient
+
+
+@dataclass(frozen=True)
+class PoorWeightInitialization(Rule):
+    """The weights start too large, too small, or all alike.
+
+    Why it matters:
+        Weights that start ten times too large double that error in each layer: units saturate, the first loss is huge,
+        and many steps go by repairing it. Weights that start alike stay alike, however long the training runs.
+
+    How it decides:
+        On the first step at which the weights were measured:
+
+        1. The scale of a weight matrix is s = sigma x sqrt(fan_in), with sigma its root mean square and fan_in the
+           number of inputs of a unit. Usual initialisations lie between 0.3 and 1.5. A layer is off where
+           s > `large_scale` or s < `small_scale`; embeddings and last layers (whose scale is often chosen small) do not
+           count. It fires where half of the layers are off, and at least two (or the only one).
+        2. First loss: cross entropy over n classes is ln(n) for a model that knows nothing. It fires where the first
+           loss is more than `loss_ratio` times that.
+        3. Zero: where matrices are all zeros, and more than half of the layers still get no gradient at the fourth
+           step. A single layer that starts at zero on purpose lets the others' gradients through after one step.
+
+        Layers loaded from a checkpoint have the scale that they were trained to; most lie within the bounds.
+
+        Amazon's PoorWeightInitialization asks for the variances of activation inputs, the spread of gradients, and a
+        loss that falls within the first ten steps; by default nothing of that is saved so early. Preset `aws-docs`.
+
+    What to do:
+        Leave the layers' own initialisation, or use Kaiming's for ReLU and Xavier's for tanh. Biases start at zero,
+        weights never do.
+
+    Example:
+        ```python
+        from trackside.rules.tensors.poor_weight_initialization import scale_of
+
+        assert abs(scale_of(norm=8.0, shape=(64, 64)) - 1.0) < 1e-9   # sigma = 1/8 = 1/sqrt(64)
+        assert scale_of(norm=640.0, shape=(64, 64)) > 50
+        ```
+
+    References:
+        - Glorot, Bengio: Understanding the difficulty of training deep feedforward neural networks (2010).
+        - He, Zhang, Ren, Sun: Delving deep into rectifiers (2015).
+        - Amazon SageMaker Debugger, built-in rule PoorWeightInitialization.
+    """
+
+    rule_id = "poor-weight-initialization"
+    watches = ("weights", "losses")
+    save_interval = 500
+    needs = ()
+    paced = True
+    severity = Severity.WARNING
+    since = "0.1"
+    likely_causes = (Cause.BAD_INITIALIZATION, Cause.SYMMETRIC_INITIALIZATION)
+    what_to_do = (
+        "Leave the layers' own initialisation, or use Kaiming's for ReLU and Xavier's for tanh.",
+        "Start biases at zero, weights never: units that start alike stay alike.",
+        "If only the first loss is large, look at the scale of the inputs.",
+    )
+
+    large_scale: float = parameter(5.0, "scale above which a layer starts too large", minimum=0)
+    small_scale: float = parameter(0.03, "scale below which a layer starts too small", minimum=0)
+    loss_ratio: float = parameter(4.0, "first loss over that of guessing, above which outputs are too large", minimum=1)
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        """One finding per layer that is off; or the first loss; or the layers that start at zero."""
+        facts = window.facts
+        if facts is None or window.step < _FIRST_STEPS:
+            return []
+        return [*self._zeros(window, facts), *self._off(window, facts), *self._first_losses(window, facts)]
+
+    def lacks(self, window: Window) -> str:
+        """What the hook tells of the program, and a few steps."""
+        if window.facts is None:
+            return "what a hook of this version tells of the program (shapes of its parameters)"
+        return "" if window.step >= _FIRST_STEPS else "its first steps"
+
+    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
+        """Alike, off, or neither: then the inputs are too large."""
+        kinds = {finding.measure for finding in findings}
+        if ZERO in kinds:
+            return (
+                Suspicion(Cause.SYMMETRIC_INITIALIZATION, "weights start at zero"),
+                Suspicion(Cause.BAD_INITIALIZATION),
+            )
+        bad = Suspicion(Cause.BAD_INITIALIZATION, f"{findings[0].comparison} in {findings[0].subject}")
+        if SCALE in kinds:
+            return (bad, Suspicion(Cause.EXPLODING_GRADIENTS))
+        return (Suspicion(Cause.UNNORMALIZED_INPUTS, findings[0].comparison), Suspicion(Cause.BAD_INITIALIZATION))
+
+    def _off(self, window: Window, facts: ModelFacts) -> list[Finding]:
+        layers = _hidden_layers(facts)
+        found = []
+        for held in layers:
+            for column in window.statistic(held.name, "l2", mode=None):
+                scale = scale_of(norm=float(column.values[0]), shape=held.shape)
+                if scale > self.large_scale or 0 < scale < self.small_scale:
+                    found.append(self._finding(window, facts, held, column, scale))
+        is_common = 2 * len(found) >= len(layers) and len(found) >= min(2, len(layers))
+        return sorted(found, key=lambda finding: -abs(math.log(finding.observed))) if is_common else []
+
+    def _finding(
+        self, window: Window, facts: ModelFacts, held: ParameterFacts, column: Column, scale: float
+    ) -> Finding:
+        module = facts.module(held.module)
+        is_large = scale > self.large_scale
+        return Finding(
+            subject=held.name,
+            worker=column.worker,
+            step=window.step,
+            since_step=int(column.steps[0]),
+            measure=SCALE,
+            observed=scale,
+            relation=">" if is_large else "<",
+            threshold=self.large_scale if is_large else self.small_scale,
+            place=module.line if module else "",
+        )
+
+    def _zeros(self, window: Window, facts: ModelFacts) -> list[Finding]:
+        layers = [held for held in facts.parameters if len(held.shape) > 1 and held.requires_grad and held.optimizer]
+        zeros = [held for held in layers if _starts_at_zero(window, held)]
+        silent = [held for held in layers if _gets_nothing(window, held)]
+        if not zeros or not len(silent) > _MOST_ZERO * len(layers):
+            return []
+        places = {held.name: facts.module(held.module) for held in zeros}
+        return [
+            Finding(
+                subject=held.name,
+                step=window.step,
+                since_step=0,
+                measure=ZERO,
+                observed=0.0,
+                relation="<",
+                threshold=math.ulp(0.0),
+                place=module.line if (module := places[held.name]) else "",
+            )
+            for held in zeros
+        ]
+
+    def _first_losses(self, window: Window, facts: ModelFacts) -> list[Finding]:
+        found = []
+        for column in training_losses(window):
+            chance = chance_level(facts.loss(column.tensor))
+            first = float(column.values[0])
+            if chance is None or not math.isfinite(first) or not first > self.loss_ratio * chance:
+                continue
+            found.append(
+                Finding(
+                    subject=column.tensor,
+                    worker=column.worker,
+                    step=window.step,
+                    since_step=int(column.steps[0]),
+                    measure=LOSS,
+                    observed=first / chance,
+                    relation=">",
+                    threshold=self.loss_ratio,
+                )
+            )
+        return found
+
+
+def scale_of(*, norm: float, shape: tuple[int, ...]) -> float:
+    """sigma x sqrt(fan_in) of a weight of that L2 norm; `shape` is (units, inputs, ...)."""
+    size = math.prod(shape)
+    fan_in = size // max(1, shape[0])
+    return norm / math.sqrt(size) * math.sqrt(fan_in) if size else 0.0
+
+
+def _hidden_layers(facts: ModelFacts) -> list[ParameterFacts]:
+    """The weight matrices of layers that compute, but for the last."""
+    roles = {"linear", "convolution", "recurrent", "attention"}
+    layers = [
+        held
+        for held in facts.parameters
+        if len(held.shape) > 1
+        and held.requires_grad
+        and not held.tied_to
+        and (module := facts.module(held.module)) is not None
+        and module.role in roles
+    ]
+    return layers[:-1] if len(layers) > 1 else layers
+
+
+def _starts_at_zero(window: Window, held: ParameterFacts) -> bool:
+    return any(column.values[0] == 0 for column in window.statistic(held.name, "l2", mode=None))
+
+
+def _gets_nothing(window: Window, held: ParameterFacts) -> bool:
+    columns = window.statistic(held.gradient, "l2", mode=None)
+    early = [column.values[column.steps >= _FIRST_STEPS] for column in columns]
+    return any(len(values) > 0 and not values[:3].any() for values in early)

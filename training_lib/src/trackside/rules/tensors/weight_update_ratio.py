@@ -1,0 +1,193 @@
+"""weight-update-ratio: steps are far too large or far too small for the weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.diagnosis import (
+    Evidence,
+    chance_level,
+    learned_share,
+    training_losses,
+    why_it_diverges,
+    why_nothing_is_learned,
+)
+from trackside.rules.rule import Rule, parameter
+from trackside.trial.window import Column, Window
+
+_MEASUREMENTS = 5  # of the newest, their median
+_FEWEST = 3
+_NOT_LEARNED = 0.1  # share of the first loss that must be gone for large steps to be right
+_NOT_MOVED = 0.02  # and for small ones
+_BELOW_CHANCE = 0.7
+_HOPELESS = 1e-8
+
+
+@dataclass(frozen=True)
+class WeightUpdateRatio(Rule):
+    """Steps are far too large or far too small for the weights.
+
+    Why it matters:
+        What a step does is seen in how much it changes a weight compared with the weight itself. Around a thousandth is
+        usual. At a tenth the optimizer throws away what it has learned; at a millionth, a million steps lead nowhere.
+        Both are seen within the first steps, long before the loss curve tells.
+
+    How it decides:
+        The hook measures the real update of each weight, momentum, decay and clipping included, at the first steps and
+        now and then: u = |w' - w| / |w| with L2 norms. For each weight, r is the median of its newest five u (three at
+        least). Weights that began at zero, and normalisation layers' and other vectors, are left out.
+
+        1. Too large: the median of r over the weights is above `large_threshold`, and the training has not learned a
+           tenth of its first loss (or the loss is above its first value). Large steps that work are right.
+        2. Too small: the largest r of all weights is below `small_threshold`, the run has at least `start_step` steps,
+           and less than 2 % of the first loss is gone.
+        3. While the learning rate rises (warm-up) nothing is too small. A loss far below chance (cross entropy under
+           0.7 ln(classes)) has learned before: fine-tuning takes small steps. So does a parameter that is frozen, or
+           that gets no gradient: it is `parameters-not-trained`'s.
+
+        A warning; critical where the loss is above 1.5 times its first value, or all r are below 1e-8.
+
+        Amazon's WeightUpdateRatio has the two thresholds (10 and 1e-8) and compares two saved steps; the formula is not
+        documented, and frozen weights always fire. It is the preset `aws-docs`.
+
+    What to do:
+        Divide the learning rate by ten where steps are too large, multiply it by ten where they are too small, until
+        the ratio is about a thousandth.
+
+    Example:
+        ```python
+        from trackside.rules.tensors.weight_update_ratio import verdict_on
+
+        usual = {"Net_a.weight": 1e-3, "Net_b.weight": 4e-3}
+        assert verdict_on(usual, large=0.1, small=1e-6) == ""
+        assert verdict_on({name: 0.5 for name in usual}, large=0.1, small=1e-6) == "large"
+        assert verdict_on({name: 1e-9 for name in usual}, large=0.1, small=1e-6) == "small"
+        ```
+
+    References:
+        - Karpathy: CS231n notes, "ratio of weights:updates": about 1e-3.
+        - You, Gitman, Ginsburg: Large batch training of convolutional networks (2017): the ratio as a trust region.
+        - Amazon SageMaker Debugger, built-in rule WeightUpdateRatio: the parameters.
+    """
+
+    rule_id = "weight-update-ratio"
+    watches = ("weights",)
+    save_interval = 500
+    needs = ()
+    paced = True
+    patience = 2
+    severity = Severity.CRITICAL
+    since = "0.1"
+    likely_causes = (Cause.LEARNING_RATE_TOO_HIGH, Cause.LEARNING_RATE_TOO_LOW)
+    what_to_do = (
+        "Divide the learning rate by ten where steps are too large, multiply it by ten where they are too small.",
+        "Aim for updates of about a thousandth of the weights.",
+    )
+
+    large_threshold: float = parameter(0.1, "relative update above which a step is too large", minimum=0)
+    small_threshold: float = parameter(1e-6, "relative update below which a step is too small", minimum=0)
+    start_step: int = parameter(30, "step from which on steps can be too small", minimum=0)
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        """One finding per weight whose steps are too large or too small, the largest excess first."""
+        columns = {column.tensor: column for column in _measured(window)}
+        ratios = {name: _typical(column) for name, column in columns.items()}
+        kind = verdict_on(ratios, large=self.large_threshold, small=self.small_threshold)
+        if not kind or not (self._is_too_large(window) if kind == "large" else self._is_too_small(window)):
+            return []
+        threshold = self.large_threshold if kind == "large" else self.small_threshold
+        concerned = [name for name, r in ratios.items() if (r > threshold if kind == "large" else r < threshold)]
+        concerned.sort(key=lambda name: ratios[name], reverse=kind == "large")
+        return [self._finding(window, columns[name], ratios[name], kind, threshold) for name in concerned]
+
+    def lacks(self, window: Window) -> str:
+        """Measured updates."""
+        return "" if _measured(window) else f"{_FEWEST} measurements of what a step changes in the weights"
+
+    def severity_of(self, findings: Sequence[Finding]) -> Severity:
+        """Critical where it is hopeless, or visibly harmful."""
+        lead = findings[0]
+        if lead.relation == ">":
+            return Severity.CRITICAL if lead.statistics["loss_left"] > 1.5 else Severity.WARNING
+        return Severity.CRITICAL if max(f.observed for f in findings) < _HOPELESS else Severity.WARNING
+
+    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
+        """The rate, unless something else made the steps so large or so small."""
+        return why_it_diverges(window) if findings[0].relation == ">" else why_nothing_is_learned(window)
+
+    def _is_too_large(self, window: Window) -> bool:
+        learned = learned_share(window)
+        return learned is not None and learned < _NOT_LEARNED
+
+    def _is_too_small(self, window: Window) -> bool:
+        learned = learned_share(window)
+        if learned is None or learned >= _NOT_MOVED or window.step < self.start_step or _warms_up(window):
+            return False
+        return not _has_learned_before(window)
+
+    def _finding(self, window: Window, column: Column, ratio: float, kind: str, threshold: float) -> Finding:
+        learned = learned_share(window)
+        module = window.facts.module_of(column.tensor) if window.facts else None
+        beyond = column.values > threshold if kind == "large" else column.values < threshold
+        within = np.flatnonzero(~beyond)
+        place = min(int(within[-1]) + 1, len(column.steps) - 1) if within.size else 0
+        return Finding(
+            subject=column.tensor,
+            worker=column.worker,
+            step=window.step,
+            since_step=int(column.steps[place]),
+            measure="relative update of the weight",
+            observed=ratio,
+            relation=">" if kind == "large" else "<",
+            threshold=threshold,
+            statistics={"loss_left": 1 - learned if learned is not None else math.nan},
+            series=column.series,
+            place=module.line if module else "",
+        )
+
+
+def verdict_on(ratios: Mapping[str, float], *, large: float, small: float) -> str:
+    """`large`, `small` or nothing, for the typical relative update of each weight."""
+    finite = [ratio for ratio in ratios.values() if math.isfinite(ratio)]
+    if not finite:
+        return ""
+    if float(np.median(finite)) > large:
+        return "large"
+    return "small" if 0 < max(finite) < small else ""
+
+
+def _measured(window: Window) -> list[Column]:
+    """The update ratios of the weights (two dimensions or more) that were measured often enough."""
+    facts = window.facts
+    columns = []
+    for name in window.tensors("weights"):
+        held = facts.parameter(name) if facts else None
+        if held is not None and (len(held.shape) < 2 or not held.requires_grad):
+            continue
+        columns += [c for c in window.statistic(name, "update_ratio", mode=None) if len(c.values) >= _FEWEST]
+    return columns
+
+
+def _typical(column: Column) -> float:
+    return float(np.median(column.values[-_MEASUREMENTS:]))
+
+
+def _warms_up(window: Window) -> bool:
+    """True while any learning rate is higher than it was ten steps ago, or zero."""
+    rates = [column.values for column in Evidence(window).learning_rates]
+    return any(rate[-1] == 0 or (len(rate) > 1 and rate[-1] > rate[max(0, len(rate) - 10)]) for rate in rates)
+
+
+def _has_learned_before(window: Window) -> bool:
+    """True where the loss lies far below chance although it did not fall in this run."""
+    for column in training_losses(window):
+        chance = chance_level(window.facts.loss(column.tensor) if window.facts else None)
+        if chance is not None and float(np.median(column.values[-20:])) < _BELOW_CHANCE * chance:
+            return True
+    return False
