@@ -14,7 +14,7 @@ from trackside.cli.terminal.options import shared_options, wants_color
 from trackside.contracts.action import Action
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.rule_catalogue import built_in_catalogue
-from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.verdict import Severity
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ FAIL_ON = {"warning": Severity.WARNING, "critical": Severity.CRITICAL, "never": 
     help="Judge by this rule, or by your own: FILE.py:CLASS. Repeat for more. Default: all.",
 )
 @click.option(
-    "--rules-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A rule request as JSON."
+    "--rules-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Rules as JSON or YAML."
 )
 @click.option(
     "--on-issue",
@@ -154,17 +154,12 @@ def _read_rules(texts: tuple[str, ...]) -> list[RuleConfiguration]:
 def _read_rules_file(path: Path | None) -> tuple[RuleConfiguration, ...]:
     if path is None:
         return ()
-    try:
-        rules = RuleRequest.from_json(path.read_bytes()).rules
-    except ConfigurationError as error:
-        raise ConfigurationError(error.problems, subject=f"The rules file {path}") from error
-    except OSError as error:
-        problem = Problem(str(path), f"cannot be read: {error.strerror}.")
-        raise ConfigurationError([problem], subject="The rules file") from error
-    if not rules:
-        problem = Problem("rules", "names no rule.", "For all rules with their defaults, leave --rules-file out.")
-        raise ConfigurationError([problem], subject=f"The rules file {path}")
-    return rules
+    from trackside.local.rules_file import read_rules_file
+
+    found = read_rules_file(path)
+    for note in found.notes:
+        click.echo(f"trackside: {note}", err=True)
+    return found.rules
 
 
 def _new_folder(command: tuple[str, ...], out: Path | None) -> Path:

@@ -36,6 +36,11 @@ BUILT_IN_COLLECTIONS = (
     "raw_gradients",
     "activation_gradients",
     "scalars",
+    "model_inputs",
+    "activations",
+    "activation_inputs",
+    "relu_outputs",
+    "saturating_inputs",
 )
 ALL, DEFAULT = "all", "default"  # every tensor; what `include_regex` of the hook and the user's own tensors belong to
 

@@ -24,6 +24,7 @@ from trackside.trial.window import Window
 
 DELIVERY_SECONDS_AFTER_THE_END = 300.0
 FEWEST_QUIET_STEPS = 3  # judged steps in a row without a finding, until an issue has recovered
+SECONDS_FOR_ROWS = 5.0  # a paced rule waits for the statistics of a saved step, which are stored a little later
 MOST_ISSUES = 10  # of one rule: one that comes and goes for hours is not told each time
 REFUSED = "not run here"  # what the progress of a configuration says whose code another evaluator may run
 
@@ -91,6 +92,7 @@ class _StepToJudge:
     saved: frozenset[str]
     all: frozenset[str]
     is_last: bool  # of a run that has ended
+    is_settled: bool  # no more statistics are to come
 
 
 class Evaluator:
@@ -119,7 +121,10 @@ class Evaluator:
             progress_file.load(), configurations=(*self._rules, *self._refused), sinks=self._sinks
         )
         self._forget_refusals()
+        newest = max((rule.judged_through for rule in self._progress.rules.values()), default=-1)
+        self._newest_step, self._newest_at = newest, clock()  # a restarted evaluator was not there to see it come
         self._is_unsaved = False
+        self._seen_at: dict[int, float] = {}  # of the steps that some rule has not judged yet
         self._damaged_told = 0
         self._troubles: set[str] = set()
 
@@ -152,14 +157,19 @@ class Evaluator:
         names = self._open()
         steps = self._trial.new_complete_steps(self._judged_by_all())
         last = steps[-1] if self._trial.has_ended and steps else None
+        self._seen_at = {step: self._seen_at.get(step, now) for step in steps}
         for step in steps:
             moment = self._there_is_at(step, now, is_last=step == last)
             found = [verdict for name in names if (verdict := self._judge(name, moment)) is not None]
             if found:
                 self._say(found)
                 names = self._open()
+        if steps:
+            self._newest_step, self._newest_at = steps[-1], now
         if self._trial.has_ended:
             self._say([verdict for name in self._open() if (verdict := self._conclude(name, now)) is not None])
+        elif not steps and self._newest_step >= 0:
+            self._say([verdict for name in names if (verdict := self._judge_waiting(name, now)) is not None])
         self._tell_damage()
         self._deliver()
 
@@ -219,6 +229,9 @@ class Evaluator:
             saved=trial.saved_collections_at(step),
             all=trial.collections_at(step),
             is_last=is_last,
+            is_settled=trial.has_ended
+            or trial.recorded_through >= step
+            or now - self._seen_at[step] >= SECONDS_FOR_ROWS,
         )
 
     def _judge(self, name: str, there: _StepToJudge) -> Verdict | None:
@@ -229,8 +242,8 @@ class Evaluator:
         findings: tuple[Finding, ...] | None = None
         lacks = ""
         rule = configured.rule
-        if rule.paced and not there.is_last and not is_paced_step(step, progress.judged_through):
-            return None
+        if rule.paced and not (there.is_settled and (there.is_last or is_paced_step(step, progress.judged_through))):
+            return None  # it is asked about this step later, or never
         try:
             if rule.paced or (there.is_saved and rule.judges_every_step) or not there.saved.isdisjoint(rule.watches):
                 findings = _check(configured, progress, there.window)
@@ -247,6 +260,18 @@ class Evaluator:
         progress.judged_through = step
         self._is_unsaved = True
         return None if findings is None else self._weigh(configured, progress, findings, lacks, there.window)
+
+    def _judge_waiting(self, name: str, now: float) -> Verdict | None:
+        """What a rule that watches the clock has to say while nothing new comes."""
+        configured, progress = self._rules[name], self._progress.rules[name]
+        if not configured.rule.judges_waiting or progress.has_concluded:
+            return None
+        window = self._trial.window(self._newest_step, now=now, newest_step_at=self._newest_at)
+        findings = _check(configured, progress, window)
+        if findings:
+            self._is_unsaved = True
+            return self._with_patience(configured, progress, findings, window)
+        return None
 
     def _check_recorded(
         self, configured: ConfiguredRule, progress: RuleProgress, window: Window

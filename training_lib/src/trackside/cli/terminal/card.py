@@ -18,6 +18,7 @@ from trackside.contracts.verdict import Finding, Severity, Verdict
 
 LABEL_COLUMNS = 11
 MOST_NAMED = 3
+MOST_STEPS = 4
 
 _SYMBOLS = {Severity.CRITICAL: "✖", Severity.WARNING: "▲", Severity.INFO: "●"}
 _ASCII_SYMBOLS = {Severity.CRITICAL: "X", Severity.WARNING: "!", Severity.INFO: "i"}
@@ -42,14 +43,35 @@ class VerdictCard:
         line = "-" if ascii_only else "─"
         yield title + Text(f" {line * max(0, options.max_width - title.cell_len - 1)}".rstrip(), style=style)
         yield from wrapped(console, Text(clean(_what(verdict))), options.max_width)
-        for label, text in _rows(verdict, ascii_only=ascii_only):
-            label_text = Text(label, style="bold")
-            yield from beside(console, label_text, Text(clean(text)), indent=LABEL_COLUMNS, width=options.max_width)
-        if verdict.what_to_do:
+        for row_label, row in _rows(verdict, ascii_only=ascii_only):
+            label = Text(row_label, style="bold")
+            yield from beside(console, label, Text(clean(row)), indent=LABEL_COLUMNS, width=options.max_width)
+        for number, suspicion in enumerate(suspicions_of(verdict), 1):
+            label = Text("likely" if number == 1 else "", style="bold")
+            text = Text(f"{number}. {clean(suspicion)}")
+            yield from beside(console, label, text, indent=LABEL_COLUMNS, width=options.max_width)
+        steps = steps_to_try(verdict)
+        if steps:
             yield Text("what to do", style="bold")
-        for number, step in enumerate(verdict.what_to_do, 1):
+        for number, step in enumerate(steps, 1):
             yield from beside(console, Text(f" {number:>2}."), Text(clean(step)), indent=5, width=options.max_width)
         yield Text(line * options.max_width, style=style)
+
+
+def suspicions_of(verdict: Verdict) -> tuple[str, ...]:
+    """What is likely behind it, likeliest first: the cause, and the numbers of this run that speak for it."""
+    return tuple(
+        [
+            f"{one.explanation.what}: {one.because}" if one.because else one.explanation.what
+            for one in verdict.suspicions
+        ]
+    )[:MOST_NAMED]
+
+
+def steps_to_try(verdict: Verdict) -> tuple[str, ...]:
+    """What to do against the likeliest causes, then what the rule advises in general; each once."""
+    fixes = [one.explanation.fix for one in verdict.suspicions[:2]]
+    return tuple(dict.fromkeys([*fixes, *verdict.what_to_do]))[:MOST_STEPS]
 
 
 def module_of(subject: str) -> str:
@@ -84,6 +106,7 @@ def _rows(verdict: Verdict, *, ascii_only: bool) -> list[tuple[str, str]]:
     rows = [
         ("tensor", lead.subject),
         ("where", where),
+        ("line", lead.place),
         ("since", f"step {verdict.since_step} (found at step {verdict.step})"),
         ("affected", _affected(verdict)),
         ("observed", lead.comparison),
