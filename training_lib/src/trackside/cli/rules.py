@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trackside.cli.rules_test import command as test_rules
 from trackside.cli.terminal.options import format_option, shared_options, wants_color
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.rule_catalogue import RuleDescription, built_in_catalogue
@@ -33,13 +34,17 @@ class _RulesCommands(click.Group):
 @click.group("rules", cls=_RulesCommands)
 @shared_options
 def command() -> None:
-    """List the rules, or show one with its parameters.
+    """List the rules, show one, or test them on recorded runs.
 
     \b
     Example:
       trackside rules list
       trackside rules show vanishing-gradient
+      trackside rules test latest --rule vanishing-gradient
     """
+
+
+command.add_command(test_rules)
 
 
 @command.command("list")
