@@ -68,8 +68,8 @@ def _configurations(rules: Sequence[str], settings: Sequence[str], preset: str) 
     if settings and len(chosen) != 1:
         problems.append(Problem("--set", "needs one --rule whose parameter it sets.", "Write --rule ID:NAME=VALUE,..."))
     if not chosen:
-        offered = [rule for rule in catalogue.rules.values() if rule.in_sense_of(preset) is not None]
-        chosen = [RuleConfiguration(rule.rule_id) for rule in offered]
+        offered = [rule for rule in catalogue.usual if catalogue.rules[rule].in_sense_of(preset) is not None]
+        chosen = [RuleConfiguration(rule_id) for rule_id in offered]
     parameters = dict(_pair(text, problems) for text in settings)
     chosen = [replace(one, parameters={**one.parameters, **parameters}) for one in chosen]
     chosen = [one if one.custom else replace(one, preset="" if preset == PRESETS[0] else preset) for one in chosen]

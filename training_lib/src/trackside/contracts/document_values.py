@@ -30,7 +30,7 @@ def as_text(value: Any) -> str | None:
     if callable(item := getattr(value, "item", None)) and getattr(value, "ndim", None) == 0:
         return as_text(item())
     kind = type(value).__name__
-    raise ValueError(f"is of the kind {kind}, which has no text of its own: give a text, a number or a list.")
+    raise ValueError(f"is a {kind}, whose value cannot be known here: give a text, a number or a list.")
 
 
 def is_unset(value: Any) -> bool:

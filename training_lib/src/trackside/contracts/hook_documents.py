@@ -263,8 +263,9 @@ class HookReading:
     def _texts(self, value: Any, where: str) -> dict[str, str]:
         found = {}
         for key, each in self._mapping(value, where).items():
+            count = len(self.problems)
             text = self._text(each, f"{where}.{key}")
-            if not is_unset(each):
+            if not is_unset(each) and len(self.problems) == count:
                 found[str(key)] = text
         return found
 

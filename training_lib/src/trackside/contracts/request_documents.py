@@ -206,6 +206,8 @@ def _note_what_is_not_judged(reading: RuleReading, notes: list[str]) -> None:
         notes.append(
             f"Not judged yet, because Trackside does not profile yet: {', '.join(waiting)}. Their parameters are right."
         )
+    if reading.not_judged and not reading.rules:
+        notes.append("No rule will judge this run.")
     if reading.recipients:
         told = ", ".join(f"{each.endpoint} ({each.protocol})" for each in reading.recipients)
         notes.append(

@@ -64,7 +64,7 @@ class RuleDescription:
     """One rule: what it is called, what it says, what it needs, what can be set.
 
     `needs` is what must be saved where that is not `watches` at `save_interval`. `presets` describes the rule in the
-    senses other than ours that it offers.
+    senses other than ours that it offers. A rule that `is_asked_for` judges only where somebody chose it.
     """
 
     rule_id: str
@@ -76,6 +76,7 @@ class RuleDescription:
     parameters: tuple[ParameterDescription, ...]
     needs: tuple[CollectionRequest, ...] | None = None
     presets: Mapping[str, RuleDescription] = field(default_factory=dict)
+    is_asked_for: bool = False
 
     def in_sense_of(self, preset: str) -> RuleDescription | None:
         """The rule in the sense of a preset (empty: ours); None where it does not offer that."""
@@ -100,6 +101,11 @@ class RuleCatalogue:
         problems = [problem for configuration in request.rules for problem in self.problems(configuration)]
         if problems:
             raise ConfigurationError(problems, subject="The rule request")
+
+    @property
+    def usual(self) -> tuple[str, ...]:
+        """The rules that judge where nobody chose any."""
+        return tuple([rule_id for rule_id, rule in self.rules.items() if not rule.is_asked_for])
 
     def problems(self, configuration: RuleConfiguration) -> list[Problem]:
         """What is wrong with one configuration; of a rule of the user's own, what can be told without its file."""
@@ -178,6 +184,7 @@ def _read_rule(entry: Mapping[str, Any]) -> RuleDescription:
         since=entry["since"],
         parameters=tuple(ParameterDescription(**parameter) for parameter in entry["parameters"]),
         needs=needs,
+        is_asked_for=entry.get("is_asked_for", False),
         presets={preset: _read_rule(of_preset) for preset, of_preset in entry.get("presets", {}).items()},
     )
 

@@ -84,8 +84,9 @@ def _build(configuration: RuleConfiguration, rules: Mapping[str, type[Rule]]) ->
 
 
 def default_request(actions: tuple[Action, ...] = DEFAULT_ACTIONS) -> RuleRequest:
-    """Every built-in rule with its defaults: what is judged when nobody said otherwise."""
-    return RuleRequest(tuple(RuleConfiguration(rule_id, actions=actions) for rule_id in _built_in()))
+    """The built-in rules with their defaults: what is judged when nobody said otherwise."""
+    usual = [rule_id for rule_id, rule in _built_in().items() if not rule.is_asked_for]
+    return RuleRequest(tuple([RuleConfiguration(rule_id, actions=actions) for rule_id in usual]))
 
 
 def catalogue_json() -> str:
@@ -109,8 +110,8 @@ def _built_in() -> Mapping[str, type[Rule]]:
 @cache
 def _documented() -> Mapping[tuple[str, str], type[Rule]]:
     """The rules in the senses other than ours, by id and preset."""
-    others = [rule for rule in _all_built_in() if CALIBRATED not in rule.presets]
-    return MappingProxyType({(rule.rule_id, preset): rule for rule in others for preset in rule.presets})
+    named = [(rule, preset) for rule in _all_built_in() for preset in rule.presets if preset != CALIBRATED]
+    return MappingProxyType({(rule.rule_id, preset): rule for rule, preset in named})
 
 
 @cache
@@ -191,6 +192,7 @@ def _entry(rule: RuleDescription) -> dict[str, object]:
         "severity": rule.severity.value,
         "since": rule.since,
         "parameters": [asdict(parameter) for parameter in rule.parameters],
+        **({"is_asked_for": True} if rule.is_asked_for else {}),
         **({} if rule.needs is None else {"needs": collections_document(rule.needs)}),
         **({"presets": {preset: _entry(other) for preset, other in rule.presets.items()}} if rule.presets else {}),
     }

@@ -120,10 +120,10 @@ class Evidence:
 
     @cached_property
     def weight_decay(self) -> float:
-        """The largest |weight decay| times learning rate of any group: the share by which a step shrinks weights."""
+        """The weight decay of the group that has most of it, negative where it makes weights grow."""
         facts = self.window.facts
         groups = [group for optimizer in facts.optimizers for group in optimizer.groups] if facts else []
-        return max((abs(group.get("weight_decay", 0.0)) * group.get("lr", 0.0) for group in groups), default=0.0)
+        return max((group.get("weight_decay", 0.0) for group in groups), key=abs, default=0.0)
 
     def _has_gradient(self, held: ParameterFacts) -> bool:
         columns = self.window.statistic(held.gradient, "is_present", last=_NEWEST, mode=None)
@@ -179,6 +179,15 @@ def chance_level(loss: LossFacts | None) -> float | None:
     return math.log(loss.class_count) if loss.type_name in {"CrossEntropyLoss", "NLLLoss"} else None
 
 
+def certain_causes(window: Window) -> tuple[Suspicion, ...]:
+    """What is known to be wrong with the program or its settings, whatever the symptom; mostly nothing."""
+    seen = Evidence(window)
+    found = _certain(seen)
+    if (decay := _decay(seen)) is not None:
+        found.append(decay)
+    return tuple(found)
+
+
 def why_nothing_is_learned(window: Window) -> tuple[Suspicion, ...]:
     """What may be behind a loss that does not fall, likeliest first: what is certain, then what is measured."""
     seen = Evidence(window)
@@ -191,9 +200,7 @@ def why_nothing_is_learned(window: Window) -> tuple[Suspicion, ...]:
 def why_it_diverges(window: Window) -> tuple[Suspicion, ...]:
     """What may be behind numbers that grow without bound, likeliest first."""
     seen = Evidence(window)
-    found = _certain(seen)
-    if (growth := seen.weight_growth) is not None and growth > _GROWN and seen.weight_decay > 0:
-        found.append(Suspicion(Cause.WEIGHT_DECAY_TOO_STRONG, f"weights are {growth:.3g} times what they were"))
+    found = list(certain_causes(window))
     if seen.is_low_precision:
         found.append(Suspicion(Cause.PRECISION_OVERFLOW, "parts of it compute in float16"))
     ratio = seen.update_ratio
@@ -257,15 +264,26 @@ def _measured(seen: Evidence) -> list[Suspicion]:
             Suspicion(Cause.DEAD_UNITS, f"{zeros:.0%} of the gradients are zero"),
             Suspicion(Cause.SYMMETRIC_INITIALIZATION),
         ]
-    growth = seen.weight_growth
-    if growth is not None and growth < _SHRUNK and seen.weight_decay > 0:
-        found.append(Suspicion(Cause.WEIGHT_DECAY_TOO_STRONG, f"weights shrank to {growth:.0%} of their size"))
+    if (decay := _decay(seen)) is not None:
+        found.append(decay)
     ratio = seen.update_ratio
     if ratio is not None and ratio < 10 * STILL:
         found.append(Suspicion(Cause.LEARNING_RATE_TOO_LOW, f"a step changes weights by {ratio:.2g} of their size"))
     elif ratio is not None and ratio > WILD:
         found.append(Suspicion(Cause.LEARNING_RATE_TOO_HIGH, f"a step changes weights by {ratio:.0%} of their size"))
     return found
+
+
+def _decay(seen: Evidence) -> Suspicion | None:
+    """Decay that left less than half of the weights, or that made them grow."""
+    growth, decay = seen.weight_growth, seen.weight_decay
+    if growth is None or not decay:
+        return None
+    if decay > 0 and growth < _SHRUNK:
+        return Suspicion(Cause.WEIGHT_DECAY_TOO_STRONG, f"weights shrank to {growth:.0%} of their size")
+    if decay < 0 and growth > _GROWN:
+        return Suspicion(Cause.WEIGHT_DECAY_TOO_STRONG, f"a negative decay: weights are {growth:.3g} times as large")
+    return None
 
 
 def names_of(columns: Sequence[Column]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from trackside.contracts.errors import TensorNotSavedError
 from trackside.rules.diagnosis import TRAINING_MODES
 from trackside.trial.window import Window
 
-MOST_CLASSES = 200  # more are words rather than classes, and words are unequal by nature
+MOST_CLASSES = 20  # more are letters or words rather than classes, which are unequal by nature
 MOST_BATCHES = 200
 _FEWEST_SAMPLES = 4
 

@@ -45,6 +45,8 @@ class Rule(ABC):
     `judges_until_found` is for a rule that ends with its first issue, as Amazon's do; others go on, and an issue that
     has gone has recovered.
 
+    `is_asked_for` is for a rule that judges only where somebody chose it: it needs to be told what to look at.
+
     `likely_causes` lead from what was found to what may be wrong; `presets` names in whose sense the class judges.
     """
 
@@ -62,6 +64,7 @@ class Rule(ABC):
     needs: ClassVar[tuple[CollectionRequest, ...] | None] = None
     likely_causes: ClassVar[tuple[Cause, ...]] = ()
     presets: ClassVar[tuple[str, ...]] = (CALIBRATED,)
+    is_asked_for: ClassVar[bool] = False
     preset_defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # by preset, where it is not the class's own
 
     @abstractmethod
@@ -100,6 +103,7 @@ class Rule(ABC):
             since=cls.since,
             parameters=cls.parameters(preset),
             needs=cls.needs,
+            is_asked_for=cls.is_asked_for,
         )
 
     @classmethod

@@ -27,8 +27,8 @@ class ClassImbalance(FoldingRule):
         1. After `samples` labels at least, r is the count of the commonest class over that of the rarest that came at
            all.
         2. It fires where r > `threshold_imbalance`.
-        3. Labels that are no classes (numbers to regress, more than 200 different ones, words of a text) are left out.
-           So is a loss that weights its classes, as far as the hook can see that.
+        3. Labels that are no classes (numbers to regress, more than 20 different ones, letters or words of a text) are
+           left out. So is a loss that weights its classes, as far as the hook can see that.
 
         Amazon's ClassImbalance fires at a ratio of 10, or where a class is mispredicted in 70 % of its cases; it is the
         preset `aws-docs`.

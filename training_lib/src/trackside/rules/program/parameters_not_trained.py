@@ -6,11 +6,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.verdict import Finding, Severity
 from trackside.records.model_facts import ModelFacts, ParameterFacts
 from trackside.rules.rule import Rule, parameter
-from trackside.trial.window import Window
+from trackside.trial.window import Column, Window
+
+_NOISE = 1e-6  # of the largest gradient
 
 NO_OPTIMIZER, NO_GRADIENT, NO_CHANGE = "optimizers that hold it", "share of steps with a gradient", "relative update"
 
@@ -176,3 +180,10 @@ def _never_moved(window: Window, held: ParameterFacts) -> bool:
         return False
     has_gradient = all((column.values > 0).mean() > 0.5 for column in gradients)
     return has_gradient and all(len(column.values) >= 3 and not column.values.any() for column in updates)
+
+
+def _is_worth_a_step(window: Window, gradient: Column) -> bool:
+    """True if the gradient is more than rounding noise: a bias before a normalisation has 0 in theory."""
+    others = [c for name in window.tensors("gradients") for c in window.statistic(name, "l2", last=1, mode=None)]
+    largest = max((float(c.values[-1]) for c in others if c.worker == gradient.worker), default=0.0)
+    return float(np.median(gradient.values)) > _NOISE * largest

@@ -10,13 +10,14 @@ import numpy as np
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.verdict import Finding, Severity
 from trackside.records.model_facts import ModelFacts
-from trackside.rules.diagnosis import Evidence
+from trackside.rules.diagnosis import Evidence, certain_causes, learned_share
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
 _MEASUREMENTS = 4  # of the newest, the smallest counts: a unit that ever answers is not dead
 _FEWEST_SAMPLES = 16  # a batch of one switches half of all units off
-_CUT = 0.95  # share of dead units from which on a layer lets nothing through
+_CUT = 0.98  # share of dead units from which on a layer lets nothing through
+_LEARNED, _LIVABLE = 0.5, 0.9
 _WITHOUT_ZEROS = ("tanh", "sigmoid", "gelu", "silu", "leaky_relu", "softmax", "log_softmax", "other")
 
 
@@ -36,11 +37,14 @@ class DeadRelu(Rule):
            the gradient of the bias over its newest four measurements.
         2. The layer is dying where d > `threshold_layer` percent. Layers without gradient, embeddings, and models whose
            activations put out no zeros (tanh, GELU, ...) are left out.
-        3. It fires only where the layer with the fewest zeros has hardly any: where the loss itself is zero for every
-           sample (a margin that is kept), all gradients are zero and nothing is dead.
-        4. Batches of fewer than 16 samples cannot tell, and are left out.
+        3. What reaches a dead unit has no gradient either: the share of zeros in the gradient of the layer's weights is
+           at least 0.9 d. A bias that cancels out of the loss (ranking by differences) is no dead unit.
+        4. It fires only where some layer is alive: where the loss itself is zero for every sample (a margin that is
+           kept), all gradients are zero and nothing is dead.
+        5. Batches of fewer than 16 samples cannot tell, and are left out.
+        6. A model that has lost half of its first loss lives with what is left of it, up to 90 % dead units in a layer.
 
-        Critical where 95 % of a layer are dead: nothing gets through. Else a warning. Amazon's DeadRelu counts zeros
+        Critical where 98 % of a layer are dead: nothing gets through. Else a warning. Amazon's DeadRelu counts zeros
         in the outputs of layers whose names end in `relu_output`; that is the preset `aws-docs`.
 
     What to do:
@@ -87,7 +91,12 @@ class DeadRelu(Rule):
             return []
         columns = {column.tensor: column for column in _biases(window, facts)}
         shares = {name: float(column.values[-_MEASUREMENTS:].min()) for name, column in columns.items()}
-        names = dying(shares, threshold_layer=self.threshold_layer)
+        names = [
+            n for n in dying(shares, threshold_layer=self.threshold_layer) if _reaches_weights(window, n, shares[n])
+        ]
+        learned = learned_share(window)
+        if learned is not None and learned > _LEARNED and max([shares[n] for n in names], default=0.0) < _LIVABLE:
+            return []
         return [self._finding(window, facts, columns[name], shares[name]) for name in names]
 
     def lacks(self, window: Window) -> str:
@@ -99,7 +108,9 @@ class DeadRelu(Rule):
         return Severity.CRITICAL if findings[0].observed >= 100 * _CUT else Severity.WARNING
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Dead units; and what may have killed them."""
+        """What is certain; dead units; and what may have killed them."""
+        if certain := certain_causes(window):
+            return (*certain, Suspicion(Cause.DEAD_UNITS))
         dead = Suspicion(Cause.DEAD_UNITS, f"{len(findings)} layers, up to {findings[0].observed:.0f} % of the units")
         ratio = Evidence(window).update_ratio
         killed_at_once = findings[0].since_step <= 1
@@ -145,6 +156,12 @@ def _biases(window: Window, facts: ModelFacts | None) -> list[Column]:
             continue
         columns += [c for c in window.statistic(name, "zero_share", mode=None) if len(c.values) >= _MEASUREMENTS]
     return columns
+
+
+def _reaches_weights(window: Window, bias: str, share: float) -> bool:
+    """True where the weights of the layer have as few gradients as its bias, or none are known."""
+    columns = window.statistic(f"{bias.removesuffix('bias')}weight", "zero_share", mode=None)
+    return all(float(column.values[-_MEASUREMENTS:].min()) >= 0.9 * share for column in columns)
 
 
 def _is_of_embedding(facts: ModelFacts | None, name: str) -> bool:

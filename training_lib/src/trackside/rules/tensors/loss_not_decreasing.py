@@ -18,6 +18,7 @@ from trackside.trial.window import Column, Window
 _FEWEST_LOSSES = 20  # in a window, however seldom losses are saved
 _LEARNED = 0.1  # a run that has lost this share of its first loss learns; it may rest on a plateau
 _LOST = 1.5  # times the first loss
+_FAR = 2.0  # times the first loss, which is but one loss: until then the first window stands for the start
 _SLOWLY = 0.5  # percent: a loss that certainly fell by more over half a run learns, if slowly
 
 Losses = NDArray[np.float64]
@@ -36,9 +37,10 @@ class LossNotDecreasing(Rule):
         far. L0 is the first of them; a window holds the newest quarter of the losses, at least 20 and at most those of
         `num_steps` steps; level is the median of the newest window.
 
-        1. Rising: let lowest be the smallest of L0 and the medians of all windows so far, one after the other. The loss
-           rises when even the smallest loss of the newest window is more than `increase_threshold_percent` above
-           lowest, and level > 0.9 x L0: nearly all that was learned is lost.
+        1. Rising: let lowest be the smallest median of all windows so far, one after the other (or L0, once the level
+           is above 2 x L0: a single loss may be low by accident). The loss rises when even the smallest loss of the
+           newest window is more than `increase_threshold_percent` above lowest, and level > 0.9 x L0: nearly all that
+           was learned is lost.
         2. Stuck, from `start_step` on: the run has learned less than a tenth, (start - level) / |start| < 0.1 with
            start = max(L0, median of the first window), and in the newest half of the run the decrease from the earlier
            half of it (before) to the later (after) is certainly small: d + 2 s < `diff_percent` / 100, and not
@@ -236,7 +238,9 @@ def _rising(losses: Losses, window: int, threshold_percent: float) -> Answer | N
     if level <= losses[0] - _LEARNED * abs(losses[0]):
         return None
     whole = losses[: len(losses) // window * window].reshape(-1, window)
-    lowest = min(float(losses[0]), float(np.median(whole, axis=1).min()))
+    lowest = float(np.median(whole, axis=1).min())
+    if losses[0] < lowest and level > _FAR * abs(losses[0]):  # it has been rising ever since
+        lowest = float(losses[0])
     limit = lowest + threshold_percent / 100 * abs(lowest)
     if not newest.min() > limit:
         return None

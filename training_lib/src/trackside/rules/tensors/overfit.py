@@ -85,7 +85,7 @@ class Overfit(Rule):
 
     patience_evaluations: int = parameter(3, "newest evaluations that must all be worse than the best", minimum=1)
     ratio_threshold: float = parameter(
-        0.1, "share of what was learned that the validation loss must have lost again", minimum=0, maximum=10
+        0.25, "share of what was learned that the validation loss must have lost again", minimum=0, maximum=10
     )
 
     def check(self, window: Window) -> Iterable[Finding]:

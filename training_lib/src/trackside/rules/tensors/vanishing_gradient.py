@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from trackside.contracts.cause import Cause
+from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.diagnosis import certain_causes
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
@@ -115,6 +116,13 @@ class VanishingGradient(Rule):
             zeros = sum(size == 0 for size in sizes.values())
             findings += [self._finding(window, of_worker[name], largest=largest, zeros=zeros) for name in names]
         return sorted(findings, key=lambda finding: finding.observed)
+
+    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
+        """What is certain, then depth and saturation."""
+        lead = findings[0]
+        because = f"{lead.subject} gets {lead.observed:.2g}, another {lead.statistics['largest_mean_abs_gradient']:.2g}"
+        vanishing = Suspicion(Cause.VANISHING_GRADIENTS, because)
+        return (*certain_causes(window), vanishing, Suspicion(Cause.SATURATED_UNITS))
 
     def _finding(self, window: Window, column: Column, *, largest: float, zeros: int) -> Finding:
         return Finding(

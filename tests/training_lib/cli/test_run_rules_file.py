@@ -1,0 +1,57 @@
+"""`trackside run --rules-file` with YAML and with a request of CreateTrainingJob."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from trackside.cli import main
+from trackside.contracts.rule_request import RuleRequest
+
+REQUEST = {
+    "DebugRuleConfigurations": [
+        {"RuleConfigurationName": "Gone", "RuleParameters": {"rule_to_invoke": "VanishingGradient"}}
+    ],
+    "ProfilerRuleConfigurations": [
+        {"RuleConfigurationName": "Busy", "RuleParameters": {"rule_to_invoke": "CPUBottleneck"}}
+    ],
+}
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(file: str, text: str) -> Result:
+    Path(file).write_text(text)
+    return CliRunner().invoke(main, ["run", "--rules-file", file, "--out", "it", "--", sys.executable, "-c", "pass"])
+
+
+def test_yaml() -> None:
+    result = run("rules.yaml", "rules:\n  - exploding-tensor\n  - rule: vanishing-gradient\n    name: gone\n")
+    assert result.exit_code == 0, result.stderr
+    request = RuleRequest.from_json(Path("it/rule-request.json").read_bytes())
+    assert [(rule.rule_id, rule.name) for rule in request.rules] == [
+        ("exploding-tensor", "exploding-tensor"),
+        ("vanishing-gradient", "gone"),
+    ]
+
+
+def test_a_request_of_create_training_job_and_what_of_it_has_no_counterpart() -> None:
+    result = run("request.json", json.dumps(REQUEST))
+    assert result.exit_code == 0, result.stderr
+    assert "trackside: Not judged yet, because Trackside does not profile yet: Busy." in result.stderr
+    request = RuleRequest.from_json(Path("it/rule-request.json").read_bytes())
+    assert [(rule.rule_id, rule.name) for rule in request.rules] == [("vanishing-gradient", "Gone")]
+
+
+def test_a_mistake_starts_nothing() -> None:
+    result = run("rules.yaml", "- vanishing-gradiant")
+    assert result.exit_code == 2
+    assert "Did you mean 'vanishing-gradient'?" in result.stderr
+    assert not Path("it").exists()

@@ -1,0 +1,90 @@
+"""The rules that a user keeps in a file: JSON or YAML, in our words or in those of CreateTrainingJob."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.contracts.fields import parse_json
+from trackside.contracts.request_documents import HOOK, PROFILER_RULES, RULES, read_training_job
+from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+
+MOST_BYTES = 4 << 20
+YAML_ENDINGS = (".yaml", ".yml")
+INSTALL_YAML = "pip install pyyaml"
+
+
+@dataclass(frozen=True)
+class RulesFile:
+    """The rules of a file, and what a user should know about them."""
+
+    rules: tuple[RuleConfiguration, ...]
+    notes: tuple[str, ...] = ()
+
+
+def read_rules_file(path: Path) -> RulesFile:
+    """The rules of a `.json`, `.yaml` or `.yml` file.
+
+    It holds a rule request, or a list of rules alone, each an object or just a name; or what CreateTrainingJob takes,
+    with `DebugRuleConfigurations`. Errors: `ConfigurationError` with every problem at once.
+    """
+    subject = f"The rules file {path}"
+    try:
+        document = _parsed(path, _content(path), subject=subject)
+        found = _read(document)
+    except ConfigurationError as error:
+        raise ConfigurationError(error.problems, subject=subject) from error
+    if not found.rules:
+        fix = "For all rules with their defaults, leave the file out."
+        more = [Problem("note", note) for note in found.notes]
+        raise ConfigurationError([Problem("rules", "names no rule that can judge.", fix), *more], subject=subject)
+    return found
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise ConfigurationError([Problem(str(path), f"cannot be read: {error.strerror}.")]) from error
+    if len(content) > MOST_BYTES:
+        raise ConfigurationError([Problem(str(path), f"is larger than {MOST_BYTES >> 20} MiB.")])
+    return content
+
+
+def _parsed(path: Path, content: bytes, *, subject: str) -> Any:
+    if path.suffix.lower() not in YAML_ENDINGS:
+        return parse_json(content, subject=subject)
+    try:
+        import yaml  # no dependency of Trackside's
+    except ImportError as error:
+        fix = f"{INSTALL_YAML}, or write the file as JSON."
+        raise ConfigurationError([Problem(str(path), "is YAML, which needs PyYAML.", fix)]) from error
+    try:
+        return yaml.safe_load(content)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        what = " ".join(f"is not YAML: {error}".split())
+        raise ConfigurationError([Problem(str(path), f"{what}.")]) from error
+
+
+def _read(document: Any) -> RulesFile:
+    if isinstance(document, Mapping) and not {RULES, PROFILER_RULES}.isdisjoint(document):
+        return _of_sagemaker(document)
+    if isinstance(document, list):
+        document = {"rules": document}
+    if isinstance(document, Mapping) and isinstance(document.get("rules"), list):
+        named = [{"rule": each} if isinstance(each, str) else each for each in document["rules"]]
+        document = {**document, "rules": named}
+    return RulesFile(RuleRequest.from_json(json.dumps(document, default=str)).rules)  # YAML knows dates
+
+
+def _of_sagemaker(document: Mapping[str, Any]) -> RulesFile:
+    translation = read_training_job(document)
+    notes = translation.notes
+    if HOOK in document:
+        notes += (f"{HOOK} was read and has no effect here: what the rules need is saved.",)
+    return RulesFile(translation.request.rules, notes)

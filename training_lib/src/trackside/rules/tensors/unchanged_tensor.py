@@ -1,0 +1,111 @@
+"""unchanged-tensor: a tensor is the same as some steps ago."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.contracts.cause import Cause
+from trackside.contracts.errors import TensorNotSavedError
+from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, CALIBRATED
+from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.rule import Rule, parameter
+from trackside.rules.selection import EVERY_COLLECTION, at_step, selected
+from trackside.trial.window import Column, Window
+
+
+@dataclass(frozen=True)
+class UnchangedTensor(Rule):
+    """A tensor has not changed over several steps.
+
+    Why it matters:
+        Weights that stay the same are not trained. Inputs that stay the same are a loader that repeats one batch.
+
+    How it decides:
+        For each tensor of `collection_names`, and each whose name a regex of `tensor_regex` finds (both empty:
+        weights), at each step at which it was saved:
+
+        1. The values at the newest `num_steps` steps at which it was saved (not necessarily one after the other) are
+           compared one by one with the newest: |a - b| <= `atol` + `rtol` |b| for every element, as numpy.allclose.
+        2. It fires where all of them are the same. NaN equals nothing, unless `equal_nan`.
+
+        It judges only where it was chosen; `parameters-not-trained` finds weights that never change by itself. Amazon's
+        UnchangedTensor is the same.
+
+    What to do:
+        See that the optimizer holds the parameter and that it gets a gradient; or that the loader moves on.
+
+    Example:
+        ```python
+        import numpy as np
+        from trackside.rules.tensors.unchanged_tensor import UnchangedTensor
+
+        rule = UnchangedTensor()
+        assert rule.is_same([np.ones(3), np.ones(3)])
+        assert not rule.is_same([np.ones(3), np.zeros(3)])
+        ```
+
+    References:
+        - NumPy, `numpy.allclose`.
+        - Amazon SageMaker Debugger, built-in rule UnchangedTensor.
+    """
+
+    rule_id = "unchanged-tensor"
+    presets = (CALIBRATED, AWS_DOCS, AWS_SDK)
+    is_asked_for = True
+    judges_until_found = True
+    watches = EVERY_COLLECTION
+    save_interval = 500
+    severity = Severity.WARNING
+    needs = ()
+    since = "0.1"
+    likely_causes = (Cause.PARAMETERS_NOT_IN_OPTIMIZER, Cause.FROZEN_PARAMETERS)
+    what_to_do = ("See that the optimizer holds the parameter, or that the loader moves on.",)
+
+    collection_names: str = parameter("", "collections to look at, separated by commas")
+    tensor_regex: str = parameter("", "regexes of tensor names, separated by commas")
+    num_steps: int = parameter(3, "newest saved steps that are compared", minimum=2)
+    rtol: float = parameter(1e-5, "relative tolerance", minimum=0)
+    atol: float = parameter(1e-8, "absolute tolerance", minimum=0)
+    equal_nan: bool = parameter(False, "true: NaN equals NaN")
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        """One finding per tensor."""
+        names = selected(
+            window, collection_names=self.collection_names, tensor_regex=self.tensor_regex, default=("weights",)
+        )
+        return [found for column in at_step(window, names, "mean") if (found := self._judge(window, column))]
+
+    def is_same(self, values: list[NDArray[np.generic]]) -> bool:
+        """True where all values, oldest first, are the same as the newest."""
+        newest = values[-1]
+        return all(
+            value.shape == newest.shape
+            and np.allclose(value, newest, rtol=self.rtol, atol=self.atol, equal_nan=self.equal_nan)
+            for value in values[:-1]
+        )
+
+    def _judge(self, window: Window, column: Column) -> Finding | None:
+        steps = column.steps[-self.num_steps :].tolist()
+        if len(steps) < self.num_steps:
+            return None
+        try:
+            values = [window.value(column.tensor, worker=column.worker, step=step) for step in steps]
+        except TensorNotSavedError:  # only statistics of some of them
+            return None
+        if not self.is_same(values):
+            return None
+        return Finding(
+            subject=column.tensor,
+            worker=column.worker,
+            step=window.step,
+            since_step=steps[0],
+            measure="steps without a change",
+            observed=float(self.num_steps),
+            relation=">",
+            threshold=float(self.num_steps - 1),
+            series=column.series,
+        )

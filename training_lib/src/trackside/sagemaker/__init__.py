@@ -1,0 +1,69 @@
+"""The names of `sagemaker.debugger`, so that a notebook moves over by changing one import.
+
+    from trackside.sagemaker import Rule, rule_configs, DebuggerHookConfig, CollectionConfig
+
+`translate` makes a rule request and a capture request of these objects, of the SDK's own, or of a mixture;
+`prepare_run` puts the rules into a run and gives what a training job needs. docs/moving-from-sagemaker-debugger.md
+"""
+
+from __future__ import annotations
+
+from trackside.contracts.request_documents import Translation, read_environment, read_training_job
+from trackside.sagemaker import rule_configs
+from trackside.sagemaker.hook import CollectionConfig, DebuggerHookConfig, TensorBoardOutputConfig
+from trackside.sagemaker.profiling import (
+    DataloaderProfilingConfig,
+    DetailedProfilingConfig,
+    FrameworkProfile,
+    HorovodProfilingConfig,
+    Profiler,
+    ProfilerConfig,
+    PythonProfiler,
+    PythonProfilingConfig,
+    SMDataParallelProfilingConfig,
+    cProfileTimer,
+)
+from trackside.sagemaker.rule_configs import SMS, ActionList, Email, StopTraining
+from trackside.sagemaker.rules import ProfilerRule, Rule, RuleBase, get_rule_container_image_uri
+from trackside.sagemaker.translation import (
+    PreparedRun,
+    prepare_run,
+    to_capture_request,
+    to_environment,
+    to_rule_request,
+    translate,
+)
+
+__all__ = [
+    "SMS",
+    "ActionList",
+    "CollectionConfig",
+    "DataloaderProfilingConfig",
+    "DebuggerHookConfig",
+    "DetailedProfilingConfig",
+    "Email",
+    "FrameworkProfile",
+    "HorovodProfilingConfig",
+    "PreparedRun",
+    "Profiler",
+    "ProfilerConfig",
+    "ProfilerRule",
+    "PythonProfiler",
+    "PythonProfilingConfig",
+    "Rule",
+    "RuleBase",
+    "SMDataParallelProfilingConfig",
+    "StopTraining",
+    "TensorBoardOutputConfig",
+    "Translation",
+    "cProfileTimer",
+    "get_rule_container_image_uri",
+    "prepare_run",
+    "read_environment",
+    "read_training_job",
+    "rule_configs",
+    "to_capture_request",
+    "to_environment",
+    "to_rule_request",
+    "translate",
+]
