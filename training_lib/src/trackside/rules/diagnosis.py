@@ -23,6 +23,7 @@ WILD = 0.1  # above which a step replaces the weights rather than corrects them
 _NEWEST = 10  # measurements that stand for "now"
 _HARDLY_ANYTHING = 0.02  # share of the gradient that clipping leaves
 _SHRUNK, _GROWN = 0.5, 3.0  # norm of all weights, against its first
+_RISEN = 5.0  # times the first learning rate
 _SUDDEN = 20.0  # times as large as usual: what grew less than that broke out of the blue
 _LOW_PRECISION = ("float16",)
 
@@ -56,6 +57,15 @@ class Evidence:
         for column in self.learning_rates:
             if (since := collapsed_at(column.values)) is not None:
                 return int(column.steps[since]), float(column.values.max()), float(column.values[-1])
+        return None
+
+    @cached_property
+    def risen_rate(self) -> tuple[float, float] | None:
+        """(first, now) of a learning rate that is a multiple of what it began with."""
+        for column in self.learning_rates:
+            first, now = float(column.values[0]), float(column.values[-1])
+            if 0 < _RISEN * first < now:
+                return first, now
         return None
 
     @cached_property
@@ -172,6 +182,11 @@ def learned_share(window: Window, *, newest: int = 20) -> float | None:
     return max(shares, default=None)
 
 
+def has_several_aims(window: Window) -> bool:
+    """True for models that compete, or that are trained in turns: no single loss must fall, no label is a class."""
+    return window.facts is not None and len(window.facts.optimizers) > 1
+
+
 def chance_level(loss: LossFacts | None) -> float | None:
     """The cross entropy of guessing, ln(classes); None for what is no cross entropy over known classes."""
     if loss is None or loss.class_count is None or loss.class_count < 2 or loss.reduction != "mean":
@@ -201,11 +216,16 @@ def why_it_diverges(window: Window) -> tuple[Suspicion, ...]:
     """What may be behind numbers that grow without bound, likeliest first."""
     seen = Evidence(window)
     found = list(certain_causes(window))
+    if (rise := seen.risen_rate) is not None:
+        found.append(Suspicion(Cause.LEARNING_RATE_SCHEDULE, f"it began at {rise[0]:.3g} and is {rise[1]:.3g} now"))
     if seen.is_low_precision:
         found.append(Suspicion(Cause.PRECISION_OVERFLOW, "parts of it compute in float16"))
     ratio = seen.update_ratio
     because = f"a step changes weights by {ratio:.1%} (median)" if ratio is not None and math.isfinite(ratio) else ""
-    return (*found, Suspicion(Cause.LEARNING_RATE_TOO_HIGH, because), Suspicion(Cause.EXPLODING_GRADIENTS))
+    found.append(Suspicion(Cause.LEARNING_RATE_TOO_HIGH, because))
+    if (growth := seen.weight_growth) is not None and growth > _GROWN:
+        found.append(Suspicion(Cause.WEIGHT_DECAY_TOO_STRONG, f"weights are {growth:.3g} times as large as at first"))
+    return (*found, Suspicion(Cause.EXPLODING_GRADIENTS))
 
 
 def why_it_breaks(window: Window, *, since: int) -> tuple[Suspicion, ...]:
@@ -275,14 +295,12 @@ def _measured(seen: Evidence) -> list[Suspicion]:
 
 
 def _decay(seen: Evidence) -> Suspicion | None:
-    """Decay that left less than half of the weights, or that made them grow."""
+    """Decay that left less than half of the weights, or that makes them grow."""
     growth, decay = seen.weight_growth, seen.weight_decay
-    if growth is None or not decay:
-        return None
-    if decay > 0 and growth < _SHRUNK:
+    if decay < 0:
+        return Suspicion(Cause.WEIGHT_DECAY_TOO_STRONG, f"weight_decay is {decay:g}, below zero: weights grow by it")
+    if growth is not None and decay > 0 and growth < _SHRUNK:
         return Suspicion(Cause.WEIGHT_DECAY_TOO_STRONG, f"weights shrank to {growth:.0%} of their size")
-    if decay < 0 and growth > _GROWN:
-        return Suspicion(Cause.WEIGHT_DECAY_TOO_STRONG, f"a negative decay: weights are {growth:.3g} times as large")
     return None
 
 

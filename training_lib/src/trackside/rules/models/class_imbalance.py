@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
 from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.diagnosis import has_several_aims
 from trackside.rules.labels import SeenLabels, with_labels_of
 from trackside.rules.rule import FoldingRule, parameter
 from trackside.trial.window import Window
@@ -28,7 +29,7 @@ class ClassImbalance(FoldingRule):
            all.
         2. It fires where r > `threshold_imbalance`.
         3. Labels that are no classes (numbers to regress, more than 20 different ones, letters or words of a text) are
-           left out. So is a loss that weights its classes, as far as the hook can see that.
+           left out, and so are programs with several optimizers.
 
         Amazon's ClassImbalance fires at a ratio of 10, or where a class is mispredicted in 70 % of its cases; it is the
         preset `aws-docs`.
@@ -73,6 +74,8 @@ class ClassImbalance(FoldingRule):
 
     def fold(self, state: SeenLabels, window: Window) -> tuple[SeenLabels, Iterable[Finding]]:
         """Counts the labels of this step."""
+        if has_several_aims(window):
+            return state, []
         seen = with_labels_of(state, window)
         ratio = imbalance(seen.counts)
         names = window.tensors("labels")

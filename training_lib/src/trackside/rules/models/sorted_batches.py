@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
 from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.diagnosis import has_several_aims
 from trackside.rules.labels import SeenLabels, with_labels_of
 from trackside.rules.rule import FoldingRule, parameter
 from trackside.trial.window import Window
@@ -29,6 +30,7 @@ class SortedBatches(FoldingRule):
            a.
         2. It fires where b - a > `excess`: batches are far purer than the data.
 
+        Programs with several optimizers are left out: the two halves of a GAN label whole batches as real or made.
         Tasks whose batches hold one class on purpose (some contrastive losses) are for leaving this rule out. Amazon's
         Debugger has no such rule.
 
@@ -73,6 +75,8 @@ class SortedBatches(FoldingRule):
 
     def fold(self, state: SeenLabels, window: Window) -> tuple[SeenLabels, Iterable[Finding]]:
         """Looks at the labels of this step."""
+        if has_several_aims(window):
+            return state, []
         seen = with_labels_of(state, window)
         newest = seen.batches[-self.batches :]
         if len(newest) < self.batches or len(seen.counts) < 2:

@@ -81,7 +81,7 @@ class DeadRelu(Rule):
     )
 
     threshold_layer: float = parameter(
-        50.0, "share of a layer's units in percent that are dead", minimum=0, maximum=100
+        70.0, "share of a layer's units in percent that are dead", minimum=0, maximum=100
     )
 
     def check(self, window: Window) -> Iterable[Finding]:

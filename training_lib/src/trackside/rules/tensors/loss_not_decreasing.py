@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import Evidence, training_losses, why_it_diverges, why_nothing_is_learned
+from trackside.rules.diagnosis import (
+    Evidence,
+    has_several_aims,
+    training_losses,
+    why_it_diverges,
+    why_nothing_is_learned,
+)
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
@@ -119,7 +125,7 @@ class LossNotDecreasing(Rule):
 
     def check(self, window: Window) -> Iterable[Finding]:
         """One finding per loss and worker that is stuck or rises at this step, the largest rise first."""
-        if _has_several_aims(window):
+        if has_several_aims(window):
             return []
         findings = [found for c in training_losses(window) if (found := self._judge(window, c)) is not None]
         return sorted(findings, key=lambda finding: (finding.relation != ">", -abs(finding.observed)))
@@ -187,11 +193,6 @@ class LossNotDecreasing(Rule):
             series=column.series,
             place=facts.line if facts else "",
         )
-
-
-def _has_several_aims(window: Window) -> bool:
-    """True for models that compete, or that are trained in turns: no single loss must fall."""
-    return window.facts is not None and len(window.facts.optimizers) > 1
 
 
 def _warmed_up_at(window: Window) -> int:

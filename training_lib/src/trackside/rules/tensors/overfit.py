@@ -15,7 +15,13 @@ from trackside.rules.diagnosis import finite, training_losses
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
+LOST, UNSHARED = "share of the gain lost on validation data", "share of the gain seen on validation data"
+
 _FEWEST_EVALUATIONS = 4
+_MANY_EVALUATIONS = 8
+_MOSTLY_LEARNED, _BARELY_LEARNED = 0.3, 0.95  # of the first training loss that is left
+_NOTHING = 0.02
+_FIRST = 3  # losses that stand for the start
 _NEVER_LEARNED = 0.05  # share of the training's gain below which the validation loss never fell
 _BADLY = 0.5  # share of the gain that is lost again, from which on the rest of the training is waste
 _TRAINING_STILL_FALLS = 0.02
@@ -43,6 +49,10 @@ class Overfit(Rule):
         4. It fires where r > `ratio_threshold`, the training loss has gone on falling since b (by more than 2 % of G),
            E_now > (1 + `ratio_threshold`) E_b for positive losses, and E_now - E_b is more than two standard errors of
            the evaluations' means where these hold several batches.
+
+        5. It also fires where the validation data never shared what was learned: the training loss has lost most of its
+           first value (70 %), and the validation loss less than `shared_gain` of what the training loss lost; or the
+           training loss has lost a twentieth, and the validation loss nothing, over eight evaluations and more.
 
         A constant added to the losses, or a factor, changes nothing in r. Critical from r > 0.5 on, a warning before.
 
@@ -88,6 +98,10 @@ class Overfit(Rule):
         0.25, "share of what was learned that the validation loss must have lost again", minimum=0, maximum=10
     )
 
+    shared_gain: float = parameter(
+        0.35, "share of the training's gain that the validation loss must have", minimum=0, maximum=1
+    )
+
     def check(self, window: Window) -> Iterable[Finding]:
         """One finding per loss and worker that overfits."""
         evaluated = [c for name in window.tensors("losses") for c in window.statistic(name, "mean", mode="EVAL")]
@@ -109,7 +123,7 @@ class Overfit(Rule):
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
         """Critical once half of what was learned is lost again."""
-        worst = max((finding.observed for finding in findings), default=0.0)
+        worst = max((finding.observed for finding in findings if finding.measure == LOST), default=0.0)
         return Severity.CRITICAL if worst > _BADLY else Severity.WARNING
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
@@ -124,16 +138,16 @@ class Overfit(Rule):
 
     def _judge(self, window: Window, evaluated: Column, trained: Column) -> Finding | None:
         steps, means, errors, training = by_evaluation(evaluated, trained)
+        series = tuple([(int(s), float(v)) for s, v in zip(steps[-20:], means[-20:], strict=True)])
         lost = lost_again(means, training, patience=self.patience_evaluations, errors=errors)
         if lost is None or not lost.share > self.ratio_threshold or not _clearly(lost, self.ratio_threshold):
-            return None
-        series = tuple([(int(s), float(v)) for s, v in zip(steps[-20:], means[-20:], strict=True)])
+            return self._unshared(window, evaluated, trained, (steps, means, training))
         return Finding(
             subject=evaluated.tensor,
             worker=evaluated.worker,
             step=window.step,
             since_step=int(steps[lost.best]),
-            measure="share of the gain lost on validation data",
+            measure=LOST,
             observed=lost.share,
             relation=">",
             threshold=self.ratio_threshold,
@@ -146,6 +160,56 @@ class Overfit(Rule):
             },
             series=series,
         )
+
+    def _unshared(
+        self,
+        window: Window,
+        evaluated: Column,
+        trained: Column,
+        evaluations: tuple[NDArray[np.int64], Losses, Losses],
+    ) -> Finding | None:
+        steps, means, training = evaluations
+        first = float(np.median(finite(trained)[1][:_FIRST])) if len(means) else 0.0
+        shared = shared_of(means, training, first=first, most=self.shared_gain)
+        if shared is None:
+            return None
+        best = int(np.argmin(means))
+        return Finding(
+            subject=evaluated.tensor,
+            worker=evaluated.worker,
+            step=window.step,
+            since_step=int(steps[best]),
+            measure=UNSHARED,
+            observed=shared,
+            relation="<",
+            threshold=self.shared_gain,
+            statistics={
+                "lowest": float(means[best]),
+                "now": float(means[-1]),
+                "best_step": float(steps[best]),
+                "validation_gain": first - float(means[best]),
+                "training_gain": first - float(training[-1]),
+            },
+            series=tuple([(int(s), float(v)) for s, v in zip(steps[-20:], means[-20:], strict=True)]),
+        )
+
+
+def shared_of(evaluated: Losses, trained: Losses, *, first: float, most: float) -> float | None:
+    """The share of the training's gain that the validation losses saw, where that is less than `most`; else None.
+
+    Both of shape (n,), one loss per evaluation, oldest first; `first` is the loss that the training began with. None
+    too where there is too little to tell, or a loss is negative.
+    """
+    if len(evaluated) < _MANY_EVALUATIONS or min(trained.min(), evaluated.min()) < 0:
+        return None
+    tenth = max(1, len(evaluated) // 10)
+    now, validated = float(np.median(trained[-tenth:])), float(np.median(evaluated[-tenth:]))
+    gain, seen = first - now, first - validated
+    if gain <= 0 or first <= 0:
+        return None
+    has_nothing = now < _BARELY_LEARNED * first and seen < _NOTHING * first and seen < most * gain
+    has_little = now < _MOSTLY_LEARNED * first and seen < most * gain
+    return seen / gain if has_nothing or has_little else None
 
 
 @dataclass(frozen=True)
