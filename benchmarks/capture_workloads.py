@@ -12,9 +12,9 @@ BATCHES = 8  # ready made, and used in turns
 class Mlp(nn.Module):
     """0.15 million parameters in 8 tensors."""
 
-    def __init__(self):
+    def __init__(self, *, width=256):
         super().__init__()
-        sizes = [64, 256, 256, 256, 10]
+        sizes = [64, width, width, width, 10]
         self.layers = nn.ModuleList(map(nn.Linear, sizes, sizes[1:]))
 
     def forward(self, inputs):
@@ -26,12 +26,12 @@ class Mlp(nn.Module):
 class Conv(nn.Module):
     """9.7 million parameters in 22 tensors."""
 
-    def __init__(self):
+    def __init__(self, *, widest=512):
         super().__init__()
-        sizes = [3, 64, 128, 128, 256, 256, 512, 512, 512, 512]
+        sizes = [3, *(widest // thinner for thinner in (8, 4, 4, 2, 2, 1, 1, 1, 1))]
         self.convolutions = nn.ModuleList(nn.Conv2d(a, b, 3, padding=1) for a, b in itertools.pairwise(sizes))
         self.pooled = {0, 2, 4, 6, 8}
-        self.head = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 100))
+        self.head = nn.Sequential(nn.Linear(widest, widest), nn.ReLU(), nn.Linear(widest, 100))
 
     def forward(self, inputs):
         for place, convolution in enumerate(self.convolutions):
@@ -74,29 +74,46 @@ class Gpt(nn.Module):
 
 
 class Workload:
-    """A training that goes on a stretch of steps at a time; `after_backward(step)` sees every step."""
+    """A training that goes on a stretch of steps at a time; `after_backward(step)` sees every step.
 
-    def __init__(self, kind):
+    `is_tiny` keeps the shape of the model and makes it thin, for a trial of a benchmark. `batch_times` makes batches
+    larger, for a device that has hardly begun with one of those that suit a CPU. `reads_losses`: the script asks for
+    the number of each, as many do; a GPU has to be waited for then.
+    """
+
+    def __init__(self, kind, *, device="cpu", is_tiny=False, batch_times=1, reads_losses=True):
         torch.manual_seed(0)
+        self.kind, self.device, self.reads_losses = kind, device, reads_losses
+        self.criterion = functional.cross_entropy
         if kind == "mlp":
-            self.model = Mlp()
-            self.batches = [(torch.randn(144, 64), torch.randint(0, 10, (144,))) for _ in range(BATCHES)]
+            self.model = Mlp(width=16) if is_tiny else Mlp()
+            batch = 144 * batch_times
+            batches = [(torch.randn(batch, 64), torch.randint(0, 10, (batch,))) for _ in range(BATCHES)]
         elif kind == "conv":
-            self.model = Conv()
-            self.batches = [(torch.randn(4, 3, 32, 32), torch.randint(0, 100, (4,))) for _ in range(BATCHES)]
+            self.model = Conv(widest=16) if is_tiny else Conv()
+            batch = 4 * batch_times
+            batches = [(torch.randn(batch, 3, 32, 32), torch.randint(0, 100, (batch,))) for _ in range(BATCHES)]
         else:
-            self.model = Gpt()
-            tokens = [torch.randint(0, 2048, (2, 49)) for _ in range(BATCHES)]
-            self.batches = [(text[:, :-1], text[:, 1:].flatten()) for text in tokens]
+            self.model = Gpt(width=24, layers=2) if is_tiny else Gpt()
+            tokens = [torch.randint(0, 2048, (2 * batch_times, 49)) for _ in range(BATCHES)]
+            batches = [(text[:, :-1], text[:, 1:].flatten()) for text in tokens]
+        self.model.to(device)
+        self.batches = [(inputs.to(device), labels.to(device)) for inputs, labels in batches]
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+        self.forward = self.model
+
+    def compile(self, backend="inductor"):
+        """From now on the model is called as `torch.compile` makes it, in the default mode."""
+        self.forward = torch.compile(self.model, backend=backend)
 
     def run(self, steps, after_backward=None):
         for step in range(steps):
             inputs, labels = self.batches[step % BATCHES]
             self.optimizer.zero_grad()
-            loss = functional.cross_entropy(self.model(inputs), labels)
+            loss = self.criterion(self.forward(inputs), labels)
             loss.backward()
             if after_backward is not None:
                 after_backward(step, loss)
             self.optimizer.step()
-            loss.item()
+            if self.reads_losses:
+                loss.item()

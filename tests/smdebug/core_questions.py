@@ -600,7 +600,10 @@ def states(folder: str) -> Iterator[Question]:
         ("nothing new", lambda: None),
         ("its size", lambda: (checkpoints / "a.pt").write_text("12")),
         ("its name", lambda: (checkpoints / "a.pt").rename(checkpoints / "b.pt")),
-        ("its content alone", lambda: (checkpoints / "b.pt").write_text("34")),
+        (
+            "its content alone",
+            lambda: ((checkpoints / "b.pt").write_text("34"), os.utime(checkpoints / "b.pt", (3, 3))),
+        ),
         ("an upload's mark", lambda: (checkpoints / "x.sagemaker-uploaded").write_text("3")),
         ("a folder", (checkpoints / "sub").mkdir),
         ("a file in it", lambda: (checkpoints / "sub" / "z").write_text("3")),

@@ -182,6 +182,23 @@ def used_after_the_end(folder: str) -> Any:
     return [ended, len(list(Path(run).rglob("index/*/*.json"))) > before]
 
 
+def mode_that_nobody_set(folder: str) -> Any:
+    """The mode of a script that sets none, and the run's steps in two of them."""
+    from smdebug import modes
+
+    run = f"{folder}/no-mode"
+    training = Training(run)
+    training.step()
+    mode = training.hook.mode.name
+    trial = training.end(run)
+    return [mode, trial.steps(mode=modes.TRAIN), trial.steps(mode=modes.GLOBAL)]
+
+
+def attributes_of_its_inner_works(folder: str) -> Any:
+    hook = Training(f"{folder}/attributes").hook
+    return [name for name in ("module_set", "tensor_to_collections", "timeline_writer") if hasattr(hook, name)]
+
+
 def prefix_of_a_job(folder: str) -> Any:
     from smdebug.rules.action import action
 
@@ -243,6 +260,8 @@ QUESTIONS: dict[str, Callable[[str], Any]] = {
     "hook: spread while saving and while reading": spread_while_saving,
     "hook: steps of accumulated gradients": accumulated,
     "hook: used after the end": used_after_the_end,
+    "hook: mode of a script that sets none": mode_that_nobody_set,
+    "hook: attributes of its inner works": attributes_of_its_inner_works,
     "action: prefix of a job": prefix_of_a_job,
     "profiler: folder in upper case": profiler_folder,
     "profiler: buffer by variable": buffer_by_variable,

@@ -29,6 +29,8 @@ IN_HOOKS: dict[str, tuple[Any, Any]] = {
     "hook: shapes without reductions": ([False, True], [True, False]),
     "hook: steps of accumulated gradients": ([0, 1, 2], [0, 1, 2, 3, 4, 5]),
     "hook: used after the end": ([True, False], [True, True]),
+    "hook: mode of a script that sets none": (["TRAIN", [0], [0]], ["GLOBAL", [], [0]]),
+    "hook: attributes of its inner works": ([], ["module_set", "tensor_to_collections", "timeline_writer"]),
 }
 KEPT_IN_HOOKS: dict[str, Any] = {
     "hook: a tensor at unsaved steps": [0, 2],

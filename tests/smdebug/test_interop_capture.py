@@ -15,13 +15,15 @@ from trackside.capture.guard import Guard
 from trackside.capture.hook import Hook
 from trackside.capture.run_files import RunFiles
 from trackside.capture.writer import Writer
-from trackside.contracts.capture_request import REDUCTIONS, CaptureRequest, CollectionRequest, Schedule
+from trackside.contracts.capture_request import MODES, REDUCTIONS, CaptureRequest, CollectionRequest, Schedule
+from trackside.contracts.run_layout import collections_key
+from trackside.records.collections_file import decode_collections
 from trackside.storage.local import LocalStore
 
 REQUEST = CaptureRequest(
     (
         CollectionRequest("losses", Schedule(1)),
-        CollectionRequest("weights", Schedule(2), reductions=REDUCTIONS),
+        CollectionRequest("weights", Schedule(2, save_seconds=3600.0), reductions=REDUCTIONS),
         CollectionRequest("gradients", Schedule(2), reductions=("mean",), save_raw_tensor=True),
         CollectionRequest("labels", mode_schedules=(("EVAL", Schedule(1)),)),
         CollectionRequest("outputs", Schedule(2), save_raw_tensor=False, save_shape=True),
@@ -81,6 +83,10 @@ def test_both_packages_read_what_capture_wrote(
     assert theirs["documents"] == documents
     assert documents["labels"]["tensor_names"] == ["MSELoss_input_1"]
     assert documents["weights"]["save_config"]["TRAIN"]["save_interval"] == 2
+    key = collections_key("worker_0")
+    weights = decode_collections(LocalStore(run).get(key), key=key).named("weights")
+    assert weights is not None
+    assert weights.schedules == dict.fromkeys(MODES, Schedule(2, save_seconds=3600.0)), "which old readers pass over"
     for (name, method, arguments), answer in zip(QUESTIONS, theirs["answers"], strict=True):
         try:
             ours: Any = getattr(trial.tensor(name), method)(**arguments)

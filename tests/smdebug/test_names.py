@@ -6,6 +6,7 @@ import importlib
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -149,6 +150,10 @@ ALL_NAMES = [(module, name) for module, names in OLD_NAMES.items() for name in n
 def offered(module: str, name: str) -> bool:
     try:
         getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        if error.name == "torch":
+            pytest.skip("PyTorch, which hooks need, is not installed in this environment")
+        return False
     except ImportError:
         return False
     return True
@@ -164,6 +169,59 @@ def test_is_offered_or_listed(module: str, name: str) -> None:
     with pytest.raises(ImportError, match=r"is not offered by trackside-smdebug\.") as caught:
         exec(f"from {module} import {name}", {})  # noqa: S102 - the statement that users write
     assert reason in str(caught.value)
+
+
+# Of the real hook: what scripts and notebooks ask, as `contracts` of smdebug 1.0.34 and `dir()` tell.
+HOOK_ATTRIBUTES_TEXT = (
+    "GRADIENT_PREFIX INPUT_TENSOR_SUFFIX INVALID_TAG_CHARACTERS OUTPUT_TENSOR_SUFFIX SCALAR_PREFIX add_collection"
+    " autograd_profiler_enabled backward_hook backward_modules_profile_stats bhook chief_worker close"
+    " collection_manager count_parameters create_from_json_file custom_tensors_to_save data_type_name dry_run"
+    " export_collections exported_collections fhook first_forward_submodule_name first_process forward_hook"
+    " forward_modules_profile_stats forward_pre_hook get_collection get_collections has_default_configuration"
+    " has_default_hook_configuration has_registered_loss_module has_registered_module hvd_reader"
+    " include_collections include_regex init_step is_smdataparallel_profiling last_saved_step"
+    " log_outstanding_backward_stats_and_reset log_outstanding_forward_stats_and_reset"
+    " log_outstanding_timeline_metrics log_trace_event logger metrics_writer mode mode_steps module_set out_dir"
+    " parent_backward_event parent_forward_event prepared_collections profiler profiler_config_parser"
+    " record_tensor_value record_trace_events reduction_config register_hook register_loss register_module"
+    " reset_backward_module_profile_stats reset_forward_module_profile_stats save_all save_all_workers save_config"
+    " save_scalar save_tensor scalar_cache set_mode should_save_dataloader_metrics"
+    " should_save_tensor_or_collection state_store step step_event tb_writers tensor_to_collections"
+    " tensorboard_dir timeline_writer training_run use_cuda worker writer written_tensor_name_for_step"
+)
+HOOK_ATTRIBUTES = tuple(HOOK_ATTRIBUTES_TEXT.split())
+
+
+@pytest.fixture(scope="module")
+def hook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    pytest.importorskip("torch")
+    import smdebug.pytorch as smd
+
+    hook = smd.Hook(str(tmp_path_factory.mktemp("run")))
+    yield hook
+    hook.close()
+    smd.del_hook()
+
+
+@pytest.mark.parametrize("name", HOOK_ATTRIBUTES)
+def test_a_hook_has_it_or_says_why_not(hook: Any, name: str) -> None:
+    reason = not_offered.reason_for_attribute(name)
+    if reason is None:
+        getattr(hook, name)
+        return
+    assert not hasattr(hook, name), "it is offered: take it off the list"
+    with pytest.raises(AttributeError, match=rf"'Hook' object has no attribute '{name}'\. ") as caught:
+        getattr(hook, name)
+    assert reason in str(caught.value)
+
+
+def test_an_attribute_that_never_was_has_no_reason(hook: Any) -> None:
+    with pytest.raises(AttributeError, match=r"attribute 'never_was'\.$"):
+        hook.never_was  # noqa: B018 - the asking is what is tested
+
+
+def test_the_list_of_attributes_holds_old_ones_only() -> None:
+    assert sorted({*not_offered.HOOK_ATTRIBUTES} - {*HOOK_ATTRIBUTES}) == []
 
 
 def test_the_list_holds_old_names_only() -> None:

@@ -163,3 +163,138 @@ def test_after_a_failure_a_new_file_begins(monkeypatch: pytest.MonkeyPatch) -> N
         files.save(step(number))
     assert [value_of(store, number) for number in (0, 2, 3)] == [0, 2, 3]
     assert place_of(store, 3) == event_key(2, WORKER)
+
+
+class Counted(MemoryStore):
+    """Counts the calls that are not puts, and fails those that are told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+        self.failing = ""
+
+    def append(self, key: str, data: bytes | bytearray | memoryview) -> int:
+        self._called("append")
+        return super().append(key, data)
+
+    def exists(self, key: str) -> bool:
+        self._called("exists")
+        return super().exists(key)
+
+    def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
+        if key.startswith("index/"):
+            self._called("index")
+        super().put(key, data)
+
+    def _called(self, name: str) -> None:
+        self.calls.append(name)
+        if self.failing == name:
+            self.failing = ""
+            raise StorageUnavailableError("outage")
+
+
+class TestPreparedSteps:
+    """Values of several small steps stored in one go, before the indexes that promise them."""
+
+    def saved(self, store: Counted, files: RunFiles, steps: list[StepTensors]) -> list[int]:
+        """The steps that could not be saved."""
+        files.prepare(steps)
+        lost = []
+        for one in steps:
+            try:
+                files.save(one)
+            except StorageUnavailableError:
+                lost.append(one.step)
+        return lost
+
+    def begun(self) -> tuple[Counted, RunFiles]:
+        store = Counted()
+        files = run_files(store)
+        files.save(step(0))
+        store.calls.clear()
+        return store, files
+
+    def test_take_one_append(self) -> None:
+        store, files = self.begun()
+        self.saved(store, files, [step(k) for k in range(1, 40)])
+        files.save(step(40))
+        assert store.calls == ["append"] + ["index"] * 39 + ["append", "index"]
+        assert {place_of(store, k) for k in range(41)} == {event_key(0, WORKER)}
+        assert [value_of(store, k) for k in range(41)] == list(range(41))
+        files.finish()
+        trial = Trial(store)
+        trial.refresh()
+        assert [float(trial.tensor("Loss_output_0").value(k)[0]) for k in trial.steps()] == list(range(41))
+
+    def test_are_the_very_bytes_of_steps_saved_one_by_one(self) -> None:
+        together, files = self.begun()
+        self.saved(together, files, [step(k) for k in range(1, 20)])
+        alone, files = self.begun()
+        for k in range(1, 20):
+            files.save(step(k))
+        assert {key: together.get(key) for key in together.list("index/")} == {
+            key: alone.get(key) for key in alone.list("index/")
+        }
+        assert together.get(event_key(0, WORKER)) == alone.get(event_key(0, WORKER))
+
+    @pytest.mark.parametrize(
+        "steps",
+        [
+            pytest.param([step(1), step(2, size=1000)], id="a large one among them"),
+            pytest.param([step(1), step(2, tensors=MOST_STEP_TENSORS + 1)], id="one of many tensors"),
+        ],
+    )
+    def test_are_small_ones_only(self, steps: list[StepTensors]) -> None:
+        store, files = self.begun()
+        files.prepare(steps)
+        assert store.calls == []
+
+    def test_the_first_of_all_is_not_prepared(self) -> None:
+        store = Counted()
+        run_files(store).prepare([step(0), step(1)])
+        assert [*store.list()] == []
+
+    def test_end_with_the_file(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(event_files, "MOST_FILE_BYTES", 500)
+        store, files = self.begun()
+        for first in (1, 11):
+            self.saved(store, files, [step(k) for k in range(first, first + 10)])
+        assert [value_of(store, k) for k in range(21)] == list(range(21))
+        assert len({place_of(store, k) for k in range(21)}) > 2
+
+    def test_an_outage_of_the_append_costs_no_step(self) -> None:
+        store, files = self.begun()
+        store.failing = "append"
+        assert self.saved(store, files, [step(1), step(2), step(3)]) == []
+        assert [value_of(store, k) for k in range(4)] == [0, 1, 2, 3]
+
+    def test_an_index_that_fails_costs_its_own_step(self) -> None:
+        store, files = self.begun()
+        store.failing = "index"
+        assert self.saved(store, files, [step(1), step(2), step(3)]) == [1]
+        files.save(step(4))
+        assert [value_of(store, k) for k in (0, 2, 3, 4)] == [0, 2, 3, 4]
+        assert not store.exists(index_key(1, WORKER))
+
+    def test_a_file_that_is_gone_costs_no_step(self) -> None:
+        store, files = self.begun()
+        store.delete(event_key(0, WORKER))
+        assert self.saved(store, files, [step(1), step(2)]) == []
+        assert [value_of(store, k) for k in (1, 2)] == [1, 2]
+
+    def test_what_was_prepared_and_never_saved_is_forgotten(self) -> None:
+        store, files = self.begun()
+        files.prepare([step(1), step(2)])
+        files.prepare([step(3), step(4)])
+        self.saved(store, files, [step(5)])
+        assert value_of(store, 5) == 5
+
+
+def test_a_new_run_is_not_asked_for_each_large_step() -> None:
+    store = Counted()
+    files = run_files(store)
+    for number in range(5):
+        files.save(step(number, size=1000))
+    assert store.calls.count("exists") <= 2, "whether the run has ended, and the like"
+    files.save(step(3, size=1000))  # which is there
+    assert [value_of(store, k) for k in range(5)] == list(range(5))

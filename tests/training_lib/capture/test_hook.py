@@ -92,6 +92,48 @@ def test_a_late_end_gives_the_newest_losses_to_the_next_step() -> None:
     assert [(s.step, float(s.tensors[0][1])) for s in shelf.steps] == [(2, 1.0), (3, 2.0)]
 
 
+def test_a_late_end_gives_the_newest_tensors_to_the_next_step_under_its_names() -> None:
+    hook, shelf = hook_for(losses=1, weights=1, scalars=1)
+    hook.add("a.weight_0", one(1))
+    hook.settle()
+    hook.add("a.weight_1", one(2), collections=frozenset({"scalars"}))
+    assert hook.has("a.weight_0")
+    assert not hook.has_unsettled("a.weight_0")
+    assert hook.has_unsettled("a.weight_1")
+    assert hook.open_tensors().keys() == {"a.weight_0", "a.weight_1"}
+    hook.end_step(keep_unsettled=True, renamed=lambda name: name.replace("_1", "_0"))
+    hook.end_step()
+    assert [(s.step, *((n, float(v)) for n, v in s.tensors)) for s in shelf.steps] == [
+        (0, ("a.weight_0", 1.0)),
+        (1, ("a.weight_0", 2.0)),
+    ]
+    assert shelf.steps[1].collections == {"a.weight_0": frozenset({"scalars"})}
+
+
+def test_of_what_a_late_end_leaves_the_next_step_takes_what_it_saves() -> None:
+    hook, shelf = hook_for(weights=2)
+    hook.settle()
+    hook.add("a.weight", one())
+    hook.add_scalar("lr", 0.5)
+    hook.end_step(keep_unsettled=True)
+    hook.end_step()
+    assert shelf.names == [(1, ["scalar/lr"])]
+
+
+def test_what_is_dropped_is_all_since_the_last_settled_but_scalars() -> None:
+    hook, shelf = hook_for(losses=1, weights=1)
+    hook.add("a.weight", one())
+    hook.add_loss("MSELoss", one(1))
+    hook.settle()
+    hook.add("b.weight", one())
+    hook.add_loss("MSELoss", one(2))
+    hook.add_scalar("lr", 0.5)
+    hook.drop_unsettled()
+    hook.end_step()
+    hook.end_step()
+    assert shelf.names == [(0, ["MSELoss_output_0", "a.weight", "scalar/lr"])]
+
+
 def test_backward_without_steps_does_not_fill_the_memory() -> None:
     hook, shelf = hook_for(losses=1)
     for _ in range(1000):

@@ -57,3 +57,12 @@ def test_a_step_that_had_nothing_is_made() -> None:
         (0, "TRAIN", 0, 1.0),
         (3, "EVAL", 1, 5.0),
     ]
+
+
+def test_tells_which_step_it_has_seen_last() -> None:
+    last, _ = held()
+    assert last.latest is None
+    last.submit(step(4))
+    assert last.latest == 4
+    last.amend(StepPosition(5, "TRAIN", 5), "mine", np.ones(1), frozenset())
+    assert last.latest == 5

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from trackside.capture.hook import Position
-from trackside.capture.restart import position_after, read_state, state_at, within_seconds, write_state
+from trackside.capture.restart import further, position_after, read_state, state_at, within_seconds, write_state
 from trackside.contracts.errors import StorageUnavailableError
 from trackside.contracts.run_layout import END_MARKER_KEY, INDEX_PREFIX, index_key, parse_index_key, state_key
 from trackside.records.index_file import decode_index
@@ -69,6 +69,27 @@ def test_a_damaged_index_still_counts_by_its_name() -> None:
     save(store, 3, "TRAIN", 3)
     store.put(index_key(7, WORKER), b"{")
     assert position_after(read_state(store, WORKER)) == Position(8, {"TRAIN": 4})
+
+
+SLOW = TrainingState(3, 4, None, {"TRAIN": 4})
+FAST = TrainingState(1, 9, 8, {"TRAIN": 2, "EVAL": 7})
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        pytest.param(None, None, None, id="none"),
+        pytest.param(SLOW, None, SLOW, id="the first alone"),
+        pytest.param(None, FAST, FAST, id="the second alone"),
+        pytest.param(SLOW, FAST, TrainingState(3, 9, 8, {"TRAIN": 4, "EVAL": 7}), id="the further of each count"),
+        pytest.param(FAST, SLOW, TrainingState(3, 9, 8, {"TRAIN": 4, "EVAL": 7}), id="in either order"),
+        pytest.param(SLOW, SLOW, SLOW, id="the same"),
+    ],
+)
+def test_of_two_records_the_further_counts(
+    one: TrainingState | None, other: TrainingState | None, both: TrainingState | None
+) -> None:
+    assert further(one, other) == both
 
 
 def test_a_store_that_hangs_is_waited_for_so_long_and_its_errors_are_told() -> None:

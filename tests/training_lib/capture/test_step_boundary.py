@@ -105,3 +105,73 @@ def test_an_optimizer_replaced_at_every_step_ends_the_step_and_is_let_go() -> No
         assert reference() is None
     assert ends[1]
     assert idle
+
+
+def played(script: str, *, known: str = "") -> list[str]:
+    """As `steps_of`; `a` is a step of A that was left out, `!` the begin of an evaluation. `known`: who has stepped."""
+    boundary = StepBoundary()
+    optimizers = {name: Optimizer() for name in sorted({*script.upper(), *known} - {" ", "!"})}
+    for optimizer in optimizers.values():
+        boundary.created(optimizer)
+    steps: list[str] = []
+    current = ""
+    for event in f"{known}{script}".replace(" ", ""):
+        optimizer = optimizers.get(event.upper())
+        if event == "!":
+            ended = boundary.ends_with_evaluation()
+        elif event.islower():
+            ended = boundary.skipped(optimizer)
+        else:
+            if boundary.ends_before(optimizer):
+                steps.append(current)
+                current = ""
+            current += event
+            ended = boundary.ends_after(optimizer)
+        if ended:
+            steps.append(current)
+            current = ""
+    return steps + ([f"{current}?"] if boundary.is_open else [])
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        pytest.param("A a A", ["A", "A"], id="one-optimizer-makes-no-step-of-it"),
+        pytest.param("D G D g D G", ["DG", "D", "DG"], id="the-second-is-skipped"),
+        pytest.param("D G d G D G", ["DG", "G", "DG"], id="the-first-is-skipped"),
+        pytest.param("D G d g D G", ["DG", "DG"], id="both-are-skipped"),
+        pytest.param("d g d g d G D G", ["G", "DG"], id="skipped-from-the-start"),
+        pytest.param("A B C a b C A B C", ["ABC", "C", "ABC"], id="two-of-three-are-skipped"),
+        pytest.param("A B C A b c A B C", ["ABC", "A", "ABC"], id="the-last-two-of-three-are-skipped"),
+        pytest.param("D G D g d G D G", ["DG", "D", "G", "DG"], id="in-turns"),
+    ],
+)
+def test_steps_that_were_left_out(script: str, expected: list[str]) -> None:
+    assert played(script) == expected
+
+
+@pytest.mark.parametrize(
+    ("script", "known", "expected"),
+    [
+        pytest.param("A ! A", "B", ["BA", "A?"], id="one-that-has-stepped-before-is-waited-for"),
+        pytest.param("! A B", "", ["AB"], id="nothing-is-open"),
+        pytest.param("A B ! A B", "", ["AB", "AB"], id="between-steps"),
+        pytest.param("A B A ! B", "", ["AB", "AB"], id="within-a-step"),
+    ],
+)
+def test_an_evaluation_ends_no_step_that_is_under_way(script: str, known: str, expected: list[str]) -> None:
+    assert played(script, known=known) == expected
+
+
+def test_an_evaluation_ends_a_step_that_waits_for_one_that_never_stepped() -> None:
+    boundary = StepBoundary()
+    used, unused = Optimizer(), Optimizer()
+    boundary.created(used)
+    boundary.created(unused)
+    assert not boundary.ends_with_evaluation()
+    assert not boundary.ends_after(used)
+    assert boundary.ends_with_evaluation()
+    assert not boundary.is_open
+    assert not boundary.ends_before(used)
+    assert boundary.ends_after(used)
+    assert unused

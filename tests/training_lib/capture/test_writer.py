@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -224,6 +224,45 @@ def test_steps_are_gathered_and_a_full_half_of_the_budget_ends_that(target: Targ
     assert target.entered.wait(LONG / 2)
     assert writer.close(LONG)
     assert target.saved == [0, 1]
+
+
+class Preparing(Target):
+    """Does some of the work for several steps at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.prepared: list[list[int]] = []
+
+    def prepare(self, steps: Sequence[StepTensors]) -> None:
+        assert steps[0].step not in self.attempts
+        self.prepared.append([one.step for one in steps])
+
+
+def test_small_steps_that_wait_are_prepared_together() -> None:
+    target = Preparing()
+    writer = started(target, gather_seconds=LONG)
+    for number, size in enumerate([8, 8, 60_000, 8, 60_000, 100_000, 8]):
+        writer.submit(step(number, size))
+    assert writer.flush(LONG)
+    assert target.prepared == [[0, 1, 2, 3]]
+    assert target.saved == [0, 1, 2, 3, 4, 5, 6]
+    for number in range(7, 107):
+        writer.submit(step(number))
+    assert writer.close(LONG)
+    assert target.prepared == [[0, 1, 2, 3], list(range(7, 71)), list(range(71, 107))]
+    assert target.saved == list(range(107))
+
+
+def test_nothing_is_prepared_while_the_store_fails() -> None:
+    target = Preparing()
+    target.error = OSError(errno.ENOSPC, "full")
+    writer = started(target, gather_seconds=LONG)
+    writer.submit(step(0))
+    assert writer.flush(LONG)
+    for number in (1, 2):
+        writer.submit(step(number))
+    assert writer.close(LONG)
+    assert target.prepared == []
 
 
 def test_a_flush_within_submit_does_not_deadlock(target: Target) -> None:

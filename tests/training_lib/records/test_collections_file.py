@@ -19,6 +19,7 @@ from trackside.records.collections_file import (
 )
 
 GOLDEN = Path(__file__).parent / "golden" / "collections.json"
+BY_SECONDS = Path(__file__).parent / "golden" / "collections-by-seconds.json"
 KEY = "collections/000000000/worker_0_collections.json"
 
 
@@ -36,6 +37,27 @@ def test_reads_what_smdebug_wrote() -> None:
     assert gradients is not None
     assert gradients.schedules == dict.fromkeys(["TRAIN", "EVAL", "PREDICT", "GLOBAL"], Schedule(save_interval=100))
     assert found.named("weights") is None
+
+
+def test_schedules_by_the_clock_come_back() -> None:
+    data = BY_SECONDS.read_bytes()
+    found = decode_collections(data, key=KEY)
+    losses, weights = found.collections
+    assert losses.schedules == dict.fromkeys(["TRAIN", "EVAL", "PREDICT", "GLOBAL"], Schedule(1))
+    assert weights.schedules == {
+        "TRAIN": Schedule.by_seconds(60),
+        "EVAL": Schedule(100, save_seconds=0.5),
+        "PREDICT": None,
+        "GLOBAL": None,
+    }
+    assert encode_collections(found.collections, num_workers=found.num_workers) == data
+
+
+def test_the_sections_that_smdebug_reads_know_no_seconds() -> None:
+    """It refuses a schedule with a field that it does not know."""
+    data = json.loads(BY_SECONDS.read_bytes())
+    assert "save_seconds" not in json.dumps(data["collections"])
+    assert data["_meta"] == {"num_workers": 2, "save_seconds": {"weights": {"TRAIN": 60, "EVAL": 0.5}}}
 
 
 def test_writes_the_document_of_the_contract() -> None:
@@ -92,6 +114,15 @@ def one(collection: Any) -> bytes:
     return json.dumps({"collections": {"losses": collection}}).encode()
 
 
+def seconds(by_collection: Any) -> bytes:
+    return json.dumps({"collections": {}, "_meta": {"save_seconds": by_collection}}).encode()
+
+
+def test_seconds_of_what_is_not_there_are_passed_over() -> None:
+    assert decode_collections(seconds({"gone": {"TRAIN": 3}}), key=KEY) == Collections(())
+    assert decode_collections(seconds({"gone": {"FIT": "x"}}), key=KEY) == Collections(())
+
+
 @pytest.mark.parametrize(
     ("data", "what"),
     [
@@ -108,6 +139,12 @@ def one(collection: Any) -> bytes:
         pytest.param(one({"tensor_names": "a"}), "a text, not a list", id="a text for names"),
         pytest.param(one({"save_config": {"TRAIN": {"save_interval": "x"}}}), "save_config.TRAIN", id="an interval"),
         pytest.param(one({"reduction_config": {"save_shape": 1}}), "reduction_config", id="a flag"),
+        pytest.param(seconds([]), "save_seconds is a list", id="a list of seconds"),
+        pytest.param(seconds({"losses": 3}), "save_seconds.losses is a number", id="seconds of no mode"),
+        pytest.param(seconds({"losses": {"TRAIN": 0}}), "seconds above 0", id="no seconds"),
+        pytest.param(seconds({"losses": {"TRAIN": True}}), "seconds above 0", id="a flag for seconds"),
+        pytest.param(seconds({"losses": {"TRAIN": float("inf")}}), "seconds above 0", id="endless seconds"),
+        pytest.param(seconds({"losses": {"TRAIN": 10**400}}), "seconds above 0", id="seconds that no float holds"),
     ],
 )
 def test_a_damaged_file_is_told(data: bytes, what: str) -> None:
@@ -118,7 +155,12 @@ def test_a_damaged_file_is_told(data: bytes, what: str) -> None:
 
 counts = st.integers(0, 2**63 - 1)
 schedules = st.builds(
-    Schedule, st.integers(1, 2**63 - 1), counts, st.none() | counts, st.lists(counts, max_size=2).map(tuple)
+    Schedule,
+    st.integers(1, 2**63 - 1),
+    counts,
+    st.none() | counts,
+    st.lists(counts, max_size=2).map(tuple),
+    st.none() | st.floats(0, 1e9, exclude_min=True),
 )
 modes = ["TRAIN", "EVAL", "PREDICT", "GLOBAL"]
 reductions = st.builds(

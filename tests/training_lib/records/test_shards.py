@@ -46,3 +46,24 @@ def test_a_file_without_notes_has_none(data: bytes) -> None:
 def test_what_makes_no_sense_is_an_error(shards: object) -> None:
     with pytest.raises(RecordError):
         decode_shards(json.dumps({"collections": {}, "_meta": {"shards": shards}}).encode(), key="k")
+
+
+def test_flat_parts_and_parts_of_no_box_keep_what_they_are() -> None:
+    shards = {
+        "Net_flat": Shard((5, 6), (19,), is_flat=True),
+        "Net_sum": Shard((5, 6), (0, 0), placement="Partial(sum)"),
+    }
+    assert decode_shards(encode_collections([], num_workers=2, shards=shards), key="c") == shards
+
+
+@pytest.mark.parametrize(
+    "shard",
+    [
+        pytest.param(Shard((5, 6), (31,), is_flat=True), id="behind-the-end"),
+        pytest.param(Shard((5, 6), (0, 0), is_flat=True), id="two-offsets-in-a-row"),
+        pytest.param(Shard((5, 6), (0,)), id="one-offset-in-a-box"),
+    ],
+)
+def test_a_part_outside_of_its_tensor_is_damage(shard: Shard) -> None:
+    with pytest.raises(RecordError):
+        decode_shards(encode_collections([], num_workers=2, shards={"x": shard}), key="c")

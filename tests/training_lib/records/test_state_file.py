@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 from trackside.contracts.errors import RecordError
 from trackside.records.modes import MODE_NUMBERS
 from trackside.records.state_file import MOST_BYTES, TrainingState, decode_states, encode_states
+
+GOLDEN = Path(__file__).parent / "golden" / "metadata.json"
 
 STEPS = st.integers(0, 2**63 - 1)
 STATES = st.builds(
@@ -26,6 +29,15 @@ ONE = {
     "latest-global-step-seen": 5,
     "latest-mode-step": {"TRAIN": 4, "EVAL": 0},
 }
+
+
+def test_what_the_original_wrote_is_read_and_written_the_same() -> None:
+    states = decode_states(GOLDEN.read_bytes(), key="metadata.json")
+    assert states == (
+        TrainingState(0, 9, None, {"GLOBAL": 9, "TRAIN": 7, "EVAL": 1}),
+        TrainingState(1, 12, 10, {"GLOBAL": 12, "TRAIN": 10, "EVAL": 1}),
+    )
+    assert encode_states(states) == GOLDEN.read_bytes()
 
 
 @given(st.lists(STATES))

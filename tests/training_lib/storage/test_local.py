@@ -1,6 +1,7 @@
 """The store in a folder: the contract, and what only disks do."""
 
 import errno
+import itertools
 import os
 import shutil
 import signal
@@ -23,6 +24,7 @@ from trackside.contracts.errors import (
     StorageError,
     StorageUnavailableError,
 )
+from trackside.storage import local
 from trackside.storage.local import LocalStore
 from trackside.storage.memory import MemoryStore
 from trackside.testing.store_contract import KEY, AppendableStoreContract, Peek, Plant
@@ -338,6 +340,72 @@ def test_a_file_where_a_folder_is_needed(tmp_path: Path) -> None:
     with pytest.raises(KeyNotFoundError):
         store.get("a/b")
     assert all_files(tmp_path) == ["a", "b/c"]
+
+
+@pytest.mark.parametrize("has_writev", [True, False])
+@settings(max_examples=40, deadline=None)
+@given(sizes=st.lists(st.integers(0, 50), max_size=30), accepted=st.integers(1, 40))
+def test_parts_are_written_whatever_the_system_takes_at_once(
+    has_writev: bool, sizes: list[int], accepted: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """With calls of 16 bytes and 3 parts, of which the system takes `accepted` bytes."""
+    parts = [bytes([k + 1]) * size for k, size in enumerate(sizes)]
+    real_write, asked = os.write, []
+
+    def write(descriptor: int, data: bytes | memoryview) -> int:
+        return real_write(descriptor, data[:accepted])
+
+    def writev(descriptor: int, views: list[memoryview]) -> int:
+        asked.append((len(views), sum(map(len, views))))
+        return real_write(descriptor, b"".join(views)[:accepted])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local, "_WRITTEN_AT_ONCE", 16)
+        patch.setattr(local, "_MOST_GATHERED", 3)
+        patch.setattr(local, "_CAN_GATHER", has_writev)
+        patch.setattr(os, "write", write)
+        patch.setattr(os, "writev", writev)
+        folder = tmp_path_factory.mktemp("run")
+        LocalStore(folder).put_parts("events/file", parts)
+    assert (folder / "events" / "file").read_bytes() == b"".join(parts)
+    assert all_files(folder) == ["events/file"]
+    assert all(views <= 3 and size <= 16 for views, size in asked)
+
+
+@pytest.mark.parametrize("call", ["write", "writev", "replace"])
+def test_a_failed_put_of_parts_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    store = LocalStore(tmp_path)
+    store.put("a", b"before")
+    monkeypatch.setattr(os, call, fail_with(errno.ENOSPC))
+    with pytest.raises(StorageUnavailableError, match="The disk is full"):
+        store.put_parts("a", [b"x", bytes(3 << 20), b"y"])
+    monkeypatch.undo()
+    assert store.get("a") == b"before"
+    assert all_files(tmp_path) == ["a"]
+
+
+def test_a_put_of_parts_joins_nothing(tmp_path: Path) -> None:
+    parts = [memoryview(bytes(1 << 20))] * 16
+    store = LocalStore(tmp_path)
+    tracemalloc.start()
+    try:
+        store.put_parts("a", parts)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 19
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_forked_process_does_not_share_partial_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalStore(tmp_path)
+    names = []
+    monkeypatch.setattr(os, "replace", lambda partial, path: names.append(partial))
+    for pid in (7, 7, 8):
+        monkeypatch.setattr(os, "getpid", lambda pid=pid: pid)
+        store._partial_count = itertools.count(len(names) % 2)
+        store.put("a", b"x")
+    assert len(set(names)) == 3
 
 
 class TestLinks:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -55,3 +57,27 @@ def test_whole(parts: list[tuple[Shard, np.ndarray]]) -> None:
 def test_not_whole(parts: list[tuple[Shard, np.ndarray]], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         joined("a", parts)
+
+
+def test_pieces_of_a_row_come_together() -> None:
+    row = WHOLE.reshape(-1)
+    parts = [(Shard(WHOLE.shape, (start,), is_flat=True), row[start:end]) for start, end in ((19, 30), (0, 19))]
+    np.testing.assert_array_equal(joined("x", parts), WHOLE)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        pytest.param(
+            [(Shard((5, 6), (0,), is_flat=True), WHOLE.reshape(-1)[:19])], "19 of 30", id="a-piece-is-missing"
+        ),
+        pytest.param([(Shard((5, 6), (9,), is_flat=True), WHOLE.reshape(-1))], "do not fit", id="a-piece-too-long"),
+        pytest.param([(Shard((5, 6), (0,), is_flat=True), WHOLE)], "do not fit", id="no-row"),
+        pytest.param(
+            [TOP, (Shard((5, 6), (0, 0), placement="Partial(sum)"), WHOLE)], r"\(Partial\(sum\)\) cannot", id="sums"
+        ),
+    ],
+)
+def test_what_cannot_be_put_together_is_refused(parts: Any, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        joined("x", parts)

@@ -29,9 +29,6 @@ _PROTOBUF = (
 _HOOK_CONFIGURATION = (
     "It is a step on the way from a configuration file to a hook. `Hook.create_from_json_file` goes all of it."
 )
-_HOOK_PARTS = (
-    "It is an inner part of the original's hooks, which are built differently here. `smdebug.pytorch.Hook` is offered."
-)
 _GUARD = (
     "It switches smdebug's hooks off after an error. Trackside's capture guards itself: it logs once, and the training "
     "goes on."
@@ -89,8 +86,31 @@ REASONS: dict[str, str] = {
     "smdebug.profiler": _PROFILER,
     "smdebug.core.config_validator": _GUARD,
     "smdebug.core.error_handling_agent": _GUARD,
-    "smdebug.core.hook": _HOOK_PARTS,
 }
+# Of a hook: attributes that it does not have.
+HOOK_ATTRIBUTES: dict[str, str] = {
+    name: why
+    for names, why in {
+        "autograd_profiler_enabled backward_modules_profile_stats first_forward_submodule_name"
+        " forward_modules_profile_stats hvd_reader is_smdataparallel_profiling log_outstanding_backward_stats_and_reset"
+        " log_outstanding_forward_stats_and_reset log_outstanding_timeline_metrics log_trace_event"
+        " parent_backward_event parent_forward_event profiler reset_backward_module_profile_stats"
+        " reset_forward_module_profile_stats step_event timeline_writer use_cuda": _PROFILER,
+        "backward_hook bhook fhook forward_hook forward_pre_hook module_set data_type_name": (
+            "It is how the original hung itself into modules. Trackside sees steps at the optimizer, and modules only "
+            "on steps that are saved."
+        ),
+        "tensor_to_collections written_tensor_name_for_step INVALID_TAG_CHARACTERS": (
+            "It is an inner part of the original's writing. `trial.collection(name).tensor_names` tells what was saved."
+        ),
+    }.items()
+    for name in names.split()
+}
+
+
+def reason_for_attribute(name: str) -> str | None:
+    """Why a hook does not have this attribute of the original's; None if it never had it."""
+    return HOOK_ATTRIBUTES.get(name)
 
 
 def reason_for(name: str) -> str | None:

@@ -49,13 +49,27 @@ def test_below_trackside_run(
     assert_all_is_there(package / "run", workers, steps)
 
 
-def test_below_accelerate_launch(trackside_run: Any, trainers_python: Path, package: Path, steps: int) -> None:
-    launch = ("accelerate.commands.launch", "--cpu", "--num_processes", "1", "--num_machines", "1")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_below_accelerate_launch(
+    workers: int, trackside_run: Any, trainers_python: Path, package: Path, steps: int
+) -> None:
+    devices = "--cpu" if workers == 1 else "--multi_gpu"  # its way to several processes; the script uses no GPU
+    launch = (
+        "accelerate.commands.launch",
+        devices,
+        "--num_processes",
+        str(workers),
+        "--num_machines",
+        "1",
+        "--main_process_port",
+        "0",
+    )
     mixed = ("--mixed_precision", "no", "--dynamo_backend", "no", "--num_cpu_threads_per_process", "1")
     done = trackside_run(trainers_python, "-m", *launch, *mixed, "pkg/train.py", python=trainers_python)
     assert done.returncode == 0, done.stderr
+    assert done.stdout.count("trained") == workers
     assert not done.said
-    assert_all_is_there(package / "run", 1, steps)
+    assert_all_is_there(package / "run", workers, steps)
 
 
 def test_sagemaker_script_mode_needs_the_environment_only(start: Any, package: Path, steps: int) -> None:
@@ -91,6 +105,40 @@ def test_a_command_that_trains_twice_is_captured_twice(trackside_run: Any, packa
     assert done.returncode == 0, done.stderr
     assert not done.said
     assert_all_is_there(package / "run", 1, 2 * steps)
+
+
+AT_THE_SAME_TIME = """
+import os, sys, time
+from pkg.train import train
+
+def wait_for(path, deadline=time.monotonic() + 100):
+    while not os.path.exists(path):
+        assert time.monotonic() < deadline, path
+        time.sleep(0.02)
+
+is_first = sys.argv[1] == "first"
+if not is_first:
+    wait_for("run/debug-output/state/worker_0.lock")
+train("fork")
+if is_first:
+    wait_for("second-is-done")
+else:
+    open("second-is-done", "w").close()
+"""
+
+
+def test_of_two_trainings_at_the_same_time_one_is_captured(trackside_run: Any, package: Path, steps: int) -> None:
+    """They would write the same files. The other one is told why, and trains as if we were not there."""
+    (package / "both.py").write_text(AT_THE_SAME_TIME)
+    done = trackside_run("sh", "-c", "python -m both first & python -m both second; wait")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("trained") == 2
+    (said,) = [line for line in done.said if "switched off" in line]
+    assert "is being written as worker_0 by another process" in said
+    assert "each with its own `trackside run`" in said
+    assert_all_is_there(package / "run", 1, steps)
+    left = {path.name for path in (package / "run" / "debug-output" / "state").iterdir()}
+    assert left == {"worker_0.json"}
 
 
 def test_a_worker_that_torchrun_starts_again_goes_on(trackside_run: Any, package: Path, steps: int) -> None:

@@ -179,3 +179,16 @@ def test_a_store_that_fails_does_not_end_the_training(tmp_path: Path) -> None:
         hook.watch(subject.model, loss=subject.loss)
         subject.run(3, hook=hook, at="start")
         hook.save_scalar("a", 1)
+
+
+def test_the_number_of_a_step_lasts_until_the_next_call_of_the_model(tmp_path: Path) -> None:
+    training, seen = Training(), []
+    with trackside.Hook(str(tmp_path / "run"), save={"losses": 1}) as hook:
+        hook.watch(training.model)
+        assert hook.step_number == -1
+        for _ in range(3):
+            training.run(1)
+            seen.append(hook.step_number)
+            training.model(torch.ones(1, 2))
+            seen.append(hook.step_number)
+    assert seen == [0, 1, 1, 2, 2, 3]

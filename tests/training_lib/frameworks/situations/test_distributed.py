@@ -25,7 +25,7 @@ WORKERS = ("worker_0", "worker_1")
 
 # An ordinary script; it notes for each step what its loop sees itself: the oracle.
 SCRIPT = """
-import hashlib, os, sys
+import contextlib, hashlib, os, sys
 from datetime import timedelta
 
 import numpy as np
@@ -60,6 +60,11 @@ def main(kind, folder):
         from torch.distributed.fsdp import fully_shard
         fully_shard(model.fc1)
         used = fully_shard(model)
+    elif kind in ("fsdp1", "fsdp1-rows"):
+        from torch.distributed.fsdp import FullyShardedDataParallel
+        settings = {"use_orig_params": kind == "fsdp1", "device_id": torch.device("cpu")}
+        model.fc1 = FullyShardedDataParallel(model.fc1, **settings)
+        used = FullyShardedDataParallel(model, **settings)
     optimizer = torch.optim.Adam(used.parameters(), lr=0.01)
     torch.manual_seed(rank)
     losses, notes = [], {}
@@ -68,12 +73,20 @@ def main(kind, folder):
         optimizer.zero_grad()
         loss.backward()
         losses.append(loss.item())
-        for name, parameter in model.named_parameters():
-            notes[f"{step}/Net_{name}"] = whole(parameter).detach().numpy().copy()
-            notes[f"{step}/gradient/Net_{name}"] = whole(parameter.grad).numpy().copy()
+        seen = model
+        with contextlib.ExitStack() as stack:
+          if "fsdp1" in kind:
+            with_grads = kind == "fsdp1"
+            stack.enter_context(used.summon_full_params(used, writeback=False, with_grads=with_grads))
+            seen = used
+          for name, parameter in seen.named_parameters():
+            name = name.replace("_fsdp_wrapped_module.", "")
+            notes[f"{step}/Net_{name}"] = whole(parameter).detach().clone().numpy()
+            if kind != "fsdp1-rows":
+                notes[f"{step}/gradient/Net_{name}"] = whole(parameter.grad).clone().numpy()
         optimizer.step()
     np.savez(f"{folder}/rank{rank}.npz", losses=np.array(losses, np.float32), **notes)
-    state = b"".join(whole(value).detach().numpy().tobytes() for value in model.parameters())
+    state = b"".join(whole(value).detach().clone().numpy().tobytes() for value in model.parameters())
     with open(f"{folder}/rank{rank}.txt", "w") as file:
         print(hashlib.sha256(state).hexdigest(), losses, torch.rand(1).item(), file=file)
     dist.barrier()
@@ -132,14 +145,18 @@ def together(
 ) -> Callable[..., Ended]:
     """Trains as two processes; where `run` is named, rank r saves everything each `intervals[r]` steps."""
 
-    def run_it(kind: str, run: Path | None = None, *, intervals: tuple[int, int] = (1, 1)) -> Ended:
+    def run_it(
+        kind: str, run: Path | None = None, *, intervals: tuple[int, int] = (1, 1), says: str = "nothing"
+    ) -> Ended:
         folder = tmp_path_factory.mktemp(kind)
         requests = [request_json(**dict.fromkeys(BUILT_IN_COLLECTIONS, interval)) for interval in intervals]
         ends = _ends(source, kind, folder, [_environment(run, request) for request in requests])
         if run is None and _was_aborted_by_gloo(ends):
             ends = _ends(source, kind, folder, [_environment(run, request) for request in requests])
         assert [code for code, _, _ in ends] == [0] * RANKS, ends
-        assert not [line for _, _, said in ends for line in said.splitlines() if line.startswith("Trackside")]
+        lines = [line for _, _, said in ends for line in said.splitlines() if line.startswith("Trackside")]
+        assert all(says in line for line in lines)
+        assert len(lines) == (0 if says == "nothing" else RANKS)
         return _ended(folder)
 
     return run_it
@@ -234,6 +251,33 @@ def test_fsdp2_a_part_is_never_taken_for_the_whole(fsdp_run: Path) -> None:
     series = trackside.open_trial(str(fsdp_run)).tensor("Net_fc1.weight")
     with pytest.raises(ConfigurationError, match="12 of 30 elements"):
         series.value(1)
+
+
+def test_fsdp1_parts_come_together_by_the_names_of_the_model(together: Callable[..., Ended], tmp_path: Path) -> None:
+    """`use_orig_params=True`: a parameter's part is a piece of its elements in a row; of some a rank has nothing."""
+    bare = together("fsdp1")
+    assert together("fsdp1", tmp_path / "run", intervals=(2, 1)).printed == bare.printed
+    trial = trackside.open_trial(str(tmp_path / "run"))
+    for step, name, value in by_step(bare.notes[0]):
+        if step != 1:
+            np.testing.assert_array_equal(trial.tensor(name).value(step), value, err_msg=name)
+    assert trial.value("Net_fc1.weight", step=0, worker="worker_0").ndim == 1
+    assert trial.tensor("optimizer/Net_fc1.weight/exp_avg").value(2).shape == (5, 6)
+    with pytest.raises(ConfigurationError, match="of 30 elements"):
+        trial.tensor("Net_fc1.weight").value(1)
+
+
+def test_fsdp1_rows_are_saved_as_rows_and_that_is_said(together: Callable[..., Ended], tmp_path: Path) -> None:
+    """`use_orig_params=False`: the parameters of a module are one, in a row, with padding at its end."""
+    bare = together("fsdp1-rows")
+    assert together("fsdp1-rows", tmp_path / "run", says="use_orig_params=True").printed == bare.printed
+    trial = trackside.open_trial(str(tmp_path / "run"))
+    for step in (0, 1, 2):
+        row = trial.tensor("Net_fc1._flat_param").value(step)
+        parts = [bare.notes[0][f"{step}/Net_fc1.{name}"].reshape(-1) for name in ("weight", "bias")]
+        np.testing.assert_array_equal(row[:35], np.concatenate(parts))
+    assert trial.tensor("gradient/Net_fc1._flat_param").value(2).shape == row.shape
+    assert "Net_fc1._flat_param" in trial.tensor_names(collection="weights")
 
 
 def test_data_parallel_without_a_gpu(watching: Any) -> None:

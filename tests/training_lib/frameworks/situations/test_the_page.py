@@ -10,7 +10,7 @@ import pytest
 
 PAGE = Path(__file__).parents[4] / "docs" / "situations.md"
 FOLDER = Path(__file__).parent
-NAMED = re.findall(r"`((?:situations/)?test_\w+\.py)::(test_\w+)`", PAGE.read_text(encoding="utf-8"))
+NAMED = re.findall(r"`((?:situations/|life/)?test_\w+\.py)::(test_\w+)`", PAGE.read_text(encoding="utf-8"))
 
 
 def functions_in(path: Path) -> set[str]:

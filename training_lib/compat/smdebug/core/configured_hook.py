@@ -19,6 +19,7 @@ from smdebug.core.modes import ModeKeys
 from smdebug.core.reduction_config import ReductionConfig
 from smdebug.core.save_config import SaveConfig, SaveConfigMode
 from smdebug.core.singleton_utils import set_hook
+from smdebug.core.state_store import StateStore
 from smdebug.core.utils import flatten
 from smdebug.exceptions import SMDebugTypeError, SMDebugValueError
 from trackside.capture.collection import BUILT_IN_REGEX
@@ -65,19 +66,20 @@ class ConfiguredHook:
         self.dry_run, self.save_all = dry_run, save_all
         self.save_all_workers = include_workers == "all"
         self.profiler_config_parser = profiler_config_parser
-        self.include_collections = {*names, *DEFAULT_SAVED_COLLECTIONS}
+        self.state_store = _state_store()
+        self.include_collections = list(dict.fromkeys([*DEFAULT_SAVED_COLLECTIONS, *names]))
         self.collection_manager = CollectionManager()
         for name in sorted(DEFAULT_PYTORCH_COLLECTIONS):
             regexes = [BUILT_IN_REGEX[name]] if name in BUILT_IN_REGEX else []
             self.collection_manager.add(self.collection_class(name, include_regex=regexes))
-        for name in sorted(self.include_collections):
+        for name in self.include_collections:
             self.get_collection(name)
         if self.include_regex:
             self.get_collection("default").include(self.include_regex)
-            self.include_collections.add("default")
+            self.include_collections.append("default")
         if save_all:
             self.get_collection("all").include(".*")
-            self.include_collections.add("all")
+            self.include_collections.append("all")
         set_hook(self)
 
     # How a hook is made.
@@ -142,13 +144,17 @@ class ConfiguredHook:
         known = self.get_collections()
         if "all" in self.include_collections:
             return list(known.values())
-        return [self.get_collection(name) for name in sorted(self.include_collections)]
+        return [self.get_collection(name) for name in sorted({*self.include_collections})]
 
-    def has_default_hook_configuration(self) -> bool:
+    def has_default_hook_configuration(
+        self, default_saved_collections: Iterable[str] = tuple(DEFAULT_SAVED_COLLECTIONS)
+    ) -> bool:
+        """True if nothing but these collections is saved; by default, losses."""
+        return {*self.include_collections} == {*default_saved_collections}
+
+    def has_default_configuration(self) -> bool:
         """True if nothing but losses is saved."""
-        return self.include_collections == set(DEFAULT_SAVED_COLLECTIONS)
-
-    has_default_configuration = has_default_hook_configuration
+        return self.has_default_hook_configuration()
 
     def _capture_request(self) -> CaptureRequest:
         """What capture is asked for. A collection that could never hold a tensor is said, and left out."""
@@ -171,6 +177,11 @@ class ConfiguredHook:
 
     # A model that holds its hook can be copied and saved. The copy's hook is the same; one that was loaded is inert.
 
+    def __getattr__(self, name: str) -> Any:
+        reason = not_offered.reason_for_attribute(name)
+        kind = type(self).__name__
+        raise AttributeError(f"{kind!r} object has no attribute {name!r}." + (f" {reason}" if reason else ""))
+
     def __getstate__(self) -> dict[str, Any]:
         return {}
 
@@ -186,6 +197,16 @@ def _checked_out_dir(out_dir: str | os.PathLike[str] | None) -> str:
     if given is not None and CaptureEnvironment.read().run_uri:
         return str(Path(given).expanduser()) if "://" not in given else given  # nothing is written there
     return verify_and_get_out_dir(given)
+
+
+def _state_store() -> StateStore | None:
+    """None where the configuration of checkpoints cannot be read: a new run is better than no training."""
+    try:
+        return StateStore()
+    except (OSError, ValueError) as error:
+        what = "Trackside: the configuration of checkpoints cannot be read, so steps count from 0 after a restart: %s."
+        logger.warning(what, error)
+        return None
 
 
 def _texts(name: str, value: Any) -> list[str] | None:

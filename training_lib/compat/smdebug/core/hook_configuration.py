@@ -36,7 +36,11 @@ from trackside.contracts.capture_request import ALL, CaptureRequest, CollectionR
 from trackside.contracts.errors import ConfigurationError, Problem
 
 _NUMBERS = ("save_interval", "start_step", "end_step")
-_SAVE_KEYS = (*_NUMBERS, "save_steps")
+_SCHEDULE_KEYS = frozenset(
+    prefix + key
+    for prefix in ("", *(f"{mode.name.lower()}." for mode in ModeKeys))
+    for key in (*_NUMBERS, "save_steps")
+)
 _BUILT_IN = frozenset({*BUILT_IN_REGEX, *(ALL, "default"), "inputs", "outputs", "metrics", "labels", "predictions"})
 
 
@@ -143,7 +147,7 @@ class _Reader:
             return None
         where = f"{where} ({name})"
         params = self.mapping(entry.get(CONFIG_COLLECTION_PARAMS_KEY) or {}, where)
-        is_scheduled = any(key.rpartition(".")[2] in _SAVE_KEYS for key in params)
+        is_scheduled = any(key in _SCHEDULE_KEYS for key in params)
         levels = [(hook, CONFIG_HOOK_PARAMS_KEY), (params, where)]
         return Collection(
             name,

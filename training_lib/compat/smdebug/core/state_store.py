@@ -58,7 +58,7 @@ class StateStore:
             self._saved_states = _read(LocalStore(self._checkpoint_dir))
 
     def is_checkpoint_updated(self) -> bool:
-        """True if names or sizes of the checkpoints have changed since the last question, or since the construction."""
+        """True if checkpoints have come, gone or been written over since the last question, or the construction."""
         seen = _files_in(self._checkpoint_dir)
         is_changed = seen != self._last_seen
         self._last_seen = seen
@@ -107,8 +107,8 @@ def _read(store: LocalStore) -> list[TrainingState]:
         return []
 
 
-def _files_in(folder: str | None) -> list[tuple[str, int]]:
-    """(path, bytes) of each checkpoint, sorted. Checkpoints come and go while they are looked at."""
+def _files_in(folder: str | None) -> list[tuple[str, int, int]]:
+    """(path, bytes, when it was changed) of each checkpoint, sorted. They come and go while they are looked at."""
     found = []
     for below, _, names in os.walk(folder or ""):
         for name in names:
@@ -116,9 +116,10 @@ def _files_in(folder: str | None) -> list[tuple[str, int]]:
             if name == METADATA_FILENAME or _UPLOADED in name:
                 continue
             try:
-                found.append((path, os.stat(path).st_size))
+                status = os.stat(path)
             except FileNotFoundError:
                 continue
+            found.append((path, status.st_size, status.st_mtime_ns))
     return sorted(found)
 
 

@@ -49,12 +49,15 @@ class _Step:
     readings: list[Reading]
     overhead: float | None
     changes: Mapping[tuple[str, str], float]
+    numbers: Mapping[tuple[str, str], float | Values]
     is_judged: bool = False  # whether it was unusual
 
     def is_here(self) -> bool:
         for _, loss in self.losses:
             if not isinstance(loss, float) and not loss.is_here():
                 return False
+        if any(not isinstance(number, float) and not number.is_here() for number in self.numbers.values()):
+            return False
         return all(map(Reading.is_here, self.readings))
 
 
@@ -78,6 +81,7 @@ class AlwaysOn:
         self._losses: dict[str, list[tuple[str, float | Values]]] = {}
         self._settled: dict[str, int] = {}
         self._readings: list[Reading] = []
+        self._numbers: dict[tuple[str, str], float | Values] = {}
         self._waiting: deque[_Step] = deque()
         self._record_seconds, self._recorded_at = record_seconds, 0.0
         self._is_recording = False
@@ -108,6 +112,10 @@ class AlwaysOn:
         """Adds what a step of an optimizer tells to the open step."""
         self._readings.append(reading)
 
+    def add_number(self, tensor: str, statistic: str, value: float | Values) -> None:
+        """Adds one number to the open training step; what is told of many steps in the same order costs little."""
+        self._numbers[tensor, statistic] = value
+
     def end_step(self, *, step: int, mode: str = TRAIN, mode_step: int, keep_unsettled: bool = False) -> None:
         """Ends the open step of a mode, under the numbers of the hook.
 
@@ -117,16 +125,17 @@ class AlwaysOn:
         marks = Marks(step=step, mode=mode, mode_step=mode_step, wall_time=self._clock())
         if mode != TRAIN:
             if losses:
-                self._keep(_Step(marks, losses, [], None, {}), now=self.budget.clock())
+                self._keep(_Step(marks, losses, [], None, {}, {}), now=self.budget.clock())
             return
         budget = self.budget
         overhead = budget.end_step()
         started = budget.clock()
         readings, self._readings = self._readings, []
+        numbers, self._numbers = self._numbers, {}
         changes = self._changed_intervals() if budget.intervals is not self._recorded else {}
         is_known = not losses or isinstance(losses[0][1], float)
         is_known = is_known and all(reading.norms is None or reading.total is not None for reading in readings)
-        ended = _Step(marks, losses, readings, overhead, changes, is_judged=is_known)
+        ended = _Step(marks, losses, readings, overhead, changes, numbers, is_judged=is_known)
         self._steps += 1
         if is_known:
             totals = [reading.total for reading in readings if reading.total is not None]
@@ -181,6 +190,8 @@ class AlwaysOn:
             if reading.counts:
                 later = step.marks["wall_time"] + _JUST_AFTER
                 rows.record_mixed(reading.counts, {**step.marks, "wall_time": later})
+        if step.numbers:
+            rows.record_numbers(step.numbers, step.marks)
         if step.changes:
             rows.record_mixed(step.changes, step.marks)
         if not step.is_judged:

@@ -6,8 +6,10 @@ capture does, and an index may point to any event file and any place in it (docs
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from trackside.capture.writer import StepTensors
-from trackside.contracts.run_layout import event_key
+from trackside.contracts.run_layout import EVENTS_PREFIX, event_key
 from trackside.records.step_file import StepFiles
 from trackside.storage.store import AppendableStore
 
@@ -23,20 +25,37 @@ class EventFiles:
     def __init__(self, worker: str) -> None:
         self._worker = worker
         self._open: tuple[str, int] | None = None
+        self._is_first: bool | None = None  # not known yet
+        self._last_step = -1
 
     def place(self, store: AppendableStore, step: StepTensors) -> tuple[str, int] | None:
         """The event file that the step goes behind, and its length; None for a file of the step's own.
 
         Errors: those of the store.
         """
-        if self._open is None or not _is_small(step) or self._open[1] >= MOST_FILE_BYTES:
-            return _found(store, event_key(step.step, self._worker))
-        return self._open
+        open_file = self.joint_place((step,))
+        return open_file or self._left_by_others(store, step)
+
+    def joint_place(self, steps: Sequence[StepTensors]) -> tuple[str, int] | None:
+        """Where these steps may be added in one go, in their order and as long as there is `has_room`; None if not."""
+        open_file = self._open
+        return open_file if open_file and self.has_room(open_file[1]) and all(map(_is_small, steps)) else None
+
+    def has_room(self, size: int) -> bool:
+        """True if a small step may follow in a shared file of that length."""
+        return size < MOST_FILE_BYTES
 
     def stored(self, step: StepTensors, files: StepFiles) -> None:
         """Notes a step that has been stored."""
-        end = files.event_start + len(files.event_bytes)
-        self._open = (files.event_key, end) if files.event_bytes and _is_small(step) else None
+        end = files.event_start + files.event_size
+        self._open = (files.event_key, end) if files.event_size and _is_small(step) else None
+
+    def _left_by_others(self, store: AppendableStore, step: StepTensors) -> tuple[str, int] | None:
+        if self._is_first is None:
+            self._is_first = next(iter(store.list(EVENTS_PREFIX)), None) is None
+        is_new = self._is_first and step.step > self._last_step
+        self._last_step = max(self._last_step, step.step)
+        return None if is_new else _found(store, event_key(step.step, self._worker))
 
     def failed(self) -> None:
         """Says that storing a step failed, so that nobody knows how long its event file is."""
@@ -44,7 +63,7 @@ class EventFiles:
 
 
 def _is_small(step: StepTensors) -> bool:
-    return len(step.tensors) <= MOST_STEP_TENSORS and step.size_bytes <= MOST_STEP_BYTES
+    return not step.reduced and len(step.tensors) <= MOST_STEP_TENSORS and step.size_bytes <= MOST_STEP_BYTES
 
 
 def _found(store: AppendableStore, key: str) -> tuple[str, int] | None:

@@ -9,7 +9,8 @@ from typing import Protocol
 
 import numpy as np
 
-from trackside.capture.collection import Membership
+from trackside.capture.collection import Membership, Saved
+from trackside.capture.reduced_tensors import ReducedTensors
 from trackside.capture.schedule import NOTHING, Due, ModeSchedule
 from trackside.capture.writer import StepTensors
 from trackside.contracts.capture_request import MODES, CaptureRequest
@@ -40,20 +41,25 @@ class Position:
 class _OpenStep:
     """The step that a mode has open, and where that mode stands."""
 
-    __slots__ = ("collections", "due", "losses", "mode", "mode_step", "schedule", "settled_losses", "tensors")
+    __slots__ = (
+        "collections", "due", "losses", "mode", "mode_step", "reduced", "schedule", "settled", "settled_losses",
+        "settled_reduced", "tensors",
+    )  # fmt: skip
 
     def __init__(self, mode: str, schedule: ModeSchedule) -> None:
         self.mode, self.schedule = mode, schedule
         self.mode_step = 0
         self.due: Due = NOTHING
-        self.tensors: dict[str, np.ndarray] = {}
+        self.settled: dict[str, np.ndarray] = {}
+        self.tensors: dict[str, np.ndarray] = {}  # since then
         self.collections: dict[str, frozenset[str]] = {}
+        self.reduced: list[ReducedTensors] = []
         self.losses: list[tuple[str, np.ndarray]] = []
-        self.settled_losses = 0
+        self.settled_losses = self.settled_reduced = 0
 
     @property
     def is_empty(self) -> bool:
-        return not (self.tensors or self.losses)
+        return not (self.tensors or self.settled or self.losses or self.reduced)
 
 
 class Hook:
@@ -148,12 +154,28 @@ class Hook:
                 self._open.collections[name] = collections
 
     def has(self, name: str) -> bool:
-        """True if the open step holds this tensor already."""
+        """True if the open step holds this tensor already, or its reductions."""
+        now_open = self._open
+        if name in now_open.tensors or name in now_open.settled:
+            return True
+        return any(name in reduced.layout.names for reduced in now_open.reduced)
+
+    def saved(self, tensor_name: str) -> Saved | None:
+        """What is saved of the tensor on this step, if it belongs to a collection by its name; None for nothing."""
+        due = self.due.collections
+        return self._membership.saved(tensor_name, due) if self.wants(tensor_name) else None
+
+    def add_reduced(self, reduced: ReducedTensors) -> None:
+        """Adds reductions of tensors that an optimizer is about to use: all that is saved of them, by `saved`."""
+        self._open.reduced.append(reduced)
+
+    def has_unsettled(self, name: str) -> bool:
+        """True if this tensor was added since the last `settle`."""
         return name in self._open.tensors
 
     def open_tensors(self) -> dict[str, np.ndarray]:
         """What the open step would hand on if it ended now."""
-        return {**self._named_losses(self._open.losses), **self._open.tensors}
+        return {**self._named_losses(self._open.losses), **self._open.settled, **self._open.tensors}
 
     def add_loss(self, loss_name: str, value: np.ndarray) -> None:
         """Adds a loss to the open step; the k-th of one name in a step is saved as `<loss_name>_output_<k>`."""
@@ -165,29 +187,56 @@ class Hook:
         self.add(f"scalar/{name}", np.array([value], np.float64), collections=frozenset({SCALARS}))
 
     def settle(self) -> None:
-        """Marks the losses added so far as the open step's own: an optimizer has stepped on them."""
-        self._open.settled_losses = len(self._open.losses)
+        """Marks what was added so far as the open step's own: an optimizer has stepped on it."""
+        now_open = self._open
+        now_open.settled_losses, now_open.settled_reduced = len(now_open.losses), len(now_open.reduced)
+        now_open.settled.update(now_open.tensors)
+        now_open.tensors = {}
 
-    def end_step(self, *, keep_unsettled: bool = False) -> None:
+    def unsettled_names(self) -> frozenset[str]:
+        """The tensors added since the last `settle`."""
+        return frozenset(self._open.tensors)
+
+    def drop_all_but(self, names: frozenset[str]) -> int:
+        """Forgets the tensors added since the last `settle`, but for these and scalars of the user's: so many bytes."""
+        now_open = self._open
+        kept = {n: a for n, a in now_open.tensors.items() if n in names or self._is_scalar(n)}
+        dropped = sum(array.nbytes for name, array in now_open.tensors.items() if name not in kept)
+        now_open.tensors = kept
+        return dropped
+
+    def drop_unsettled(self) -> None:
+        """Forgets what was added since the last `settle`, but for scalars of the user's: it leads to no step."""
+        now_open = self._open
+        del now_open.losses[now_open.settled_losses :]
+        del now_open.reduced[now_open.settled_reduced :]
+        now_open.tensors = {name: a for name, a in now_open.tensors.items() if self._is_scalar(name)}
+
+    def end_step(self, *, keep_unsettled: bool = False, renamed: Callable[[str], str] = str) -> None:
         """Hands the open step on if it holds anything, and opens the next.
 
-        With `keep_unsettled`, the losses since the last `settle` are the next step's.
+        With `keep_unsettled`, what was added since the last `settle` is the next step's, as far as that saves it, under
+        the names that `renamed` gives.
         """
         now_open = self._open
         was_due = self.due is not NOTHING
-        if was_due or now_open.tensors:
-            self._hand_on(now_open, keep_unsettled)
+        if was_due or now_open.tensors or now_open.settled:
+            self._hand_on(now_open, keep_unsettled, renamed)
         self.step += 1
         now_open.mode_step += 1
         if was_due or not now_open.schedule.is_idle(self.mode_step()):
             now_open.schedule.has_saved(now_open.due)
             self._look_ahead(now_open)
             self.due = now_open.due
+        if now_open.tensors:
+            self._leave_unwanted_out(now_open)
 
-    def _hand_on(self, ended: _OpenStep, keep_unsettled: bool) -> None:
+    def _hand_on(self, ended: _OpenStep, keep_unsettled: bool, renamed: Callable[[str], str]) -> None:
         end = ended.settled_losses if keep_unsettled else len(ended.losses)
-        tensors = {**self._named_losses(ended.losses[:end]), **ended.tensors}
-        if tensors and self._destination is not None:
+        unsettled = ended.tensors if keep_unsettled else {}
+        tensors = {**self._named_losses(ended.losses[:end]), **ended.settled, **({} if unsettled else ended.tensors)}
+        reduced = ended.reduced[: ended.settled_reduced] if keep_unsettled else ended.reduced
+        if (tensors or reduced) and self._destination is not None:
             step = StepTensors(
                 self.step,
                 ended.mode,
@@ -196,11 +245,25 @@ class Hook:
                 tuple(tensors.items()),
                 due=ended.due.collections,
                 collections=ended.collections,
+                reduced=tuple(reduced),
             )
             self._destination.submit(step)
-        losses = ended.losses[end:]
+        losses, collections = ended.losses[end:], ended.collections
         self._clear(ended)
         ended.losses = losses
+        ended.tensors = {renamed(name): array for name, array in unsettled.items()}
+        ended.collections = {renamed(name): collections[name] for name in unsettled if name in collections}
+
+    def _leave_unwanted_out(self, begun: _OpenStep) -> None:
+        """Of what an earlier step has left: that was gathered for what the earlier one saves."""
+        begun.tensors = {
+            name: array
+            for name, array in begun.tensors.items()
+            if self._is_scalar(name) or self.wants(name, collections=begun.collections.get(name, _NO_COLLECTIONS))
+        }
+
+    def _is_scalar(self, name: str) -> bool:
+        return SCALARS in self._open.collections.get(name, _NO_COLLECTIONS)
 
     def _named_losses(self, losses: list[tuple[str, np.ndarray]]) -> dict[str, np.ndarray]:
         counts: dict[str, int] = {}
@@ -228,5 +291,6 @@ class Hook:
         return begun
 
     def _clear(self, open_step: _OpenStep) -> None:
-        open_step.tensors, open_step.collections = {}, {}
-        open_step.losses, open_step.settled_losses = [], 0
+        open_step.settled, open_step.tensors, open_step.collections = {}, {}, {}
+        open_step.losses, open_step.reduced = [], []
+        open_step.settled_losses = open_step.settled_reduced = 0

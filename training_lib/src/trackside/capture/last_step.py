@@ -28,11 +28,12 @@ class LastStep:
         self.destination: Destination | None = None
         self._clock = clock
         self._held: StepTensors | None = None
+        self.latest: int | None = None  # the number of the last step that had anything to save
 
     def submit(self, step: StepTensors) -> bool:
         """Holds this one, and hands on the one before. False if that was dropped."""
         was_taken = self.release()
-        self._held = step
+        self._held, self.latest = step, step.step
         return was_taken
 
     def amend(self, at: StepPosition, name: str, array: np.ndarray, collections: frozenset[str]) -> None:
@@ -42,6 +43,7 @@ class LastStep:
             self.release()
             held = StepTensors(at.step, at.mode, at.mode_step, self._clock(), ())
         tensors = {**dict(held.tensors), name: array}
+        self.latest = at.step
         self._held = replace(held, tensors=tuple(tensors.items()), collections={**held.collections, name: collections})
 
     def release(self) -> bool:

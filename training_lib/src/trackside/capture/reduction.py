@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -99,20 +100,26 @@ def reduced(name: str, values: AnyArray, tokens: Iterable[str]) -> list[tuple[st
     flat = values.reshape(-1)
     if kind != "c" and result_type != values.dtype:
         flat = flat.astype(np.float32 if kind == "f" else np.float64)  # exact, and absolutes cannot overflow
-    base = _PLACE.sub("", name)
     absolutes: AnyArray | None = None
     found = []
     with np.errstate(all="ignore"):  # infinities and NaN are results like others
         for token in tokens:
             is_abs = token.startswith(_ABS)
-            written, compute = REDUCTIONS[token.removeprefix(_ABS)]
+            bare, compute = REDUCTIONS[token.removeprefix(_ABS)]
             if is_abs and absolutes is None:
                 absolutes = np.abs(flat)
-            if kind == "c" and not is_abs and written in {"min", "max"}:
+            if kind == "c" and not is_abs and bare in {"min", "max"}:
                 continue
             result = compute(absolutes if is_abs and absolutes is not None else flat)
-            found.append((f"{PREFIX}{_ABS if is_abs else ''}{written}/{base}", _stored(result, result_type)))
+            found.append((record_name(name, token), _stored(result, result_type)))
     return found
+
+
+@lru_cache(maxsize=16384)  # a training saves the same ones step after step
+def record_name(tensor_name: str, token: str) -> str:
+    """What one reduction of a tensor is saved as: `smdebug/reductions/abs_mean/fc.bias`."""
+    written = REDUCTIONS[token.removeprefix(_ABS)][0]
+    return f"{PREFIX}{_ABS if token.startswith(_ABS) else ''}{written}/{_PLACE.sub('', tensor_name)}"
 
 
 def _stored(result: Any, result_type: np.dtype[Any]) -> AnyArray:

@@ -59,6 +59,20 @@ def position_after(state: TrainingState | None) -> Position:
     return Position(state.last_seen_step + 1, {mode: step + 1 for mode, step in state.mode_steps.items()})
 
 
+def further(one: TrainingState | None, other: TrainingState | None) -> TrainingState | None:
+    """What two records of the same training know together: the further of each count."""
+    if one is None or other is None:
+        return one or other
+    saved = [state.last_saved_step for state in (one, other) if state.last_saved_step is not None]
+    modes = {*one.mode_steps, *other.mode_steps}
+    return TrainingState(
+        training_run=max(one.training_run, other.training_run),
+        last_seen_step=max(one.last_seen_step, other.last_seen_step),
+        last_saved_step=max(saved, default=None),
+        mode_steps={mode: max(state.mode_steps.get(mode, 0) for state in (one, other)) for mode in modes},
+    )
+
+
 def state_at(position: Position, *, training_run: int, last_saved_step: int | None) -> TrainingState:
     """The state of a process that has come so far, and has ended one step at least."""
     ended = {mode: count - 1 for mode, count in (position.mode_steps or {}).items() if count}

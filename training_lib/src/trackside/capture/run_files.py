@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +15,11 @@ from trackside.capture.event_files import EventFiles
 from trackside.capture.hook import Position
 from trackside.capture.packed_index import PackedIndexWriter
 from trackside.capture.reduction import reduced
+from trackside.capture.reduction_files import ReductionFiles
 from trackside.capture.restart import added, moved_on, position_after, read_state, state_at, write_state
 from trackside.capture.tensorboard import TensorBoardFiles
+from trackside.capture.worker_ends import WorkerEnds
+from trackside.capture.worker_lock import WorkerLock
 from trackside.capture.writer import StepTensors
 from trackside.contracts import run_layout
 from trackside.contracts.capture_request import MODES, CaptureRequest, CollectionRequest
@@ -26,7 +29,7 @@ from trackside.records.collections_file import CollectionRecord, ReductionRecord
 from trackside.records.index_file import ShapeEntry
 from trackside.records.shards import Shard
 from trackside.records.state_file import TrainingState
-from trackside.records.step_file import StepFiles, append_step, encode_step, write_step
+from trackside.records.step_file import StepFiles, append_step, encode_step, write_index, write_step
 from trackside.storage.store import AppendableStore, Store
 
 STATE_EVERY_SECONDS = 10.0
@@ -54,6 +57,9 @@ class RunFiles:
     `ends_elsewhere` every process does: who started it ends the run, and may start another one in it. `agree` is given
     what finds out where earlier processes stopped, and returns what all workers take for true.
     `open_tensorboard` opens where files for TensorBoard go. Steps that are lost are noted in the run.
+
+    In a folder a second process that would be the same worker at the same time is refused. The end marker waits for the
+    other workers' last steps, a bounded time: `ends` tells of them.
     """
 
     def __init__(
@@ -70,6 +76,7 @@ class RunFiles:
         ends_elsewhere: bool = False,
         agree: Callable[[FindState], TrainingState | None] | None = None,
         open_tensorboard: Callable[[], Store] | None = None,
+        ends: WorkerEnds | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._open_store = open_store
@@ -81,6 +88,8 @@ class RunFiles:
         self._membership = Membership(request)
         self._packed_index = PackedIndexWriter(worker, clock=clock)
         self._event_files = EventFiles(worker)
+        self._prepared: dict[int, StepFiles] = {}  # by step: its values are stored already
+        self._reductions = ReductionFiles()
         self._store: Store | None = None
         self._growing: AppendableStore | None = None  # the same, if its files can grow
         self._has_claimed = False
@@ -96,13 +105,15 @@ class RunFiles:
         self._tensorboard = TensorBoardFiles(open_tensorboard, folder=folder) if open_tensorboard else None
         self._saved_steps = self._lost_steps = self._reported_steps = 0
         self._lost: deque[LostStep] = deque()
+        self._lock: WorkerLock | None = None
+        self._ends = ends or WorkerEnds(worker, num_workers)
         self._reported_at = float("-inf")
         self._earlier_report: CaptureReport | None = None  # not read yet
 
     def resume(self) -> Position:
         """Where an earlier process of this run stopped; the start if there was none. Call it before any step is saved.
 
-        Errors: `ConfigurationError` if the run has ended; `OSError`.
+        Errors: `ConfigurationError` if the run has ended, or another process is writing it; `OSError`.
         """
         store = self._opened()
         if self._agree is None:
@@ -123,6 +134,30 @@ class RunFiles:
         if self._start is None:
             self._start = self.resume()
         return self._start
+
+    def prepare(self, steps: Sequence[StepTensors]) -> None:
+        """Stores the values of small steps in one go, if it can, so that `save` has only to store what promises them.
+
+        They are what `save` will be called with next, in this order. Errors: none of the store.
+        """
+        self._prepared.clear()
+        growing, start = self._growing, self._start
+        place = self._event_files.joint_place(steps) if growing and start else None
+        if growing is None or start is None or place is None:
+            return
+        files: dict[int, StepFiles] = {}
+        key, first = end = place
+        for step in steps:
+            if not self._event_files.has_room(end[1]):
+                break
+            encoded = self._encode(moved := moved_on(step, start), self._decide(moved), end)
+            files[moved.step] = encoded
+            end = key, encoded.event_start + encoded.event_size
+        try:
+            if growing.append(key, b"".join(part for one in files.values() for part in one.event_parts)) == first:
+                self._prepared = files
+        except OSError:  # each of them is tried by itself, which says what is wrong
+            self._event_files.failed()
 
     def save(self, step: StepTensors) -> None:
         """Stores one step, then the collections file if names are new. Errors: `OSError`, `ConfigurationError`."""
@@ -158,6 +193,13 @@ class RunFiles:
 
         Stores the end marker if this worker ends the run, but not of one that was interrupted and is expected back.
         """
+        try:
+            self._finish(is_interrupted)
+        finally:
+            if self._lock is not None:
+                self._lock.give_back()
+
+    def _finish(self, is_interrupted: bool) -> None:
         self.start()  # else what an earlier process has stored could be overwritten
         store = self._opened()
         if self._has_claimed:
@@ -171,9 +213,16 @@ class RunFiles:
         if self._ends_elsewhere or (is_interrupted and self._restarts):
             self._store_state(store, is_due=True)
         elif self._ends_run:
+            self._ends.wait(store, is_interrupted=is_interrupted)
             store.put(run_layout.END_MARKER_KEY, b"")
+        else:
+            self._ends.note(store)
 
     def _write(self, store: Store, step: StepTensors, what: _StepContent) -> StepFiles:
+        prepared = self._prepared.pop(step.step, None)
+        if prepared:
+            write_index(store, prepared)
+            return prepared
         growing = self._growing
         place = self._event_files.place(growing, step) if growing else None
         if growing and place:
@@ -185,7 +234,7 @@ class RunFiles:
         return files
 
     def _encode(self, step: StepTensors, what: _StepContent, place: tuple[str, int] | None) -> StepFiles:
-        return encode_step(
+        files = encode_step(
             what.tensors,
             step=step.step,
             mode=step.mode,
@@ -195,12 +244,16 @@ class RunFiles:
             shapes=what.shapes,
             behind=place,
         )
+        return self._reductions.added(step, files)
 
     def _opened(self) -> Store:
         if self._store is None:
             store = self._open_store()
             if self._has_ended(store):
                 raise ConfigurationError([_ended(store.uri)], subject="The run")
+            self._lock = WorkerLock(store, self._worker)
+            self._lock.take()
+            self._ends.begin(store)
             self._store = store
             self._growing = store if isinstance(store, AppendableStore) else None
         return self._store
@@ -243,6 +296,10 @@ class RunFiles:
             known = self._members.get(name)
             if known is None or not collections <= known:
                 self._members[name] = (known or self._membership.of(name)) | collections
+                self._has_news = True
+        for name in self._reductions.new_names(step):
+            if name not in self._members:
+                self._members[name] = self._membership.of(name)
                 self._has_news = True
 
     def _store_state(self, store: Store, *, is_due: bool) -> None:

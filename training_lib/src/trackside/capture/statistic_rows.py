@@ -133,10 +133,23 @@ class StatisticRows:
         self._cheap: dict[Any, tuple[_CheapRow, StatisticsTable]] = {}
         self._dear: dict[Any, StatisticsTable] = {}
         self._loss_names: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._numbers: dict[tuple[tuple[str, str], ...], StatisticsTable] = {}
 
     def record_mixed(self, values: Mapping[tuple[str, str], float], marks: Marks) -> None:
         """A row of a few numbers that come now and then."""
         self._log.record(values, **marks)
+
+    def record_numbers(self, values: Mapping[tuple[str, str], float | Values], marks: Marks) -> None:
+        """A row of numbers of which most steps have the same ones."""
+        key = tuple(values)
+        table = self._numbers.get(key)
+        if table is None:
+            if len(self._numbers) == MOST_TABLES:
+                _retire(self._numbers.pop(next(iter(self._numbers))))
+            columns = tuple(StatisticColumn(tensor, statistic) for tensor, statistic in key)
+            table = self._numbers[key] = self._log.open_table(Schema(columns))
+        row = [value if isinstance(value, float) else value.get()[0] for value in values.values()]
+        table.record(np.array(row, table.dtype), **marks)
 
     def record_losses(self, losses: Sequence[tuple[str, float]], marks: Marks) -> None:
         """A row of losses alone, as of an evaluation step."""

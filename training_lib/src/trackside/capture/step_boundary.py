@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -13,12 +14,17 @@ class StepBoundary:
     for any more (the generator behind five critic steps, an optimizer made for a later phase, a wrapper that never
     steps itself); its steps then count to the step that is open. So is it when one that has stepped is gone by the next
     step: it was replaced. None is kept alive by this.
+
+    Until then nobody knows whether the step is over. Whoever collects for it marks what belongs to it for certain after
+    each step of an optimizer (`Hook.settle`); what came later is the next step's if this one turns out to have ended.
     """
 
     def __init__(self) -> None:
         self._live: weakref.WeakSet[Any] = weakref.WeakSet()
         self._dormant: weakref.WeakSet[Any] = weakref.WeakSet()
         self._stepped: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._skipped: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._known_to_step: weakref.WeakSet[Any] = weakref.WeakSet()  # seen to, since there were several
         self._steps = 0  # how many were put into `_stepped`, the dead ones too
         self._latest = 0
 
@@ -40,27 +46,56 @@ class StepBoundary:
         if id(optimizer) != self._latest:
             self._latest = id(optimizer)
             self._live.add(optimizer)  # a copy of one was never created
+        if self._skipped and optimizer in self._skipped:  # a new round
+            self._skipped.clear()
+            return self._ends_here() if self._steps else False
         if not self._steps or (optimizer not in self._stepped and len(self._stepped) == self._steps):
             return False
-        for other in self._live:
-            if other not in self._stepped:
-                self._dormant.add(other)
-        self._clear()
-        return True
+        return self._ends_here()
+
+    def ends_with_evaluation(self) -> bool:
+        """True if the open step has ended, now that an evaluation begins: all it waits for has never stepped."""
+        if not self._steps or any(other in self._known_to_step for other in self._awaited()):
+            return False
+        return self._ends_here()
+
+    def skipped(self, optimizer: Any) -> bool:
+        """Tells that a step of `optimizer` was left out: it is not waited for. True if that ends the open step."""
+        if len(self._live) <= 1 or optimizer not in self._live:
+            return False
+        if optimizer in self._skipped:
+            self._skipped.clear()
+        self._skipped.add(optimizer)
+        self._known_to_step.add(optimizer)
+        return bool(self._steps) and self._is_complete()
 
     def ends_after(self, optimizer: Any) -> bool:
         """True if the step that `optimizer` has just made was the last one waited for."""
         if len(self._live) <= 1:  # the ordinary case, on every step of every training
             return True
         self._stepped.add(optimizer)
+        self._known_to_step.add(optimizer)
         self._steps += 1
-        if self._steps < len(self._live) - len(self._dormant):
+        return self._is_complete()
+
+    def _is_complete(self) -> bool:
+        if self._steps + len(self._skipped) < len(self._live) - len(self._dormant):
             return False
-        if any(other not in self._stepped for other in self._live if other not in self._dormant):
+        if any(other not in self._dormant for other in self._awaited()):
             return False
+        self._clear()
+        return True
+
+    def _awaited(self) -> Iterator[Any]:
+        return (other for other in self._live if other not in self._stepped and other not in self._skipped)
+
+    def _ends_here(self) -> bool:
+        for other in self._awaited():
+            self._dormant.add(other)
         self._clear()
         return True
 
     def _clear(self) -> None:
         self._stepped.clear()
+        self._skipped.clear()
         self._steps = 0

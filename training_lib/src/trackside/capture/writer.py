@@ -13,11 +13,12 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from trackside.capture.guard import Guard, describe
+from trackside.capture.reduced_tensors import ReducedTensors
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class StepTensors:
     """Everything that one step saves. The arrays are our own copies.
 
     `due` names the collections that the step was asked for: they say whether tensors are saved whole or reduced.
-    `collections` says of single tensors what they belong to beside what their names tell.
+    `collections` says of single tensors what they belong to beside what their names tell. `reduced` are reductions of
+    tensors that are not among `tensors`.
     """
 
     step: int
@@ -35,11 +37,13 @@ class StepTensors:
     tensors: tuple[tuple[str, np.ndarray], ...]
     due: frozenset[str] = frozenset()
     collections: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    reduced: tuple[ReducedTensors, ...] = ()
 
     @cached_property
     def size_bytes(self) -> int:
         """What the step holds of the memory budget."""
-        return sum(array.nbytes for _, array in self.tensors)
+        reduced = sum(part.nbytes for part in self.reduced)
+        return reduced + sum(array.nbytes for _, array in self.tensors)
 
 
 class Target(Protocol):
@@ -53,6 +57,14 @@ class Target(Protocol):
 
     def finish(self, *, is_interrupted: bool) -> None:
         """Stores what belongs at the end of the run, or of a process that was told to stop. Errors: as `save`."""
+
+
+@runtime_checkable
+class PreparingTarget(Target, Protocol):
+    """One that can do some of the work for several steps in one go."""
+
+    def prepare(self, steps: Sequence[StepTensors]) -> None:
+        """Tells what `save` is called with next, in this order. Errors: none of the store; `save` has them."""
 
 
 class BackgroundPart(Protocol):
@@ -70,6 +82,10 @@ class BackgroundPart(Protocol):
 
     def close(self) -> None:
         """Stores the rest. Errors: as `flush_if_due`."""
+
+
+_MOST_TOGETHER = 64  # steps
+_MOST_BYTES_TOGETHER = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -96,6 +112,7 @@ class Writer:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._target = target
+        self._preparing = target if isinstance(target, PreparingTarget) else None
         self._guard = guard
         self._background = tuple(background)
         self._limits = limits
@@ -205,10 +222,13 @@ class Writer:
 
     def _run(self) -> None:
         try:
-            while (step := self._next()) is not None:
-                self._save(step)
-                self._done(step)
-                self._tend_background(lambda part: part.flush_if_due())
+            while steps := self._next():
+                if self._preparing and len(steps) > 1 and not self.is_failing:
+                    self._preparing.prepare(steps)
+                for step in steps:
+                    self._save(step)
+                    self._done(step)
+                    self._tend_background(lambda part: part.flush_if_due())
             self._tend_background(lambda part: part.close())
             self._finish()
         except Exception as error:  # noqa: BLE001 - a fault of ours must not print a traceback into training
@@ -218,7 +238,8 @@ class Writer:
                 self._has_ended = True
                 self._progress.notify_all()
 
-    def _next(self) -> StepTensors | None:
+    def _next(self) -> list[StepTensors]:
+        """The next step, or the next few where they are small; none at the end."""
         while True:
             with self._lock:
                 if not self._queue:
@@ -226,14 +247,22 @@ class Writer:
                     if self._queue:
                         self._hurry.wait_for(self._must_hurry, self._limits.gather_seconds)
                 if self._queue:
-                    return self._queue.popleft()
+                    return self._first_in_queue()
                 if self._is_closing:
-                    return None
+                    return []
                 wanted, is_asked = self._background_wanted, self._is_background_asked()
             self._tend_background((lambda part: part.flush()) if is_asked else (lambda part: part.flush_if_due()))
             with self._lock:
                 self._background_done = wanted
                 self._progress.notify_all()
+
+    def _first_in_queue(self) -> list[StepTensors]:
+        steps = [self._queue.popleft()]
+        # None of these is let go before the last is stored, so together they must be next to nothing.
+        room = _MOST_BYTES_TOGETHER - steps[0].size_bytes
+        while self._queue and len(steps) < _MOST_TOGETHER and (room := room - self._queue[0].size_bytes) >= 0:
+            steps.append(self._queue.popleft())
+        return steps
 
     def _has_work(self) -> bool:
         return bool(self._queue) or self._is_closing or self._is_background_asked()

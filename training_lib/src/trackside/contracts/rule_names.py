@@ -24,7 +24,7 @@ _TENSOR_RULES = {
     "Overtraining": "overtraining",
     "StalledTrainingRule": "stalled-training",
     "ClassImbalance": "class-imbalance",
-    "CheckInputImages": "check-input-images",
+    "CheckInputImages": "unnormalized-inputs",
     "NLPSequenceRatio": "nlp-sequence-ratio",
     "Confusion": "confusion",
     "TreeDepth": "tree-depth",
@@ -100,7 +100,7 @@ DOCUMENTED_PARAMETERS: Mapping[str, tuple[str, ...]] = {
         "labels_regex",
         "predictions_regex",
     ),
-    "check-input-images": ("threshold_mean", "threshold_samples", "regex", "channel"),
+    "unnormalized-inputs": ("threshold_mean", "threshold_samples", "regex", "channel"),
     "nlp-sequence-ratio": ("tensor_regex", "token_values", "token_thresholds_percent"),
     "confusion": (
         "category_no",

@@ -66,6 +66,7 @@ def backtest(
         ProgressFile(MemoryStore()),
         run=location.name,
         clock=lambda: clock() + ahead[0],
+        stores=stores,
     )
     evaluator.sweep()
     if not evaluator.is_done:

@@ -11,6 +11,7 @@ from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Finding, Outcome, Verdict
 from trackside.evaluation import verdicts
+from trackside.evaluation.other_runs import OtherRuns
 from trackside.evaluation.progress import ProgressFile, RuleProgress, Said, keep_only
 from trackside.evaluation.sinks.sink import Sink, UndeliveredError
 from trackside.evaluation.verdicts import Moment
@@ -79,7 +80,7 @@ def evaluate(
     rules = build_rules(RuleRequest(tuple(rule for rule in request.rules if rule not in refused)))
     trial = Trial(stores(run.tensors), stores(run.statistics))
     progress_file = ProgressFile(stores(run.rule_output))
-    evaluator = Evaluator(trial, rules, sinks, progress_file, run=run.name, clock=clock, refused=refused)
+    evaluator = Evaluator(trial, rules, sinks, progress_file, run=run.name, clock=clock, refused=refused, stores=stores)
     return evaluator.watch(poll_seconds=poll_seconds, sleep=sleep, should_stop=should_stop)
 
 
@@ -98,7 +99,8 @@ class _StepToJudge:
 class Evaluator:
     """Judges one run with rules that are ready. `run` is its name in the verdicts.
 
-    Of the configurations in `refused` it says that they are not judged here.
+    Of the configurations in `refused` it says that they are not judged here. `stores` opens the runs that rules
+    compare with.
     """
 
     def __init__(
@@ -111,9 +113,11 @@ class Evaluator:
         run: str,
         clock: Callable[[], float],
         refused: Sequence[RuleConfiguration] = (),
+        stores: Callable[[str], Store] = open_store,
     ) -> None:
         self._trial, self._run, self._clock = trial, run, clock
         self._rules = {rule.configuration.name: rule for rule in rules}
+        self._others = OtherRuns([rule.rule for rule in rules], stores)
         self._refused = {configuration.name: configuration for configuration in refused}
         self._sinks = {sink.name: sink for sink in sinks}
         self._file = progress_file
@@ -152,10 +156,12 @@ class Evaluator:
         Errors: those of the trial's store; what was judged before stays judged.
         """
         self._trial.refresh()
+        self._others.refresh()
         now = self._clock()
         self._refuse(now)
         names = self._open()
         steps = self._trial.new_complete_steps(self._judged_by_all())
+        has_grown = bool(steps) and steps[-1] > self._newest_step  # paced rules leave steps that are long there
         last = steps[-1] if self._trial.has_ended and steps else None
         self._seen_at = {step: self._seen_at.get(step, now) for step in steps}
         for step in steps:
@@ -164,11 +170,11 @@ class Evaluator:
             if found:
                 self._say(found)
                 names = self._open()
-        if steps:
+        if has_grown:
             self._newest_step, self._newest_at = steps[-1], now
         if self._trial.has_ended:
             self._say([verdict for name in self._open() if (verdict := self._conclude(name, now)) is not None])
-        elif not steps and self._newest_step >= 0:
+        elif not has_grown and self._newest_step >= 0:
             self._say([verdict for name in names if (verdict := self._judge_waiting(name, now)) is not None])
         self._tell_damage()
         self._deliver()
@@ -236,42 +242,62 @@ class Evaluator:
 
     def _judge(self, name: str, there: _StepToJudge) -> Verdict | None:
         """What one rule has to say at a step."""
-        configured, progress, step = self._rules[name], self._progress.rules[name], there.window.step
+        configured, step = self._rules[name], there.window.step
+        rule, progress = configured.rule, self._progress.rules[name]
         if step <= progress.judged_through:
             return None
-        findings: tuple[Finding, ...] | None = None
-        lacks = ""
-        rule = configured.rule
         if rule.paced and not (there.is_settled and (there.is_last or is_paced_step(step, progress.judged_through))):
             return None  # it is asked about this step later, or never
-        try:
-            if rule.paced or (there.is_saved and rule.judges_every_step) or not there.saved.isdisjoint(rule.watches):
-                findings = _check(configured, progress, there.window)
-            elif not there.all.isdisjoint(rule.watches) and not rule.judges_every_step:
-                findings = self._check_recorded(configured, progress, there.window)
-            if findings is not None:
-                lacks = "" if findings else rule.lacks(there.window)
-        except StorageError:
-            raise
-        except RecordError:  # a damaged file is no fault of the rule; the trial has noted it
-            findings = ()
-        except Exception as error:  # noqa: BLE001  a rule may be anybody's code, and must not end the others
-            return self._crash(configured, progress, Moment(self._run, step, there.window.now), error)
-        progress.judged_through = step
-        self._is_unsaved = True
-        return None if findings is None else self._weigh(configured, progress, findings, lacks, there.window)
+        if rule.other_runs:
+            there = replace(there, window=replace(there.window, others=self._others.of(rule)))
+        return self._note(name, there.window, lambda draft: self._ask(configured, draft, there))
 
     def _judge_waiting(self, name: str, now: float) -> Verdict | None:
         """What a rule that watches the clock has to say while nothing new comes."""
-        configured, progress = self._rules[name], self._progress.rules[name]
-        if not configured.rule.judges_waiting or progress.has_concluded:
+        configured = self._rules[name]
+        if not configured.rule.judges_waiting:
             return None
         window = self._trial.window(self._newest_step, now=now, newest_step_at=self._newest_at)
+        return self._note(name, window, lambda draft: self._ask_again(configured, draft, window))
+
+    def _note(self, name: str, window: Window, ask: Callable[[RuleProgress], Verdict | None]) -> Verdict | None:
+        """What a rule says when it is asked, which moves on a draft of its progress: all of it holds, or nothing.
+
+        Errors: `StorageError`, which leaves the step to be judged again.
+        """
+        draft = replace(self._progress.rules[name])
+        try:
+            verdict = ask(draft)
+        except StorageError:
+            raise
+        except Exception as error:  # noqa: BLE001  a rule may be anybody's code, and must not end the others
+            draft = replace(self._progress.rules[name])
+            verdict = self._crash(self._rules[name], draft, Moment(self._run, window.step, window.now), error)
+        if draft != self._progress.rules[name]:
+            self._progress.rules[name], self._is_unsaved = draft, True
+        return verdict
+
+    def _ask(self, configured: ConfiguredRule, progress: RuleProgress, there: _StepToJudge) -> Verdict | None:
+        rule, window = configured.rule, there.window
+        findings: tuple[Finding, ...] | None = None
+        lacks = ""
+        try:
+            if rule.paced or (there.is_saved and (rule.judges_every_step or rule.is_watching(there.saved))):
+                findings = _check(configured, progress, window)
+            elif rule.is_watching(there.all) and not rule.judges_every_step:
+                findings = self._check_recorded(configured, progress, window)
+            if findings is not None:
+                lacks = "" if findings else rule.lacks(window)
+        except RecordError:  # a damaged file is no fault of the rule; the trial has noted it
+            findings = ()
+        progress.judged_through = window.step
+        return None if findings is None else self._weigh(configured, progress, findings, lacks, window)
+
+    def _ask_again(self, configured: ConfiguredRule, progress: RuleProgress, window: Window) -> Verdict | None:
+        memory = progress.memory  # a step is remembered once, however often it is looked at
         findings = _check(configured, progress, window)
-        if findings:
-            self._is_unsaved = True
-            return self._with_patience(configured, progress, findings, window)
-        return None
+        progress.memory = memory
+        return self._with_patience(configured, progress, findings, window) if findings else None
 
     def _check_recorded(
         self, configured: ConfiguredRule, progress: RuleProgress, window: Window
@@ -299,7 +325,11 @@ class Evaluator:
         if not findings and self._trial.is_damaged(window.step):
             progress.unreadable += 1  # not seen is not clean, and says nothing about the streak
         elif lacks:
-            progress.lacks, progress.streak = lacks, 0  # nothing found where nothing could be: not a judged step
+            progress.lacks, progress.streak, progress.since = (
+                lacks,
+                0,
+                {},
+            )  # nothing found where nothing could be: not a judged step
         else:
             progress.judged += 1
             if findings:
@@ -341,7 +371,7 @@ class Evaluator:
         progress.has_concluded = configured.rule.judges_until_found
         dated = [replace(f, since_step=progress.since[f.worker, f.subject]) for f in findings]
         ordered = verdicts.worst_first(dated)
-        verdict = verdicts.issue_found(
+        return verdicts.issue_found(
             configured,
             ordered,
             Moment(self._run, window.step, window.now),
@@ -350,6 +380,11 @@ class Evaluator:
             suspicions=tuple(configured.rule.suspicions(ordered, window)),
             occurrence=progress.issues,
         )
+
+    def _grouped(self, verdict: Verdict) -> Verdict:
+        """One by one: of issues that are opened at the same step, the first leads."""
+        if verdict.outcome is not Outcome.ISSUE_FOUND:
+            return verdict
         return replace(verdict, group=verdicts.group_of(verdict, self._standing_issues()))
 
     def _standing_issues(self) -> tuple[Verdict, ...]:
@@ -360,7 +395,6 @@ class Evaluator:
         _logger.error("The rule %s crashed at step %d", configured.rule.rule_id, moment.step, exc_info=error)
         progress.judged_through, progress.has_concluded = moment.step, True
         progress.error = f"{type(error).__name__}: {error}"[:500]
-        self._is_unsaved = True
         return verdicts.crashed(configured, moment, error=progress.error)
 
     def _conclude(self, name: str, now: float) -> Verdict | None:
@@ -385,7 +419,7 @@ class Evaluator:
             return
         for verdict in found:
             _logger.info("%s: %s", verdict.configuration_name, verdict.message)
-            self._progress.said.append(Said(verdict, tuple(self._sinks)))
+            self._progress.said.append(Said(self._grouped(verdict), tuple(self._sinks)))
         self._is_unsaved = True
         self._deliver()
 

@@ -33,7 +33,7 @@ def plan_rules(
     `actions` replaces what each rule asks for; None leaves it. `save_interval` replaces how often anything is saved.
     Errors: `ConfigurationError` with every problem at once.
     """
-    chosen = tuple(rules) or tuple(RuleConfiguration(rule_id) for rule_id in catalogue.rules)
+    chosen = tuple(rules) or tuple(RuleConfiguration(rule_id) for rule_id in catalogue.usual)
     if not chosen:
         raise ConfigurationError([Problem("rules", "there is none.", "Reinstall Trackside.")], subject="The catalogue")
     if actions is not None:

@@ -1,10 +1,16 @@
-"""The collections of a run, as each worker writes them down: which tensors belong together, and when they are saved."""
+"""The collections of a run, as each worker writes them down: which tensors belong together, and when they are saved.
+
+The file is smdebug's. What it has no place for stands in `_meta`, which its readers pass over: `shards`, and schedules
+by the clock, for it refuses a schedule with a field that it does not know:
+
+    "_meta": {"num_workers": 1, "save_seconds": {"weights": {"TRAIN": 60.0}}}
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trackside.contracts.capture_request import Schedule
@@ -12,7 +18,9 @@ from trackside.records.modes import MODE_NUMBERS
 from trackside.records.shards import SHARDS, Shard, shards_document
 from trackside.records.untrusted_json import UntrustedJson
 
+SAVE_SECONDS = "save_seconds"
 _SECTIONS = ("collections", "_meta")
+_NOTHING: Mapping[str, float] = {}
 
 
 @dataclass(frozen=True)
@@ -55,10 +63,14 @@ def encode_collections(
     collections: Iterable[CollectionRecord], *, num_workers: int, shards: Mapping[str, Shard] | None = None
 ) -> bytes:
     """The file's content, as smdebug writes and reads it; `shards` by tensor name are an addition of ours."""
-    document = {
-        "collections": {c.name: _collection_document(c) for c in collections},
-        "_meta": {"num_workers": num_workers, **({SHARDS: shards_document(shards)} if shards else {})},
+    records = tuple(collections)
+    seconds = {c.name: by_mode for c in records if (by_mode := _seconds_document(c))}
+    meta = {
+        "num_workers": num_workers,
+        **({SHARDS: shards_document(shards)} if shards else {}),
+        **({SAVE_SECONDS: seconds} if seconds else {}),
     }
+    document = {"collections": {c.name: _collection_document(c) for c in records}, "_meta": meta}
     return json.dumps(document).encode("ascii")
 
 
@@ -73,8 +85,11 @@ def decode_collections(data: bytes, *, key: str) -> Collections:
         raise document.error(f"has the section {unknown[0][:30]!r}, but only {' and '.join(_SECTIONS)} are known")
     named = document.object("collections")
     meta = document.object("_meta") if document.has("_meta") else None
+    seconds = _read_seconds(meta) if meta and meta.has(SAVE_SECONDS) else {}
     return Collections(
-        collections=tuple(_read_collection(name, named.object(name)) for name in named.names()),
+        collections=tuple(
+            _read_collection(name, named.object(name), seconds.get(name, _NOTHING)) for name in named.names()
+        ),
         num_workers=max(1, meta.count("num_workers")) if meta and meta.has("num_workers") else 1,
     )
 
@@ -114,7 +129,16 @@ def _schedule_document(schedule: Schedule | None) -> dict[str, Any] | None:
     }
 
 
-def _read_collection(name: str, fields: UntrustedJson) -> CollectionRecord:
+def _seconds_document(collection: CollectionRecord) -> dict[str, float]:
+    schedules = collection.schedules or {}
+    return {
+        mode: schedule.save_seconds
+        for mode in MODE_NUMBERS
+        if (schedule := schedules.get(mode)) is not None and schedule.save_seconds is not None
+    }
+
+
+def _read_collection(name: str, fields: UntrustedJson, seconds: Mapping[str, float]) -> CollectionRecord:
     # smdebug writes `false` where there are no regexes, in some versions.
     has_regexes = fields.is_list("include_regex")
     if "name" in fields.names():
@@ -123,15 +147,25 @@ def _read_collection(name: str, fields: UntrustedJson) -> CollectionRecord:
         name=name,
         include_regex=fields.texts("include_regex") if has_regexes else (),
         tensor_names=fields.texts("tensor_names"),
-        schedules=_read_schedules(fields.object("save_config")) if fields.has("save_config") else None,
+        schedules=_read_schedules(fields.object("save_config"), seconds) if fields.has("save_config") else None,
         reduction=_read_reduction(fields.object("reduction_config")) if fields.has("reduction_config") else None,
         save_histogram=fields.boolean("save_histogram", True),
     )
 
 
-def _read_schedules(fields: UntrustedJson) -> dict[str, Schedule | None]:
+def _read_seconds(meta: UntrustedJson) -> dict[str, dict[str, float]]:
+    """By collection and mode; modes that are not known are passed over."""
+    named = meta.object(SAVE_SECONDS)
     return {
-        mode: _read_schedule(fields.object(mode)) if fields.has(mode) else None
+        name: {mode: modes.seconds(mode) for mode in MODE_NUMBERS if modes.has(mode)}
+        for name in named.names()
+        for modes in (named.object(name),)
+    }
+
+
+def _read_schedules(fields: UntrustedJson, seconds: Mapping[str, float]) -> dict[str, Schedule | None]:
+    return {
+        mode: replace(_read_schedule(fields.object(mode)), save_seconds=seconds.get(mode)) if fields.has(mode) else None
         for mode in MODE_NUMBERS
         if mode in fields.names()
     }

@@ -35,6 +35,7 @@ MOST_RECORD_BYTES: Final = 1 << 34  # of one tensor
 
 _PACKED_ROW = struct.Struct("<qqIB3x")
 _LIMIT = 2**63
+_TO_JSON = json.JSONEncoder(separators=(",", ":")).encode  # made once: `json.dumps` makes one each time
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,4 +276,4 @@ def _is_count(value: object) -> bool:
 
 
 def _json(document: dict[str, Any]) -> bytes:
-    return json.dumps(document, separators=(",", ":")).encode("ascii")
+    return _TO_JSON(document).encode("ascii")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from trackside.contracts.run_layout import event_key, index_key
 from trackside.records.index_file import Index, IndexEntry, ShapeEntry, encode_index
@@ -18,11 +19,14 @@ from trackside.records.tfevents import (
     said_size,
     whole_records_size,
 )
-from trackside.storage.store import AppendableStore, Store
+from trackside.storage.store import AppendableStore, Store, put_parts
 
 # Larger records are fetched only once their own header says the same length as the index: a hole in a file, or an
 # index that was damaged, must not cost gigabytes of memory.
 MOST_TRUSTED_BYTES = 8 << 20
+
+# Smaller files are joined before they are stored: to hand over so many parts costs more than to copy them once.
+MOST_JOINED_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -33,11 +37,21 @@ class StepFiles:
     """
 
     event_key: str
-    event_bytes: bytes
+    event_parts: tuple[bytes | memoryview, ...]  # which together are the event file's bytes; views of the values
     index_key: str
     index_bytes: bytes
     index: Index
     event_start: int = 0
+
+    @cached_property
+    def event_size(self) -> int:
+        """How many bytes go into the event file."""
+        return sum(map(len, self.event_parts))
+
+    @property
+    def event_bytes(self) -> bytes:
+        """The same bytes in one: a copy."""
+        return b"".join(self.event_parts)
 
 
 def encode_step(
@@ -72,7 +86,7 @@ def encode_step(
     index = Index(mode=mode, mode_step=mode_step, event_key=found, entries=tuple(entries), shapes=tuple(shapes))
     return StepFiles(
         event_key=event,
-        event_bytes=b"".join(parts),
+        event_parts=tuple(parts),
         index_key=index_key(step, worker),
         index_bytes=encode_index(index) if entries or shapes else b"",
         index=index,
@@ -87,9 +101,11 @@ def write_step(store: Store, files: StepFiles) -> None:
     """
     if not files.index_bytes:
         return
-    if files.event_bytes:
+    if files.event_size > MOST_JOINED_BYTES:
+        put_parts(store, files.event_key, files.event_parts)
+    elif files.event_size:
         store.put(files.event_key, files.event_bytes)
-    store.put(files.index_key, files.index_bytes)
+    write_index(store, files)
 
 
 def append_step(store: AppendableStore, files: StepFiles) -> bool:
@@ -98,11 +114,16 @@ def append_step(store: AppendableStore, files: StepFiles) -> bool:
 
     Errors: those of the store.
     """
-    if files.event_bytes and store.append(files.event_key, files.event_bytes) != files.event_start:
+    if files.event_size and store.append(files.event_key, files.event_bytes) != files.event_start:
         return False
+    write_index(store, files)
+    return True
+
+
+def write_index(store: Store, files: StepFiles) -> None:
+    """Stores the index alone, of a step whose values are stored already. Errors: those of the store."""
     if files.index_bytes:
         store.put(files.index_key, files.index_bytes)
-    return True
 
 
 def fetch_record(store: Store, key: str, *, start: int, length: int) -> bytes:

@@ -34,6 +34,7 @@ AnyArray = NDArray[Any]
 
 _STRING = 7
 _WRITTEN = {"f4": 1, "f8": 2, "i4": 3, "u1": 4, "i8": 9, "b1": 10, "c16": 18, "f2": 19}
+_PLAIN = {np.dtype(f"<{code}"): code for code in _WRITTEN}  # stored as they are
 _READ = {number: np.dtype(f"<{code}") for code, number in _WRITTEN.items()} | {
     5: np.dtype("<i2"),
     6: np.dtype("i1"),
@@ -74,11 +75,14 @@ def tensor_parts(value: AnyArray, *, name: str) -> list[bytes | memoryview]:
 
     Errors: `TypeError` if arrays of that dtype cannot be stored.
     """
-    if value.dtype.kind in "USOT":
-        return [_text_tensor(value, name)]
-    stored = _storable(value, name)
-    head = _head(stored.dtype.str[1:], stored.shape, name, stored.nbytes)
-    return [head, stored.reshape(-1).view(np.uint8).data] if stored.nbytes else [head]
+    code = _PLAIN.get(value.dtype)
+    if code is None or not value.flags.c_contiguous:
+        if value.dtype.kind in "USOT":
+            return [_text_tensor(value, name)]
+        value = _storable(value, name)
+        code = value.dtype.str[1:]
+    head = _head(code, value.shape, name, value.nbytes)
+    return [head, value.reshape(-1).view(np.uint8).data] if value.nbytes else [head]
 
 
 @lru_cache(maxsize=4096)  # a training saves the same tensors step after step

@@ -75,15 +75,23 @@ def encode_tensor(name: str, value: AnyArray, *, step: int, mode: str, mode_step
 def encode_tensor_parts(
     name: str, value: AnyArray, *, step: int, mode: str, mode_step: int, wall_time: float
 ) -> list[bytes | memoryview]:
-    """`encode_tensor` in parts that the caller joins, so that a big array is copied once only."""
-    tensor = tensor_parts(value, name=name)
-    tensor_size = sum(map(len, tensor))
-    before = _name_field(name) + write_header(8, tensor_size)
+    """`encode_tensor` in parts that the caller joins or stores one after another, so that a big array is not copied."""
     moment, after = _moment(wall_time, step), _metadata(mode, mode_step)
-    value_size = len(before) + tensor_size + len(after)
+    head, *content = tensor_parts(value, name=name)
+    # A message without content may be texts of any length, which are not to be remembered.
+    frame = _frame if content else _frame.__wrapped__
+    before, behind = frame(name, head, len(content[0]) if content else 0, len(moment), len(after))
+    return [before + moment + behind, *content, after + FOOTER]
+
+
+@lru_cache(maxsize=4096)  # a training saves the same tensors step after step
+def _frame(name: str, head: bytes, content_size: int, moment_size: int, metadata_size: int) -> tuple[bytes, bytes]:
+    """What stands before the moment, and between the moment and the values of a tensor that begins with `head`."""
+    value = _name_field(name) + write_header(8, len(head) + content_size) + head
+    value_size = len(value) + content_size + metadata_size
     summary = write_header(1, value_size)
-    event = moment + write_header(5, len(summary) + value_size) + summary
-    return [_length(len(event) + value_size) + event + before, *tensor, after + FOOTER]
+    event = write_header(5, len(summary) + value_size) + summary
+    return _length(moment_size + len(event) + value_size), event + value
 
 
 # All records of a step share some of their fields, and the steps of a run the others.
@@ -101,15 +109,14 @@ def _metadata(mode: str, mode_step: int) -> bytes:
     checked_mode(mode)
     if not 0 <= mode_step <= _LAST_STEP:
         raise ValueError(f"Steps count from 0, within 63 bits: mode step {mode_step}.")
-    return write_bytes(9, _plugin("mode_step", mode_step) + _plugin("mode", MODE_NUMBERS[mode]))
+    digits = b"%d" % mode_step
+    return write_bytes(9, _MODE_STEP_PLUGINS[len(digits)] + digits + _MODE_PLUGINS[mode])
 
 
-@lru_cache(maxsize=4096)
 def _name_field(name: str) -> bytes:
     return write_bytes(1, name.encode("utf-8"))
 
 
-@lru_cache(maxsize=4096)
 def _length(size: int) -> bytes:
     length = struct.pack("<Q", size)
     return length + struct.pack("<I", _masked_crc(length))
@@ -167,8 +174,13 @@ def said_size(data: bytes, position: int = 0) -> int:
     return int.from_bytes(data[position : position + 8], "little") + _HEADER.size + _FOOTER_SIZE
 
 
-def _plugin(name: str, content: int) -> bytes:
-    return write_bytes(1, write_bytes(1, name.encode()) + write_bytes(2, str(content).encode()))
+def _plugin(name: str, content: bytes) -> bytes:
+    return write_bytes(1, write_bytes(1, name.encode()) + write_bytes(2, content))
+
+
+_MODE_PLUGINS = {mode: _plugin("mode", b"%d" % number) for mode, number in MODE_NUMBERS.items()}
+# Up to the digits, by their number.
+_MODE_STEP_PLUGINS = [_plugin("mode_step", bytes(count))[: -count or None] for count in range(len(str(_LAST_STEP)) + 1)]
 
 
 def _payload(view: memoryview, key: str, offset: int) -> memoryview:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 from trackside.contracts.errors import RecordError
@@ -11,6 +12,8 @@ from trackside.contracts.errors import RecordError
 # 300 000 tensors stays below.
 MOST_JSON_BYTES = 32 << 20
 MOST_JSON_VALUES = 2_000_000
+_LARGEST_NUMBER = sys.float_info.max
+_MOST_SECONDS = 1e12  # which rules out infinity, and numbers that no float holds
 
 
 class UntrustedJson:
@@ -93,6 +96,21 @@ class UntrustedJson:
     def counts(self, name: str) -> tuple[int, ...]:
         return tuple(self._count(name, item) for item in self._list(name))
 
+    def number(self, name: str) -> float:
+        """A number, whole or not. JSON as we write it has neither NaN nor infinity."""
+        value: Any = self._checked(name, self._fields.get(name), (int, float), "a number")
+        if isinstance(value, bool) or not abs(value) <= _LARGEST_NUMBER:
+            raise self.error(f"has {name} = {str(value)[:30]}, not a finite number")
+        return float(value)
+
+    def seconds(self, name: str) -> float:
+        """A number of seconds above 0."""
+        number: Any = self._fields.get(name)
+        is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
+        if not is_number or not 0 < number < _MOST_SECONDS:
+            raise self.error(f"has {name} = {str(number)[:30]}, not a number of seconds above 0")
+        return float(number)
+
     def _text(self, name: str, value: Any) -> str:
         text = str(self._checked(name, value, str, "a text"))
         if not _is_unicode(text):
@@ -111,7 +129,7 @@ class UntrustedJson:
             return []
         return list(self._checked(name, value, list, "a list"))
 
-    def _checked(self, name: str, value: Any, kind: type, words: str) -> Any:
+    def _checked(self, name: str, value: Any, kind: type | tuple[type, ...], words: str) -> Any:
         if not isinstance(value, kind):
             found = _kind(value) if name in self._fields else "missing"
             raise self.error(f"has {name} = {found}, not {words}" if found != "missing" else f"has no {name}")

@@ -6,11 +6,11 @@ import dataclasses
 import inspect
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeGuard, cast, get_type_hints
 
-from trackside.contracts.capture_request import CollectionRequest
+from trackside.contracts.capture_request import ALL, CollectionRequest
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.rule_catalogue import ParameterDescription, RuleDescription
@@ -47,6 +47,9 @@ class Rule(ABC):
 
     `is_asked_for` is for a rule that judges only where somebody chose it: it needs to be told what to look at.
 
+    `other_runs` names the parameter that lists runs to compare with (paths or s3:// URIs, separated by commas); they
+    are found in `window.others`.
+
     `likely_causes` lead from what was found to what may be wrong; `presets` names in whose sense the class judges.
     """
 
@@ -65,7 +68,13 @@ class Rule(ABC):
     likely_causes: ClassVar[tuple[Cause, ...]] = ()
     presets: ClassVar[tuple[str, ...]] = (CALIBRATED,)
     is_asked_for: ClassVar[bool] = False
+    other_runs: ClassVar[str] = ""
     preset_defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # by preset, where it is not the class's own
+
+    @classmethod
+    def is_watching(cls, collections: Set[str]) -> bool:
+        """True if it judges a step at which something of these collections was saved; `all` watches whatever is."""
+        return ALL in cls.watches or not collections.isdisjoint(cls.watches)
 
     @abstractmethod
     def check(self, window: Window) -> Iterable[Finding]:

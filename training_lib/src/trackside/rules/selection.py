@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.contracts.errors import TensorNotSavedError
 from trackside.trial.window import Column, Window
 
 EVERY_COLLECTION = (
@@ -19,20 +24,25 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def patterns(text: str) -> tuple[re.Pattern[str], ...]:
-    """The regular expressions of a list that is separated by commas. Errors: `re.error`."""
-    return tuple([re.compile(part.strip()) for part in text.split(",") if part.strip()])
+    """The regular expressions of a list that is separated by commas; one within brackets belongs to the expression.
+
+    Errors: `re.error`.
+    """
+    return tuple([re.compile(part) for part in _parts(text) if part])
 
 
 def selected(
     window: Window, *, collection_names: str = "", tensor_regex: str = "", default: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """The tensors of the collections and those whose name a regex finds, sorted; of `default` if neither is given."""
+    """The tensors of the collections and those whose name a regex finds, sorted; of `default` if neither is given.
+
+    A regex finds any tensor of the run, whatever collection it was saved for.
+    """
     collections = words(collection_names) or (() if tensor_regex.strip() else tuple(default))
     names = {name for collection in collections for name in window.tensors(collection)}
     regexes = patterns(tensor_regex)
     if regexes:
-        everything = {name for collection in EVERY_COLLECTION for name in window.tensors(collection)}
-        names |= {name for name in everything if any(regex.search(name) for regex in regexes)}
+        names |= {name for name in window.tensors("all") if any(regex.search(name) for regex in regexes)}
     return tuple(sorted(names))
 
 
@@ -42,3 +52,34 @@ def at_step(window: Window, names: Iterable[str], statistic: str) -> Iterator[Co
         for column in window.statistic(name, statistic):
             if column.steps[-1] == window.step:
                 yield column
+
+
+@dataclass(frozen=True)
+class SavedValue:
+    """A whole tensor as one worker saved it."""
+
+    tensor: str
+    worker: str
+    value: NDArray[np.generic]
+
+
+def values_at_step(window: Window, names: Iterable[str]) -> Iterator[SavedValue]:
+    """The whole tensors that were saved at `window.step`; those of which only statistics were are left out."""
+    for column in at_step(window, names, "mean"):
+        try:
+            yield SavedValue(column.tensor, column.worker, window.value(column.tensor, worker=column.worker))
+        except TensorNotSavedError:
+            continue
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The text, parted at each comma that stands within no brackets."""
+    start = depth = 0
+    for place, letter in enumerate(text):
+        if place and text[place - 1] == "\\":
+            continue
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "," and depth <= 0:
+            yield text[start:place].strip()
+            start = place + 1
+    yield text[start:].strip()

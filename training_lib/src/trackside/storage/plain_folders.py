@@ -26,8 +26,8 @@ class PlainFolders:
         """True if no link leads from `root` to `folder`; what is not there leads nowhere. False if there is one, or
         if the system does not say.
 
-        `trusting` does not look again at what was found within the last tenth of a second: to read many files costs
-        one look at their folder. Who writes looks every time.
+        `trusting` does not look again at what was found within the last tenth of a second: to read or write many files
+        costs one look at their folder.
         """
         if folder == self._root:
             return True

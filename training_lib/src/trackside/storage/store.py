@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol, runtime_checkable
 
 
@@ -48,3 +48,20 @@ class AppendableStore(Store, Protocol):
         (`records.block_file`), or that an index stored afterwards points into, may lie in such an object. Errors: as
         `put`.
         """
+
+
+@runtime_checkable
+class PartsStore(Store, Protocol):
+    """A store that writes an object from parts, so that nobody has to join large ones in memory first."""
+
+    def put_parts(self, key: str, parts: Iterable[bytes | memoryview]) -> None:
+        """As `put`, of what the parts are together. They must stay as they are until it returns."""
+
+
+def put_parts(store: Store, key: str, parts: Iterable[bytes | memoryview]) -> None:
+    """`PartsStore.put_parts` of any store; one that takes no parts gets them joined. Errors: as `put`."""
+    put = getattr(store, "put_parts", None)  # to ask a protocol takes longer than a small put
+    if put is None:
+        store.put(key, b"".join(parts))
+    else:
+        put(key, parts)

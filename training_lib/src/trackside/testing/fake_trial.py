@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from trackside.contracts.run_layout import END_MARKER_KEY, collections_key
+from trackside.contracts.run_layout import END_MARKER_KEY, collections_key, model_facts_key
 from trackside.records.collections_file import CollectionRecord, encode_collections
+from trackside.records.model_facts import ModelFacts, encode_facts
 from trackside.records.step_file import encode_step, write_step
 from trackside.storage.memory import MemoryStore
 from trackside.storage.store import Store
@@ -25,13 +26,16 @@ def fake_trial(
     worker: str = "worker_0",
     collections: Mapping[str, Iterable[str]] | None = None,
     ended: bool = True,
+    facts: ModelFacts | Sequence[ModelFacts] | None = None,
 ) -> Trial:
     """`{"gradient/Net_fc1.weight": {0: array, 10: array}}` as a run of one worker, refreshed once.
 
     `modes` gives the mode of steps that are not TRAIN. `collections` maps further collections to their regexes, beside
-    losses, weights, biases and gradients with their usual names. Values are arrays, or numbers for scalars.
+    losses, weights, biases and gradients with their usual names. Values are arrays, or numbers for scalars. `facts`:
+    what the program is made of, or its revisions, oldest first.
     """
     store = MemoryStore()
+    write_facts(store, facts, worker=worker)
     write_collections(store, extra=collections or {}, workers=(worker,))
     for step in sorted({step for series in tensors.values() for step in series}):
         values = {name: series[step] for name, series in tensors.items() if step in series}
@@ -61,6 +65,13 @@ def write_collections(
     content = encode_collections(records, num_workers=len(names))
     for worker in names:
         store.put(collections_key(worker), content)
+
+
+def write_facts(store: Store, facts: ModelFacts | Sequence[ModelFacts] | None, *, worker: str = "worker_0") -> None:
+    """Writes what a worker's program is made of, as the hook does with its first step."""
+    revisions = [facts] if isinstance(facts, ModelFacts) else facts
+    if revisions:
+        store.put(model_facts_key(worker), encode_facts(revisions))
 
 
 def end_run(store: Store) -> None:

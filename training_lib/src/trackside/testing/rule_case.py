@@ -15,13 +15,14 @@ from __future__ import annotations
 import json
 import operator
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trackside.contracts.verdict import Finding
+from trackside.records.model_facts import ModelFacts
 from trackside.rules.rule import Rule
 from trackside.storage.memory import MemoryStore
-from trackside.testing.fake_trial import WALL_TIME, end_run, write_collections, write_tensors
+from trackside.testing.fake_trial import WALL_TIME, end_run, write_collections, write_facts, write_tensors
 from trackside.trial.trial import Trial
 from trackside.trial.window import Window
 
@@ -37,7 +38,8 @@ class RuleCase:
     `tensors` maps a name to its values by step: arrays, or numbers for scalars. A value that is a mapping holds one
     value per worker; everything else was saved by `worker_0`. `fires=()` is a case that must stay silent. `mode` is
     that of every step. Tensors belong to collections by their names, as in a run of PyTorch; `collections` maps further
-    collections to their regexes.
+    collections to their regexes. `facts`: what `window.facts` tells, as revisions too, oldest first.
+    `others`: the tensors of the runs in `window.others`, by their names.
     """
 
     name: str
@@ -46,6 +48,8 @@ class RuleCase:
     step: int | None = None
     mode: str = "TRAIN"
     collections: Mapping[str, Iterable[str]] = field(default_factory=dict)
+    facts: ModelFacts | tuple[ModelFacts, ...] | None = None
+    others: Mapping[str, Tensors] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.name
@@ -53,17 +57,23 @@ class RuleCase:
     @property
     def trial(self) -> Trial:
         """The case as a finished run in memory: real records, read by the real trial."""
-        return recorded_trial(self.tensors, mode=self.mode, collections=self.collections)
+        return recorded_trial(self.tensors, mode=self.mode, collections=self.collections, facts=self.facts)
 
     @property
     def window(self) -> Window:
         """What the rule may see."""
         newest = max((step for steps in self.tensors.values() for step in steps), default=0)
-        return self.trial.window(newest if self.step is None else self.step, now=WALL_TIME)
+        window = self.trial.window(newest if self.step is None else self.step, now=WALL_TIME)
+        others = {name: recorded_trial(t, mode=self.mode, collections=self.collections) for name, t in self.others.items()}
+        return replace(window, others=others)
 
 
 def recorded_trial(
-    tensors: Tensors, *, mode: str = "TRAIN", collections: Mapping[str, Iterable[str]] | None = None
+    tensors: Tensors,
+    *,
+    mode: str = "TRAIN",
+    collections: Mapping[str, Iterable[str]] | None = None,
+    facts: ModelFacts | tuple[ModelFacts, ...] | None = None,
 ) -> Trial:
     """A finished run in memory that saved these tensors; see `RuleCase` for their shape."""
     saved: dict[tuple[int, str], dict[str, Any]] = {}
@@ -75,6 +85,7 @@ def recorded_trial(
     write_collections(store, extra=collections, workers=sorted({worker for _, worker in saved}) or ["worker_0"])
     for (step, worker), values in sorted(saved.items()):
         write_tensors(store, step, values, mode=mode, worker=worker)
+    write_facts(store, facts)
     end_run(store)
     trial = Trial(store)
     trial.refresh()
@@ -119,7 +130,7 @@ def replay(rule: Rule, trial: Trial) -> tuple[Finding, ...]:
     """
     streak = 0
     for step in trial.steps():
-        if trial.collections_at(step).isdisjoint(rule.watches):
+        if not rule.is_watching(trial.collections_at(step)):
             continue
         findings = tuple(rule.check(trial.window(step, now=WALL_TIME)))
         streak = streak + 1 if findings else 0

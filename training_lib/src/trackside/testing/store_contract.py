@@ -16,12 +16,12 @@ Of a store whose objects can grow, inherit `AppendableStoreContract`, which has 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from trackside.contracts.errors import KeyNotFoundError, StorageError
-from trackside.storage.store import AppendableStore, Store
+from trackside.storage.store import AppendableStore, Store, put_parts
 
 Plant = Callable[[str, bytes], None]
 Peek = Callable[[str], "bytes | None"]
@@ -84,6 +84,23 @@ class StoreContract:
         store.put(KEY, data)
         assert peek(KEY) == bytes(data)
         assert store.get(KEY) == bytes(data)
+
+    @pytest.mark.parametrize(
+        "parts",
+        [
+            pytest.param((), id="no part"),
+            pytest.param((b"", memoryview(b"")), id="empty parts"),
+            pytest.param((b"one ", memoryview(b"not two")[4:], b"", b" three"), id="small ones"),
+            pytest.param([bytes([k]) * (k * 7_919) for k in range(40)], id="six mebibytes in unequal ones"),
+            pytest.param((b"head", memoryview(bytes(range(256)) * 9_000), b"tail"), id="a large one"),
+        ],
+    )
+    def test_put_of_parts_stores_what_they_are_together(
+        self, store: Store, plant: Plant, peek: Peek, parts: Sequence[bytes | memoryview]
+    ) -> None:
+        plant(KEY, b"the old content")
+        put_parts(store, KEY, parts)
+        assert peek(KEY) == b"".join(parts)
 
     def test_put_replaces(self, store: Store, plant: Plant, peek: Peek) -> None:
         plant(KEY, b"the old and longer content")

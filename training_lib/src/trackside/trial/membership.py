@@ -18,8 +18,8 @@ DEFAULT_REGEXES: Mapping[str, tuple[str, ...]] = {
     "gradients": (r"^gradient",),
     "losses": (r"[Ll]oss_(?!input).*output",),
 }
-# What the always-on statistics record of themselves, whatever the run's collections are.
-_RECORDED_REGEXES: Mapping[str, tuple[str, ...]] = {"hyperparameters": (r"^hyperparameters/",)}
+# What the always-on statistics record of themselves, and everything, whatever the run's collections are.
+_RECORDED_REGEXES: Mapping[str, tuple[str, ...]] = {"hyperparameters": (r"^hyperparameters/",), "all": (r"",)}
 
 
 class Membership:

@@ -50,6 +50,9 @@ def joined(name: str, parts: Sequence[tuple[Shard, NDArray[np.generic]]]) -> NDA
 
     Errors: `ConfigurationError` where parts are missing, or do not fit one tensor.
     """
+    placement = next((shard.placement for shard, _ in parts if shard.placement), "")
+    if placement:
+        raise _incomplete(name, f"its parts ({placement}) cannot be put together without the ranks")
     shape, dtype = parts[0][0].shape, parts[0][1].dtype
     boxes = [_box(shard, part) for shard, part in parts if (shard.shape, part.dtype) == (shape, dtype)]
     if len(boxes) < len(parts) or None in boxes:
@@ -58,8 +61,9 @@ def joined(name: str, parts: Sequence[tuple[Shard, NDArray[np.generic]]]) -> NDA
     if saved < total:  # before anything of the noted size is made
         raise _incomplete(name, f"{saved} of {total} elements were saved")
     whole, is_there = np.zeros(shape, dtype), np.zeros(shape, np.bool_)
-    for box, (_, part) in zip(boxes, parts, strict=True):
-        whole[box], is_there[box] = part, True
+    for box, (shard, part) in zip(boxes, parts, strict=True):
+        place = (whole.reshape(-1), is_there.reshape(-1)) if shard.is_flat else (whole, is_there)  # the same memory
+        place[0][box], place[1][box] = part, True
     if not is_there.all():
         raise _incomplete(name, f"{np.count_nonzero(is_there)} of {total} elements were saved")
     return whole
@@ -67,8 +71,9 @@ def joined(name: str, parts: Sequence[tuple[Shard, NDArray[np.generic]]]) -> NDA
 
 def _box(shard: Shard, part: NDArray[np.generic]) -> tuple[slice, ...] | None:
     """Where the part lies in the whole; None where it does not fit."""
+    shape = (math.prod(shard.shape),) if shard.is_flat else shard.shape
     ends = [start + size for start, size in zip(shard.offset, part.shape, strict=False)]
-    if part.ndim != len(shard.shape) or any(end > size for end, size in zip(ends, shard.shape, strict=True)):
+    if part.ndim != len(shape) or any(end > size for end, size in zip(ends, shape, strict=True)):
         return None
     return tuple(slice(start, end) for start, end in zip(shard.offset, ends, strict=True))
 

@@ -81,6 +81,9 @@ STATISTICS: Mapping[str, Callable[[Values], Values]] = {
     "nan_count": nan_count,
 }
 
+# What only a run itself can record: no tensor tells it afterwards. A run that has none of it answers with no column.
+RECORDED_ONLY = ("is_present", "is_sharded", "max_norm", "update_l2", "update_ratio")
+
 # The same for tensors of one element each, from their values: exact, where a square and its root are not.
 OF_SINGLES: Mapping[str, Callable[[Values], Values]] = {
     "mean": np.asarray,

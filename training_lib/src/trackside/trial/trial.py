@@ -31,10 +31,12 @@ from trackside.contracts.run_layout import (
     TENSORS,
 )
 from trackside.records.capture_report import CaptureReport, read_report, reporting_workers
+from trackside.records.model_facts import ModelFacts
 from trackside.records.step_file import fetch_record
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 from trackside.trial.membership import Membership
+from trackside.trial.model_facts import ModelFactsReader
 from trackside.trial.notebook import html_table
 from trackside.trial.parallel import in_parallel
 from trackside.trial.question import Question, RecordedQuestion, SavedQuestion
@@ -47,7 +49,7 @@ from trackside.trial.selection import Selection, StepRange, parse_mode, parse_re
 from trackside.trial.series import MOST_HTML_ROWS, TensorSeries
 from trackside.trial.settled_steps import RecordingWorkers, SettledSteps, Way, usual_gap
 from trackside.trial.shards import Shards, joined
-from trackside.trial.statistics import REDUCTIONS, STATISTICS
+from trackside.trial.statistics import RECORDED_ONLY, REDUCTIONS, STATISTICS
 from trackside.trial.step_index import Layout, SavedStep, StepIndex
 from trackside.trial.tensor_head import HEAD_BYTES, TensorHead, read_head
 from trackside.trial.tensors import PLACES, Reading, Sources, TensorStatistics, merged_ranges
@@ -122,6 +124,7 @@ class Trial:
         self._statistics = TensorStatistics(store, self._index, self._reader, neighbours=self._neighbours)
         self._saved_tensors = SavedTensors(self._index)
         self._shards = Shards(store, report=self._report)
+        self._facts = ModelFactsReader(store, report=self._report)
         self._names: frozenset[str] = frozenset()
         self._all_names: tuple[str, ...] = ()
         self._reductions: frozenset[str] = frozenset()
@@ -147,6 +150,7 @@ class Trial:
             self._index.expect_workers(self._membership.worker_count)
         if not had_ended:
             self._recorded.refresh(is_last=self._index.has_ended)
+        self._facts.refresh()
         self._settled_through = None
         version = len(self._index.arrivals), self._index.last_complete
         if version != self.version:
@@ -176,6 +180,28 @@ class Trial:
             except RecordError as error:
                 self._report(error)
         return reports
+
+    @property
+    def model_facts(self) -> ModelFacts | None:
+        """What the training program is made of, as it was last told; None for a run that does not tell.
+
+        Of several workers it is the first one's. Errors: those of the store.
+        """
+        return self._facts.newest()
+
+    def model_facts_of(self, worker: str) -> tuple[ModelFacts, ...]:
+        """All that one worker has told, oldest first; () if nothing. Errors: those of the store."""
+        return self._facts.revisions(worker)
+
+    @property
+    def recorded_through(self) -> int:
+        """The last step of which every worker that records statistics has recorded some; -1 if none has."""
+        steps = self._recorded.steps
+        return min(steps.last_by_worker.values(), default=-1) if steps is not None else -1
+
+    def facts_at(self, step: int) -> ModelFacts | None:
+        """`model_facts` as they were at that step."""
+        return self._facts.at(step)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -416,7 +442,7 @@ class Trial:
     def whole_value(self, tensor: str, *, step: int, workers: Sequence[str]) -> NDArray[np.generic]:
         """A sharded tensor of its parts, fetched anew on each call.
 
-        Errors: as `value`; `ConfigurationError` where a part is missing.
+        Errors: as `value`; `ConfigurationError` where a part is missing, or parts cannot be put together (partial sums).
         """
         saved = self._index.saved(step)
         holders = [w for w in workers if w in saved and tensor in saved[w].layout.records] or workers[:1]
@@ -580,8 +606,9 @@ class Trial:
     def _asked_of(self, reading: Reading, tensor: str, statistic: str, mode: str | None) -> Question:
         recorded = self._recorded.tensors
         is_recorded = statistic in recorded.get(tensor, ())
-        if statistic not in STATISTICS and not any(statistic in names for names in recorded.values()):
-            known = {*STATISTICS, *(name for names in recorded.values() for name in names)}
+        is_known_word = statistic in STATISTICS or statistic in RECORDED_ONLY
+        if not is_known_word and not any(statistic in names for names in recorded.values()):
+            known = {*STATISTICS, *RECORDED_ONLY, *(name for names in recorded.values() for name in names)}
             problem = Problem("statistic", f"Unknown statistic {statistic!r}.", did_you_mean(statistic, known))
             raise ConfigurationError([problem], subject="A question to a window")
         saved: SavedQuestion | None = None

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from trackside.records.model_facts import ModelFacts
+
+_OWN = "the window's own"
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,9 @@ class TensorSource(Protocol):
     def value(self, tensor: str, *, step: int, worker: str) -> NDArray[np.generic]:
         """The whole tensor."""
 
+    def facts_at(self, step: int) -> ModelFacts | None:
+        """What the training program was made of at that step; None if the run does not tell."""
+
 
 @dataclass(frozen=True)
 class Window:
@@ -46,6 +54,8 @@ class Window:
 
     `mode` is the mode of `step` ("TRAIN", "EVAL", "PREDICT" or "GLOBAL"). `now` is the time of judging and
     `newest_step_at` the time at which `step` was seen, both in seconds since the epoch.
+    `others` are the runs that the rule compares with, by the names under which it asked for them; one of which nothing
+    can be read is left out.
     """
 
     source: TensorSource
@@ -53,18 +63,28 @@ class Window:
     mode: str
     now: float
     newest_step_at: float
+    others: Mapping[str, TensorSource] = field(default_factory=dict)
+
+    @property
+    def facts(self) -> ModelFacts | None:
+        """What the training program is made of at this step; None for a run that does not tell (an older one)."""
+        return self.source.facts_at(self.step)
 
     def tensors(self, collection: str) -> tuple[str, ...]:
         """Names of the tensors of a collection, sorted."""
         return self.source.tensor_names(collection=collection)
 
-    def statistic(self, tensor: str, name: str, *, last: int | None = None) -> tuple[Column, ...]:
+    def statistic(
+        self, tensor: str, name: str, *, last: int | None = None, mode: str | None = _OWN
+    ) -> tuple[Column, ...]:
         """A statistic as columns over steps, one per worker that saved the tensor, the newest `last` steps of it.
 
         Names: `trackside.trial.statistics.STATISTICS`, and what else the run records of itself at every step. Answers
         from what was recorded, else from a saved reduction, else from the full tensor; the rule never cares which.
+        Of the steps of the window's own mode, unless `mode` names another ("EVAL"), or all (None).
         """
-        columns = self.source.columns(tensor, name, last_step=self.step, mode=self.mode)
+        wanted = self.mode if mode is _OWN else mode
+        columns = self.source.columns(tensor, name, last_step=self.step, mode=wanted)
         if last is None:
             return columns
         return tuple([Column(c.tensor, c.worker, c.steps[-last:], c.values[-last:]) for c in columns])

@@ -25,6 +25,7 @@ from trackside.capture.statistics_log import StatisticsLog
 from trackside.contracts.capture_request import StatisticsRequest
 from trackside.frameworks.pytorch.copying import is_in_cuda_graph
 from trackside.frameworks.pytorch.device_numbers import DeviceNumbers, is_on_device
+from trackside.frameworks.pytorch.losses import LateScale
 from trackside.frameworks.pytorch.names import ParameterNames
 from trackside.frameworks.pytorch.optimizers import fused_scale
 
@@ -73,13 +74,22 @@ class PyTorchStatistics:
         self._attempt(self._statistics.connect, log)
 
     def add_loss(
-        self, name: str, value: torch.Tensor, scale: float, *, mode: str, started: float | None = None
+        self, name: str, value: torch.Tensor, scale: float | LateScale, *, mode: str, started: float | None = None
     ) -> None:
         """Adds a scalar loss to the open step of a mode; its true value is `value` / `scale`.
 
         `started`, of `clock`, is when finding it out began.
         """
         self._attempt(self._add_loss, name, value, scale, mode, self.clock() if started is None else started)
+
+    def add_number(self, tensor: str, statistic: str, value: float | Values) -> None:
+        """Adds one number to the open training step; one that lies on a device comes from `numbers`."""
+        self._statistics.add_number(tensor, statistic, value)
+
+    @property
+    def numbers(self) -> DeviceNumbers:
+        """What is on its way from devices, sent with the end of each step."""
+        return self._device
 
     def before_step(self, optimizer: Optimizer) -> None:
         """Reads what this step of the optimizer uses. Gradients must be what it gets."""
@@ -109,6 +119,10 @@ class PyTorchStatistics:
         """Takes what is still on its way from a device, waiting for it at most a second."""
         self._guard.attempt("recording the last statistics", self._finish)
 
+    def spend(self, tier: int, started: float) -> None:
+        """Counts the time since `started`, of `clock`, against the budget."""
+        self._budget.spend(tier, started)
+
     @property
     def clock(self) -> Callable[[], float]:
         """The budget's clock."""
@@ -125,12 +139,8 @@ class PyTorchStatistics:
             what = "always-on statistics are switched off, all else goes on: %s."
             self._guard.say_once("always-on statistics", what, describe(error))
 
-    def _add_loss(self, name: str, value: torch.Tensor, scale: float, mode: str, started: float) -> None:
-        if self._device.is_late(value):
-            number: float | Values = self._device.take(value.detach().reshape(1) / scale)
-        else:
-            number = value.item() / scale
-        self._statistics.add_loss(name, number, mode=mode)
+    def _add_loss(self, name: str, value: torch.Tensor, scale: float | LateScale, mode: str, started: float) -> None:
+        self._statistics.add_loss(name, self._device.take_loss(value, scale), mode=mode)
         self._budget.spend(EVERY_STEP, started)
 
     def _before_step(self, optimizer: Optimizer) -> None:

@@ -28,10 +28,10 @@ from torch.optim.optimizer import (
 )
 
 from trackside.capture.guard import Guard, describe
-from trackside.capture.hook import Hook, Position
+from trackside.capture.hook import TRAIN, Hook, Position
 from trackside.capture.process_end import ProcessEnd
 from trackside.capture.restart import position_after, within_seconds
-from trackside.capture.run_files import NoFiles, RunFiles
+from trackside.capture.run_files import FindState, NoFiles, RunFiles
 from trackside.capture.schedule import NOTHING
 from trackside.capture.statistics_log import StatisticsLog
 from trackside.capture.step_boundary import StepBoundary
@@ -45,16 +45,26 @@ from trackside.frameworks.pytorch.copying import is_in_cuda_graph
 from trackside.frameworks.pytorch.device_numbers import is_on_device
 from trackside.frameworks.pytorch.eager_steps import EagerSteps
 from trackside.frameworks.pytorch.evaluation import Evaluation
+from trackside.frameworks.pytorch.flat_shards import FlatShards, flat_collection
 from trackside.frameworks.pytorch.fuse import Fuse
 from trackside.frameworks.pytorch.gradients import RawGradients
+from trackside.frameworks.pytorch.live_objects import one_look
 from trackside.frameworks.pytorch.loss_inputs import LossInputSource
-from trackside.frameworks.pytorch.losses import LossDescription, describe_loss, inputs_in_graph
+from trackside.frameworks.pytorch.loss_parts import parts_of
+from trackside.frameworks.pytorch.losses import UNNAMED, LossDescription, describe_loss, inputs_in_graph
+from trackside.frameworks.pytorch.model_facts import ModelFactsFile, ModelFactsSource
 from trackside.frameworks.pytorch.modules import CallWatcher, ModuleSource, TrainedModules, save_buffers
 from trackside.frameworks.pytorch.names import ParameterNames
+from trackside.frameworks.pytorch.numbering import Numbering
 from trackside.frameworks.pytorch.optimizers import OptimizerSource, SkippedSteps, fused_scale, optimizers_beside
 from trackside.frameworks.pytorch.ranks import Rank, agreed
+from trackside.frameworks.pytorch.reductions import ReductionSource
 from trackside.frameworks.pytorch.saving import TensorSaver
+from trackside.frameworks.pytorch.step_numbers import StepNumbers
 from trackside.frameworks.pytorch.tracing import skip_frame, untraced
+from trackside.frameworks.pytorch.trial_calls import TrialCalls
+from trackside.records.model_facts import ProgramFacts
+from trackside.records.state_file import TrainingState
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 
@@ -87,14 +97,16 @@ class PyTorchCapture:
     def _make_sources(self) -> None:
         hook, guard = self._hook, self._guard
         self._saver = TensorSaver(hook, guard)
+        self._flat_shards = FlatShards(self._parameter_names, self._saver.shards, guard)
         self._modules = TrainedModules(self._parameter_names)
-        self._loss_inputs = LossInputSource(hook, guard, saver=self._saver)
+        self._numbering = Numbering()
+        self._loss_inputs = LossInputSource(hook, guard, saver=self._saver, numbering=self._numbering)
         self._evaluation = Evaluation(
             hook,
             modules=self._modules,
             saver=self._saver,
             loss_inputs=self._loss_inputs,
-            changed=self._look_ahead,
+            changed=self._evaluation_changed,
             ended=self._evaluation_step_ends,
             reads_every_loss=lambda loss: self._statistics.is_on and not is_on_device(loss),
             fuse=Fuse(guard, "watching evaluation"),
@@ -107,9 +119,12 @@ class PyTorchCapture:
             modules=self._modules,
             watcher=self._call_watcher(),
             eager=self._eager,
+            numbering=self._numbering,
         )
-        protect = Fuse(guard, "watching gradients before clipping").protect
-        self._raw_gradients = RawGradients(hook, saver=self._saver, modules=self._modules, protect=protect)
+        self._module_source.trial_calls = TrialCalls(
+            hook, saver=self._saver, numbering=self._numbering, loss_inputs=self._loss_inputs
+        )
+        self._reductions = ReductionSource(hook)
         self._optimizer_source = OptimizerSource(hook, saver=self._saver, names=self._parameter_names)
         self._statistics = PyTorchStatistics(
             self._request.statistics,
@@ -117,7 +132,31 @@ class PyTorchCapture:
             optimizer_name=self._optimizer_source.name,
             guard=guard,
         )
-        self._skipped_steps = SkippedSteps(hook, protect=Fuse(guard, "counting skipped steps").protect)
+        protect = Fuse(guard, "watching whether gradients are cleared").protect
+        self._step_numbers = StepNumbers(self._statistics, protect=protect)
+        protect = Fuse(guard, "watching gradients before clipping").protect
+        self._raw_gradients = RawGradients(
+            hook, saver=self._saver, modules=self._modules, protect=protect, clipped=self._step_numbers.clipped
+        )
+        protect = Fuse(guard, "counting skipped steps").protect
+        self._skipped_steps = SkippedSteps(hook, protect=protect, skipped=self._step_skipped)
+
+        self._facts = ModelFactsSource(
+            names=self._parameter_names,
+            optimizer_name=self._optimizer_source.name,
+            program=self._program,
+            clipping=self._step_numbers.clipping_places,
+            protect=Fuse(guard, "recording what the model is made of").protect,
+        )
+
+    def _program(self) -> ProgramFacts:
+        return ProgramFacts(
+            framework="pytorch",
+            framework_version=torch.__version__.partition("+")[0],
+            has_grad_scaler=self._skipped_steps.has_scaler,
+            world_size=Rank.of_this_process(self._environment).of,
+            is_compiled=self._eager.is_compiler_used,
+        )
 
     def _call_watcher(self) -> CallWatcher:
         return self._evaluation
@@ -164,12 +203,17 @@ class PyTorchCapture:
         original = torch.autograd.backward
         see_loss = untraced(self._guard.protect("reading the loss", self._see_loss))
         hook, evaluation, statistics = self._hook, self._evaluation, self._statistics
+        numbers, cleared = self._step_numbers, self._step_numbers.cleared
 
         @functools.wraps(original)
         def backward(*args: Any, **kwargs: Any) -> None:
             if statistics.is_on or hook.due is not NOTHING or evaluation.is_on:
                 see_loss(*args, **kwargs)
+            if cleared.is_waiting:
+                numbers.before_backward()
             original(*args, **kwargs)
+            if cleared.is_waiting:
+                numbers.after_backward()
 
         skip_frame(backward)
         torch.autograd.backward = backward
@@ -191,6 +235,7 @@ class PyTorchCapture:
     def _optimizer_created(self, optimizer: Optimizer) -> None:
         self._boundary.created(optimizer)
         self._modules.optimizer_created(optimizer)
+        self._facts.optimizer_created(optimizer)
         if self._writer is None:  # step 0 may save what is about to be computed
             self._look_ahead()
 
@@ -220,6 +265,7 @@ class PyTorchCapture:
             if isinstance(tensor, torch.Tensor) and tensor.numel() == 1 and not is_in_cuda_graph(tensor):
                 started = self._statistics.clock()
                 loss = describe_loss(tensor.grad_fn)
+                self._facts.loss_seen(tensor, loss)
                 self._evaluation.trained_on(loss.name)
                 self._statistics.add_loss(loss.name, tensor, loss.scale, mode=self._hook.mode, started=started)
                 self._add_loss(tensor, loss)
@@ -228,8 +274,11 @@ class PyTorchCapture:
         if self._hook.due.losses:
             value = self._saver.copied(loss.name, tensor)
             if value is not None:
-                true_value = value if loss.scale == 1 else np.asarray(value / loss.scale, value.dtype)
+                scale = loss.read_scale()
+                true_value = value if scale == 1 else np.asarray(value / scale, value.dtype)
                 self._hook.add_loss(loss.name, true_value)
+        if loss.name == UNNAMED:
+            self._add_parts(tensor.grad_fn)
         if self._loss_inputs.is_wanted and not self._loss_inputs.was_called(loss.name):
             try:
                 inputs = inputs_in_graph(loss.node)
@@ -239,15 +288,36 @@ class PyTorchCapture:
             if inputs is not None:
                 self._loss_inputs.add(loss.name, inputs, is_call=False)
 
+    def _add_parts(self, node: Any) -> None:
+        """Adds the losses that a loss is the sum of, and what they were computed from."""
+        if not (self._hook.due.losses or self._loss_inputs.is_wanted):
+            return
+        try:
+            for part in parts_of(node):
+                value = self._saver.copied(part.name, part.value) if self._hook.due.losses else None
+                if value is not None:
+                    self._hook.add_loss(part.name, value)
+                inputs = inputs_in_graph(part.node) if self._loss_inputs.is_wanted else None
+                if inputs is not None and not self._loss_inputs.was_called(part.name):
+                    self._loss_inputs.add(part.name, inputs, is_call=False)
+        except RuntimeError as error:
+            self._guard.say_once("graph", "what a loss was computed from is gone: %s.", describe(error))
+
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
-        if self._writer is None and not self._start():
-            return None
+        if self._writer is not None:
+            return self._before_each_step(optimizer, args, kwargs)
+        with one_look():
+            return self._before_each_step(optimizer, args, kwargs) if self._start() else None
+
+    def _before_each_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         self._closure_is_done = False
         self._skipped_steps.has_stepped = True
         if self._evaluation.is_on:
             self._evaluation.training_goes_on()
         if self._boundary.ends_before(optimizer):
             self._end_step(keep_unsettled=True)
+        if self._facts.is_looking:
+            self._facts.before_step(optimizer)
         if self._hook.due is NOTHING and not self._statistics.is_on:
             return None
         if self._hook.due is not NOTHING:
@@ -260,20 +330,42 @@ class PyTorchCapture:
     def _after_step(self, optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
         self._closure_is_done = False
         self._optimizer_source.after_step(optimizer)
+        if self._hook.due is not NOTHING:
+            self._flat_shards.note(optimizer)
         self._statistics.after_step(optimizer)
+        self._step_numbers.after_step(optimizer)
         if self._boundary.ends_after(optimizer):
             self._end_step()
             return
         self._statistics.settle(self._hook.mode)
-        if self._hook.due.losses:
+        if self._hook.due is not NOTHING:
             self._hook.settle()
+            self._loss_inputs.settle()
+            self._numbering.settle(self._hook.mode)
+
+    def _step_skipped(self, optimizer: Optimizer) -> None:
+        """What led to a step that AMP has left out is of no step; the others of the step do not wait for it."""
+        if self._hook.due is not NOTHING:
+            self._hook.drop_unsettled()
+            self._loss_inputs.drop_unsettled()
+            self._numbering.drop_unsettled(self._hook.mode)
+        if self._boundary.skipped(optimizer):
+            self._end_step()
+
+    def _evaluation_changed(self) -> None:
+        is_training = self._evaluation.is_on and self._hook.mode == TRAIN
+        if is_training and not self._is_down and self._boundary.ends_with_evaluation():
+            self._end_step(keep_unsettled=True)
+        self._look_ahead()
 
     def _end_step(self, *, keep_unsettled: bool = False) -> None:
         due = self._hook.due
+        self._facts.end_step(self._hook.step)
+        self._step_numbers.end_step()
         self._statistics.end_step(self._hook, keep_unsettled=keep_unsettled)
         if due is not NOTHING:
-            self._step_ends(self._hook.mode)
-        self._hook.end_step(keep_unsettled=keep_unsettled)
+            self._step_ends(self._hook.mode, keep_unsettled=keep_unsettled)
+        self._hook.end_step(keep_unsettled=keep_unsettled, renamed=self._numbering.renamed)
         if self._hook.due is not due:
             self._look_ahead()
 
@@ -281,9 +373,10 @@ class PyTorchCapture:
         self._statistics.evaluation_step_ends(self._hook, self._evaluation.losses)
         self._step_ends(mode)
 
-    def _step_ends(self, mode: str) -> None:
+    def _step_ends(self, mode: str, *, keep_unsettled: bool = False) -> None:
         self._module_source.step_ended(mode)
-        self._loss_inputs.step_ended(mode)
+        self._loss_inputs.step_ended(mode, keep_unsettled=keep_unsettled)
+        self._numbering.step_ended(mode, keep_unsettled=keep_unsettled)
 
     def _look_ahead(self) -> None:
         if not self._is_down:
@@ -325,14 +418,25 @@ class PyTorchCapture:
         if not hook.due.parameters and not wants_raw:
             return
         scale = fused_scale(optimizer)
-        for name, parameter in self._parameter_names.of(optimizer):
-            if not hook.has(name):
-                save(name, parameter)
+        named = list(self._parameter_names.of(optimizer))
+        reduced = self._reductions.add(named, gradient_scale=scale)
+        wanted: list[tuple[str, torch.Tensor]] = []
+        for name, parameter in named:
+            if name not in reduced and not hook.has(name):
+                if collection := flat_collection(name):
+                    save(name, parameter, collection=collection)
+                else:
+                    wanted.append((name, parameter))
             if parameter.grad is None:
                 continue
-            save(f"gradient/{name}", parameter.grad, scale=scale)
+            if f"gradient/{name}" not in reduced:
+                if scale == 1.0:
+                    wanted.append((f"gradient/{name}", parameter.grad))
+                else:
+                    save(f"gradient/{name}", parameter.grad, scale=scale)
             if wants_raw:
                 self._raw_gradients.add_unclipped(name, parameter.grad, scale)
+        self._saver.save_all(wanted)
 
     # The life of the run.
 
@@ -351,18 +455,23 @@ class PyTorchCapture:
             started_ms=int(time.time() * 1000),
             start=self._find_start,
         )
-        background = (log,) if self._statistics.is_on else ()
+        facts = ModelFactsFile(self._open_store, worker=f"worker_{rank.number}", start=self._find_start)
+        self._facts.connect(facts)
+        background = (self._saver.slabs, facts, *((log,) if self._statistics.is_on else ()))
         self._writer = Writer(files, guard=self._guard, background=background)
         self._writer.start()
         self._statistics.connect(log)
         if saves_tensors:
             self._hook.connect(self._writer)
+            if isinstance(files, RunFiles) and not self._request.tensorboard:  # else the tensors are wanted themselves
+                self._reductions.start()
         else:
             self._hook.save_nothing()
             self._count_on_with_rank_0(rank)
         for optimizer in optimizers_beside(self._boundary.knows):
             self._boundary.created(optimizer)
         self._saver.training_began()
+        self._module_source.trial_calls = None
         self._evaluation.training_began()
         end = ProcessEnd(close=self.close, close_on_sigterm=self._close_on_sigterm, flush=self.flush)
         end.install()
@@ -382,13 +491,17 @@ class PyTorchCapture:
             position=self._hook.position,
             restarts=self._environment.is_sagemaker_job,
             ends_elsewhere=bool(self._environment.ended_by),
-            agree=functools.partial(agreed, rank) if rank.of > 1 else None,
+            agree=self._agreement(rank),
             open_tensorboard=functools.partial(open_store, _absolute(tensorboard)) if tensorboard else None,
         )
         self._find_start = files.start
         if not self._resume(files.resume):
             files.resume_later()
         return files
+
+    def _agreement(self, rank: Rank) -> Callable[[FindState], TrainingState | None] | None:
+        """How all workers come to know where earlier processes stopped; None where there is but one."""
+        return functools.partial(agreed, rank) if rank.of > 1 else None
 
     def _count_on_with_rank_0(self, rank: Rank) -> None:
         """The same for a worker that saves no tensors, and so finds nothing of its own."""

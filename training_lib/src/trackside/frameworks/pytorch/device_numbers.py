@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from trackside.capture.statistic_rows import Numbers, Values
+from trackside.frameworks.pytorch.losses import LateScale
 
 _SENDINGS_APART = 2  # where a device cannot be asked whether it is done: numbers so many sendings old are there
 _POLL_SECONDS = 0.001
@@ -36,6 +37,15 @@ class DeviceNumbers:
         if sending is None:
             sending = self._open[tensor.device] = _Sending(self)
         return sending.take(tensor)
+
+    def take_loss(self, value: torch.Tensor, scale: float | LateScale) -> float | Values:
+        """What a loss was before it was multiplied by `scale`, now or once it has come; `value` has one element."""
+        if not self.is_late(value):  # then the script has waited for the device itself
+            return value.item() / (scale.read() if isinstance(scale, LateScale) else scale)
+        taken = self.take(value.detach().reshape(1))
+        if isinstance(scale, LateScale):
+            return _Unscaled(taken, scale.of, [self.take(factor.reshape(1)) for factor in scale.factors])
+        return taken if scale == 1 else _Unscaled(taken, lambda _: scale)
 
     @property
     def is_used(self) -> bool:
@@ -89,7 +99,9 @@ class _Sending:
         self._tensors = []
         self._sent_at = turn
         if joined.is_cuda:
-            host = torch.empty(len(joined), dtype=joined.dtype, pin_memory=True)
+            # On the stream that computed them: a stream of their own would cost more calls than so few bytes take.
+            is_cuda_there = bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call] # torch's own omission
+            host = torch.empty(len(joined), dtype=joined.dtype, pin_memory=is_cuda_there)
             host.copy_(joined, non_blocking=True)
             self._event = torch.cuda.Event()  # type: ignore[no-untyped-call] # torch's own omission
             self._event.record(torch.cuda.current_stream(joined.device))
@@ -123,3 +135,19 @@ class _Slice:
 
     def get(self) -> Numbers:
         return self._sending.array()[self._start : self._end]
+
+
+class _Unscaled:
+    """Numbers divided by a scale that may itself be on its way: on the host, where it is known by then."""
+
+    def __init__(
+        self, values: Values, scale: Callable[[Sequence[float]], float], factors: Sequence[Values] = ()
+    ) -> None:
+        self._values, self._scale, self._factors = values, scale, factors
+
+    def is_here(self) -> bool:
+        return self._values.is_here() and all(factor.is_here() for factor in self._factors)
+
+    def get(self) -> Numbers:
+        scale = self._scale([float(factor.get()[0]) for factor in self._factors])
+        return self._values.get() / scale

@@ -19,9 +19,11 @@ import numpy as np
 import torch
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.hook import EVAL, PREDICT
+from trackside.capture.hook import EVAL, PREDICT, Position
 from trackside.capture.kept_steps import KeptSteps, Targets
 from trackside.capture.last_step import LastStep, StepPosition
+from trackside.capture.restart import further
+from trackside.capture.run_files import FindState
 from trackside.capture.schedule import NOTHING
 from trackside.capture.step_boundary import StepBoundary
 from trackside.environment import CaptureEnvironment
@@ -32,19 +34,24 @@ from trackside.frameworks.pytorch.fuse import Fuse
 from trackside.frameworks.pytorch.losses import LossDescription, name_of_loss_module
 from trackside.frameworks.pytorch.modules import CallWatcher, save_buffers
 from trackside.frameworks.pytorch.optimizers import optimizers_beside
-from trackside.frameworks.pytorch.ranks import Rank
+from trackside.frameworks.pytorch.ranks import Rank, agreed
 from trackside.frameworks.pytorch.step_times import StepTimes
 from trackside.frameworks.pytorch.structures import flatten
+from trackside.records.state_file import TrainingState
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 
 _BY_CALLS = frozenset({EVAL, PREDICT})
+
+StepEnds = Callable[[Position, "int | None"], object]
 
 
 class DirectedCapture(PyTorchCapture):
     """Call `install` before the first forward pass; then `register` and the rest, in any order.
 
     `kept` gets the steps too; with `is_kept_only` nothing is stored anywhere. `times`, if given, times steps.
+    `earlier` is how far an earlier process had come, as something else than the run tells: the further of both counts.
+    `step_ends` is told at each end of a step how far training had come before it, and which step was saved last.
     """
 
     def __init__(
@@ -56,11 +63,15 @@ class DirectedCapture(PyTorchCapture):
         is_kept_only: bool = False,
         times: StepTimes | None = None,
         saves_nothing: bool = False,
+        earlier: TrainingState | None = None,
+        step_ends: StepEnds | None = None,
     ) -> None:
         self._losses: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         super().__init__(environment, open_store=open_store)
         self._kept, self._is_kept_only, self._times = kept, is_kept_only, times
         self._saves_nothing, self._saves_tensors = saves_nothing, False
+        self._earlier, self._tell_step_end = earlier, step_ends
+        self._knows_start = True
         self._optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet(optimizers_beside(lambda _: False))
         self._has_roots = self._has_seen_any = False
         self._scripted_modes: set[str] = set()  # in which the script has said where a step ends
@@ -161,19 +172,28 @@ class DirectedCapture(PyTorchCapture):
             self._hook.add(name, array, collections=collections)
         elif array.size:
             self._last.amend(self._ended, name, array, collections)  # type: ignore[arg-type]  # there is one
-        if self._call_flag is None:
-            self._call_flag = CallFlag()
-            self._restore.append(self._call_flag.remove)
+        self._watch_calls()
 
-    def position_of_script(self) -> tuple[str, int]:
-        """(mode, step within it) of the step that the script is in.
+    def step_of_script(self) -> StepPosition:
+        """The step that the script is in.
 
         A step that an optimizer or the script has ended lasts, for the script, until a model is called again: a line
         after `optimizer.step()` speaks of the step just made.
         """
-        if self._is_after_step() and self._ended is not None:
-            return self._ended.mode, self._ended.mode_step
-        return self._hook.mode, self._hook.mode_step()
+        hook, ended = self._hook, self._ended
+        is_after = self._is_after_step()
+        self._watch_calls()
+        return ended if is_after and ended is not None else StepPosition(hook.step, hook.mode, hook.mode_step())
+
+    @property
+    def last_saved_step(self) -> int | None:
+        """The number of the last step that had anything to save, as far as this process knows."""
+        return self._last.latest
+
+    def _watch_calls(self) -> None:
+        if self._call_flag is None:
+            self._call_flag = CallFlag()
+            self._restore.append(self._call_flag.remove)
 
     def _is_after_step(self) -> bool:
         if self._ended is None or self._has_gradients or self._ended.mode != self._hook.mode:
@@ -331,6 +351,8 @@ class DirectedCapture(PyTorchCapture):
         super()._after_step(optimizer, args, kwargs)
 
     def _end_step(self, *, keep_unsettled: bool = False) -> None:
+        if self._tell_step_end is not None and self._hook.step and self._knows_start:
+            self._tell_step_end(self._hook.position(), self._last.latest)
         for handle in self._gradient_hooks:
             handle.remove()
         self._gradient_hooks = []
@@ -353,6 +375,16 @@ class DirectedCapture(PyTorchCapture):
             self._last.destination = self._writer
             self._hook.connect(self._last)
         return True
+
+    def _resume(self, find: Callable[[], Position]) -> bool:
+        self._knows_start = super()._resume(find)
+        return self._knows_start
+
+    def _agreement(self, rank: Rank) -> Callable[[FindState], TrainingState | None] | None:
+        earlier = self._earlier
+        if earlier is None:
+            return super()._agreement(rank)
+        return lambda find: agreed(rank, lambda: further(find(), earlier))
 
     def _run_files(self, rank: Rank) -> Any:
         self._saves_tensors = True

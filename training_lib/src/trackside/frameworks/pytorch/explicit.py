@@ -63,7 +63,10 @@ class Hook:
 
     @property
     def step_number(self) -> int:
-        """The number of the open step over all modes; -1 before the first."""
+        """The number of the step that the script is in, over all modes; -1 before the first.
+
+        After `optimizer.step()` that is the step just made, until a model is called again.
+        """
         return self._capture.step
 
     def step(self) -> None:

@@ -35,8 +35,11 @@ class RawGradients:
         saver: TensorSaver,
         modules: TrainedModules,
         protect: Callable[[Callable[..., None]], Callable[..., None]],
+        clipped: Callable[[str, Any, Any, Any], None] = lambda *_: None,
     ) -> None:
         self._hook = hook
+        self._clips = clipped  # hears of every call: the function's name, its arguments after the first, its result
+        self._is_clipping = False
         self._saver = saver
         self._modules = modules
         self._see = untraced(protect(self._clipping))
@@ -48,7 +51,7 @@ class RawGradients:
         for name in _CLIPPING:
             original = getattr(clip_grad, name, None)  # clip_grads_with_norm_ came with torch 2.6
             places = [place for place in (clip_grad, nn_utils) if original and getattr(place, name, None) is original]
-            stand_in = self._stand_in(original) if places else None
+            stand_in = self._stand_in(name, original) if places else None
             for place in places:
                 setattr(place, name, stand_in)
                 undo.append(functools.partial(setattr, place, name, original))
@@ -64,18 +67,26 @@ class RawGradients:
         if not self._hook.has(f"{PREFIX}{name}"):
             self._saver.save(f"{PREFIX}{name}", gradient, collection=KIND, scale=scale)
 
-    def _stand_in(self, original: Any) -> Any:
-        hook, see, see_norm = self._hook, self._see, self._see_norm
+    def _stand_in(self, name: str, original: Any) -> Any:
+        hook, see, see_norm, clips, source = self._hook, self._see, self._see_norm, self._clips, self
 
         @functools.wraps(original)
         def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
-            if KIND not in hook.due.kinds:
+            if source._is_clipping:  # one of these functions calls another
                 return original(parameters, *args, **kwargs)
-            if not isinstance(parameters, torch.Tensor):
-                parameters = list(parameters)  # an iterator can be walked once only
-            see(parameters)
-            result = original(parameters, *args, **kwargs)
-            see_norm(result)
+            wants_raw = KIND in hook.due.kinds
+            if wants_raw:
+                if not isinstance(parameters, torch.Tensor):
+                    parameters = list(parameters)  # an iterator can be walked once only
+                see(parameters)
+            source._is_clipping = True
+            try:
+                result = original(parameters, *args, **kwargs)
+            finally:
+                source._is_clipping = False
+            if wants_raw:
+                see_norm(result)
+            clips(name, args, kwargs, result)
             return result
 
         clip.__prepare_scriptable__ = lambda: original  # type: ignore[attr-defined] # torch.jit asks for it
@@ -86,7 +97,7 @@ class RawGradients:
         given = [parameters] if isinstance(parameters, torch.Tensor) else parameters
         for parameter in given:
             name = self._modules.parameter_name(parameter)
-            if name is None or parameter.grad is None or self._hook.has(f"{PREFIX}{name}"):
+            if name is None or parameter.grad is None or self._hook.has_unsettled(f"{PREFIX}{name}"):
                 continue
             self._saver.save(f"{PREFIX}{name}", parameter.grad, collection=KIND)
 

@@ -7,12 +7,14 @@ import numpy as np
 from trackside.capture.guard import Guard, describe
 from trackside.capture.hook import Hook
 from trackside.frameworks.pytorch.losses import Accuracy, LossInputs, accuracy
+from trackside.frameworks.pytorch.numbering import Numbering
 from trackside.frameworks.pytorch.saving import TensorSaver, outside_of_modes
 from trackside.frameworks.pytorch.structures import holds_value
 
 KINDS = frozenset({"labels", "predictions", "metrics"})
 ACCURACY = "metrics/accuracy"
 _MOST_OF_A_NAME = 256
+_NONE = Accuracy(0, 0)
 
 
 class LossInputSource:
@@ -21,24 +23,43 @@ class LossInputSource:
     Several losses in a step (accumulation) have `_input_2` and `_input_3` and so on; accuracy is over all of them.
     """
 
-    def __init__(self, hook: Hook, guard: Guard, *, saver: TensorSaver) -> None:
+    def __init__(self, hook: Hook, guard: Guard, *, saver: TensorSaver, numbering: Numbering) -> None:
         self._hook = hook
         self._guard = guard
         self._saver = saver
-        self._counts: dict[tuple[str, str], int] = {}  # by mode and loss
-        self._called: set[tuple[str, str]] = set()
-        self._accuracy: dict[str, Accuracy] = {}
+        self._numbering = numbering
+        self._called: set[tuple[str, str]] = set()  # mode and loss
+        self._accuracy: dict[str, Accuracy] = {}  # by mode
+        self._settled: dict[str, Accuracy] = {}
 
     @property
     def is_wanted(self) -> bool:
         """True if the open step saves any of it."""
         return not self._hook.due.kinds.isdisjoint(KINDS)
 
-    def step_ended(self, mode: str) -> None:
-        """Counts that mode's from 0 again."""
-        self._counts = {key: k for key, k in self._counts.items() if key[0] != mode}
+    def settle(self) -> None:
+        """As `Hook.settle`."""
+        mode = self._hook.mode
+        if mode in self._accuracy:
+            self._settled[mode] = self._accuracy[mode]
+
+    def drop_unsettled(self) -> None:
+        """As `Hook.drop_unsettled`."""
+        mode = self._hook.mode
         self._called = {key for key in self._called if key[0] != mode}
         self._accuracy.pop(mode, None)
+        if mode in self._settled:
+            self._accuracy[mode] = self._settled[mode]
+
+    def step_ended(self, mode: str, *, keep_unsettled: bool = False) -> None:
+        """Counts that mode's answers from 0 again; to be called right before `Hook.end_step`."""
+        total, settled = self._accuracy.pop(mode, _NONE), self._settled.pop(mode, _NONE)
+        if not keep_unsettled:
+            self._called = {key for key in self._called if key[0] != mode}
+            return
+        self._accuracy[mode] = Accuracy(total.right - settled.right, total.of - settled.of)
+        if self._hook.has_unsettled(ACCURACY):
+            self._save_accuracy(self._accuracy[mode])
 
     def was_called(self, loss_name: str) -> bool:
         """True if a loss module of this name was seen in the open step, so that its graph tells nothing new."""
@@ -48,13 +69,13 @@ class LossInputSource:
         """Adds what one loss was computed from; `is_call`: seen at a call, not in a graph."""
         if not holds_value(inputs.predictions) or not holds_value(inputs.labels):
             return
-        key = (self._hook.mode, loss_name)
-        k = self._counts.get(key, 0)
+        mode, prefix = self._hook.mode, f"{loss_name}_input_"
+        k = self._numbering.of(mode, prefix)
         if k >= _MOST_OF_A_NAME:
             return
-        self._counts[key] = k + 2
+        self._numbering.move_on(mode, prefix, k + 2)
         if is_call:
-            self._called.add(key)
+            self._called.add((mode, loss_name))
         self._saver.save(f"{loss_name}_input_{k}", inputs.predictions, collection="predictions")
         self._saver.save(f"{loss_name}_input_{k + 1}", inputs.labels, collection="labels")
         if self._hook.wants(ACCURACY, collections=frozenset({"metrics"})):
@@ -68,7 +89,10 @@ class LossInputSource:
             self._guard.say_once("accuracy", "the accuracy cannot be computed: %s.", describe(error))
             return
         if found is not None:
-            before = self._accuracy.get(self._hook.mode, Accuracy(0, 0))
+            before = self._accuracy.get(self._hook.mode, _NONE)
             total = self._accuracy[self._hook.mode] = Accuracy(before.right + found.right, before.of + found.of)
-            share = np.array(total.right / total.of, np.float32)
-            self._hook.add(ACCURACY, share, collections=frozenset({"metrics"}))
+            self._save_accuracy(total)
+
+    def _save_accuracy(self, accuracy: Accuracy) -> None:
+        share = np.array(accuracy.right / accuracy.of, np.float32)
+        self._hook.add(ACCURACY, share, collections=frozenset({"metrics"}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,6 +68,34 @@ _SMALLEST_AMP_SCALE = 16.0
 _REDUCED_BY_SUM = 2  # torch's enum of reductions: none, mean, sum
 
 
+class LateScale(NamedTuple):
+    """A scale of which some factors lie on a device, as AMP's does on a GPU: to ask for them makes training wait.
+
+    `factors`: those, of one element each, as the script left them: it may write over them after this step;
+    `known`: what all others make. `is_amp_only`: the one factor is undone only if it is AMP's.
+    """
+
+    factors: tuple[torch.Tensor, ...]
+    are_divisors: tuple[bool, ...]
+    known: float = 1.0
+    is_amp_only: bool = False
+
+    def of(self, numbers: Sequence[float]) -> float:
+        """The scale, from the numbers of `factors`; 1 where they cannot be undone."""
+        if self.is_amp_only:
+            return _amp_scale(numbers[0])
+        scale = self.known
+        for number, is_divisor in zip(numbers, self.are_divisors, strict=True):
+            if not _can_be_undone(number):
+                return 1.0
+            scale = scale / number if is_divisor else scale * number
+        return scale
+
+    def read(self) -> float:
+        """The scale. Waits for the device."""
+        return self.of([float(factor) for factor in self.factors])
+
+
 class LossDescription(NamedTuple):
     """What a loss is.
 
@@ -76,24 +104,38 @@ class LossDescription(NamedTuple):
     """
 
     name: str
-    scale: float
+    scale: float | LateScale
     node: Any = None
+
+    def read_scale(self) -> float:
+        """`scale` as a number. Waits for a device if that has it: not to be asked on a step that saves nothing."""
+        return self.scale.read() if isinstance(self.scale, LateScale) else self.scale
+
+
+class _Factor(NamedTuple):
+    """A constant that a loss was multiplied or divided by."""
+
+    value: float | torch.Tensor  # a tensor: it lies on a device
+    is_divisor: bool
+
+
+_NO_FACTOR = _Factor(1.0, is_divisor=False)
 
 
 def describe_loss(node: Any) -> LossDescription:
-    """Walks back from the graph node of a scalar to the loss function it came from.
+    """Walks back from the graph node of a scalar to the loss function it came from. Never waits for a device.
 
     Behind an unknown function a factor may be part of the loss (a mean by hand), so only AMP's is undone there: a
     last multiplication by a power of two. So it is behind a loss function that sums: what divides it makes the mean.
     """
-    scale = 1.0
-    outermost = 1.0
+    factors: list[_Factor] = []
+    outermost = _NO_FACTOR
     for depth in range(_LONGEST_WALK):
         kind = type(node).__name__
         found = _recognised(kind, node)
         if found is not None:
             is_sum = kind == "SumBackward0" or getattr(found.node, "_saved_reduction", None) == _REDUCED_BY_SUM
-            return found._replace(scale=_amp_scale(outermost) if is_sum else scale)
+            return found._replace(scale=_scale_by_amp(outermost) if is_sum else _scale(factors))
         inputs = _inputs(node)
         if len(inputs) != 1 or kind not in _SCALING | _VALUE_KEEPING:
             break
@@ -101,15 +143,39 @@ def describe_loss(node: Any) -> LossDescription:
             factor = _constant_factor(kind, node)
             if factor is None:
                 break
-            scale *= factor
+            factors.append(factor)
             outermost = factor if depth == 0 and kind == "MulBackward0" else outermost
         node = inputs[0]
-    return LossDescription(UNNAMED, _amp_scale(outermost))
+    return LossDescription(UNNAMED, _scale_by_amp(outermost))
+
+
+def _scale(factors: Sequence[_Factor]) -> float | LateScale:
+    known = 1.0
+    late: list[torch.Tensor] = []
+    are_divisors: list[bool] = []
+    for value, is_divisor in factors:
+        if isinstance(value, torch.Tensor):
+            late.append(value)
+            are_divisors.append(is_divisor)
+        else:
+            known = known / value if is_divisor else known * value
+    return LateScale(tuple(late), tuple(are_divisors), known) if late else known
+
+
+def _scale_by_amp(outermost: _Factor) -> float | LateScale:
+    value = outermost.value
+    if isinstance(value, torch.Tensor):
+        return LateScale((value,), (False,), is_amp_only=True)
+    return _amp_scale(value)
 
 
 def _amp_scale(outermost: float) -> float:
     is_amp = outermost >= _SMALLEST_AMP_SCALE and np.frexp(outermost)[0] == 0.5
     return outermost if is_amp else 1.0
+
+
+def _can_be_undone(factor: float) -> bool:
+    return factor != 0 and bool(np.isfinite(factor))
 
 
 def _inputs(node: Any) -> list[Any]:
@@ -176,18 +242,19 @@ def _loss_name(kind: str, node: Any) -> str:
     return _LOSS_OF_NODE[kind]
 
 
-def _constant_factor(kind: str, node: Any) -> float | None:
-    """The constant that a node multiplies its only graph input by; None if it cannot be known or undone."""
+def _constant_factor(kind: str, node: Any) -> _Factor | None:
+    """The constant that a node multiplies or divides its only graph input by; None if it cannot be known or undone."""
     is_first = node.next_functions[0][0] is not None
     if kind == "DivBackward0" and not is_first:
         return None  # constant / loss
     constant = node._saved_other if is_first else node._saved_self
     if not isinstance(constant, torch.Tensor) or constant.numel() != 1:
         return None
-    factor = float(constant.detach())
-    if factor == 0 or not np.isfinite(factor):
-        return None
-    return 1 / factor if kind == "DivBackward0" else factor
+    constant, is_divisor = constant.detach(), kind == "DivBackward0"
+    if not constant.is_cpu:
+        return _Factor(constant, is_divisor)
+    factor = float(constant)
+    return _Factor(factor, is_divisor) if _can_be_undone(factor) else None
 
 
 @functools.lru_cache(maxsize=1024)

@@ -26,11 +26,21 @@ from trackside.frameworks.pytorch.fuse import Fuse
 from trackside.frameworks.pytorch.losses import is_loss_like
 from trackside.frameworks.pytorch.module_calls import ModuleCalls
 from trackside.frameworks.pytorch.names import ParameterNames, inner_modules
+from trackside.frameworks.pytorch.numbering import Numbering
+from trackside.frameworks.pytorch.roles import (
+    INPUT_COLLECTIONS,
+    OUTPUT_COLLECTIONS,
+    ROLE_COLLECTIONS,
+    collections_of_inputs,
+    collections_of_outputs,
+    role_of,
+)
 from trackside.frameworks.pytorch.saving import TensorSaver
 from trackside.frameworks.pytorch.structures import flatten, holds_value, is_no_computation
 from trackside.frameworks.pytorch.tracing import untraced
+from trackside.frameworks.pytorch.trial_calls import TrialCalls
 
-SEEN_IN_CALLS = frozenset({"inputs", "outputs", "labels", "predictions", "metrics", "activation_gradients"})
+SEEN_IN_CALLS = ROLE_COLLECTIONS | {"inputs", "outputs", "labels", "predictions", "metrics", "activation_gradients"}
 _MOST_OF_A_NAME = 256  # tensors of one module in one step: a module called in a long loop, a step that never ends
 
 
@@ -39,14 +49,15 @@ class TrainedModules:
 
     def __init__(self, names: ParameterNames) -> None:
         self._names = names
-        self._optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        # In the order they came, for names are given in it, and ranks must give the same.
+        self._optimizers: weakref.WeakKeyDictionary[Optimizer, None] = weakref.WeakKeyDictionary()
         self._is_new = False
         self._members: dict[int, tuple[weakref.ref[torch.nn.Module], weakref.ref[torch.nn.Module], str]] = {}
         self.root_types: frozenset[type] = frozenset()
 
     def optimizer_created(self, optimizer: Optimizer) -> None:
         """Tells of an optimizer; its modules are looked for when they are next asked for."""
-        self._optimizers.add(optimizer)
+        self._optimizers[optimizer] = None
         self._is_new = True
 
     def look_again(self) -> None:
@@ -67,6 +78,11 @@ class TrainedModules:
         """The root that the module belongs to, as what the compiler made of it does."""
         found = self._found(as_written(module))
         return found[1]() if found else None
+
+    def is_root(self, module: torch.nn.Module) -> bool:
+        """True for a root itself."""
+        found = self._found(module)
+        return found is not None and found[0]() is found[1]()
 
     def parameter_name(self, parameter: torch.Tensor) -> str | None:
         """The name of a parameter that an optimizer trains; None for any other."""
@@ -146,6 +162,7 @@ class ModuleSource:
         modules: TrainedModules,
         watcher: CallWatcher,
         eager: EagerSteps,
+        numbering: Numbering,
     ) -> None:
         self._hook = hook
         self._fuse = fuse
@@ -155,7 +172,9 @@ class ModuleSource:
         self._eager = eager
         self._model: int | None = None  # whose call is open
         self._is_ignored = False
-        self._counts: dict[str, dict[str, int]] = {}  # by mode, then by what comes before k
+        self._is_outside = False  # of any step: the latest call of a model was, and so is a loss of what it gave
+        self.trial_calls: TrialCalls | None = None
+        self._numbering = numbering
         self._generation = 0
         self.calls = ModuleCalls(self)
         fuse.when_blown = self.remove
@@ -178,8 +197,7 @@ class ModuleSource:
         self.calls.remove()
 
     def step_ended(self, mode: str) -> None:
-        """Counts that mode's tensors from 0 again."""
-        self._counts.pop(mode, None)
+        """Tells that gradients of what was seen in that mode come too late from here on."""
         if mode == TRAIN:
             self._generation += 1
 
@@ -200,13 +218,18 @@ class ModuleSource:
             self._model, self._is_ignored = None, False
         if self._model is None and self._watcher.is_model(module):
             self._model = id(module)
-            self._is_ignored = not self._watcher.model_called(module)
+            self._is_ignored = self._is_outside = not self._watcher.model_called(module)
+            if self.trial_calls is not None and not self._is_ignored:
+                self.trial_calls.called(module)
         if self._is_ignored:
             return
-        if is_loss_like(module):
+        if is_loss_like(module) and not self._is_outside:
             self._watcher.loss_called(module, args, kwargs)
-        if "inputs" in self._hook.due.kinds:
-            self._save(module, "input", "inputs", args, kwargs)
+        kinds = self._hook.due.kinds
+        if "inputs" in kinds or not kinds.isdisjoint(INPUT_COLLECTIONS):
+            collections = collections_of_inputs(role_of(module), is_root=self._modules.is_root(module))
+            if not kinds.isdisjoint(collections):
+                self._save(module, "input", collections, args, kwargs)
 
     def _after(self, module: torch.nn.Module, output: Any) -> None:
         if is_no_computation():
@@ -218,30 +241,33 @@ class ModuleSource:
             self._is_ignored = not is_model
             return
         kinds = self._hook.due.kinds
-        if "outputs" in kinds or "activation_gradients" in kinds:
-            self._save(module, "output", "outputs", output)
-        if is_loss_like(module):
+        if "outputs" in kinds or "activation_gradients" in kinds or not kinds.isdisjoint(OUTPUT_COLLECTIONS):
+            collections = collections_of_outputs(role_of(module))
+            if "activation_gradients" in kinds or not kinds.isdisjoint(collections):
+                self._save(module, "output", collections, output)
+        if is_loss_like(module) and not self._is_outside:
             self._watcher.loss_returned(module, output)
+        if is_model and self.trial_calls is not None:
+            self.trial_calls.returned(output)
         if is_model:
             self._watcher.model_returned(output)
 
-    def _save(self, module: torch.nn.Module, side: str, kind: str, *values: Any) -> None:
+    def _save(self, module: torch.nn.Module, side: str, collections: frozenset[str], *values: Any) -> None:
         module_name = self._modules.name_of(module)
         if module_name is None:
             return
         prefix = f"{module_name}_{side}_"
-        counts = self._counts.setdefault(self._hook.mode, {})
-        k = counts.get(prefix, 0)
+        k = self._numbering.of(self._hook.mode, prefix)
         for tensor in flatten(*values):
             if k >= _MOST_OF_A_NAME:
                 break
             name = f"{prefix}{k}"
             k += 1
-            if kind in self._hook.due.kinds:
-                self._saver.save_activation(name, tensor, collection=kind)
+            if not collections.isdisjoint(self._hook.due.kinds):
+                self._saver.save_activation(name, tensor, collections=collections)
             if side == "output" and tensor.requires_grad and "activation_gradients" in self._hook.due.kinds:
                 self._watch_gradient(f"activation_gradient/{name}", tensor)
-        counts[prefix] = k
+        self._numbering.move_on(self._hook.mode, prefix, k)
 
     def _watch_gradient(self, name: str, tensor: torch.Tensor) -> None:
         if not holds_value(tensor) or not self._hook.wants(name, collections=frozenset({"activation_gradients"})):

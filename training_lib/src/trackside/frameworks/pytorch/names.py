@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from torch.optim.optimizer import Optimizer
+
+from trackside.frameworks.pytorch.live_objects import instances
 
 _WRAPPERS = {
     "DataParallel": "module",
@@ -43,7 +44,7 @@ class ParameterNames:
         root = unwrapped(root)
         root_name = self._root_name(root)
         for path, parameter in root.named_parameters():
-            name = f"{root_name}_{_without_wrappers(path)}"
+            name = f"{root_name}_{without_wrappers(path)}"
             self._names.setdefault(id(parameter), (weakref.ref(parameter), name))
 
     def of_roots(self) -> Iterator[tuple[str, torch.Tensor]]:
@@ -128,24 +129,24 @@ def _homes(wanted: set[int]) -> dict[int, Home]:
 
 def _paths(root: torch.nn.Module, wanted: set[int]) -> dict[int, str]:
     named = root.named_parameters()  # each parameter once, so tied weights have one name
-    return {id(parameter): _without_wrappers(name) for name, parameter in named if id(parameter) in wanted}
+    return {id(parameter): without_wrappers(name) for name, parameter in named if id(parameter) in wanted}
 
 
 def inner_modules(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
     """(dotted path, module) of the root (path "") and all in it, each once, without what wraps them."""
     for path, module in root.named_modules():
         if type(module).__name__ not in _WRAPPERS:
-            yield _without_wrappers(path), module
+            yield without_wrappers(path), module
 
 
-def _without_wrappers(name: str) -> str:
+def without_wrappers(name: str) -> str:
+    """A dotted path without the parts that wrappers add."""
     return ".".join(part for part in name.split(".") if part not in _WRAPPER_PARTS)
 
 
 def _roots() -> list[torch.nn.Module]:
     """The live modules that no other module holds, without what wraps them."""
-    # By type and not by isinstance, which would ask the `__class__` of lazy proxies and so wake them up.
-    modules = [o for o in gc.get_objects() if issubclass(type(o), torch.nn.Module) and "_modules" in o.__dict__]
+    modules = [module for module in instances(torch.nn.Module) if "_modules" in module.__dict__]
     held = {id(child) for module in modules for child in module._modules.values()}
     return [unwrapped(module) for module in modules if id(module) not in held]
 

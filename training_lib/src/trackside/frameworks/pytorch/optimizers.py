@@ -13,6 +13,7 @@ import torch
 from torch.optim.optimizer import Optimizer
 
 from trackside.capture.hook import Hook
+from trackside.frameworks.pytorch.live_objects import instances, look_again
 from trackside.frameworks.pytorch.names import ParameterNames
 from trackside.frameworks.pytorch.saving import TensorSaver
 from trackside.frameworks.pytorch.tracing import skip_frame, untraced
@@ -36,12 +37,13 @@ def optimizers_beside(is_known: Callable[[Optimizer], bool]) -> list[Optimizer]:
     if not _unknown(is_known):
         return []
     gc.collect()
+    look_again()
     return _unknown(is_known)
 
 
 def _unknown(is_known: Callable[[Optimizer], bool]) -> list[Optimizer]:
-    # By type and not by isinstance, as in `names`; one that only wraps another passes `param_groups` on as a property.
-    found = [o for o in gc.get_objects() if issubclass(type(o), Optimizer) and "param_groups" in o.__dict__]
+    # One that only wraps another passes `param_groups` on as a property.
+    found = [optimizer for optimizer in instances(Optimizer) if "param_groups" in optimizer.__dict__]
     return [optimizer for optimizer in found if not is_known(optimizer)]
 
 
@@ -124,12 +126,21 @@ class OptimizerSource:
 class SkippedSteps:
     """Counts the steps that AMP's GradScaler skips because a gradient is not finite: the optimizer never hears of them.
 
-    The count so far is saved as `scalar/amp_skipped_steps` with the step that is then made instead.
+    The count so far is saved as `scalar/amp_skipped_steps` with the step that is then made instead. `skipped` is told
+    of each optimizer that was not stepped.
     """
 
-    def __init__(self, hook: Hook, *, protect: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
+    def __init__(
+        self,
+        hook: Hook,
+        *,
+        protect: Callable[[Callable[..., None]], Callable[..., None]],
+        skipped: Callable[[Optimizer], None],
+    ) -> None:
         self.count = 0
+        self.has_scaler = False  # one was used
         self._hook = hook
+        self._tell = skipped
         self.has_stepped = False  # an optimizer has, since the scaler was called
         self._skipped = untraced(protect(self._add))
 
@@ -147,16 +158,18 @@ class SkippedSteps:
 
         @functools.wraps(original)
         def step(self: Any, *args: Any, **kwargs: Any) -> Any:
-            counter.has_stepped = False
+            counter.has_stepped, counter.has_scaler = False, True
             result = original(self, *args, **kwargs)
             if not counter.has_stepped:
-                counter._skipped()
+                counter._skipped(kwargs.get("optimizer", args[0] if args else None))
             return result
 
         skip_frame(step)
         setattr(scaler_class, "step", step)  # noqa: B010 - mypy forbids the plain assignment to a method
         return functools.partial(setattr, scaler_class, "step", original)
 
-    def _add(self) -> None:
+    def _add(self, skipped: Any = None) -> None:
         self.count += 1
+        if isinstance(skipped, Optimizer):
+            self._tell(skipped)
         self._hook.add_scalar(SKIPPED_STEPS, self.count)

@@ -26,11 +26,13 @@ from trackside.contracts.run_layout import RunLocation
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks import pytorch
 from trackside.frameworks.pytorch.copying import copy_to_array
-from trackside.frameworks.pytorch.directed import DirectedCapture
+from trackside.frameworks.pytorch.directed import DirectedCapture, StepEnds
 from trackside.frameworks.pytorch.losses import register_loss
+from trackside.frameworks.pytorch.names import unwrapped
 from trackside.frameworks.pytorch.step_times import StepTimes
 from trackside.frameworks.pytorch.tracing import skip_frame
 from trackside.records.modes import checked_mode
+from trackside.records.state_file import TrainingState
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 
@@ -70,7 +72,8 @@ class ScriptedCapture:
     """Holds what the script says, and hands it on.
 
     No method raises but for a wrong argument; what fails inside is said once, and the training goes on. `request` is
-    asked for once, when the capture begins; its errors are said then, too.
+    asked for once, when the capture begins; its errors are said then, too. `earlier` and `step_ends` are
+    `DirectedCapture`'s.
     """
 
     def __init__(
@@ -81,8 +84,11 @@ class ScriptedCapture:
         kept: KeptSteps | None = None,
         times: StepTimes | None = None,
         saves_nothing: bool = False,
+        earlier: TrainingState | None = None,
+        step_ends: StepEnds | None = None,
     ) -> None:
         self._request, self._place = request, place
+        self._earlier, self._step_ends = earlier, step_ends
         self._kept, self._times = kept, times
         self._saves_nothing = saves_nothing
         self._own_guard = Guard()
@@ -177,18 +183,35 @@ class ScriptedCapture:
 
     @property
     def step(self) -> int:
-        """The number of the open step; -1 before the first."""
-        return -1 if self._capture is None else int(self._capture.hook.step)
+        """The number of the step that the script is in, over all modes; -1 before the first.
+
+        After `optimizer.step()` that is the step just made, until a model is called again.
+        """
+        return -1 if self._capture is None else self._capture.step_of_script().step
 
     def mode_steps(self) -> dict[str, int]:
-        """The same for each mode that has begun."""
+        """The same for each mode that has begun, as it counts within that mode."""
         if self._capture is None:
             return {}
-        return dict(self._capture.hook.position().mode_steps or {})
+        now = self._capture.step_of_script()
+        counts = self._capture.hook.position().mode_steps or {}
+        return {**{mode: count for mode, count in counts.items() if count}, now.mode: now.mode_step}
 
     def position(self) -> tuple[str, int]:
         """(mode, step within it) that the script's own values go to."""
-        return (self._mode, 0) if self._capture is None else self._capture.position_of_script()
+        if self._capture is None:
+            return self._mode, 0
+        now = self._capture.step_of_script()
+        return now.mode, now.mode_step
+
+    @property
+    def last_saved_step(self) -> int | None:
+        """The number of the last step that had anything to save; None if there was none."""
+        return None if self._capture is None else self._capture.last_saved_step
+
+    def losses(self) -> Iterable[torch.nn.Module]:
+        """The losses that were registered."""
+        return tuple(self._losses)
 
     def open_tensors(self) -> dict[str, np.ndarray]:
         """What the open step holds so far."""
@@ -222,7 +245,8 @@ class ScriptedCapture:
     def _is_part_of_it(self, module: torch.nn.Module) -> bool:
         if not self._roots:
             return True
-        return any(module is part for root in (*self._roots, *self._losses) for part in root.modules())
+        called = {id(module), id(unwrapped(module))}  # what `torch.compile` and DDP give has the model inside
+        return any(id(part) in called for root in (*self._roots, *self._losses) for part in root.modules())
 
     @property
     def _is_off(self) -> bool:
@@ -273,6 +297,8 @@ class ScriptedCapture:
             is_kept_only=place.is_memory_only,
             times=self._times,
             saves_nothing=self._saves_nothing,
+            earlier=self._earlier,
+            step_ends=self._step_ends,
         )
 
     # Values.

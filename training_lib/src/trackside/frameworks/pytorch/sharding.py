@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -11,10 +12,11 @@ from trackside.records.shards import Shard
 
 
 def shard_of(tensor: torch.Tensor) -> Shard | None:
-    """This rank's part of `tensor`; None for one that is not sharded, or in a way that has no one rectangle.
+    """This rank's part of `tensor`; None for one that is whole on every rank, or that this rank has nothing of.
 
-    Each mesh dimension with `Shard(d)` cuts the part that the dimensions before it left, as `torch.chunk` cuts. Of
-    another placement (a sum that is still to be made, FSDP2's strided shards under tensor parallelism) there is none.
+    Each mesh dimension with `Shard(d)` cuts the part that the dimensions before it left, as `torch.chunk` cuts. FSDP2's
+    strided shards under tensor parallelism are cut after those. Of another placement (a sum that is still to be made)
+    the part is no rectangle, and its placement is noted instead.
     """
     placements = getattr(tensor, "placements", None)
     if placements is None or all(placement.is_replicate() for placement in placements):
@@ -23,10 +25,11 @@ def shard_of(tensor: torch.Tensor) -> Shard | None:
     coordinate = value.device_mesh.get_coordinate()
     if coordinate is None:
         return None
-    parts = zip(placements, coordinate, value.device_mesh.shape, strict=True)
-    rectangle = _rectangle(tuple(tensor.shape), parts)
+    parts = list(zip(placements, coordinate, value.device_mesh.shape, strict=True))
+    rectangle = _rectangle(tuple(tensor.shape), _in_order_of_cuts(parts))
     if rectangle is None or rectangle.size != tuple(value.to_local().shape):
-        return None
+        placement = ", ".join(map(repr, placements))
+        return Shard(tuple(tensor.shape), (0,) * tensor.dim(), placement=placement)
     return Shard(tuple(tensor.shape), rectangle.offset)
 
 
@@ -35,17 +38,35 @@ class _Rectangle(NamedTuple):
     size: tuple[int, ...]
 
 
-def _rectangle(shape: tuple[int, ...], parts: Iterable[tuple[Any, int, int]]) -> _Rectangle | None:
-    """The part; None where a placement is neither a plain shard nor a replica."""
+_Part = tuple[Any, int, int]  # a placement, this rank's place along its dimension of the mesh, and how many there are
+
+
+def _in_order_of_cuts(parts: Sequence[_Part]) -> list[_Part] | None:
+    """The parts as they were cut one after the other; None where that is not known.
+
+    `_StridedShard(d, split_factor=n)` cut what plain shards of the same dimension, later in the mesh, had made n of.
+    """
+    strided = [i for i, (placement, _, _) in enumerate(parts) if type(placement).__name__ == "_StridedShard"]
+    for i in strided:
+        placement = parts[i][0]
+        same = [j for j, (other, _, _) in enumerate(parts) if j != i and getattr(other, "dim", None) == placement.dim]
+        is_last_cut = all(j > i and j not in strided for j in same)
+        if not is_last_cut or math.prod(parts[j][2] for j in same) != placement.split_factor:
+            return None
+    return [part for i, part in enumerate(parts) if i not in strided] + [parts[i] for i in strided]
+
+
+def _rectangle(shape: tuple[int, ...], parts: Sequence[_Part] | None) -> _Rectangle | None:
+    """The part; None where a placement is neither a shard nor a replica."""
     offset, size = [0] * len(shape), list(shape)
-    for placement, place, count in parts:
+    for placement, place, count in parts or ():
         if placement.is_replicate():
             continue
-        if type(placement).__name__ != "Shard":
+        if type(placement).__name__ not in {"Shard", "_StridedShard"}:
             return None
         dimension = placement.dim % len(shape)
         step = -(-size[dimension] // count)
         start = min(place * step, size[dimension])
         offset[dimension] += start
         size[dimension] = min(step, size[dimension] - start)
-    return _Rectangle(tuple(offset), tuple(size))
+    return _Rectangle(tuple(offset), tuple(size)) if parts is not None else None

@@ -66,7 +66,7 @@ class AllZero(Rule):
         names = selected(
             window, collection_names=self.collection_names, tensor_regex=self.tensor_regex, default=("gradients",)
         )
-        found = [(c, 100 * float(c.values[-1])) for c in at_step(window, names, "zero_share")]
+        found = [(c, round(100 * float(c.values[-1]), 9)) for c in at_step(window, names, "zero_share")]
         return [
             Finding(
                 subject=column.tensor,

@@ -20,7 +20,7 @@ LOST, UNSHARED = "share of the gain lost on validation data", "share of the gain
 _FEWEST_EVALUATIONS = 4
 _MANY_EVALUATIONS = 8
 _MOSTLY_LEARNED, _BARELY_LEARNED = 0.3, 0.95  # of the first training loss that is left
-_NOTHING = 0.02
+_NOTHING, _HARDLY_BETTER = 0.02, 0.7  # of the first validation loss, of the first training loss
 _FIRST = 3  # losses that stand for the start
 _NEVER_LEARNED = 0.05  # share of the training's gain below which the validation loss never fell
 _BADLY = 0.5  # share of the gain that is lost again, from which on the rest of the training is waste
@@ -52,7 +52,8 @@ class Overfit(Rule):
 
         5. It also fires where the validation data never shared what was learned: the training loss has lost most of its
            first value (70 %), and the validation loss less than `shared_gain` of what the training loss lost; or the
-           training loss has lost a twentieth, and the validation loss nothing, over eight evaluations and more.
+           training loss has lost a twentieth since the first evaluation, the validation loss nothing, and that is still
+           above 70 % of the first training loss. In both cases over eight evaluations and more.
 
         A constant added to the losses, or a factor, changes nothing in r. Critical from r > 0.5 on, a warning before.
 
@@ -99,7 +100,7 @@ class Overfit(Rule):
     )
 
     shared_gain: float = parameter(
-        0.35, "share of the training's gain that the validation loss must have", minimum=0, maximum=1
+        0.6, "share of the training's gain that the validation loss must have", minimum=0, maximum=1
     )
 
     def check(self, window: Window) -> Iterable[Finding]:
@@ -207,9 +208,13 @@ def shared_of(evaluated: Losses, trained: Losses, *, first: float, most: float) 
     gain, seen = first - now, first - validated
     if gain <= 0 or first <= 0:
         return None
-    has_nothing = now < _BARELY_LEARNED * first and seen < _NOTHING * first and seen < most * gain
+    has_nothing = (
+        validated > _HARDLY_BETTER * first
+        and validated > (1 - _NOTHING) * float(evaluated[0])
+        and now < _BARELY_LEARNED * float(trained[0])
+    )
     has_little = now < _MOSTLY_LEARNED * first and seen < most * gain
-    return seen / gain if has_nothing or has_little else None
+    return min(seen / gain, most * (1 - _NOTHING)) if has_nothing or has_little else None
 
 
 @dataclass(frozen=True)

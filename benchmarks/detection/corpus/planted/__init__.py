@@ -1,0 +1,1 @@
+"""What is planted in the recipes, a file for each kind of mistake."""

@@ -1,0 +1,1 @@
+"""The programs, a file for each kind of data or of loop."""

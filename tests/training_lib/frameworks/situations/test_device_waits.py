@@ -1,0 +1,313 @@
+"""Where training would wait for a GPU, counted without one: on tensors that say they lie on a device.
+
+They are CPU tensors in a wrapper that sees each operation. Their numbers leave it in three ways: as a Python number, by
+a copy to the CPU, and as memory of NumPy. On a GPU each of these waits for all that was queued before; what we do on a
+step must add none, except where that step is saved.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils._python_dispatch import return_and_correct_aliasing
+from torch.utils._pytree import tree_map
+
+import trackside
+from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
+from trackside.environment import CaptureEnvironment
+from trackside.frameworks.pytorch import PyTorchCapture
+
+ALL = ("losses", "weights", "biases", "gradients", "optimizer_variables", "hyperparameters", "labels", "metrics")
+STEPS = 12
+NEVER_AGAIN = 1000
+BATCH = 16
+
+
+class Far(torch.Tensor):
+    """A CPU tensor that says it lies on a GPU. `waits` has how, and by which line, its numbers were asked for."""
+
+    is_cpu = False  # type: ignore[assignment] # what the script and we go by
+    is_cuda = True  # type: ignore[assignment]
+    waits: ClassVar[list[str]] = []
+    sent = 0  # numbers that were sent to the CPU without waiting
+
+    @staticmethod
+    def __new__(cls, near: torch.Tensor) -> Far:
+        wrapper = torch.Tensor._make_wrapper_subclass
+        return wrapper(cls, near.size(), strides=near.stride(), dtype=near.dtype, device="cpu")  # type: ignore[attr-defined, no-any-return, no-untyped-call] # torch's omission
+
+    def __init__(self, near: torch.Tensor) -> None:
+        self.near = near
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*tree_map(_near, args), **tree_map(_near, kwargs))
+        name = func.overloadpacket.__name__
+        if name in {"_local_scalar_dense", "equal"}:
+            cls.wait(name)
+            return result
+        if name in {
+            "nonzero",
+            "masked_select",
+            "_unique2",
+            "_coalesce",
+        }:  # what they give is as long as its numbers say
+            cls.wait(name)
+        if name == "_to_copy" and kwargs.get("device") is not None:
+            cls.wait(name)
+            return result
+        if name == "copy_" and not isinstance(args[0], Far):
+            if not (len(args) > 2 and args[2]) and not kwargs.get("non_blocking"):
+                cls.wait(name)
+            cls.sent += 1
+            return args[0]
+        return return_and_correct_aliasing(func, args, kwargs, tree_map(_far, result))
+
+    @classmethod
+    def wait(cls, operation: str) -> None:
+        asked_by = [frame for frame in traceback.extract_stack() if frame.filename != __file__][-1]
+        cls.waits.append(f"{operation} at {asked_by.filename}:{asked_by.lineno}")
+
+    def cpu(self, *_: Any, **__: Any) -> torch.Tensor:
+        self.wait("cpu")
+        return self.near.clone()
+
+    def tolist(self) -> Any:
+        self.wait("tolist")
+        return self.near.tolist()
+
+    def numpy(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("can't convert a device's tensor to numpy")
+
+
+def _near(value: Any) -> Any:
+    return value.near if isinstance(value, Far) else value
+
+
+def _far(value: Any) -> Any:
+    return Far(value) if isinstance(value, torch.Tensor) and not isinstance(value, Far) else value
+
+
+def model_far_away() -> nn.Module:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+    for module in model.modules():
+        for name, parameter in list(module._parameters.items()):
+            if parameter is not None:
+                module._parameters[name] = nn.Parameter(Far(parameter.detach()))
+    return model
+
+
+def batch(number: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(number)
+    return Far(torch.randn(BATCH, 8, generator=generator)), Far(torch.randint(0, 4, (BATCH,), generator=generator))
+
+
+class Arrival:
+    """An event of the device that has come when it is asked for the third time; to wait for it is a wait."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def record(self, _stream: Any) -> None:
+        pass
+
+    def query(self) -> bool:
+        self.asked += 1
+        return self.asked > 2
+
+    def synchronize(self) -> None:
+        Far.wait("synchronize")
+
+
+@pytest.fixture(autouse=True)
+def device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What of CUDA's runtime is called on such tensors, which a PyTorch without CUDA does not have."""
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _device: None)
+    monkeypatch.setattr(torch.cuda, "Event", Arrival)
+
+
+Training = Callable[[int], None]
+
+
+def plain() -> Training:
+    model = model_far_away()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+
+    def step(number: int) -> None:
+        inputs, labels = batch(number)
+        optimizer.zero_grad()
+        functional.cross_entropy(model(inputs), labels).backward()
+        optimizer.step()
+
+    return step
+
+
+def with_amp() -> Training:
+    model = model_far_away()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    scaler._scale = Far(torch.tensor(1024.0))
+    scaler._growth_tracker = Far(torch.tensor(0, dtype=torch.int32))
+
+    def step(number: int) -> None:
+        inputs, labels = batch(number)
+        optimizer.zero_grad()
+        scaler.scale(functional.cross_entropy(model(inputs), labels)).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def with_amp_and_accumulation() -> Training:
+    model = model_far_away()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    scaler._scale = Far(torch.tensor(1024.0))
+    scaler._growth_tracker = Far(torch.tensor(0, dtype=torch.int32))
+
+    def step(number: int) -> None:
+        optimizer.zero_grad()
+        for part in range(2):
+            inputs, labels = batch(2 * number + part)
+            scaler.scale(functional.cross_entropy(model(inputs), labels) / 2).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def with_evaluation() -> Training:
+    model = model_far_away()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    criterion = nn.CrossEntropyLoss()
+
+    def step(number: int) -> None:
+        inputs, labels = batch(number)
+        optimizer.zero_grad()
+        criterion(model(inputs), labels).backward()
+        optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            for _ in range(2):
+                functional.cross_entropy(model(inputs), labels)
+        model.train()
+
+    return step
+
+
+def with_a_rate_on_the_device() -> Training:
+    model = model_far_away()
+    optimizer = torch.optim.SGD(model.parameters(), lr=Far(torch.tensor(0.01)))  # type: ignore[arg-type] # it takes one
+
+    def step(number: int) -> None:
+        inputs, labels = batch(number)
+        optimizer.zero_grad()
+        functional.mse_loss(model(inputs).mean(1), labels.float(), reduction="sum").backward()
+        optimizer.step()
+
+    return step
+
+
+@contextmanager
+def captured(
+    location: object, *, every: int, collections: tuple[str, ...] = ALL, statistics: StatisticsRequest
+) -> Iterator[None]:
+    requests = tuple(CollectionRequest(name, Schedule(every)) for name in collections)
+    request = CaptureRequest(requests, statistics=statistics)
+    capture = PyTorchCapture(CaptureEnvironment(str(location), request.to_json(), 0, 1))
+    capture.install()
+    try:
+        yield
+    finally:
+        capture.uninstall()
+
+
+OFF = StatisticsRequest(enabled=False)
+EVERYTHING_EVERY_STEP = StatisticsRequest(budget=1.0)
+TRAININGS = [
+    pytest.param(plain, id="plain"),
+    pytest.param(with_amp, id="amp"),
+    pytest.param(with_amp_and_accumulation, id="amp-and-accumulation"),
+    pytest.param(with_evaluation, id="evaluation"),
+    pytest.param(with_a_rate_on_the_device, id="rate-on-the-device"),
+]
+
+
+def waits_of(training: Callable[[], Training], capture: Any) -> list[list[str]]:
+    """What was waited for in each step beyond what the same training waits for without us."""
+    torch.set_num_threads(1)
+    runs: list[list[Counter[str]]] = []
+    for context in (nullcontext(), capture):
+        runs.append([])
+        with context:
+            step = training()
+            for number in range(STEPS):
+                Far.waits = []
+                step(number)
+                runs[-1].append(Counter(Far.waits))
+    return [list((with_us - bare).elements()) for bare, with_us in zip(*runs, strict=True)]
+
+
+@pytest.mark.parametrize("statistics", [pytest.param(OFF, id="off"), pytest.param(EVERYTHING_EVERY_STEP, id="on")])
+@pytest.mark.parametrize("training", TRAININGS)
+def test_idle_steps_wait_for_nothing(training: Callable[[], Training], statistics: Any, tmp_path: Any) -> None:
+    waits = waits_of(training, captured(tmp_path / "run", every=NEVER_AGAIN, statistics=statistics))
+    assert waits[1:] == [[]] * (STEPS - 1)
+    assert waits[0]  # it is saved
+
+
+def test_losses_are_waited_for_on_the_steps_that_save_them_only(tmp_path: Any) -> None:
+    capture = captured(tmp_path / "run", every=4, collections=("losses",), statistics=EVERYTHING_EVERY_STEP)
+    waits = waits_of(with_amp, capture)
+    assert [number for number, each in enumerate(waits) if each] == [0, 4, 8]
+
+
+def test_what_came_late_is_what_it_was(tmp_path: Any) -> None:
+    """AMP's factor is divided out on the host, once both numbers are there; one copy a step brings all of them."""
+    run, sent = tmp_path / "run", Far.sent
+    waits = waits_of(with_amp, captured(run, every=1, collections=("losses",), statistics=EVERYTHING_EVERY_STEP))
+    assert all(waits)
+    trial = trackside.open_trial(str(run))
+    read_at_once = [float(saved.value) for series in trial.tensors(collection="losses") for saved in series]
+    (late,) = trial.columns("CrossEntropyLoss_output_0", "mean", last_step=STEPS, mode="TRAIN")
+    assert 0.5 < late.values.mean() < 3
+    np.testing.assert_allclose(late.values, read_at_once, rtol=1e-6)
+    assert Far.sent - sent == STEPS
+
+
+def test_a_loss_of_evaluation_is_read_on_the_steps_that_save_it_only(tmp_path: Any) -> None:
+    run = tmp_path / "run"
+    waits = waits_of(with_evaluation, captured(run, every=8, collections=("losses",), statistics=OFF))
+    assert [number for number, each in enumerate(waits) if each] == [0, 4, 8]  # EVAL 0, 8, 16 beside TRAIN 0, 8
+    trial = trackside.open_trial(str(run))
+    assert len(trial.steps(mode="EVAL")) == 3
+
+
+def test_the_wrapper_counts_each_way_out() -> None:
+    """Else the tests above could not fail."""
+    ways: tuple[Callable[[torch.Tensor], Any], ...] = (
+        float, bool, int, torch.Tensor.item, torch.Tensor.nonzero, lambda t: t.cpu(), lambda t: t.tolist(),
+        lambda t: t.to("cpu", copy=True), lambda t: torch.empty(()).copy_(t), lambda t: torch.equal(t, t),
+    )  # fmt: skip
+    for how in ways:
+        Far.waits = []
+        how(Far(torch.tensor(1.0)))
+        assert Far.waits, how
+    Far.waits = []
+    torch.empty(()).copy_(Far(torch.tensor(1.0)) * 2, non_blocking=True)
+    assert not Far.waits

@@ -1,0 +1,49 @@
+"""Leaves word of how far a training has come, each time that its checkpoints have changed.
+
+SageMaker carries the folder of checkpoints to the instance that goes on after a spot interruption, and nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from smdebug import not_offered
+from smdebug.core.configured_hook import logger
+from smdebug.core.state_store import StateStore
+
+_SHARE = 50  # one part in so many of the time may go into looking; a look costs a walk through the folder
+
+
+class CheckpointWatch:
+    """Looks at the checkpoints between steps, however many steps and checkpoints there are for a fiftieth of the time.
+
+    A folder that cannot be written to is said once, and training goes on.
+    """
+
+    def __init__(self, store: StateStore, *, monotonic: Callable[[], float] = time.perf_counter) -> None:
+        self._store, self._monotonic = store, monotonic
+        self._next_look = float("-inf")
+        self._was_said = False
+
+    def step_ends(self, state: Callable[[], Mapping[str, Any]]) -> None:
+        """`state` is what to leave, under its old names."""
+        started = self._monotonic()
+        if started >= self._next_look:
+            self.look(state)
+            ended = self._monotonic()
+            self._next_look = ended + _SHARE * (ended - started)
+
+    def look(self, state: Callable[[], Mapping[str, Any]]) -> None:
+        """The same, now."""
+        try:
+            if self._store.is_checkpoint_updated():
+                self._store.update_state(state())
+        except OSError as error:
+            if not self._was_said:
+                self._was_said = True
+                logger.warning("Trackside: how far training has come could not be left by its checkpoints: %s.", error)
+
+
+__getattr__ = not_offered.attribute_of(__name__)

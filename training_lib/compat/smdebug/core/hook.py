@@ -1,0 +1,273 @@
+"""What a hook tells of itself: where it is, what it has saved, what it is about to save.
+
+`BaseHook` and `CallbackHook` are the classes that scripts ask with `isinstance`. Both take the arguments of the hooks;
+the original's own constructors took the inner parts of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from smdebug import not_offered
+from smdebug.core.checkpoint_watch import CheckpointWatch
+from smdebug.core.config_constants import (
+    LATEST_GLOBAL_STEP_SAVED,
+    LATEST_GLOBAL_STEP_SEEN,
+    LATEST_MODE_STEP,
+    TRAINING_RUN,
+)
+from smdebug.core.configured_hook import ConfiguredHook, logger
+from smdebug.core.modes import ModeKeys
+from smdebug.exceptions import SMDebugValueError
+from trackside.capture.hook import Position
+from trackside.capture.restart import state_at
+from trackside.records.state_file import TrainingState
+
+_SCALAR = "scalar/"
+
+
+class ScalarCache(NamedTuple):
+    """A scalar of the script's that waits for the end of its step."""
+
+    scalar_name: str
+    scalar_val: float
+    mode: ModeKeys
+    sm_metric: bool
+    write_tb: bool
+    write_event: bool
+    timestamp: float | None = None
+
+
+class StepWriter(NamedTuple):
+    """Says that the step is saved, and as what. Steps are written by a thread of their own, not by this."""
+
+    trial_dir: str
+    worker: str
+    step: int
+    mode: ModeKeys
+
+    def flush(self) -> None:
+        """Does nothing: what has ended is on its way."""
+
+    def close(self) -> None:
+        """Does nothing: the step ends by itself."""
+
+
+class BaseHook(ConfiguredHook):
+    """A hook that captures, with what can be asked of it.
+
+    A step is that which the script is in: after `optimizer.step()` the one just made, until a model is called again.
+    """
+
+    GRADIENT_PREFIX = "gradient/"
+    INPUT_TENSOR_SUFFIX = "_input_"
+    OUTPUT_TENSOR_SUFFIX = "_output_"
+    SCALAR_PREFIX = _SCALAR
+
+    chief_worker = "worker_0"
+    metrics_writer = None  # SageMaker's metrics are not written
+
+    _capture: Any  # a ScriptedCapture
+    _watch: CheckpointWatch | None = None
+
+    @property
+    def worker(self) -> str:
+        """This process's name in the run."""
+        return self.chief_worker
+
+    # What the script says.
+
+    def set_mode(self, mode: ModeKeys) -> None:
+        """Says what the next steps are for. Errors: `SMDebugValueError`."""
+        if not isinstance(mode, ModeKeys):
+            raise SMDebugValueError(f"Invalid mode {mode}. Modes: {', '.join(ModeKeys.__members__)}.")
+        self._capture.set_mode(mode.name)
+
+    def save_tensor(
+        self, tensor_name: str, tensor_value: Any, collections_to_write: str | list[str] = "default"
+    ) -> None:
+        """Saves a value with the open step, in all of these collections, if one of them is due.
+
+        A collection that nobody has configured is saved as the hook's `save_config` says.
+        """
+        names = [collections_to_write] if isinstance(collections_to_write, str) else list(collections_to_write)
+        self._capture.begin()
+        mode, mode_step = self._capture.position()
+        if any(self._is_due(name, mode, mode_step) for name in names):
+            self._given[tensor_name] = names
+            self._capture.save_tensor(tensor_name, tensor_value, collections=names)
+        else:
+            self._say_once(
+                f"unsaved/{tensor_name}",
+                "%s was given at step %d, on which none of its collections (%s) is saved, as their save_config says.",
+                tensor_name,
+                mode_step,
+                ", ".join(names),
+            )
+
+    def save_scalar(self, name: str, value: Any, sm_metric: bool = False, timestamp: float | None = None) -> None:
+        """Saves a number as `scalar/<name>` with the open step, which is saved for it. `timestamp` is passed over."""
+        if sm_metric:
+            self._say_once("sm_metric", "sm_metric is passed over: publish %s as a metric of your own.", name)
+        self._capture.save_scalar(name, value)
+
+    def export_collections(self) -> None:
+        """Does nothing: the collections file follows every change by itself."""
+
+    def record_trace_events(
+        self,
+        timestamp: float,
+        training_phase: str = "",
+        op_name: str = "",
+        phase: str = "X",
+        duration: float = 1,
+        **kwargs: Any,
+    ) -> None:
+        """Does nothing, and says so: there is no timeline."""
+        self._say_once("timeline", "record_trace_events is passed over: Trackside writes no timeline.")
+
+    def close(self) -> None:
+        """Saves the last step and ends the run. Nothing is captured any more; a second call does nothing."""
+        self._capture.close()
+
+    _cleanup = close
+
+    # Where it is.
+
+    @property
+    def mode(self) -> ModeKeys:
+        """What the open step is for."""
+        return ModeKeys[self._capture.mode]
+
+    @property
+    def init_step(self) -> int:
+        """The step before the first one: -1, or where an earlier instance of the training had come to."""
+        earlier = self._earlier_state()
+        return -1 if earlier is None else earlier.last_seen_step
+
+    @property
+    def step(self) -> int:
+        """The number of the step over all modes; `init_step` before the first."""
+        return self._capture.step if self._capture.has_begun else self.init_step
+
+    @property
+    def mode_steps(self) -> dict[ModeKeys, int]:
+        """The number of the step of each mode that has begun; that of GLOBAL is `step`."""
+        earlier = self._earlier_state()
+        begun = self._capture.mode_steps() if self._capture.has_begun else earlier.mode_steps if earlier else {}
+        return {**{ModeKeys[name]: step for name, step in begun.items()}, ModeKeys.GLOBAL: self.step}
+
+    @property
+    def training_run(self) -> int:
+        """How often the training was begun before, as the states beside its checkpoints say."""
+        earlier = self._earlier_state()
+        return 0 if earlier is None else earlier.training_run + 1
+
+    # What it saves.
+
+    @property
+    def prepared_collections(self) -> bool:
+        """True once a model was called: from then on it is settled what is saved."""
+        return bool(self._capture.has_begun)
+
+    @property
+    def exported_collections(self) -> bool:
+        """True once there was anything to save: the collections file follows it."""
+        return self._capture.last_saved_step is not None
+
+    @property
+    def first_process(self) -> bool | None:
+        """True once this process captures; None before. Trackside finds out by itself which of them trains."""
+        return True if self._capture.has_begun else None
+
+    @property
+    def last_saved_step(self) -> int | None:
+        """The last step that had anything to save, over all modes and instances; None if there was none."""
+        earlier = self._earlier_state()
+        latest: int | None = self._capture.last_saved_step
+        return latest if latest is not None or earlier is None else earlier.last_saved_step
+
+    @property
+    def writer(self) -> StepWriter | None:
+        """None if the open step saves nothing, so far."""
+        if self._capture.is_over or not (self._capture.due_collections() or self._capture.open_tensors()):
+            return None
+        return StepWriter(self.out_dir, self.worker, self.step, self.mode)
+
+    @property
+    def tb_writers(self) -> dict[ModeKeys, StepWriter]:
+        """The same for files of TensorBoard, by mode; empty if there are none."""
+        writer = self.writer
+        return {} if writer is None or not self.tensorboard_dir else {writer.mode: writer}
+
+    @property
+    def scalar_cache(self) -> list[ScalarCache]:
+        """The scalars of the script's that wait for the end of the open step."""
+        waiting = self._capture.open_tensors()
+        mode = self.mode
+        return [
+            ScalarCache(name.removeprefix(_SCALAR), float(value.reshape(-1)[0]), mode, False, True, True)
+            for name, value in waiting.items()
+            if name.startswith(_SCALAR)
+        ]
+
+    @property
+    def custom_tensors_to_save(self) -> dict[str, tuple[Any, list[str]]]:
+        """The tensors of the script's that wait for the end of the open step: (value, names of collections)."""
+        waiting = self._capture.open_tensors()
+        return {name: (waiting[name], names) for name, names in self._given.items() if name in waiting}
+
+    @property
+    def _given(self) -> dict[str, list[str]]:
+        given: dict[str, list[str]] = self.__dict__.setdefault("_given_names", {})
+        return given
+
+    def should_save_tensor_or_collection(self, tensor_name: str, collection_name: str) -> bool:
+        """True if the collection is due on the open step."""
+        return collection_name in self._capture.due_collections()
+
+    @property
+    def logger(self) -> Any:
+        """Where the hook says what is wrong."""
+        return logger
+
+    def _say_once(self, what: str, message: str, *args: object) -> None:
+        said: set[str] = self.__dict__.setdefault("_said", set())
+        if what not in said:
+            said.add(what)
+            logger.warning("Trackside: " + message, *args)
+
+    # What stays for the next instance, beside the checkpoints.
+
+    def _earlier_state(self) -> TrainingState | None:
+        """How far an earlier instance had come; its GLOBAL steps are those over all modes."""
+        if "_earlier" not in self.__dict__:
+            found = self.state_store.get_last_saved_state() if self.state_store is not None else None
+            modes = {} if found is None else {k: v for k, v in found[LATEST_MODE_STEP].items() if k != "GLOBAL"}
+            self._earlier = found and TrainingState(
+                found[TRAINING_RUN], found[LATEST_GLOBAL_STEP_SEEN], found[LATEST_GLOBAL_STEP_SAVED], modes
+            )
+        return self._earlier
+
+    def _step_ends(self, position: Position, last_saved_step: int | None) -> None:
+        if self._watch is not None and self.worker == self.chief_worker:
+            self._watch.step_ends(lambda: self._state(position, last_saved_step))
+
+    def _state(self, position: Position, last_saved_step: int | None) -> dict[str, Any]:
+        if last_saved_step is None:
+            last_saved_step = self.last_saved_step
+        state = state_at(position, training_run=self.training_run, last_saved_step=last_saved_step)
+        modes = {**state.mode_steps, "GLOBAL": state.last_seen_step}
+        return {
+            TRAINING_RUN: state.training_run,
+            LATEST_GLOBAL_STEP_SAVED: state.last_saved_step,
+            LATEST_GLOBAL_STEP_SEEN: state.last_seen_step,
+            LATEST_MODE_STEP: modes,
+        }
+
+
+class CallbackHook(BaseHook):
+    """A hook that a framework calls back."""
+
+
+__getattr__ = not_offered.attribute_of(__name__)

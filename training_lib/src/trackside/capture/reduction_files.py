@@ -1,0 +1,43 @@
+"""Puts reductions that were computed beside the training into the files of their step."""
+
+from __future__ import annotations
+
+from trackside.capture.reduced_tensors import ReducedLayout
+from trackside.capture.writer import StepTensors
+from trackside.records.reduction_records import ReductionRecords, before_others
+from trackside.records.step_file import StepFiles
+
+_MOST_LAYOUTS = 64
+
+
+class ReductionFiles:
+    """What is known of the layouts of reductions. Runs on the writer thread."""
+
+    def __init__(self) -> None:
+        self._records: dict[ReducedLayout, ReductionRecords] = {}
+        self._noted: set[str] = set()
+        self._last_noted: ReducedLayout | None = None
+
+    def added(self, step: StepTensors, files: StepFiles) -> StepFiles:
+        """The files of a step with its reductions before all else."""
+        for part in reversed(step.reduced):
+            records = self._records.get(part.layout)
+            if records is None:
+                if len(self._records) == _MOST_LAYOUTS:
+                    self._records.clear()
+                records = self._records[part.layout] = ReductionRecords(part.layout.record_names)
+            encoded = records.encode(
+                part.values(), step=step.step, mode=step.mode, mode_step=step.mode_step, wall_time=step.wall_time
+            )
+            files = before_others(*encoded, files)
+        return files
+
+    def new_names(self, step: StepTensors) -> list[str]:
+        """The names of reduced tensors that no step had before."""
+        names: list[str] = []
+        for part in step.reduced:
+            if part.layout is not self._last_noted:
+                names += sorted(part.layout.names - self._noted)
+                self._noted |= part.layout.names
+                self._last_noted = part.layout
+        return names

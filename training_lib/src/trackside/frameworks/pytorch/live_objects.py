@@ -1,0 +1,71 @@
+"""Modules and optimizers that nobody told us of, found among all live objects.
+
+A process that has imported PyTorch holds some 300,000: to walk over them takes tens of milliseconds. So what looks for
+them at one moment does so together, and the walk itself is done by functions written in C.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import compress
+from typing import TypeVar
+
+import torch
+from torch.optim.optimizer import Optimizer
+
+T = TypeVar("T")
+
+_SOUGHT = (torch.nn.Module, Optimizer)
+
+_look: list[object] | None = None
+_is_looking_once = False
+
+
+def instances(kind: type[T]) -> list[T]:
+    """All live objects of a kind of module or optimizer, by their type: what only passes for one is none."""
+    found = _found()
+    return [o for o in found if issubclass(type(o), kind)]  # type: ignore[misc] # which mypy cannot follow
+
+
+@contextmanager
+def one_look() -> Iterator[None]:
+    """In here all that is asked for is found in one look, at the first question: what is made later is not seen."""
+    global _look, _is_looking_once  # noqa: PLW0603 - there is one heap
+    _is_looking_once = True
+    try:
+        yield
+    finally:
+        _look, _is_looking_once = None, False
+
+
+def look_again() -> None:
+    """Has the next question answered by another look."""
+    global _look  # noqa: PLW0603 - as above
+    _look = None
+
+
+def _found() -> list[object]:
+    global _look  # noqa: PLW0603 - as above
+    if _look is not None:
+        return _look
+    objects = gc.get_objects()
+    # By type and not by isinstance, which would ask the `__class__` of lazy proxies and so wake them up.
+    kinds = {kind for sought in _SOUGHT for kind in _with_subclasses(sought)}
+    found = list(compress(objects, map(kinds.__contains__, map(type, objects))))
+    if _is_looking_once:
+        _look = found
+    return found
+
+
+def _with_subclasses(kind: type) -> set[type]:
+    kinds, new = {kind}, [kind]
+    while new:
+        new = [found for parent in new for found in _subclasses(parent) if found not in kinds]
+        kinds.update(new)
+    return kinds
+
+
+def _subclasses(kind: type) -> list[type]:
+    return type.__subclasses__(kind)

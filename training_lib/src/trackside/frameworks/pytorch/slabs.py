@@ -1,0 +1,176 @@
+"""Memory that many tensors are copied into at once, and that is used again when nobody holds those copies any more."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+MOST_BYTES = 128 * 2**20  # in one slab: half of what may wait in the queue of the writer
+MOST_SLABS = 2  # one is being stored while the next is filled
+IDLE_SECONDS = 30.0
+
+_ALIGNMENT = 64  # bytes: as NumPy's and PyTorch's own memory, or vector instructions get slower
+_NOTHING_HELD = 3600.0
+_DTYPES: dict[torch.dtype, np.dtype[Any]] = {
+    torch.float16: np.dtype(np.float16),
+    torch.float32: np.dtype(np.float32),
+    torch.float64: np.dtype(np.float64),
+    torch.uint8: np.dtype(np.uint8),
+    torch.int8: np.dtype(np.int8),
+    torch.int16: np.dtype(np.int16),
+    torch.int32: np.dtype(np.int32),
+    torch.int64: np.dtype(np.int64),
+    torch.bool: np.dtype(np.bool_),
+}
+PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """True for a dense tensor in this process's own memory, of a type that is kept as it is."""
+    return (
+        type(tensor) in PLAIN_TYPES
+        and tensor.dtype in _DTYPES
+        and tensor.device.type == "cpu"
+        and tensor.layout is torch.strided
+    )
+
+
+class Slabs:
+    """Copies sets of plain tensors, each set into one slab. Fresh memory costs more than the copy: every page of it is
+    a fault.
+
+    A slab is used again only when no array in it is referenced from anywhere; where all are in use, or a set is larger
+    than a slab may be, there is no copy to be had here. The bytes count as those of the arrays, in the queue of the
+    writer. It is a `BackgroundPart` of the writer, which lets slabs go that were idle for long.
+    """
+
+    def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._slabs: list[_Slab] = []
+        self._used_at = 0.0
+
+    def copies(self, tensors: Sequence[torch.Tensor]) -> list[np.ndarray] | None:
+        """The values of plain tensors, as arrays in C order that are the caller's; None if there is no room for them.
+
+        Errors: whatever torch raises for a tensor that holds no value.
+        """
+        layout = _Layout.of(tensors)
+        if layout.size > MOST_BYTES:
+            return None
+        # Nobody ever waits for it: a signal handler may have interrupted who holds it, and close the run.
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            slab = self._free_slab(layout)
+            if slab is None:
+                return None
+            self._used_at = self._monotonic()
+            arrays = slab.arrays(layout)  # which say that it is in use
+        finally:
+            self._lock.release()
+        with torch.no_grad():
+            torch._foreach_copy_(slab.targets(layout), list(tensors))
+        return arrays
+
+    def _free_slab(self, layout: _Layout) -> _Slab | None:
+        """One that nobody holds an array of, large enough, made if need be; one of this layout before others."""
+        slabs = self._slabs  # the writer thread may put another list in its place, and lets these go then
+        free = [slab for slab in slabs if slab.is_free]
+        fitting = [slab for slab in free if slab.size >= layout.size]
+        for slab in fitting:
+            if slab.has(layout):
+                return slab
+        if fitting:
+            return fitting[0]
+        if free:
+            slabs.remove(free[0])
+        if len(slabs) >= MOST_SLABS:
+            return None
+        slabs.append(slab := _Slab(layout.size))
+        return slab
+
+    @property
+    def due_in_seconds(self) -> float:
+        """How long the slabs, if there are any, may still be kept."""
+        return max(0.0, self._used_at + IDLE_SECONDS - self._monotonic()) if self._slabs else _NOTHING_HELD
+
+    def flush_if_due(self) -> bool:
+        """Lets the slabs go if they were idle for long."""
+        if self.due_in_seconds > 0:
+            return False
+        self.close()
+        return True
+
+    def flush(self) -> None:
+        """Does nothing: nothing waits here."""
+
+    def close(self) -> None:
+        """Lets the slabs go; arrays in them stay valid."""
+        self._slabs = []
+
+
+class _Layout(NamedTuple):
+    """Where tensors of these types and shapes lie in a slab."""
+
+    size: int
+    kinds: tuple[tuple[torch.dtype, torch.Size], ...]
+
+    @classmethod
+    def of(cls, tensors: Sequence[torch.Tensor]) -> _Layout:
+        kinds = tuple((tensor.dtype, tensor.shape) for tensor in tensors)
+        return cls(sum(map(_room, kinds)), kinds)
+
+
+def _room(kind: tuple[torch.dtype, torch.Size]) -> int:
+    dtype, shape = kind
+    return -(-shape.numel() * _DTYPES[dtype].itemsize // _ALIGNMENT) * _ALIGNMENT
+
+
+class _Slab:
+    """One piece of memory, and how it was last divided up."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._memory = np.empty(size + _ALIGNMENT, np.uint8)
+        self._begin = -self._memory.ctypes.data % _ALIGNMENT
+        self._tensor = torch.from_numpy(self._memory)
+        self._layout: _Layout | None = None
+        self._targets: list[torch.Tensor] = []
+        self._own_references = sys.getrefcount(self._memory)
+
+    @property
+    def is_free(self) -> bool:
+        """True if nothing refers to the memory but the slab itself. Every array in it does, views of views too: NumPy
+        lets each refer to the array that owns the memory."""
+        return sys.getrefcount(self._memory) == self._own_references
+
+    def has(self, layout: _Layout) -> bool:
+        return self._layout == layout
+
+    def arrays(self, layout: _Layout) -> list[np.ndarray]:
+        arrays: list[np.ndarray] = []
+        place = self._begin
+        for kind in layout.kinds:
+            dtype, shape = kind
+            arrays.append(np.ndarray(shape, _DTYPES[dtype], self._memory, place))
+            place += _room(kind)
+        return arrays
+
+    def targets(self, layout: _Layout) -> list[torch.Tensor]:
+        """The same places as tensors, which are ours alone. Making them takes longer than the copy of small tensors."""
+        if self._layout != layout:
+            place, self._targets = self._begin, []
+            for kind in layout.kinds:
+                dtype, shape = kind
+                end = place + shape.numel() * _DTYPES[dtype].itemsize
+                self._targets.append(self._tensor[place:end].view(dtype).view(shape))
+                place += _room(kind)
+            self._layout = layout
+        return self._targets

@@ -1,0 +1,104 @@
+"""The records of many single numbers under names that stay the same: made once, and filled in at each step.
+
+They are the very bytes that `tfevents.encode_tensor` makes of each number. From step to step only the wall time, both
+step numbers and the values differ in them, so a step takes a copy and three assignments however many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.records.index_file import Index, IndexEntry, encode_index
+from trackside.records.protobuf_wire import write_double, write_number
+from trackside.records.step_file import StepFiles
+from trackside.records.tfevents import HEADER_SIZE, encode_tensor, encode_tensor_parts
+
+_VALUE_SIZE = 4
+_PAYLOAD = b'"tensor_payload": ['
+
+
+class ReductionRecords:
+    """The records of float32 numbers under these names, in their order."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = tuple(names)
+        self._frames: dict[tuple[int, int, str], _Frame] = {}
+
+    def encode(
+        self, values: NDArray[np.float32], *, step: int, mode: str, mode_step: int, wall_time: float
+    ) -> tuple[bytes, _Frame]:
+        """All records of a step, `values` of shape (names,), and where they lie. Errors: as `encode_tensor`."""
+        stored = np.ascontiguousarray(values, "<f4")
+        first = encode_tensor_parts(
+            self._names[0], np.asarray(stored[0]), step=step, mode=mode, mode_step=mode_step, wall_time=wall_time
+        )
+        moment = write_double(1, wall_time) + write_number(2, step)
+        tail = bytes(first[-1])
+        # Numbers with more digits make longer records.
+        key = (len(moment), len(tail), mode)
+        frame = self._frames.get(key)
+        if frame is None:
+            records = [
+                encode_tensor(name, np.asarray(value), step=step, mode=mode, mode_step=mode_step, wall_time=wall_time)
+                for name, value in zip(self._names, stored, strict=True)
+            ]
+            self._frames = {key: (frame := _Frame(self._names, records, moment=moment, tail=tail))}
+        return frame.filled(moment, stored, tail), frame
+
+
+class _Frame:
+    """The records of a step whose numbers have so many digits, and where in them lies what differs."""
+
+    def __init__(self, names: Sequence[str], records: Sequence[bytes], *, moment: bytes, tail: bytes) -> None:
+        lengths = [len(record) for record in records]
+        ends = np.cumsum(lengths)
+        starts = ends - lengths
+        self._bytes = np.frombuffer(b"".join(records), np.uint8).copy()
+        self._values = (ends - len(tail) - _VALUE_SIZE)[:, None] + np.arange(_VALUE_SIZE)
+        # Of the parts that are the same in all records: their bytes, and where each byte lies in each record.
+        both = np.frombuffer(moment + tail, np.uint8)
+        places = (
+            starts + HEADER_SIZE + np.arange(len(moment))[:, None],
+            ends - len(tail) + np.arange(len(tail))[:, None],
+        )
+        self._shared, self._places = both, np.concatenate(places)
+        self.entries = tuple(
+            IndexEntry(name, start, length) for name, start, length in zip(names, starts.tolist(), lengths, strict=True)
+        )
+        of_these = encode_index(Index(mode="TRAIN", mode_step=0, event_key=None, entries=self.entries))
+        self.payload = of_these[of_these.index(_PAYLOAD) + len(_PAYLOAD) : of_these.rindex(b"], ")]
+
+    def filled(self, moment: bytes, values: NDArray[np.float32], tail: bytes) -> bytes:
+        """The records with another moment and another tail, as long as they were, and other values."""
+        shared = np.frombuffer(moment + tail, np.uint8)
+        changed = np.flatnonzero(shared != self._shared)
+        self._bytes[self._places[changed]] = shared[changed, None]
+        self._bytes[self._values] = values.view(np.uint8).reshape(-1, _VALUE_SIZE)
+        self._shared = shared
+        return self._bytes.tobytes()
+
+
+def before_others(records: bytes, frame: _Frame, files: StepFiles) -> StepFiles:
+    """The files of a step with these records before all others of it."""
+    first, index = files.event_start, files.index
+    entries = frame.entries
+    if first:
+        entries = tuple(replace(entry, start=entry.start + first) for entry in entries)
+    others = tuple(replace(entry, start=entry.start + len(records)) for entry in index.entries)
+    event_key = files.event_key
+    if first:
+        index_bytes = encode_index(replace(index, event_key=event_key, entries=entries + others))
+    else:
+        listed = encode_index(replace(index, event_key=event_key, entries=others))
+        place = listed.index(_PAYLOAD) + len(_PAYLOAD)
+        index_bytes = b"".join((listed[:place], frame.payload, b", " if others else b"", listed[place:]))
+    return replace(
+        files,
+        event_parts=(records, *files.event_parts),
+        index_bytes=index_bytes,
+        index=Index(index.mode, index.mode_step, event_key, entries + others if others else entries, index.shapes),
+    )

@@ -1,0 +1,20 @@
+"""What the activations of a layer say of each of its units."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def share_within(values: NDArray[np.generic], *, above: float, below: float) -> NDArray[np.float64] | None:
+    """For each unit of a layer, the percentage of its values v with `above` < v < `below`; None for no such layer.
+
+    A unit is a feature of (samples, features) and of (samples, positions, features), and a channel of
+    (samples, channels, height, width) and of what has more dimensions; its values are those of all samples and
+    positions. NaN lies nowhere.
+    """
+    if values.ndim < 2 or values.size == 0 or values.dtype.kind not in "fiu":
+        return None
+    units = np.moveaxis(values, 1, -1) if values.ndim >= 4 else values
+    is_within = (units > above) & (units < below)
+    return 100 * is_within.reshape(-1, units.shape[-1]).mean(axis=0)

@@ -1,0 +1,78 @@
+"""overtraining, as Amazon documents it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.contracts.capture_request import CollectionRequest, Schedule
+from trackside.contracts.cause import Cause
+from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK
+from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.rule import Rule, parameter
+from trackside.trial.window import Column, Window
+
+
+@dataclass(frozen=True)
+class DocumentedOvertraining(Rule):
+    """A loss has not improved for some steps.
+
+    Documented: `patience_train` and `patience_validation` are the steps to wait before the loss of that mode counts as
+    no longer improving, by more than `delta`, which is absolute. Whether both must have stopped is not said: here
+    either fires, as each has its own patience; and steps are those at which the loss was saved. A loss of modes that
+    the script does not set (GLOBAL) counts as a training loss. What is small from the start, or slow, fires.
+    """
+
+    rule_id = "overtraining"
+    presets = (AWS_DOCS, AWS_SDK)
+    judges_until_found = True
+    watches = ("losses",)
+    save_interval = 500
+    needs = (CollectionRequest("losses", Schedule(500)),)
+    severity = Severity.CRITICAL
+    since = "0.1"
+    likely_causes = (Cause.CONVERGED, Cause.OVERFITTING)
+    what_to_do = ("Stop, and keep the checkpoint of the lowest validation loss.",)
+
+    patience_train: int = parameter(5, "saved steps without a better training loss", minimum=1)
+    patience_validation: int = parameter(10, "saved steps without a better validation loss", minimum=1)
+    delta: float = parameter(0.01, "least decrease of the loss that is an improvement", minimum=0)
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        """One finding per loss and worker."""
+        if window.mode == "PREDICT":
+            return []
+        patience = self.patience_validation if window.mode == "EVAL" else self.patience_train
+        columns = [c for name in window.tensors("losses") for c in window.statistic(name, "mean")]
+        judged = [self._judge(c, window.step, patience) for c in columns if c.steps[-1] == window.step]
+        return [found for found in judged if found is not None]
+
+    def _judge(self, column: Column, step: int, patience: int) -> Finding | None:
+        best = newest_improvement(column.values, delta=self.delta)
+        waited = len(column.values) - 1 - best
+        if waited < patience:
+            return None
+        return Finding(
+            subject=column.tensor,
+            worker=column.worker,
+            step=step,
+            since_step=int(column.steps[best]),
+            measure="steps without a better loss",
+            observed=float(waited),
+            relation=">",
+            threshold=float(patience - 1),
+            statistics={"best": float(column.values[best])} if np.isfinite(column.values[best]) else {},
+            series=column.series,
+        )
+
+
+def newest_improvement(losses: NDArray[np.float64], *, delta: float) -> int:
+    """The index of the newest loss that was more than `delta` below the best before it; 0 if there was none."""
+    best, place = float(losses[0]), 0
+    for index, loss in enumerate(losses.tolist()):
+        if loss < best - delta or (best != best and loss == loss):  # NaN is beaten by anything
+            best, place = loss, index
+    return place

@@ -1,0 +1,95 @@
+"""saturated-activation, as Amazon documents it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from trackside.contracts.capture_request import CollectionRequest, Schedule
+from trackside.contracts.cause import Cause
+from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK
+from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.documented.layer_units import share_within
+from trackside.rules.rule import Rule, parameter
+from trackside.rules.selection import EVERY_COLLECTION, SavedValue, selected, values_at_step
+from trackside.trial.window import Window
+
+_DEFAULT_REGEX = ".*tanh_input|.*sigmoid_input"
+_ROLE = "saturating_inputs"
+
+
+@dataclass(frozen=True)
+class DocumentedSaturatedActivation(Rule):
+    """Most units of a tanh or sigmoid layer get inputs at which the activation is flat.
+
+    Documented: a node is saturated where less than `threshold_inactivity` percent of its inputs lie between the two
+    thresholds of its activation; fires where more than `threshold_layer` percent of a layer's nodes are. The thresholds
+    are where the derivative is about 1e-7. Which activation it is, is taken from what the hook tells of the module, and
+    else from the tensor's name, as the original does: sigmoid where that says so, tanh otherwise. A node is a feature,
+    of images a channel, over all samples and positions of the step's batch. Left at its default, `tensor_regex` means
+    the inputs of tanh and sigmoid modules, whatever they are called; names that match count too.
+    """
+
+    rule_id = "saturated-activation"
+    presets = (AWS_DOCS, AWS_SDK)
+    judges_until_found = True
+    watches = EVERY_COLLECTION
+    save_interval = 500
+    needs = (CollectionRequest(_ROLE, Schedule(500)),)
+    severity = Severity.CRITICAL
+    since = "0.1"
+    likely_causes = (Cause.SATURATED_UNITS, Cause.BAD_INITIALIZATION)
+    what_to_do = ("Initialise smaller (Xavier), and normalise the inputs.",)
+
+    collection_names: str = parameter("", "collections of inputs of activations, separated by commas")
+    tensor_regex: str = parameter(_DEFAULT_REGEX, "regexes of inputs of tanh and sigmoid, separated by commas")
+    threshold_tanh_min: float = parameter(-9.4999, "input below which tanh is flat", maximum=0)
+    threshold_tanh_max: float = parameter(9.4999, "input above which tanh is flat", minimum=0)
+    threshold_sigmoid_min: float = parameter(-23.0, "input below which sigmoid is flat", maximum=0)
+    threshold_sigmoid_max: float = parameter(16.99999, "input above which sigmoid is flat", minimum=0)
+    threshold_inactivity: float = parameter(
+        1.0, "share of inputs in percent between the thresholds, below which a unit is saturated", minimum=0, maximum=100
+    )
+    threshold_layer: float = parameter(
+        50.0, "share of saturated units in percent above which it fires", minimum=0, maximum=100
+    )
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        """One finding per layer, the most saturated first."""
+        found = [self._judge(window, saved) for saved in values_at_step(window, self._names(window))]
+        return sorted((finding for finding in found if finding), key=lambda finding: -finding.observed)
+
+    def lacks(self, window: Window) -> str:
+        """Inputs of such activations."""
+        return "" if any(values_at_step(window, self._names(window))) else "inputs of tanh or sigmoid layers"
+
+    def _names(self, window: Window) -> tuple[str, ...]:
+        is_usual = self.tensor_regex == _DEFAULT_REGEX and not self.collection_names.strip()
+        collections = _ROLE if is_usual else self.collection_names
+        return selected(window, collection_names=collections, tensor_regex=self.tensor_regex)
+
+    def _judge(self, window: Window, saved: SavedValue) -> Finding | None:
+        low, high = self._limits(window, saved.tensor)
+        within = share_within(saved.value, above=low, below=high)
+        if within is None:
+            return None
+        saturated = 100 * float((within < self.threshold_inactivity).mean())
+        if not saturated > self.threshold_layer:
+            return None
+        return Finding(
+            subject=saved.tensor,
+            worker=saved.worker,
+            step=window.step,
+            since_step=window.step,
+            measure="saturated units in %",
+            observed=saturated,
+            relation=">",
+            threshold=self.threshold_layer,
+        )
+
+    def _limits(self, window: Window, tensor: str) -> tuple[float, float]:
+        module = window.facts.module_of(tensor) if window.facts else None
+        told = module.activation if module else ""
+        if told == "sigmoid" or (told != "tanh" and "sigmoid" in tensor.lower()):
+            return self.threshold_sigmoid_min, self.threshold_sigmoid_max
+        return self.threshold_tanh_min, self.threshold_tanh_max

@@ -1,0 +1,184 @@
+"""exploding-gradient: gradients are out of all proportion to the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.diagnosis import certain_causes
+from trackside.rules.rule import Rule, parameter
+from trackside.trial.window import Column, Window
+
+PROPORTION, GROWTH = "norm of the gradient over that of the weight", "norm of the gradients over their usual one"
+
+_FEWEST = 3
+_WARM_UP = 20
+_NEWEST = 3
+
+
+@dataclass(frozen=True)
+class ExplodingGradient(Rule):
+    """Gradients are out of all proportion to the weights, or grow beyond all measure.
+
+    Why it matters:
+        Gradients that grow from layer to layer, or from one time step of a recurrent network to the next, end as
+        infinity. Long before that a single one throws the weights anywhere; with Adam or clipping nothing breaks, and
+        the training only stays bad.
+
+    How it decides:
+        With the L2 norms that the always-on statistics record of each gradient and now and then of each weight:
+
+        1. Proportion: q = |g| / |w| for each weight of two dimensions or more, the median of its newest three. It fires
+           where the median of q over the weights is above `proportion`. Usual is 0.001 to 10; a loss in large units (a
+           squared error of prices) makes it larger.
+        2. Growth: n is the norm of all gradients together. Over the first 20 steps it has a median m. It fires where
+           even the smallest n of the newest three steps is above `growth` x m, for finite numbers.
+
+        Gradients that are no longer finite are `exploding-tensor`'s. Amazon's Debugger has no such rule: its
+        ExplodingTensor waits for infinity.
+
+    What to do:
+        Clip the gradient norm, initialise smaller, normalise the targets, or lower the learning rate.
+
+    Example:
+        ```python
+        import numpy as np
+        from trackside.rules.tensors.exploding_gradient import growth_of
+
+        assert growth_of(np.concatenate([np.ones(40), [1e5, 2e5, 1e6]])) == 1e5
+        assert growth_of(np.ones(43)) == 1.0
+        assert growth_of(np.ones(5)) is None
+        ```
+
+    References:
+        - Pascanu, Mikolov, Bengio: On the difficulty of training recurrent neural networks (2013).
+        - Zhang et al.: AutoTrainer (ICSE 2021): ratio of gradients of layers as the symptom.
+    """
+
+    rule_id = "exploding-gradient"
+    watches = ("gradients",)
+    save_interval = 500
+    needs = ()
+    paced = True
+    patience = 2
+    severity = Severity.WARNING
+    since = "0.1"
+    likely_causes = (Cause.EXPLODING_GRADIENTS, Cause.BAD_INITIALIZATION)
+    what_to_do = (
+        "Clip the gradient norm (torch.nn.utils.clip_grad_norm_).",
+        "Initialise smaller, and normalise the targets.",
+        "Lower the learning rate, or warm it up.",
+    )
+
+    proportion: float = parameter(1e5, "norm of a gradient over that of its weight, above which it fires", minimum=0)
+    growth: float = parameter(
+        1e3, "norm of all gradients over that of the first steps, above which it fires", minimum=1
+    )
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        """One finding per weight that is out of proportion, or one per worker whose gradients have grown."""
+        return self._disproportionate(window) or self._grown(window)
+
+    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
+        """What is certain; then gradients that explode, by themselves or by a rate that is too high."""
+        lead = findings[0]
+        exploding = Suspicion(Cause.EXPLODING_GRADIENTS, lead.comparison)
+        second = Cause.BAD_INITIALIZATION if lead.measure == PROPORTION else Cause.LEARNING_RATE_TOO_HIGH
+        return (*certain_causes(window), exploding, Suspicion(second))
+
+    def _disproportionate(self, window: Window) -> list[Finding]:
+        found = [(column, q) for name in window.tensors("weights") for column, q in _proportions(window, name)]
+        if not found or not float(np.median([q for _, q in found])) > self.proportion:
+            return []
+        found.sort(key=lambda pair: -pair[1])
+        facts = window.facts
+        return [
+            Finding(
+                subject=column.tensor,
+                worker=column.worker,
+                step=window.step,
+                since_step=int(column.steps[0]),
+                measure=PROPORTION,
+                observed=q,
+                relation=">",
+                threshold=self.proportion,
+                series=column.series,
+                place=module.line if facts and (module := facts.module_of(column.tensor)) else "",
+            )
+            for column, q in found
+            if q > self.proportion
+        ]
+
+    def _grown(self, window: Window) -> list[Finding]:
+        found = []
+        for worker, steps, norms in _total_norms(window):
+            growth = growth_of(norms)
+            if growth is None or not growth > self.growth:
+                continue
+            usual = float(np.median(norms[:_WARM_UP]))
+            large = norms > self.growth * usual
+            calm = np.flatnonzero(~large)
+            found.append(
+                Finding(
+                    subject="all gradients",
+                    worker=worker,
+                    step=window.step,
+                    since_step=int(steps[calm[-1] + 1 if calm.size and calm[-1] + 1 < len(steps) else -1]),
+                    measure=GROWTH,
+                    observed=growth,
+                    relation=">",
+                    threshold=self.growth,
+                    statistics={"usual": usual},
+                    series=tuple([(int(s), float(v)) for s, v in zip(steps[-20:], norms[-20:], strict=True)]),
+                )
+            )
+        return found
+
+
+def growth_of(norms: np.ndarray) -> float | None:
+    """The smallest of the newest three norms over the median of the first 20; None where there are too few, or zeros.
+
+    `norms`: of all gradients together, one per step, shape (n,).
+    """
+    if len(norms) < _WARM_UP + _NEWEST:
+        return None
+    usual = float(np.median(norms[:_WARM_UP]))
+    return float(norms[-_NEWEST:].min()) / usual if usual > 0 else None
+
+
+def _proportions(window: Window, name: str) -> list[tuple[Column, float]]:
+    """The gradient's column and |g| / |w| of a weight, for each worker that measured both."""
+    facts = window.facts
+    held = facts.parameter(name) if facts else None
+    if held is not None and len(held.shape) < 2:
+        return []
+    weights = {column.worker: column for column in window.statistic(name, "l2", mode=None)}
+    pairs = []
+    for column in window.statistic(f"gradient/{name}", "l2", mode=None):
+        weight = weights.get(column.worker)
+        if weight is None or len(column.values) < _FEWEST or not weight.values[-1] > 0:
+            continue
+        newest = column.values[-_NEWEST:]
+        if np.isfinite(newest).all():
+            pairs.append((column, float(np.median(newest)) / float(weight.values[-1])))
+    return pairs
+
+
+def _total_norms(window: Window) -> list[tuple[str, np.ndarray, np.ndarray]]:
+    """(worker, steps, norm of all gradients) over the steps at which all were recorded and finite."""
+    by_worker: dict[str, list[Column]] = {}
+    for name in window.tensors("gradients"):
+        for column in window.statistic(name, "l2", mode=None):
+            by_worker.setdefault(column.worker, []).append(column)
+    totals = []
+    for worker, columns in sorted(by_worker.items()):
+        longest = max(columns, key=lambda column: len(column.steps))
+        same = [column for column in columns if len(column.steps) == len(longest.steps)]
+        norms = np.sqrt(np.sum([np.square(column.values) for column in same], axis=0))
+        sound = np.isfinite(norms)
+        totals.append((worker, longest.steps[sound], norms[sound]))
+    return totals
