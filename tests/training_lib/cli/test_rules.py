@@ -38,6 +38,9 @@ def test_json_is_one_document_with_a_version() -> None:
         "severity",
         "since",
         "parameters",
+        "needs",
+        "presets",
+        "is_asked_for",
     }
 
 

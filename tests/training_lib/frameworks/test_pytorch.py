@@ -691,7 +691,11 @@ def test_each_rank_writes_as_its_own_worker(rank: int, names: set[str], request_
     finally:
         capture.uninstall()
     event = f"000000000000_worker_{rank}"
-    saved = {key.rsplit("/", 1)[-1] for key in store.list() if not key.startswith(("packed-index/", "state/", "model-facts/"))}
+    saved = {
+        key.rsplit("/", 1)[-1]
+        for key in store.list()
+        if not key.startswith(("packed-index/", "state/", "model-facts/"))
+    }
     assert saved == {*names, f"{event}.json", f"{event}.tfevents"}
 
 

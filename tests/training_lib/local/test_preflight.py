@@ -31,7 +31,7 @@ CATALOGUE = parse_catalogue(
             "rules": [
                 rule("vanishing-gradient", ["gradients"]),
                 rule("loss-not-decreasing", ["losses"], save_interval=5),
-                rule("dead-relu", ["relu_outputs"]),
+                rule("dead-relu", ["no_such_outputs"]),
             ]
         }
     )
@@ -57,7 +57,7 @@ def test_a_save_interval_replaces_that_of_the_rules() -> None:
 
 def test_a_rule_whose_input_is_not_saved_is_told_before_the_start() -> None:
     plan = plan_rules([RuleConfiguration("dead-relu")], catalogue=CATALOGUE, actions=())
-    assert plan.notes == ("dead-relu needs relu_outputs, which will not be saved: it cannot judge anything.",)
+    assert plan.notes == ("dead-relu needs no_such_outputs, which will not be saved: it cannot judge anything.",)
 
 
 def test_the_actions_of_a_file_are_kept_where_the_command_line_says_nothing() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,8 +57,9 @@ def offer(folder: Path, source: str, *, entry: str = "haunted = haunted_house:Ha
     (folder / "haunted_house-1.2.dist-info" / "entry_points.txt").write_text(f"[trackside.rules]\n{entry}\n")
 
 
-def test_the_three_rules_are_found_sorted_by_id() -> None:
-    assert list(built_in_rules()) == ["exploding-tensor", "loss-not-decreasing", "vanishing-gradient"]
+def test_the_rules_are_found_sorted_by_id() -> None:
+    assert {"exploding-tensor", "loss-not-decreasing", "vanishing-gradient"} < set(built_in_rules())
+    assert list(built_in_rules()) == sorted(built_in_rules())
     assert built_in_rules()["vanishing-gradient"] is VanishingGradient
 
 
@@ -91,7 +93,8 @@ def test_a_broken_package_is_named_when_its_rule_is_asked_for(installed: Path) -
 
 def test_a_broken_package_does_not_touch_other_rules(installed: Path) -> None:
     offer(installed, "raise OSError('no ghosts here')")
-    assert len(build_rules(default_request())) == len(built_in_rules())
+    usual = [rule_id for rule_id, rule in built_in_rules().items() if not rule.is_asked_for]
+    assert [configured.rule.rule_id for configured in build_rules(default_request())] == usual
     assert "haunted_house" not in sys.modules
 
 
@@ -164,16 +167,53 @@ def test_one_error_lists_every_problem() -> None:
     ]
 
 
-def test_the_default_request_asks_for_every_built_in_rule_and_stops_nothing() -> None:
+def test_the_default_request_asks_for_every_usual_rule_and_stops_nothing() -> None:
     request = default_request()
-    assert [rule.rule_id for rule in request.rules] == list(built_in_rules())
+    asked_for = {rule_id for rule_id, rule in built_in_rules().items() if rule.is_asked_for}
+    assert asked_for
+    assert [rule.rule_id for rule in request.rules] == [one for one in built_in_rules() if one not in asked_for]
     assert {rule.actions for rule in request.rules} == {(Action.NOTIFY, Action.PUBLISH_METRIC)}
     assert default_request(actions=(Action.STOP_TRAINING,)).rules[0].actions == (Action.STOP_TRAINING,)
 
 
 def test_the_catalogue_reads_back_as_the_rules_describe_themselves() -> None:
     catalogue = parse_catalogue(catalogue_json())
-    assert dict(catalogue.rules) == {rule_id: rule.describe() for rule_id, rule in built_in_rules().items()}
-    merged = catalogue.capture_request(default_request())
-    intervals = {c.name: c.schedule.save_interval for c in merged.collections}
-    assert intervals == {"losses": 10, "weights": 100, "gradients": 100}
+    assert list(catalogue.rules) == list(built_in_rules())
+    for rule_id, rule in built_in_rules().items():
+        assert replace(catalogue.rules[rule_id], presets={}) == rule.describe()
+    assert set(catalogue.usual) == {rule.rule_id for rule in default_request().rules}
+
+
+def test_a_preset_is_described_in_its_own_sense() -> None:
+    described = parse_catalogue(catalogue_json()).rules["vanishing-gradient"]
+    assert described.in_sense_of("") is described.in_sense_of("calibrated") is described
+    documented = described.in_sense_of("aws-docs")
+    assert documented is not None
+    assert documented.rule_id == described.rule_id
+    assert documented != described
+    assert described.in_sense_of("somebody-else") is None
+
+
+@pytest.mark.parametrize(
+    ("configuration", "said"),
+    [
+        pytest.param(
+            RuleConfiguration("vanishing-gradient", preset="aws-doc"), "There is no preset 'aws-doc'", id="unknown"
+        ),
+        pytest.param(
+            RuleConfiguration("gradients-not-cleared", preset="aws-docs"),
+            "Amazon documents no such rule",
+            id="not-there",
+        ),
+    ],
+)
+def test_a_preset_that_a_rule_has_not_is_refused(configuration: RuleConfiguration, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        build_rules(RuleRequest((configuration,)))
+
+
+def test_all_usual_rules_together_save_a_bounded_number_of_whole_tensors() -> None:
+    """Weights and gradients are the bulk of a run: rules live on their statistics."""
+    merged = parse_catalogue(catalogue_json()).capture_request(default_request())
+    intervals = {collection.name: collection.schedule.save_interval for collection in merged.collections}
+    assert not {"weights", "gradients", "all"} & {name for name, interval in intervals.items() if interval < 100}

@@ -30,6 +30,7 @@ from smdebug.trials.trial import Trial
 from smdebug.trials.utils import create_trial
 from trackside.contracts.errors import ConfigurationError, Problem, RecordError, StorageError, did_you_mean
 from trackside.contracts.rule_catalogue import ParameterDescription
+from trackside.contracts.rule_request import CALIBRATED
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.rule import Rule
 from trackside.trial.trial import Trial as TracksideTrial
@@ -128,7 +129,7 @@ class EvaluatedRule(Rule):
         return f"The custom rule {self.rule_id} fired at step {fired.step}{reason}."
 
     @classmethod
-    def parameters(cls) -> tuple[ParameterDescription, ...]:
+    def parameters(cls, preset: str = CALIBRATED) -> tuple[ParameterDescription, ...]:
         """What its constructor takes beside the trials; all are texts."""
         taken = _taken(cls.asked).values()
         return tuple(
@@ -138,7 +139,7 @@ class EvaluatedRule(Rule):
         )
 
     @classmethod
-    def from_parameters(cls, texts: Mapping[str, str]) -> EvaluatedRule:
+    def from_parameters(cls, texts: Mapping[str, str], *, preset: str = CALIBRATED) -> EvaluatedRule:
         """The rule with these parameters. Errors: `ConfigurationError` for those that its constructor does not take."""
         arguments = _arguments(cls.asked, texts)
         return cls(arguments, Replay(cls.asked, arguments))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -29,9 +30,16 @@ class Hanging(LocalStore):
     released = threading.Event()
 
     def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
+        self._hang(key)
+        super().put(key, data)
+
+    def put_parts(self, key: str, parts: Iterable[bytes | memoryview]) -> None:
+        self._hang(key)
+        super().put_parts(key, parts)
+
+    def _hang(self, key: str) -> None:
         if key.startswith("events/"):
             assert self.released.wait(60)
-        super().put(key, data)
 
 
 def memory_bytes() -> int:

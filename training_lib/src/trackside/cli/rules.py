@@ -129,7 +129,7 @@ def _print_rule(rule: RuleDescription, *, asked_as: str) -> None:
     facts = [
         ("finds", rule.summary),
         ("severity", rule.severity.value),
-        ("needs", f"{', '.join(rule.watches)}, saved every {rule.save_interval} steps unless you say otherwise"),
+        ("needs", _needs(rule)),
         ("since", rule.since),
     ]
     console.print(Text(rule.rule_id, style="bold"))
@@ -143,6 +143,16 @@ def _print_rule(rule: RuleDescription, *, asked_as: str) -> None:
     setting = f":{first.name}={_shown(first.default)}" if first else ""
     console.print()
     console.print(f"Use it: trackside run --rule {asked_as}{setting} -- python train.py", soft_wrap=True)
+
+
+def _needs(rule: RuleDescription) -> str:
+    intervals: dict[int, list[str]] = {}
+    for collection in rule.capture_request.collections:
+        intervals.setdefault(collection.schedule.save_interval, []).append(collection.name)
+    if not intervals:
+        return "the always-on statistics, nothing else"
+    saved = [f"{', '.join(names)}, saved every {interval} steps" for interval, names in intervals.items()]
+    return f"{'; '.join(saved)} unless you say otherwise"
 
 
 def _parameter_rows(rule: RuleDescription) -> list[list[Text]]:

@@ -43,7 +43,7 @@ def command(runs: tuple[str, ...], rules: tuple[str, ...], settings: tuple[str, 
     \b
     Example:
       trackside rules test latest
-      trackside rules test run-1 run-2 --rule vanishing-gradient --set threshold=1e-6
+      trackside rules test run-1 run-2 --rule overfit --set ratio_threshold=0.2
     """
     from trackside.evaluation.backtest import backtest
     from trackside.local.run_folder import find_run

@@ -14,7 +14,10 @@ from trackside.rules.catalogue import build_rules
 from trackside.storage.memory import MemoryStore
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
+from trackside.trial.settled_steps import WORKER_WAIT_SECONDS
 from trackside.trial.trial import Trial
+
+_MOST_WAITS = 3  # for the rows of a worker, for a step that should have been saved, for the rows of that step
 
 
 @dataclass(frozen=True)
@@ -57,20 +60,24 @@ def backtest(
     Errors: `ConfigurationError` for the rules; `StorageError` where the run cannot be read.
     """
     location = RunLocation(uri)
-    trial = Trial(stores(location.tensors), stores(location.statistics))
-    ahead = [0.0]  # nothing more comes of a run that is not watched: what waits for rows need not
+    waited = [0]  # nothing more comes of a run that is not watched: what waits for rows or workers need not
+    trial = Trial(
+        stores(location.tensors),
+        stores(location.statistics),
+        clock=lambda: clock() + 2 * waited[0] * WORKER_WAIT_SECONDS,
+    )
     evaluator = Evaluator(
         trial,
         build_rules(RuleRequest(tuple(rules))),
         (),
         ProgressFile(MemoryStore()),
         run=location.name,
-        clock=lambda: clock() + ahead[0],
+        clock=lambda: clock() + 2 * waited[0] * SECONDS_FOR_ROWS,
         stores=stores,
     )
     evaluator.sweep()
-    if not evaluator.is_done:
-        ahead[0] = 2 * SECONDS_FOR_ROWS
+    while not evaluator.is_done and waited[0] < _MOST_WAITS:
+        waited[0] += 1
         evaluator.sweep()
     summary = evaluator.summary()
     steps = trial.steps()

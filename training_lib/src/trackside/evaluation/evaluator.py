@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from trackside.contracts.cause import Suspicion
 from trackside.contracts.errors import RecordError, StorageError, StorageUnavailableError, TensorNotSavedError
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RunLocation
@@ -343,7 +344,7 @@ class Evaluator:
         if not progress.is_open:
             return None
         progress.quiet += 1
-        if progress.quiet < max(FEWEST_QUIET_STEPS, configured.rule.patience):
+        if progress.quiet < max(FEWEST_QUIET_STEPS, configured.rule.findings_in_a_row):
             return None
         progress.is_open = False
         opened = self._last_issue(configured)
@@ -365,7 +366,7 @@ class Evaluator:
             (f.worker, f.subject): min(f.since_step, before.get((f.worker, f.subject), f.since_step)) for f in findings
         }
         progress.quiet = 0
-        if progress.is_open or progress.issues >= MOST_ISSUES or progress.streak < configured.rule.patience:
+        if progress.is_open or progress.issues >= MOST_ISSUES or progress.streak < configured.rule.findings_in_a_row:
             return None
         progress.issues, progress.is_open = progress.issues + 1, True
         progress.has_concluded = configured.rule.judges_until_found
@@ -377,7 +378,7 @@ class Evaluator:
             Moment(self._run, window.step, window.now),
             event_key=self._trial.event_key(ordered[0].step, ordered[0].worker),
             several_workers=len(self._trial.workers) > 1,
-            suspicions=tuple(configured.rule.suspicions(ordered, window)),
+            suspicions=_suspicions(configured, ordered, window),
             occurrence=progress.issues,
         )
 
@@ -404,12 +405,12 @@ class Evaluator:
         progress.has_concluded = self._is_unsaved = True
         if progress.issues:
             return None
-        if progress.judged < configured.rule.patience and progress.lacks:
+        if progress.judged < configured.rule.findings_in_a_row and progress.lacks:
             return verdicts.not_ready(configured, moment, lacks=progress.lacks)
         if progress.judged == 0:
             saved = bool(self._trial.new_complete_steps(-1))
             return verdicts.no_data(configured, moment, run_saved_steps=saved, unreadable=progress.unreadable)
-        if progress.judged < configured.rule.patience:
+        if progress.judged < configured.rule.findings_in_a_row:
             return verdicts.too_little_data(configured, moment, judged=progress.judged)
         return verdicts.clean(configured, moment, judged=progress.judged)
 
@@ -474,3 +475,10 @@ def _check(configured: ConfiguredRule, progress: RuleProgress, window: Window) -
     found = verdicts.worst_first(findings)
     progress.memory = rule.dump(state)
     return found
+
+
+def _suspicions(configured: ConfiguredRule, findings: Sequence[Finding], window: Window) -> tuple[Suspicion, ...]:
+    try:
+        return tuple(configured.rule.suspicions(findings, window))
+    except RecordError:  # what was found holds, whatever file is damaged that would have told why
+        return ()

@@ -166,7 +166,8 @@ def too_little_data(configured: ConfiguredRule, moment: Moment, *, judged: int) 
     """Not evaluated: fewer steps than the rule's patience, so that it could not have spoken."""
     rule = configured.rule
     watched = " or ".join(rule.watches)
-    message = f"Only {_steps(judged)} with {watched} saved; the rule needs {rule.patience} in a row to find an issue."
+    needed = rule.findings_in_a_row
+    message = f"Only {_steps(judged)} with {watched} saved; the rule needs {needed} in a row to find an issue."
     fix = f"Save {watched} more often than now (save_interval), or let the run go on for longer."
     return _said(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
 

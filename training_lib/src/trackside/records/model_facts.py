@@ -71,6 +71,9 @@ class ParameterFacts:
     group          its number there; 0 where there is no optimizer
     tied_to        the parameter that this one is another name of; such a name is never saved by itself
     is_sharded     the worker holds a part of it only
+    has_gradient   it had one when it was looked at, at the end of a step
+    has_equal_rows   as the first step ended, its rows were all the same: its units started alike
+    looks_untrained  it is frozen or in no optimizer, and its values are as the framework's layers initialise them
     """
 
     name: str
@@ -82,6 +85,9 @@ class ParameterFacts:
     group: int = 0
     tied_to: str = ""
     is_sharded: bool = False
+    has_gradient: bool = False
+    has_equal_rows: bool = False
+    looks_untrained: bool = False
 
     @property
     def gradient(self) -> str:
@@ -371,6 +377,9 @@ def _parameter(found: UntrustedJson) -> ParameterFacts:
         group=_count(found, "group") or 0,
         tied_to=_text(found, "tied_to"),
         is_sharded=found.boolean("is_sharded", False),
+        has_gradient=found.boolean("has_gradient", False),
+        has_equal_rows=found.boolean("has_equal_rows", False),
+        looks_untrained=found.boolean("looks_untrained", False),
     )
 
 

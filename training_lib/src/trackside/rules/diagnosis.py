@@ -121,12 +121,10 @@ class Evidence:
 
     @cached_property
     def outside_optimizers(self) -> tuple[ParameterFacts, ...]:
-        """Parameters that get a gradient now and that no optimizer holds."""
+        """Parameters that get a gradient, look untrained, and that no optimizer holds."""
         facts = self.window.facts
-        if facts is None:
-            return ()
-        outside = [p for p in facts.parameters if p.requires_grad and not p.optimizer and not p.tied_to]
-        return tuple([p for p in outside if self._has_gradient(p)])
+        held = facts.parameters if facts is not None else ()
+        return tuple([p for p in held if p.requires_grad and not p.optimizer and p.has_gradient and p.looks_untrained])
 
     @cached_property
     def weight_decay(self) -> float:
@@ -134,10 +132,6 @@ class Evidence:
         facts = self.window.facts
         groups = [group for optimizer in facts.optimizers for group in optimizer.groups] if facts else []
         return max((group.get("weight_decay", 0.0) for group in groups), key=abs, default=0.0)
-
-    def _has_gradient(self, held: ParameterFacts) -> bool:
-        columns = self.window.statistic(held.gradient, "is_present", last=_NEWEST, mode=None)
-        return any(column.values.all() for column in columns)
 
 
 def collapsed_at(rates: NDArray[np.float64], *, share: float = 1e-3, steps: int = 20) -> int | None:

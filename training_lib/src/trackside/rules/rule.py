@@ -76,6 +76,11 @@ class Rule(ABC):
         """True if it judges a step at which something of these collections was saved; `all` watches whatever is."""
         return ALL in cls.watches or not collections.isdisjoint(cls.watches)
 
+    @property
+    def findings_in_a_row(self) -> int:
+        """How many judged steps in a row must show a finding; 1 for a rule whose parameter is named `patience`."""
+        return 1 if "patience" in {field.name for field in dataclasses.fields(self)} else self.patience
+
     @abstractmethod
     def check(self, window: Window) -> Iterable[Finding]:
         """What is wrong at `window.step`; nothing if all is well. Pure: no clock, disk, network or randomness."""
@@ -181,7 +186,7 @@ class FoldingRule(Rule):
         start = self.start()
         try:
             return dataclasses.replace(start, **{name: _frozen(value) for name, value in json.loads(text).items()})
-        except (ValueError, TypeError, AttributeError):  # an older state: judging again from the start is always safe
+        except (ValueError, TypeError, AttributeError, RecursionError):  # an older state: starting anew is always safe
             return start
 
 

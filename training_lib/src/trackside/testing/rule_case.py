@@ -64,7 +64,9 @@ class RuleCase:
         """What the rule may see."""
         newest = max((step for steps in self.tensors.values() for step in steps), default=0)
         window = self.trial.window(newest if self.step is None else self.step, now=WALL_TIME)
-        others = {name: recorded_trial(t, mode=self.mode, collections=self.collections) for name, t in self.others.items()}
+        others = {
+            name: recorded_trial(t, mode=self.mode, collections=self.collections) for name, t in self.others.items()
+        }
         return replace(window, others=others)
 
 
@@ -134,6 +136,6 @@ def replay(rule: Rule, trial: Trial) -> tuple[Finding, ...]:
             continue
         findings = tuple(rule.check(trial.window(step, now=WALL_TIME)))
         streak = streak + 1 if findings else 0
-        if streak >= rule.patience:
+        if streak >= rule.findings_in_a_row:
             return findings
     return ()

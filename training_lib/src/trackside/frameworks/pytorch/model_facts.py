@@ -21,6 +21,7 @@ from torch.optim.optimizer import Optimizer
 from trackside.capture.hook import Position
 from trackside.contracts.errors import RecordError
 from trackside.contracts.run_layout import model_facts_key
+from trackside.frameworks.pytorch.initial_values import has_equal_rows, looks_untrained
 from trackside.frameworks.pytorch.loss_graph import GraphFacts, addends
 from trackside.frameworks.pytorch.losses import UNNAMED, LossDescription
 from trackside.frameworks.pytorch.names import ParameterNames, inner_modules, unwrapped, without_wrappers
@@ -187,7 +188,7 @@ class ModelFactsSource:
         self._told = [(id(o), s) for o, s in self._states.items()], others, len(self._losses), len(self._clipping)
 
     def _gather(self, step: int) -> _Found:
-        owners = _Owners(self._states, self._optimizers, self._names)
+        owners = _Owners(self._states, self._optimizers, self._names, looks_at_rows=not self._revisions)
         roots, parameters = [], []
         self._modules, self._others = [], []
         for index, (root_name, root) in enumerate(self._names.roots()):
@@ -232,8 +233,11 @@ class _Owners:
         states: Mapping[Optimizer, tuple[Any, ...]],
         optimizers: Mapping[Optimizer, OptimizerFacts],
         names: ParameterNames,
+        *,
+        looks_at_rows: bool,
     ) -> None:
         self._names = names
+        self._looks_at_rows = looks_at_rows
         self._owner: dict[int, tuple[str, int, bool]] = {}
         self._parameters: dict[int, torch.Tensor] = {}
         self._first_names: dict[int, str] = {}
@@ -260,6 +264,9 @@ class _Owners:
             group=group,
             tied_to=first if first != name else "",
             is_sharded=bool(placements) and not all(placement.is_replicate() for placement in placements),
+            has_gradient=parameter.grad is not None,
+            has_equal_rows=self._looks_at_rows and has_equal_rows(parameter),
+            looks_untrained=not (optimizer and requires_grad) and looks_untrained(parameter),
         )
 
     def homeless(self) -> Iterator[ParameterFacts]:

@@ -16,5 +16,5 @@ def share_within(values: NDArray[np.generic], *, above: float, below: float) -> 
     if values.ndim < 2 or values.size == 0 or values.dtype.kind not in "fiu":
         return None
     units = np.moveaxis(values, 1, -1) if values.ndim >= 4 else values
-    is_within = (units > above) & (units < below)
-    return 100 * is_within.reshape(-1, units.shape[-1]).mean(axis=0)
+    rows = units.reshape(-1, units.shape[-1]).astype(np.float64)
+    return np.asarray(100 * ((rows > above) & (rows < below)).mean(axis=0), np.float64)

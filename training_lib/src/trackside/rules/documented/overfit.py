@@ -33,7 +33,7 @@ class DocumentedOverfit(Rule):
     judges_until_found = True
     watches = EVERY_COLLECTION
     save_interval = 500
-    needs = (CollectionRequest("losses", Schedule(100), (("EVAL", Schedule(10)),)),)
+    needs = (CollectionRequest("losses", Schedule(100), mode_schedules=(("EVAL", Schedule(10)),)),)
     severity = Severity.CRITICAL
     since = "0.1"
     likely_causes = (Cause.OVERFITTING, Cause.WRONG_LABELS)
@@ -41,7 +41,7 @@ class DocumentedOverfit(Rule):
 
     tensor_regex: str = parameter("", "regexes of losses, separated by commas; empty: all losses")
     start_step: int = parameter(0, "step from which on it is judged", minimum=0)
-    patience: int = parameter(1, "evaluations in a row that must be above the threshold", minimum=1)
+    patience: int = parameter(1, "evaluations in a row that must be above it", minimum=1)  # type: ignore[misc]  # Amazon's name
     ratio_threshold: float = parameter(0.1, "excess over the training loss above which it fires", minimum=0)
 
     def check(self, window: Window) -> Iterable[Finding]:

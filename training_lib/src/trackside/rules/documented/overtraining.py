@@ -51,28 +51,31 @@ class DocumentedOvertraining(Rule):
         return [found for found in judged if found is not None]
 
     def _judge(self, column: Column, step: int, patience: int) -> Finding | None:
-        best = newest_improvement(column.values, delta=self.delta)
-        waited = len(column.values) - 1 - best
-        if waited < patience:
+        best = best_before(column.values, patience=patience, delta=self.delta)
+        if best is None:
             return None
         return Finding(
             subject=column.tensor,
             worker=column.worker,
             step=step,
             since_step=int(column.steps[best]),
-            measure="steps without a better loss",
-            observed=float(waited),
+            measure="saved steps without a better loss",
+            observed=float(len(column.values) - 1 - best),
             relation=">",
             threshold=float(patience - 1),
-            statistics={"best": float(column.values[best])} if np.isfinite(column.values[best]) else {},
+            statistics={"best": float(column.values[best])},
             series=column.series,
         )
 
 
-def newest_improvement(losses: NDArray[np.float64], *, delta: float) -> int:
-    """The index of the newest loss that was more than `delta` below the best before it; 0 if there was none."""
-    best, place = float(losses[0]), 0
-    for index, loss in enumerate(losses.tolist()):
-        if loss < best - delta or (best != best and loss == loss):  # NaN is beaten by anything
-            best, place = loss, index
-    return place
+def best_before(losses: NDArray[np.float64], *, patience: int, delta: float) -> int | None:
+    """The index of the best loss before the newest `patience`, none of which is better by more than `delta`; else None.
+
+    Shape (n,), oldest first. Losses that are not finite are no improvement.
+    """
+    earlier = np.where(np.isfinite(losses[:-patience]), losses[:-patience], np.inf)
+    if not earlier.size or not np.isfinite(earlier).any():
+        return None
+    newest = losses[-patience:]
+    best = int(np.argmin(earlier))
+    return None if (newest[np.isfinite(newest)] < earlier[best] - delta).any() else best

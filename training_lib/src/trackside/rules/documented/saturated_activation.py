@@ -48,7 +48,10 @@ class DocumentedSaturatedActivation(Rule):
     threshold_sigmoid_min: float = parameter(-23.0, "input below which sigmoid is flat", maximum=0)
     threshold_sigmoid_max: float = parameter(16.99999, "input above which sigmoid is flat", minimum=0)
     threshold_inactivity: float = parameter(
-        1.0, "share of inputs in percent between the thresholds, below which a unit is saturated", minimum=0, maximum=100
+        1.0,
+        "share of inputs in percent between the thresholds, below which a unit is saturated",
+        minimum=0,
+        maximum=100,
     )
     threshold_layer: float = parameter(
         50.0, "share of saturated units in percent above which it fires", minimum=0, maximum=100

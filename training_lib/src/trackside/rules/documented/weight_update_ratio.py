@@ -93,7 +93,7 @@ class DocumentedWeightUpdateRatio(Rule):
 
 
 def update_ratio(before: NDArray[np.generic], after: NDArray[np.generic], *, epsilon: float) -> float | None:
-    """Mean |after - before| over mean |before| plus epsilon; None for other shapes, and for 0 over 0 without epsilon."""
+    """Mean |after - before| over mean |before| plus epsilon; None for another shape, and where that would be 0."""
     if before.shape != after.shape or not before.size:
         return None
     old, new = before.astype(np.float64), after.astype(np.float64)

@@ -15,8 +15,14 @@ from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
 _NOISE = 1e-6  # of the largest gradient
+_MOST = 0.5  # of the numbers that should train
 
-NO_OPTIMIZER, NO_GRADIENT, NO_CHANGE = "optimizers that hold it", "share of steps with a gradient", "relative update"
+NO_OPTIMIZER, NO_GRADIENT, NO_CHANGE, FROZEN = (
+    "optimizers that hold it",
+    "share of steps with a gradient",
+    "relative update",
+    "gradients that it may get",
+)
 
 
 @dataclass(frozen=True)
@@ -31,16 +37,18 @@ class ParametersNotTrained(Rule):
         For each parameter, with what the hook tells of the program (which optimizer holds it, whether it requires a
         gradient), and the always-on statistics of the newest `steps` steps:
 
-        1. *In no optimizer*: it requires a gradient and got one at each of these steps, but no optimizer that has ever
-           stepped holds it.
+        1. *In no optimizer*: it requires a gradient and gets one, but no optimizer holds it.
         2. *No gradient*: an optimizer holds it, it requires a gradient, and it got none at any of these steps although
            others of the same optimizer did.
-        3. *No change*: an optimizer with a learning rate above zero holds it and it gets gradients that are not zero,
-           but its update was exactly zero whenever it was measured, three times at least.
-        4. A parameter that is frozen (requires no gradient) is left alone: that is what freezing is for. So are
-           parameters of models that no gradient reaches at all (a target network, an average of the weights).
+        3. *No change*: an optimizer with a learning rate above zero holds it and it gets gradients that are more than
+           rounding noise, but its update was exactly zero whenever it was measured, three times at least.
+        4. *Frozen at its random start*: it requires no gradient, others of the same model are trained, and its values
+           are still those of the framework's own initialisation (uniform within +-1/sqrt(inputs)).
+        5. A frozen weight that looks trained is left alone: that is what freezing is for. So are models of which no
+           optimizer holds anything (a target network, an average of the weights).
 
-        Severity: critical if these are more than half of the numbers that should train, else a warning. Amazon's
+        Severity: critical if these are more than half of the numbers that should train, else a warning. Weights that no
+        optimizer holds, but that look trained, are told as information: a backbone may be kept so on purpose. Amazon's
         Debugger has no such rule.
 
     What to do:
@@ -53,11 +61,11 @@ class ParametersNotTrained(Rule):
         from trackside.rules.program.parameters_not_trained import left_out
 
         facts = ModelFacts(parameters=(
-            ParameterFacts("Net_body.weight", "body", (8, 8), "float32", optimizer="SGD"),
-            ParameterFacts("Net_head.weight", "head", (2, 8), "float32"),
+            ParameterFacts("Net_body.weight", "body", (8, 8), "float32", optimizer="SGD", has_gradient=True),
+            ParameterFacts("Net_head.weight", "head", (2, 8), "float32", has_gradient=True),
+            ParameterFacts("Net_rest.weight", "rest", (2, 8), "float32"),
         ))
-        assert left_out(facts, present={"Net_body.weight": 1.0, "Net_head.weight": 1.0}) == ("Net_head.weight",)
-        assert left_out(facts, present={"Net_body.weight": 1.0, "Net_head.weight": 0.0}) == ()
+        assert left_out(facts) == ("Net_head.weight",)
         ```
 
     References:
@@ -86,7 +94,8 @@ class ParametersNotTrained(Rule):
         if facts is None or window.step < facts.from_step + self.steps:
             return []
         present = self._present(window, facts)
-        found = dict.fromkeys(left_out(facts, present=present), (NO_OPTIMIZER, 0.0, 1.0))
+        found = dict.fromkeys(left_out(facts), (NO_OPTIMIZER, 0.0, 1.0))
+        found.update(dict.fromkeys(frozen_at_random(facts), (FROZEN, 0.0, 1.0)))
         found.update(dict.fromkeys(unreached(facts, present=present), (NO_GRADIENT, 0.0, 1 / self.steps)))
         found.update({name: (NO_CHANGE, 0.0, math.ulp(0.0)) for name in self._unchanged(window, facts, present)})
         named = [parameter for parameter in facts.parameters if parameter.name in found]
@@ -101,16 +110,18 @@ class ParametersNotTrained(Rule):
         return "" if window.step >= facts.from_step + self.steps else f"{self.steps} steps of one program"
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Critical where most of what should train does not."""
-        share = max((finding.statistics["share_of_model"] for finding in findings), default=0.0)
-        return Severity.CRITICAL if share > 0.5 else Severity.WARNING
+        """Critical where most of what should train does not; no alarm where all of it looks trained before."""
+        if all(finding.measure == NO_OPTIMIZER and not finding.statistics["looks_untrained"] for finding in findings):
+            return Severity.INFO
+        share = sum(finding.statistics["share_of_model"] for finding in findings)
+        return Severity.CRITICAL if share > _MOST else Severity.WARNING
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
         """By what is missing: the optimizer, or the way from the loss."""
         missing = sum(finding.measure == NO_OPTIMIZER for finding in findings)
         because = f"{missing} of {len(findings)} are in no optimizer"
         outside = Suspicion(Cause.PARAMETERS_NOT_IN_OPTIMIZER, because if missing else "")
-        inside = Suspicion(Cause.FROZEN_PARAMETERS, f"{len(findings) - missing} are in one, but never change")
+        inside = Suspicion(Cause.FROZEN_PARAMETERS, f"{len(findings) - missing} are frozen, or never change")
         if not missing:
             return (inside, outside)
         return (outside,) if missing == len(findings) else (outside, inside)
@@ -132,7 +143,7 @@ class ParametersNotTrained(Rule):
     ) -> Finding:
         measure, observed, threshold = told
         module = facts.module(held.module)
-        trainable = sum(p.size for p in facts.parameters if p.requires_grad and not p.tied_to)
+        trainable = sum(p.size for p in facts.parameters if not p.tied_to)
         return Finding(
             subject=held.name,
             step=window.step,
@@ -141,19 +152,36 @@ class ParametersNotTrained(Rule):
             observed=observed,
             relation="<",
             threshold=threshold,
-            statistics={"numbers": float(held.size), "share_of_model": held.size / max(1, trainable)},
+            statistics={
+                "numbers": float(held.size),
+                "share_of_model": held.size / max(1, trainable),
+                "looks_untrained": float(_is_untrained(facts, held)),
+            },
             place=module.line if module else "",
         )
 
 
-def left_out(facts: ModelFacts, *, present: Mapping[str, float]) -> tuple[str, ...]:
-    """Names of the parameters that always get a gradient and that no optimizer holds.
+def left_out(facts: ModelFacts) -> tuple[str, ...]:
+    """Names of the parameters that get a gradient and that no optimizer holds, where one holds others of the model."""
+    trained = {_root(p) for p in facts.parameters if p.optimizer}
+    outside = [p for p in facts.parameters if _should_train(p) and not p.optimizer and _root(p) in trained]
+    return tuple([p.name for p in outside if p.has_gradient])
 
-    `present`: by parameter, the share of the steps at which it had a gradient.
-    """
-    return tuple(
-        [p.name for p in facts.parameters if _should_train(p) and not p.optimizer and present.get(p.name) == 1]
-    )
+
+def frozen_at_random(facts: ModelFacts) -> tuple[str, ...]:
+    """Names of the frozen parameters that still have their random first values, where others of the model train."""
+    trained = {_root(p) for p in facts.parameters if p.optimizer and p.requires_grad}
+    frozen = [p for p in facts.parameters if not p.requires_grad and not p.tied_to and _root(p) in trained]
+    return tuple([p.name for p in frozen if p.looks_untrained])
+
+
+def _root(held: ParameterFacts) -> str:
+    return held.name.partition("_")[0]
+
+
+def _is_untrained(facts: ModelFacts, held: ParameterFacts) -> bool:
+    """True for a parameter that looks untrained, and for a bias beside such a weight."""
+    return any(p.looks_untrained for p in facts.parameters if p is held or (p.module and p.module == held.module))
 
 
 def unreached(facts: ModelFacts, *, present: Mapping[str, float]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from trackside.rules.diagnosis import chance_level, training_losses
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
-SCALE, LOSS, ZERO = "initial scale", "first loss over chance", "norm of the weights"
+SCALE, LOSS, ZERO, ALIKE = "initial scale", "first loss over chance", "norm of the weights", "units that differ"
 _FIRST_STEPS = 3  # a last layer that starts at zero blocks the gradients of the first step only
 _MOST_ZERO = 0.5  # of the layers without a gradient
 
@@ -37,6 +37,7 @@ class PoorWeightInitialization(Rule):
            loss is more than `loss_ratio` times that.
         3. Zero: where matrices are all zeros, and more than half of the layers still get no gradient at the fourth
            step. A single layer that starts at zero on purpose lets the others' gradients through after one step.
+        4. Alike: all rows of a hidden layer are still the same after the first step has changed it.
 
         Layers loaded from a checkpoint have the scale that they were trained to; most lie within the bounds.
 
@@ -84,7 +85,8 @@ class PoorWeightInitialization(Rule):
         facts = window.facts
         if facts is None or window.step < _FIRST_STEPS:
             return []
-        return [*self._zeros(window, facts), *self._off(window, facts), *self._first_losses(window, facts)]
+        zeros = self._zeros(window, facts) or self._alike(window, facts)
+        return [*zeros, *self._off(window, facts), *self._first_losses(window, facts)]
 
     def lacks(self, window: Window) -> str:
         """What the hook tells of the program, and a few steps."""
@@ -154,6 +156,23 @@ class PoorWeightInitialization(Rule):
             for held in zeros
         ]
 
+    def _alike(self, window: Window, facts: ModelFacts) -> list[Finding]:
+        layers = _hidden_layers(facts)
+        alike = [held for held in layers if held.has_equal_rows and _has_moved(window, held)]
+        return [
+            Finding(
+                subject=held.name,
+                step=window.step,
+                since_step=0,
+                measure=ALIKE,
+                observed=0.0,
+                relation="<",
+                threshold=1.0,
+                place=module.line if (module := facts.module(held.module)) else "",
+            )
+            for held in alike
+        ]
+
     def _first_losses(self, window: Window, facts: ModelFacts) -> list[Finding]:
         found = []
         for column in training_losses(window):
@@ -196,6 +215,11 @@ def _hidden_layers(facts: ModelFacts) -> list[ParameterFacts]:
         and module.role in roles
     ]
     return layers[:-1] if len(layers) > 1 else layers
+
+
+def _has_moved(window: Window, held: ParameterFacts) -> bool:
+    """True if the first step changed it: then units that are still alike will stay so."""
+    return any(column.values[0] > 0 for column in window.statistic(held.name, "update_l2", mode=None))
 
 
 def _starts_at_zero(window: Window, held: ParameterFacts) -> bool:

@@ -28,8 +28,9 @@ class UnchangedTensor(Rule):
         For each tensor of `collection_names`, and each whose name a regex of `tensor_regex` finds (both empty:
         weights), at each step at which it was saved:
 
-        1. The values at the newest `num_steps` steps at which it was saved (not necessarily one after the other) are
-           compared one by one with the newest: |a - b| <= `atol` + `rtol` |b| for every element, as numpy.allclose.
+        1. The values at the newest `num_steps` steps at which it was saved (not necessarily one after the other; of a
+           loss, at which it was recorded) are compared one by one with the newest: |a - b| <= `atol` + `rtol` |b| for
+           every element, as numpy.allclose.
         2. It fires where all of them are the same. NaN equals nothing, unless `equal_nan`.
 
         It judges only where it was chosen; `parameters-not-trained` finds weights that never change by itself. Amazon's
@@ -92,11 +93,8 @@ class UnchangedTensor(Rule):
         steps = column.steps[-self.num_steps :].tolist()
         if len(steps) < self.num_steps:
             return None
-        try:
-            values = [window.value(column.tensor, worker=column.worker, step=step) for step in steps]
-        except TensorNotSavedError:  # only statistics of some of them
-            return None
-        if not self.is_same(values):
+        values = _values(window, column, len(steps))
+        if values is None or not self.is_same(values):
             return None
         return Finding(
             subject=column.tensor,
@@ -109,3 +107,18 @@ class UnchangedTensor(Rule):
             threshold=float(self.num_steps - 1),
             series=column.series,
         )
+
+
+def _values(window: Window, column: Column, count: int) -> list[NDArray[np.generic]] | None:
+    """The tensor at its newest `count` steps; None where only statistics are known. The mean of a loss is a loss."""
+    is_scalar = column.tensor in window.tensors("losses")
+    values = []
+    for step, mean in zip(column.steps[-count:].tolist(), column.values[-count:], strict=True):
+        try:
+            value = window.value(column.tensor, worker=column.worker, step=step)
+        except TensorNotSavedError:
+            if not is_scalar:
+                return None
+            value = np.array([mean])
+        values.append(value.reshape(-1) if value.size == 1 else value)
+    return values

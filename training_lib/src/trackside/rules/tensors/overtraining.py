@@ -1,0 +1,171 @@
+"""overtraining: training goes on although nothing gets better any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.diagnosis import finite, training_losses
+from trackside.rules.rule import Rule, parameter
+from trackside.rules.tensors.overfit import by_evaluation
+from trackside.trial.window import Column, Window
+
+_LEARNED = 0.2  # share of the first loss that must be gone: what never learned is another rule's
+_WINDOW = 50  # steps over which training losses are averaged
+_FEWEST_EVALUATIONS = 4
+
+Losses = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Overtraining(Rule):
+    """Neither the training loss nor the validation loss has improved for a long time.
+
+    Why it matters:
+        The model has learned what it will learn. Further steps cost money, and sooner or later make it worse on data
+        that it has not seen.
+
+    How it decides:
+        For each loss that is above zero throughout:
+
+        1. The training loss is averaged over windows of 50 steps, the validation loss over each evaluation (as in
+           `overfit`). A window or evaluation improves where its mean is below the best before it by more than `delta`
+           of what was gained until then: the first mean less the best.
+        2. The training loss is at rest where no window has improved for `patience_train` steps, and the validation loss
+           where none of the newest `patience_validation` evaluations has. Both rests must be longer than half of what
+           came before.
+        3. It fires where both are at rest; where there are no evaluations, where the training loss is. Something must
+           have been learned before: a fifth of the first loss at least.
+
+        It only informs: a run that ends at rest has done nothing wrong. The verdict names the step of the newest
+        improvement, after which the training could have ended. It recovers where the loss falls on, as after the next
+        decay of the learning rate.
+
+        Amazon's Overtraining has an absolute `delta` of 0.01 and a patience of 5 and 10 saved steps, which most sound
+        runs exceed; it is the preset `aws-docs`.
+
+    What to do:
+        Stop earlier, at the step named, or lower the learning rate there: often the loss falls on.
+
+    Example:
+        ```python
+        import numpy as np
+        from trackside.rules.tensors.overtraining import newest_improvement
+
+        assert newest_improvement(np.array([2.0, 1.0, 0.5, 0.499, 0.5, 0.498]), delta=0.01) == 2
+        assert newest_improvement(np.array([2.0, 1.0, 0.5, 0.4, 0.3, 0.2]), delta=0.01) == 5
+        ```
+
+    References:
+        - Prechelt: Early Stopping - But When? (1998).
+        - Amazon SageMaker Debugger, built-in rule Overtraining: the parameters.
+    """
+
+    rule_id = "overtraining"
+    watches = ("losses",)
+    save_interval = 10
+    needs = ()
+    paced = True
+    patience = 2
+    severity = Severity.INFO
+    since = "0.1"
+    likely_causes = (Cause.CONVERGED,)
+    what_to_do = (
+        "End the training at the step of the newest improvement, by early stopping or fewer epochs.",
+        "Or lower the learning rate there: often the loss falls on.",
+    )
+
+    patience_train: int = parameter(1000, "steps without a better training loss", minimum=1)
+    patience_validation: int = parameter(10, "evaluations without a better validation loss", minimum=1)
+    delta: float = parameter(0.01, "share of the gain so far that counts as an improvement", minimum=0, maximum=1)
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        """One finding per training loss and worker that is at rest."""
+        found = []
+        for trained in training_losses(window):
+            rest = self._rest(window, trained)
+            if rest is not None and not any(
+                self._still_improves(evaluated, trained) for evaluated in _evaluated(window)
+            ):
+                found.append(self._finding(window, trained, rest))
+        return found
+
+    def lacks(self, window: Window) -> str:
+        """Steps enough for a rest."""
+        steps = [len(column.steps) for column in training_losses(window)]
+        return "" if max(steps, default=0) > self.patience_train else f"{self.patience_train} steps with a loss"
+
+    def sentence(self, findings: Sequence[Finding]) -> str:
+        """What could have been saved."""
+        lead = findings[0]
+        return (
+            f"Nothing has improved since step {lead.since_step}: the last {lead.step - lead.since_step:,} steps could "
+            "have been saved."
+        )
+
+    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
+        """It has converged."""
+        return (Suspicion(Cause.CONVERGED, f"no better loss since step {findings[0].since_step}"),)
+
+    def _rest(self, window: Window, trained: Column) -> int | None:
+        """The step of the training loss's newest improvement; None where it is not at rest."""
+        steps, means = by_window(trained)
+        if len(means) < 2 or means.min() <= 0 or (means[0] - means.min()) / means[0] < _LEARNED:
+            return None
+        improved = int(steps[newest_improvement(means, delta=self.delta)])
+        waited = window.step - improved
+        is_at_rest = waited > self.patience_train and 2 * waited > improved - int(trained.steps[0])
+        return improved if is_at_rest else None
+
+    def _still_improves(self, evaluated: Column, trained: Column) -> bool:
+        """Whether the validation loss has improved of late, or was not computed often enough to tell."""
+        if evaluated.worker != trained.worker:
+            return False
+        means = by_evaluation(evaluated, trained)[1]
+        if len(means) < _FEWEST_EVALUATIONS:
+            return True
+        improved = newest_improvement(means, delta=self.delta)
+        waited = len(means) - 1 - improved
+        return waited < self.patience_validation or 2 * waited <= improved
+
+    def _finding(self, window: Window, trained: Column, improved: int) -> Finding:
+        return Finding(
+            subject=trained.tensor,
+            worker=trained.worker,
+            step=window.step,
+            since_step=improved,
+            measure="steps without a better loss",
+            observed=float(window.step - improved),
+            relation=">",
+            threshold=float(self.patience_train),
+        )
+
+
+def newest_improvement(losses: Losses, *, delta: float) -> int:
+    """The index of the newest loss that was below the best before it by more than `delta` of the gain until then.
+
+    Shape (n,), n >= 1, oldest first, all finite. 0 if there was none.
+    """
+    first = best = float(losses[0])
+    place = 0
+    for index, loss in enumerate(losses.tolist()):
+        if best - loss > delta * (first - best):
+            best, place = loss, index
+    return place
+
+
+def by_window(column: Column) -> tuple[NDArray[np.int64], Losses]:
+    """(last step, mean loss) of each whole window of steps, oldest first; what is not finite is left out."""
+    steps, losses = finite(column)
+    whole = len(losses) // _WINDOW
+    means = losses[: whole * _WINDOW].reshape(whole, _WINDOW).mean(axis=1)
+    return steps[_WINDOW - 1 : whole * _WINDOW : _WINDOW], np.asarray(means, np.float64)
+
+
+def _evaluated(window: Window) -> list[Column]:
+    return [c for name in window.tensors("losses") for c in window.statistic(name, "mean", mode="EVAL")]
