@@ -33,7 +33,10 @@ ALL = [pytest.param(words, command, id=" ".join(("trackside", *words))) for word
 
 
 def test_each_file_is_a_command_and_each_command_a_file() -> None:
-    assert {path.stem for path in CLI.glob("*.py")} - {"__init__"} == set(COMMANDS)
+    files = {path.stem for path in CLI.glob("*.py")} - {"__init__"}
+    words = {word for word, _ in (stem.split("_") for stem in files if "_" in stem)}  # rules_test: `rules test`
+    assert {stem for stem in files if "_" not in stem} == set(COMMANDS)
+    assert words <= set(COMMANDS)
 
 
 @pytest.mark.parametrize(("words", "command"), ALL)

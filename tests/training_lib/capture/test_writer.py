@@ -6,6 +6,7 @@ import errno
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -207,6 +208,73 @@ def test_close_is_bounded_when_the_store_hangs(target: Target, caplog: pytest.Lo
     writer.submit(step(1))
     assert not writer.close(0.05)
     assert caplog.records[-1].getMessage() == "Trackside: 2 of 2 steps could not be saved."
+
+
+class Memory:
+    """What an array lies in, as those of tensors do: it tells where it is let go."""
+
+    def __init__(self, freed_by: list[str]) -> None:
+        self._freed_by = freed_by
+        self.freed = threading.Event()
+        self._bytes = np.zeros(8, np.uint8)
+
+    @property
+    def __array_interface__(self) -> dict[str, object]:
+        return dict(self._bytes.__array_interface__)
+
+    def __del__(self) -> None:
+        self._freed_by.append(threading.current_thread().name)
+        self.freed.set()
+
+    @staticmethod
+    def step(number: int, freed_by: list[str]) -> tuple[StepTensors, threading.Event]:
+        """A step in such memory, and what is set when that is gone."""
+        memory = Memory(freed_by)
+        return replace(step(number), tensors=(("w", np.asarray(memory)),)), memory.freed
+
+
+def test_a_stored_step_is_let_go_though_none_follows(target: Target) -> None:
+    """Its memory may be filled again, and it is not still there when the process ends."""
+    writer = started(target)
+    one, freed = Memory.step(0, freed_by := [])
+    assert writer.submit(one)
+    del one
+    assert freed.wait(LONG)
+    assert freed_by == ["trackside-writer"]
+    assert writer.close(LONG)
+
+
+def test_a_thread_that_outlives_its_closing_lets_no_array_go(target: Target) -> None:
+    """In a thread whose interpreter has ended, a tensor's last reference aborts the process (SIGABRT)."""
+    target.gate.clear()
+    writer = started(target)
+    freed_by: list[str] = []
+    for number in range(3):
+        assert writer.submit(Memory.step(number, freed_by)[0])
+    assert target.entered.wait(LONG)
+    assert not writer.close(0.05)
+    target.gate.set()
+    assert writer.close(LONG)
+    assert target.saved == [0, 1, 2]
+    assert freed_by == [threading.current_thread().name] * 3
+
+
+def test_the_thread_is_gone_when_closing_has_ended(target: Target) -> None:
+    """With all it holds, here something of its own that takes a while to go."""
+    gone: list[str] = []
+    held = threading.local()
+
+    class Slow:
+        def __del__(self) -> None:
+            threading.Event().wait(0.1)
+            gone.append("with the thread")
+
+    class Holding(Target):
+        def finish(self, *, is_interrupted: bool) -> None:
+            held.slow = Slow()
+
+    assert started(Holding()).close(LONG)
+    assert gone == ["with the thread"]
 
 
 def test_a_healthy_run_says_nothing(target: Target, caplog: pytest.LogCaptureFixture) -> None:

@@ -284,6 +284,14 @@ def grouped(*causes: str, limits: Sequence[float] = ()) -> list[str]:
     return [verdict.group.split("/")[1] for verdict in world.sent]
 
 
+@dataclass(frozen=True)
+class ThirdSuspects(Third):
+    """A gradient was too large for the third time, for a reason."""
+
+    rule_id = "third"
+    likely_causes = (Cause.LEARNING_RATE_TOO_HIGH,)
+
+
 HIGH, DEAD, DATA = "learning-rate-too-high", "dead-units", "non-finite-data"
 
 
@@ -310,24 +318,23 @@ def test_what_has_recovered_leads_no_group() -> None:
     world = World()
     world.rules = [
         ConfiguredRule(RuleConfiguration("suspects", name="first"), Suspects(causes=HIGH, limit=8.0)),
-        ConfiguredRule(RuleConfiguration("suspects", name="second"), Suspects(causes=HIGH, limit=5.0)),
+        ConfiguredRule(RuleConfiguration("suspects", name="never"), Suspects(causes=HIGH, limit=99.0)),
+        ConfiguredRule(RuleConfiguration("third"), ThirdSuspects()),
     ]
     world.evaluator = world.start()
-    world.judge([GOOD, GOOD, GOOD, 9.0, GOOD, GOOD, GOOD, 6.0])
+    world.judge([9.0, GOOD, GOOD, GOOD, 6.0, 6.0])
     issues = [verdict for verdict in world.sent if verdict.outcome is Outcome.ISSUE_FOUND]
     assert [(v.configuration_name, v.step, v.group.split("/")[1]) for v in issues] == [
-        ("first", 3, "first"),
-        ("second", 3, "first"),
-        ("second", 7, "second"),
+        ("first", 0, "first"),
+        ("third", 5, "third"),
     ]
 
 
-def raise_at(step: int, error: Exception) -> Callable[[Window], None]:
-    def fail(window: Window) -> None:
-        if window.step == step:
-            raise error
-
-    return fail
+def test_what_is_opened_again_stays_in_its_group() -> None:
+    world = World(TooLarge())
+    world.judge([BAD, GOOD, GOOD, GOOD, BAD])
+    assert [(what, step) for what, _, step in told(world.sent)] == [("opened", 0), ("recovered", 3), ("opened", 4)]
+    assert {verdict.group for verdict in world.sent} == {"digits/too-large/issue-found"}
 
 
 @dataclass(frozen=True)
@@ -394,7 +401,8 @@ def test_wherever_a_rule_crashes_the_others_go_on(where: str) -> None:
 def test_an_outage_while_a_rule_is_asked_loses_nothing(where: str, fails_with: Callable[[Exception], None]) -> None:
     fails_with(StorageUnavailableError("S3 is busy"))
     world = World(Third(), Breaks(where=where), TooLarge())
-    world.write([BAD, GOOD, GOOD if where == "lacks" else BAD, BAD])
+    first = 3 if where == "lacks" else 2
+    world.write([GOOD, GOOD, GOOD if where == "lacks" else BAD, BAD])
     for _ in range(2):
         with pytest.raises(StorageUnavailableError):
             world.evaluator.sweep()
@@ -406,7 +414,7 @@ def test_an_outage_while_a_rule_is_asked_loses_nothing(where: str, fails_with: C
     world.evaluator = world.start()
     world.evaluator.sweep()
     issues = {v.configuration_name: told([v]) for v in world.sent}
-    assert issues["too-large"] == issues["breaks"] == [("opened", 1, 0)]
+    assert issues["too-large"] == issues["breaks"] == [("opened", 1, first)]
     assert len(world.sent) == len(issues)
     third = Third().load(ProgressFile(world.output).load().rules["third"].memory)
     assert third.steps == (0, 1, 2, 3)  # each step once

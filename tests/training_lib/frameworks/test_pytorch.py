@@ -160,7 +160,7 @@ def test_nothing_exists_before_the_first_optimizer_step(capturing: Any) -> None:
         model = Net()
         torch.optim.SGD(model.parameters(), lr=0.1)
         model(torch.ones(1, 6)).sum().backward()
-        assert set(threading.enumerate()) == threads
+        assert set(threading.enumerate()) <= threads  # one of an earlier test may end just now
     assert not list(store.list())
 
 

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import io
 import math
+from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
 from tests.training_lib.local.verdicts import finding, issue, no_issue
-from trackside.cli.terminal.card import VerdictCard, module_of
+from trackside.cli.terminal.card import VerdictCard, module_of, steps_to_try, suspicions_of
+from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.verdict import Severity, Verdict
 
 # A rule of somebody's own, so that the words of the built-in ones do not matter here.
@@ -143,3 +145,67 @@ def test_no_outcome_but_an_issue_is_drawn_by_accident() -> None:
 )
 def test_where_a_tensor_belongs(subject: str, module: str) -> None:
     assert module_of(subject) == module
+
+
+LEARNING_RATE, LOSS_SIGN, DEAD, DATA = (
+    Suspicion(Cause.LEARNING_RATE_TOO_HIGH, "a step changes weights by 31 % (median)"),
+    Suspicion(Cause.LOSS_SIGN),
+    Suspicion(Cause.DEAD_UNITS, "half of them"),
+    Suspicion(Cause.NON_FINITE_DATA),
+)
+
+
+def suspecting(*suspicions: Suspicion, place: str = "") -> Verdict:
+    return replace(issue(OWN, findings=(replace(finding(), place=place),)), suspicions=suspicions)
+
+
+def test_likely_causes_and_the_line_at_80_columns() -> None:
+    assert drawn(suspecting(LEARNING_RATE, LOSS_SIGN, place="train.py:41")).split("\n") == [
+        "✖ CRITICAL  my-rule " + "─" * 60,
+        "12 of 22 gradients are too small to move the weights.",
+        "tensor     gradient/MLP_layers.0.weight",
+        "where      layers.0 of MLP, worker_0",
+        "line       train.py:41",
+        "since      step 4 (found at step 20)",
+        "observed   mean |gradient| 3.1e-12 < 1e-07",
+        "evidence   ██▇▆▅▄▃▂▁▁  0.01 → 1e-11, steps 0 to 18, log scale",
+        "likely     1. the learning rate is too high: a step changes weights by 31 %",
+        "           (median)",
+        f"           2. {LOSS_SIGN.explanation.what}",
+        "what to do",
+        f"  1. {LEARNING_RATE.explanation.fix}",
+        f"  2. {LOSS_SIGN.explanation.fix}",
+        "  3. Replace sigmoid by ReLU.",
+        "  4. Normalise between layers.",
+        "─" * 80,
+        "",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("suspicions", "shown", "fixes"),
+    [
+        pytest.param((), 0, 2, id="none"),
+        pytest.param((LEARNING_RATE,), 1, 3, id="one"),
+        pytest.param((LEARNING_RATE, LEARNING_RATE), 2, 3, id="one-fix-once"),
+        pytest.param((LEARNING_RATE, LOSS_SIGN, DEAD, DATA), 3, 4, id="no-more-than-three-and-four"),
+    ],
+)
+def test_only_the_likeliest_are_named(suspicions: tuple[Suspicion, ...], shown: int, fixes: int) -> None:
+    verdict = suspecting(*suspicions)
+    assert len(suspicions_of(verdict)) == shown
+    assert len(steps_to_try(verdict)) == fixes
+    assert ("likely" in drawn(verdict)) is bool(shown)
+
+
+@pytest.mark.parametrize("width", [80, 60, 49, 30, 20])
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_reasons_fit_any_terminal(width: int, encoding: str) -> None:
+    long = Suspicion(Cause.EXPLODING_GRADIENTS, "größer, " * 30 + "\x1b[2J")
+    card = drawn(suspecting(long, DEAD, place="/a/very/long/path/" * 6 + "train.py:41"), width=width, encoding=encoding)
+    assert max(cell_len(line) for line in card.split("\n")) <= width
+    assert "\x1b" not in card
+
+
+def test_a_line_that_is_not_known_has_no_row() -> None:
+    assert "\nline " not in drawn(suspecting(LEARNING_RATE))

@@ -138,11 +138,11 @@ if len(sys.argv) > 1:
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
 torch.set_num_threads(1)
 torch.manual_seed(0)
-model = nn.Linear(20, 1, bias=False)
+model = nn.Linear(45, 1, bias=False)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 for step in range(30):
     optimizer.zero_grad()
-    model(torch.randn(4, 20)).pow(2).mean().backward()
+    model(torch.randn(4, 45)).pow(2).mean().backward()
     optimizer.step()
     if len(sys.argv) > 1:
         time.sleep(0.05)  # saving is tried again a second after it has failed
@@ -152,12 +152,12 @@ REQUEST = '{"collections": [{"name": "weights", "save_interval": 1}, {"name": "g
 
 
 def test_a_disk_that_is_full_within_a_write(start: Callable[..., Any], tmp_path: Path) -> None:
-    """The kernel takes part of a write and refuses the rest. A step has 0.4 kB, and several share a file."""
+    """The kernel takes part of a write and refuses the rest. A step has 0.6 kB, and several share a file."""
     script = tmp_path / "fills.py"
     script.write_text(FILLS)
     bare = start("python", script)
     assert bare.returncode == 0, bare.stderr
-    for limit in (200, 4_001):
+    for limit in (200, 6_001):
         run = tmp_path / str(limit)
         done = start("python", script, str(limit), TRACKSIDE_RUN=str(run), TRACKSIDE_CAPTURE_REQUEST=REQUEST)
         assert (done.returncode, done.stdout) == (0, bare.stdout), done.stderr

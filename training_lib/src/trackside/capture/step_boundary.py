@@ -24,6 +24,7 @@ class StepBoundary:
         self._dormant: weakref.WeakSet[Any] = weakref.WeakSet()
         self._stepped: weakref.WeakSet[Any] = weakref.WeakSet()
         self._skipped: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._has_skipped = False  # perhaps: to ask the set takes longer
         self._known_to_step: weakref.WeakSet[Any] = weakref.WeakSet()  # seen to, since there were several
         self._steps = 0  # how many were put into `_stepped`, the dead ones too
         self._latest = 0
@@ -46,8 +47,10 @@ class StepBoundary:
         if id(optimizer) != self._latest:
             self._latest = id(optimizer)
             self._live.add(optimizer)  # a copy of one was never created
-        if self._skipped and optimizer in self._skipped:  # a new round
-            self._skipped.clear()
+        if not (self._steps or self._has_skipped):  # the ordinary case, on every step of every training
+            return False
+        if optimizer in self._skipped:  # a new round
+            self._clear_skipped()
             return self._ends_here() if self._steps else False
         if not self._steps or (optimizer not in self._stepped and len(self._stepped) == self._steps):
             return False
@@ -66,12 +69,13 @@ class StepBoundary:
         if optimizer in self._skipped:
             self._skipped.clear()
         self._skipped.add(optimizer)
+        self._has_skipped = True
         self._known_to_step.add(optimizer)
         return bool(self._steps) and self._is_complete()
 
     def ends_after(self, optimizer: Any) -> bool:
         """True if the step that `optimizer` has just made was the last one waited for."""
-        if len(self._live) <= 1:  # the ordinary case, on every step of every training
+        if len(self._live) <= 1:  # the ordinary case
             return True
         self._stepped.add(optimizer)
         self._known_to_step.add(optimizer)
@@ -97,5 +101,9 @@ class StepBoundary:
 
     def _clear(self) -> None:
         self._stepped.clear()
-        self._skipped.clear()
+        self._clear_skipped()
         self._steps = 0
+
+    def _clear_skipped(self) -> None:
+        self._skipped.clear()
+        self._has_skipped = False

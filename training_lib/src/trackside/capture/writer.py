@@ -84,6 +84,7 @@ class BackgroundPart(Protocol):
         """Stores the rest. Errors: as `flush_if_due`."""
 
 
+_ENDING_SECONDS = 2.0  # for a thread that has nothing more to do than to end
 _MOST_TOGETHER = 64  # steps
 _MOST_BYTES_TOGETHER = 64 << 10
 
@@ -130,6 +131,8 @@ class Writer:
         self._flushes = 0
         self._background_wanted = self._background_done = 0  # flushes of the background that were asked for, and made
         self._has_ended = False
+        self._thread: threading.Thread | None = None
+        self._stored_late: list[StepTensors] = []  # while the writer is being closed
         self._retry_at = 0.0
         self._retry_seconds = 0.0
         self._why_failing = ""
@@ -143,7 +146,8 @@ class Writer:
 
     def start(self) -> None:
         """Starts the thread; it never keeps the process alive."""
-        threading.Thread(target=self._run, name="trackside-writer", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name="trackside-writer", daemon=True)
+        self._thread.start()
 
     def submit(self, step: StepTensors) -> bool:
         """Queues a step; waits at most `block_seconds` for room, then drops it and says so. True if it was taken.
@@ -181,7 +185,9 @@ class Writer:
     def close(self, timeout_seconds: float, *, is_interrupted: bool = False) -> bool:
         """Stores the rest and the end of the run, and says how many steps were lost. False if that took too long.
 
-        `is_interrupted` where somebody told the process to stop, and may start it again.
+        `is_interrupted` where somebody told the process to stop, and may start it again. When all is stored in time,
+        the thread is gone. From here on it lets no array go: those of tensors release the interpreter for a moment,
+        and where that has ended meanwhile, C++ takes the whole process down (SIGABRT).
         """
         with self._lock:
             self._is_interrupted = is_interrupted
@@ -191,9 +197,19 @@ class Writer:
             in_time = self._progress.wait_for(lambda: self._has_ended, timeout_seconds)
             lost = self.lost_steps + self._pending_steps
             total = lost + self.saved_steps
+        if in_time:
+            self._await_thread()
         if lost:
             self._guard.say_once("lost", "%d of %d steps could not be saved.", lost, total)
         return in_time
+
+    def _await_thread(self) -> None:
+        """After its last word: whatever its frames still hold is let go before the interpreter may end."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(_ENDING_SECONDS)
+        if thread is None or not thread.is_alive():
+            self._stored_late.clear()
 
     def _has_room(self, step: StepTensors) -> bool:
         free = self._limits.memory_bytes - self._pending_bytes
@@ -222,13 +238,8 @@ class Writer:
 
     def _run(self) -> None:
         try:
-            while steps := self._next():
-                if self._preparing and len(steps) > 1 and not self.is_failing:
-                    self._preparing.prepare(steps)
-                for step in steps:
-                    self._save(step)
-                    self._done(step)
-                    self._tend_background(lambda part: part.flush_if_due())
+            while self._save_next():
+                pass
             self._tend_background(lambda part: part.close())
             self._finish()
         except Exception as error:  # noqa: BLE001 - a fault of ours must not print a traceback into training
@@ -237,6 +248,17 @@ class Writer:
             with self._lock:
                 self._has_ended = True
                 self._progress.notify_all()
+
+    def _save_next(self) -> bool:
+        """Stores the next few steps, and holds none of them afterwards; False at the end."""
+        steps = self._next()
+        if self._preparing and len(steps) > 1 and not self.is_failing:
+            self._preparing.prepare(steps)
+        for step in steps:
+            self._save(step)
+            self._done(step)
+            self._tend_background(lambda part: part.flush_if_due())
+        return bool(steps)
 
     def _next(self) -> list[StepTensors]:
         """The next step, or the next few where they are small; none at the end."""
@@ -291,6 +313,8 @@ class Writer:
             self._pending_bytes -= step.size_bytes
             self._pending_steps -= 1
             self._is_stuck = False
+            if self._is_closing:
+                self._stored_late.append(step)
             self._progress.notify_all()
 
     def _save(self, step: StepTensors) -> None:

@@ -36,9 +36,9 @@ SCHEMA_VERSION = 1
 @format_option("table", "json", "jsonl")
 @shared_options
 def command(runs: tuple[str, ...], rules: tuple[str, ...], settings: tuple[str, ...], preset: str, output: str) -> None:
-    """Say what rules would have found in recorded RUNs, when, and how many steps that would have saved.
+    """Say what rules would have found in recorded RUNs.
 
-    Nothing is written and nobody is told.
+    It names the steps, and how many of them a stop would have saved. Nothing is written and nobody is told.
 
     \b
     Example:
@@ -63,11 +63,11 @@ def command(runs: tuple[str, ...], rules: tuple[str, ...], settings: tuple[str, 
 
 def _configurations(rules: Sequence[str], settings: Sequence[str], preset: str) -> list[RuleConfiguration]:
     catalogue = built_in_catalogue()
-    chosen = [parse_rule(text) for text in rules]
-    problems = []
-    if settings and len(chosen) != 1:
+    problems: list[Problem] = []
+    chosen = [one for text in rules if (one := _rule(text, problems)) is not None]
+    if settings and len(rules) != 1:
         problems.append(Problem("--set", "needs one --rule whose parameter it sets.", "Write --rule ID:NAME=VALUE,..."))
-    if not chosen:
+    if not rules:
         offered = [rule for rule in catalogue.usual if catalogue.rules[rule].in_sense_of(preset) is not None]
         chosen = [RuleConfiguration(rule_id) for rule_id in offered]
     parameters = dict(_pair(text, problems) for text in settings)
@@ -77,6 +77,14 @@ def _configurations(rules: Sequence[str], settings: Sequence[str], preset: str) 
         raise ConfigurationError(problems, subject="The command line")
     catalogue.check(RuleRequest(tuple(chosen)))
     return chosen
+
+
+def _rule(text: str, problems: list[Problem]) -> RuleConfiguration | None:
+    try:
+        return parse_rule(text)
+    except ValueError as error:
+        problems.append(Problem(f"--rule {text}", str(error)))
+        return None
 
 
 def _pair(text: str, problems: list[Problem]) -> tuple[str, str]:

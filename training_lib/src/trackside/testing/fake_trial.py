@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from trackside.capture.statistics_log import StatisticsLog
 from trackside.contracts.run_layout import END_MARKER_KEY, collections_key, model_facts_key
 from trackside.records.collections_file import CollectionRecord, encode_collections
 from trackside.records.model_facts import ModelFacts, encode_facts
@@ -72,6 +73,28 @@ def write_facts(store: Store, facts: ModelFacts | Sequence[ModelFacts] | None, *
     revisions = [facts] if isinstance(facts, ModelFacts) else facts
     if revisions:
         store.put(model_facts_key(worker), encode_facts(revisions))
+
+
+def write_statistics(
+    store: Store, recorded: Mapping[str, Mapping[str, Mapping[int, Any]]], *, mode: str = "TRAIN"
+) -> None:
+    """Writes always-on statistics into a store rooted at a run's `statistics`, as the hook does.
+
+    `{"Net_fc.weight": {"l2": {0: 1.0, 10: 1.1}}}`: by tensor, statistic and step. A value that is a mapping holds one
+    number per worker; everything else was recorded by `worker_0`.
+    """
+    rows: dict[str, dict[int, dict[tuple[str, str], float]]] = {}
+    for tensor, statistics in recorded.items():
+        for statistic, values in statistics.items():
+            for step, value in values.items():
+                for worker, number in (value if isinstance(value, Mapping) else {"worker_0": value}).items():
+                    rows.setdefault(worker, {}).setdefault(step, {})[tensor, statistic] = float(number)
+    for worker, by_step in rows.items():
+        # Logs of one worker are told apart by when they began.
+        log = StatisticsLog(store, worker=worker, started_ms=int(WALL_TIME * 1000) + sum(map(ord, mode)))
+        for step, row in sorted(by_step.items()):
+            log.record(row, step=step, mode=mode, mode_step=step, wall_time=WALL_TIME + step)
+        log.flush()
 
 
 def end_run(store: Store) -> None:

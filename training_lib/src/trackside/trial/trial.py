@@ -442,7 +442,8 @@ class Trial:
     def whole_value(self, tensor: str, *, step: int, workers: Sequence[str]) -> NDArray[np.generic]:
         """A sharded tensor of its parts, fetched anew on each call.
 
-        Errors: as `value`; `ConfigurationError` where a part is missing, or parts cannot be put together (partial sums).
+        Errors: as `value`; `ConfigurationError` where a part is missing, or where parts cannot be put together
+        (partial sums).
         """
         saved = self._index.saved(step)
         holders = [w for w in workers if w in saved and tensor in saved[w].layout.records] or workers[:1]

@@ -304,12 +304,9 @@ class PyTorchCapture:
             self._guard.say_once("graph", "what a loss was computed from is gone: %s.", describe(error))
 
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
-        if self._writer is not None:
-            return self._before_each_step(optimizer, args, kwargs)
-        with one_look():
-            return self._before_each_step(optimizer, args, kwargs) if self._start() else None
-
-    def _before_each_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        if self._writer is None:
+            with one_look():
+                return PyTorchCapture._before_step(self, optimizer, args, kwargs) if self._start() else None
         self._closure_is_done = False
         self._skipped_steps.has_stepped = True
         if self._evaluation.is_on:
@@ -329,16 +326,18 @@ class PyTorchCapture:
 
     def _after_step(self, optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
         self._closure_is_done = False
-        self._optimizer_source.after_step(optimizer)
-        if self._hook.due is not NOTHING:
+        is_due = self._hook.due is not NOTHING
+        if is_due:
+            self._optimizer_source.after_step(optimizer)
             self._flat_shards.note(optimizer)
-        self._statistics.after_step(optimizer)
-        self._step_numbers.after_step(optimizer)
+        if self._statistics.is_on:
+            self._statistics.after_step(optimizer)
+            self._step_numbers.after_step(optimizer)
         if self._boundary.ends_after(optimizer):
             self._end_step()
             return
         self._statistics.settle(self._hook.mode)
-        if self._hook.due is not NOTHING:
+        if is_due:
             self._hook.settle()
             self._loss_inputs.settle()
             self._numbering.settle(self._hook.mode)
@@ -361,8 +360,9 @@ class PyTorchCapture:
     def _end_step(self, *, keep_unsettled: bool = False) -> None:
         due = self._hook.due
         self._facts.end_step(self._hook.step)
-        self._step_numbers.end_step()
-        self._statistics.end_step(self._hook, keep_unsettled=keep_unsettled)
+        if self._statistics.is_on:
+            self._step_numbers.end_step()
+            self._statistics.end_step(self._hook, keep_unsettled=keep_unsettled)
         if due is not NOTHING:
             self._step_ends(self._hook.mode, keep_unsettled=keep_unsettled)
         self._hook.end_step(keep_unsettled=keep_unsettled, renamed=self._numbering.renamed)

@@ -70,6 +70,8 @@ class ClearedGradients:
         found, self._found = self._found, []
         if not found:
             return None
+        if len(found) == 1 and found[0] is False:  # nearly every step of nearly every training
+            return 0.0
         late = [answer for answer in found if isinstance(answer, torch.Tensor)]
         if late and True not in found:
             return self._numbers.take(torch.stack(late).any().reshape(1))
@@ -94,11 +96,13 @@ class _OfOptimizer:
         self._is_open = bool(self._gradients)
 
     def before_backward(self, is_late: Callable[[torch.Tensor], bool]) -> bool:
-        if self._is_open:
-            self._is_open = False
-            for gradient in self._gradients:
-                self._is_open |= gradient.before_backward(is_late)
-        return self._is_open
+        if not self._is_open:
+            return False
+        is_open = False
+        for gradient in self._gradients:
+            is_open |= gradient.before_backward(is_late)
+        self._is_open = is_open
+        return is_open
 
     def after_backward(self) -> None:
         if self._is_open:
@@ -134,8 +138,9 @@ class _Gradient:
 
     def remember(self) -> bool:
         """Begins anew with the gradient as it is now; False if there is none."""
-        gradient = self._gradient()
-        if gradient is None or gradient.is_meta or is_in_cuda_graph(gradient):
+        parameter = self._parameter()
+        gradient = None if parameter is None else parameter.grad
+        if gradient is None or gradient.is_meta or (gradient.is_cuda and is_in_cuda_graph(gradient)):
             return False
         self._seen = weakref.ref(gradient)
         self._version = gradient._version
@@ -148,7 +153,8 @@ class _Gradient:
         """False once it is known to have been cleared."""
         if self.is_cleared:
             return False
-        gradient = self._gradient()
+        parameter = self._parameter()
+        gradient = None if parameter is None else parameter.grad
         if gradient is None or gradient is not self._seen() or gradient._version != self._version:
             self.is_cleared = True
             return False

@@ -1,12 +1,14 @@
 """Gradients as they were before the script clipped them, and the norm that clipping returned.
 
-The clipping functions of torch.nn.utils are wrapped for good: scripts take them out of that module by name. A call
-costs one comparison where raw gradients are not due. Gradients that nothing clips are raw as the optimizer gets them.
+The clipping functions of torch.nn.utils are wrapped for good: scripts take them out of that module by name, and where a
+script was first (a notebook), they are wrapped there. A call costs one comparison where raw gradients are not due.
+Gradients that nothing clips are raw as the optimizer gets them.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +25,13 @@ KIND = "raw_gradients"
 PREFIX = "raw_gradient/"
 TOTAL_NORM = "raw_gradient/total_norm"
 _CLIPPING = ("clip_grad_norm_", "clip_grads_with_norm_", "clip_grad_value_")
+
+
+def _places_of(name: str, original: Any) -> list[Any]:
+    """The modules that hold the function by its name: torch's, and those of scripts that had taken it before."""
+    scripts = [module for key, module in list(sys.modules.items()) if not key.startswith("torch.")]
+    found = [clip_grad, nn_utils, *scripts]
+    return [module for module in found if getattr(module, "__dict__", {}).get(name) is original]
 
 
 class RawGradients:
@@ -50,7 +59,7 @@ class RawGradients:
         undo: list[Callable[[], None]] = []
         for name in _CLIPPING:
             original = getattr(clip_grad, name, None)  # clip_grads_with_norm_ came with torch 2.6
-            places = [place for place in (clip_grad, nn_utils) if original and getattr(place, name, None) is original]
+            places = _places_of(name, original) if original is not None else []
             stand_in = self._stand_in(name, original) if places else None
             for place in places:
                 setattr(place, name, stand_in)

@@ -12,6 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -59,6 +60,7 @@ MOST_OF_A_LOSS = 16  # in the first step
 _WAIT_SECONDS = 1.0  # how long what was found may wait to be stored
 _IDLE_SECONDS = 5.0
 _LAST_RETRY_SECONDS = 60.0
+_REQUIRES_GRAD = attrgetter("requires_grad")
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,8 @@ class ModelFactsSource:
 
     def _before_step(self, optimizer: Optimizer) -> None:
         groups = optimizer.param_groups
-        parameters = tuple((id(p), p.requires_grad) for group in groups for p in group["params"])
+        held = groups[0]["params"] if len(groups) == 1 else [p for group in groups for p in group["params"]]
+        parameters = tuple(map(id, held)), bytes(map(_REQUIRES_GRAD, held))
         kinds = tuple(tuple(map(_kind_of, group.values())) for group in groups)
         flags = bytes(m.training for r in self._modules if (m := r()) is not None)
         self._states[optimizer] = (parameters, kinds, flags)
@@ -242,11 +245,11 @@ class _Owners:
         self._parameters: dict[int, torch.Tensor] = {}
         self._first_names: dict[int, str] = {}
         for optimizer, (state, _, _) in list(states.items()):
-            trains = dict(state)
+            trains = dict(zip(*state, strict=True))
             for number, group in enumerate(optimizer.param_groups):
                 for p in group["params"]:
                     name = optimizers[optimizer].name if optimizer in optimizers else ""
-                    self._owner.setdefault(id(p), (name, number, trains.get(id(p), p.requires_grad)))
+                    self._owner.setdefault(id(p), (name, number, bool(trains.get(id(p), p.requires_grad))))
                     self._parameters[id(p)] = p
 
     def facts(self, name: str, parameter: torch.Tensor) -> ParameterFacts:

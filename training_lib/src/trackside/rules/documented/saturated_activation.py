@@ -9,7 +9,7 @@ from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK
 from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.documented.layer_units import share_within
+from trackside.rules.layer_units import share_within
 from trackside.rules.rule import Rule, parameter
 from trackside.rules.selection import EVERY_COLLECTION, SavedValue, selected, values_at_step
 from trackside.trial.window import Window

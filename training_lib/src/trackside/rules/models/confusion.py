@@ -73,7 +73,7 @@ class Confusion(Rule):
     severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.CLASS_IMBALANCE, Cause.WRONG_LABELS)
-    what_to_do = ("Look at samples of the classes named: are they labelled alike, is one of them rare?",)
+    what_to_do = ("Look at samples of the classes named: whether they are labelled alike, or one of them is rare.",)
 
     category_no: int = parameter(0, "number of classes; 0: as many as came", minimum=0, maximum=_MOST_CLASSES)
     labels: str = parameter("labels", "name of the tensor of labels")

@@ -57,7 +57,7 @@ class FeatureImportanceOverweight(Rule):
     severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.DATA_LEAKAGE,)
-    what_to_do = ("Look at the features named: do they hold the label, or something known only afterwards?",)
+    what_to_do = ("See whether the features named hold the label, or something that is known only afterwards.",)
 
     threshold: float = parameter(0.8, "share of the importance above which it fires", minimum=0, maximum=1)
     nfeatures: int = parameter(3, "largest importances that are summed up", minimum=1)

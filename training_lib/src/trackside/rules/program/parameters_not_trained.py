@@ -39,12 +39,13 @@ class ParametersNotTrained(Rule):
 
         1. *In no optimizer*: it requires a gradient and gets one, but no optimizer holds it.
         2. *No gradient*: an optimizer holds it, it requires a gradient, and it got none at any of these steps although
-           others of the same optimizer did.
+           others of the same optimizer did, or although it is the only optimizer and goes on stepping.
         3. *No change*: an optimizer with a learning rate above zero holds it and it gets gradients that are more than
            rounding noise, but its update was exactly zero whenever it was measured, three times at least.
         4. *Frozen at its random start*: it requires no gradient, others of the same model are trained, and its values
            are still those of the framework's own initialisation (uniform within +-1/sqrt(inputs)).
-        5. A frozen weight that looks trained is left alone: that is what freezing is for. So are models of which no
+        5. *Frozen since*: weight matrices that were trained at first are frozen now, those of the last layer among them.
+        6. A frozen weight that looks trained is left alone: that is what freezing is for. So are models of which no
            optimizer holds anything (a target network, an average of the weights).
 
         Severity: critical if these are more than half of the numbers that should train, else a warning. Weights that no
@@ -95,7 +96,9 @@ class ParametersNotTrained(Rule):
             return []
         present = self._present(window, facts)
         found = dict.fromkeys(left_out(facts), (NO_OPTIMIZER, 0.0, 1.0))
-        found.update(dict.fromkeys(frozen_at_random(facts), (FROZEN, 0.0, 1.0)))
+        first = window.source.facts_at(0)
+        frozen = {*frozen_at_random(facts), *(frozen_since(first, facts) if first is not None else ())}
+        found.update(dict.fromkeys(frozen, (FROZEN, 0.0, 1.0)))
         found.update(dict.fromkeys(unreached(facts, present=present), (NO_GRADIENT, 0.0, 1 / self.steps)))
         found.update({name: (NO_CHANGE, 0.0, math.ulp(0.0)) for name in self._unchanged(window, facts, present)})
         named = [parameter for parameter in facts.parameters if parameter.name in found]
@@ -175,6 +178,17 @@ def frozen_at_random(facts: ModelFacts) -> tuple[str, ...]:
     return tuple([p.name for p in frozen if p.looks_untrained])
 
 
+def frozen_since(first: ModelFacts, facts: ModelFacts) -> tuple[str, ...]:
+    """Names of the weight matrices that were trained at first and have been frozen since, the output layer included.
+
+    Layers are frozen on purpose from the input on; a model whose last weights are frozen learns nothing any more.
+    """
+    before = {p.name for p in first.parameters if p.requires_grad and p.optimizer and len(p.shape) > 1}
+    matrices = [p for p in facts.parameters if len(p.shape) > 1 and not p.tied_to]
+    frozen = [p for p in matrices if p.name in before and not p.requires_grad]
+    return tuple([p.name for p in frozen]) if matrices and matrices[-1] in frozen else ()
+
+
 def _root(held: ParameterFacts) -> str:
     return held.name.partition("_")[0]
 
@@ -185,8 +199,13 @@ def _is_untrained(facts: ModelFacts, held: ParameterFacts) -> bool:
 
 
 def unreached(facts: ModelFacts, *, present: Mapping[str, float]) -> tuple[str, ...]:
-    """Names of the parameters that an optimizer holds and that never get a gradient, where others of it always do."""
+    """Names of the parameters that an optimizer holds and that never get a gradient, where it is at work.
+
+    It is at work where others of it always have one, or where it is the only one, and steps.
+    """
     at_work = {p.optimizer for p in facts.parameters if p.optimizer and present.get(p.name) == 1}
+    if len(facts.optimizers) == 1:  # it steps, or this step would not be there
+        at_work.add(facts.optimizers[0].name)
     held = [p for p in facts.parameters if _should_train(p) and p.optimizer in at_work]
     return tuple([p.name for p in held if present.get(p.name) == 0])
 
@@ -206,8 +225,9 @@ def _never_moved(window: Window, held: ParameterFacts) -> bool:
     rates = window.statistic(f"hyperparameters/{held.optimizer}/group_{held.group}/lr", "mean", mode=None)
     if not updates or not gradients or not any((rate.values > 0).all() for rate in rates):
         return False
-    has_gradient = all((column.values > 0).mean() > 0.5 for column in gradients)
-    return has_gradient and all(len(column.values) >= 3 and not column.values.any() for column in updates)
+    if not all(_is_worth_a_step(window, column) for column in gradients):
+        return False
+    return all(len(column.values) >= 3 and not column.values.any() for column in updates)
 
 
 def _is_worth_a_step(window: Window, gradient: Column) -> bool:

@@ -114,7 +114,7 @@ class LossNotDecreasing(Rule):
     start_step: int = parameter(120, "step from which on a loss can be stuck", minimum=1)
     num_steps: int = parameter(500, "steps whose losses make up the longest window", minimum=1)
     diff_percent: float = parameter(
-        5.0,
+        8.0,
         "decrease of the loss in percent, over the newest half of the run, below which it is stuck",
         minimum=0,
         maximum=100,

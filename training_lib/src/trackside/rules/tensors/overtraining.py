@@ -12,7 +12,6 @@ from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import finite, training_losses
 from trackside.rules.rule import Rule, parameter
-from trackside.rules.tensors.overfit import by_evaluation
 from trackside.trial.window import Column, Window
 
 _LEARNED = 0.2  # share of the first loss that must be gone: what never learned is another rule's
@@ -126,7 +125,7 @@ class Overtraining(Rule):
         """Whether the validation loss has improved of late, or was not computed often enough to tell."""
         if evaluated.worker != trained.worker:
             return False
-        means = by_evaluation(evaluated, trained)[1]
+        means = by_evaluation(evaluated, trained)
         if len(means) < _FEWEST_EVALUATIONS:
             return True
         improved = newest_improvement(means, delta=self.delta)
@@ -165,6 +164,15 @@ def by_window(column: Column) -> tuple[NDArray[np.int64], Losses]:
     whole = len(losses) // _WINDOW
     means = losses[: whole * _WINDOW].reshape(whole, _WINDOW).mean(axis=1)
     return steps[_WINDOW - 1 : whole * _WINDOW : _WINDOW], np.asarray(means, np.float64)
+
+
+def by_evaluation(evaluated: Column, trained: Column) -> Losses:
+    """The mean loss of each evaluation, which is what was evaluated between two training steps; oldest first."""
+    steps, losses = finite(evaluated)
+    starts = np.flatnonzero(np.diff(np.searchsorted(trained.steps, steps), prepend=-1))
+    if not starts.size:
+        return np.empty(0)
+    return np.asarray(np.add.reduceat(losses, starts) / np.diff(starts, append=len(losses)), np.float64)
 
 
 def _evaluated(window: Window) -> list[Column]:

@@ -37,7 +37,7 @@ class PoorWeightInitialization(Rule):
            loss is more than `loss_ratio` times that.
         3. Zero: where matrices are all zeros, and more than half of the layers still get no gradient at the fourth
            step. A single layer that starts at zero on purpose lets the others' gradients through after one step.
-        4. Alike: all rows of a hidden layer are still the same after the first step has changed it.
+        4. Alike: the rows of a hidden layer are all the same after the first step, and not zero.
 
         Layers loaded from a checkpoint have the scale that they were trained to; most lie within the bounds.
 
@@ -158,7 +158,7 @@ class PoorWeightInitialization(Rule):
 
     def _alike(self, window: Window, facts: ModelFacts) -> list[Finding]:
         layers = _hidden_layers(facts)
-        alike = [held for held in layers if held.has_equal_rows and _has_moved(window, held)]
+        alike = [held for held in layers if held.has_equal_rows and _began_above_zero(window, held)]
         return [
             Finding(
                 subject=held.name,
@@ -217,9 +217,9 @@ def _hidden_layers(facts: ModelFacts) -> list[ParameterFacts]:
     return layers[:-1] if len(layers) > 1 else layers
 
 
-def _has_moved(window: Window, held: ParameterFacts) -> bool:
-    """True if the first step changed it: then units that are still alike will stay so."""
-    return any(column.values[0] > 0 for column in window.statistic(held.name, "update_l2", mode=None))
+def _began_above_zero(window: Window, held: ParameterFacts) -> bool:
+    """True for a constant that is not zero: a matrix of zeros may be meant to begin so."""
+    return any(column.values[0] > 0 for column in window.statistic(held.name, "l2", mode=None))
 
 
 def _starts_at_zero(window: Window, held: ParameterFacts) -> bool:
