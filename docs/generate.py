@@ -6,6 +6,7 @@ python docs/generate.py --check    exit 1 and name the files that are not curren
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,9 +14,10 @@ from pathlib import Path
 
 import click
 
+from trackside.contracts.capture_request import Schedule
 from trackside.contracts.rule_catalogue import CATALOGUE_FILE, ParameterDescription, RuleDescription
-from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
-from trackside.rules.catalogue import built_in_rules, catalogue_json
+from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, RuleConfiguration, RuleRequest
+from trackside.rules.catalogue import built_in_rules, catalogue_json, documented_rules
 from trackside.rules.manual import read_manual
 from trackside.rules.rule import Rule
 
@@ -76,8 +78,14 @@ def rule_index(rules: Mapping[str, type[Rule]]) -> str:
     """The list of all rules."""
     rows = [
         f"| [{rule_id}]({rule_id}.md) | {_cell(rule.describe().summary)} | {rule.severity.value} "
-        f"| {', '.join(rule.watches)} |"
+        f"| {_needed(rule.describe())} |"
         for rule_id, rule in rules.items()
+        if not rule.is_asked_for
+    ]
+    others = [
+        f"| [{rule_id}]({rule_id}.md) | {_cell(rule.describe().summary)} | {rule.severity.value} |"
+        for rule_id, rule in rules.items()
+        if rule.is_asked_for
     ]
     return "\n".join(
         [
@@ -85,11 +93,20 @@ def rule_index(rules: Mapping[str, type[Rule]]) -> str:
             "# Rules",
             "",
             "A rule asks one question about a run, again and again while the run goes on. Without a request of yours,",
-            "all of these judge with the defaults on their pages.",
+            "these judge with the defaults on their pages. How well: [quality of the rules](../rule-quality.md).",
             "",
-            "| rule | finds | severity | watches |",
+            "| rule | finds | severity | needs |",
             "|---|---|---|---|",
             *rows,
+            "",
+            "These judge only where they are chosen, because they must be told what to look at:",
+            "",
+            "| rule | finds | severity |",
+            "|---|---|---|",
+            *others,
+            "",
+            "Rules that Amazon has too can be had in the sense of its documentation: preset `aws-docs`, or `aws-sdk`",
+            "with the defaults that its Python SDK sends. Each page says what they do then.",
             "",
         ]
     )
@@ -106,20 +123,53 @@ def rule_page(rule: type[Rule]) -> str:
         steps = [f"{number}. {step}" for number, step in enumerate(rule.what_to_do, start=1)]
         opening = ["The verdict says:", "", *steps, ""] if heading == "What to do" else []
         parts += [f"## {heading}", "", *opening, text, ""]
+    parts += _presets(rule, facts)
     return "\n".join([*parts, "[All rules](index.md)", ""])
 
 
 def _facts(rule: type[Rule], facts: RuleDescription) -> Iterator[str]:
-    watched = ", ".join(facts.watches)
     patience = (
         "the first judged step at which it holds" if rule.patience == 1 else f"{rule.patience} judged steps in a row"
     )
     yield "| | |"
     yield "|---|---|"
     yield f"| severity | {facts.severity.value} |"
-    yield f"| watches | {watched}; saved every {facts.save_interval} steps unless you say otherwise |"
+    yield f"| needs | {_needed(facts)} |"
     yield f"| says so after | {patience} |"
     yield f"| since | {facts.since} |"
+    yield ""
+
+
+def _needed(facts: RuleDescription) -> str:
+    """What must be there for the rule to judge anything, in words."""
+    if facts.needs == ():
+        return "what you choose" if facts.is_asked_for else "always-on statistics"
+    collections = facts.capture_request.collections
+    return ", ".join(f"{one.name} ({_schedule(one.schedule)})" for one in collections)
+
+
+def _schedule(schedule: Schedule) -> str:
+    """How often something is saved, in words."""
+    until = f" up to step {schedule.end_step - 1}" if schedule.end_step else ""
+    return f"every {schedule.save_interval} steps{until}"
+
+
+def _presets(rule: type[Rule], facts: RuleDescription) -> Iterator[str]:
+    """The rule in the sense of Amazon: what it says there, and its defaults in both presets."""
+    other = documented_rules().get((facts.rule_id, AWS_DOCS))
+    if other is None:
+        return
+    yield "## As Amazon documents it"
+    yield ""
+    if other is not rule:
+        yield inspect.cleandoc(other.__doc__ or "")
+        yield ""
+    docs, sdk = other.describe(AWS_DOCS), other.describe(AWS_SDK)
+    yield "| parameter | `aws-docs` | `aws-sdk` | meaning |"
+    yield "|---|---|---|---|"
+    for one, two in zip(docs.parameters, sdk.parameters, strict=True):
+        defaults = [f"`{text}`" if (text := as_text(each.default)) else "none" for each in (one, two)]
+        yield f"| `{one.name}` | {' | '.join(defaults)} | {_cell(one.help)} |"
     yield ""
 
 

@@ -457,3 +457,28 @@ def test_a_failing_part_costs_no_step(
     assert target.finished == 1
     assert not guard.is_off
     assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize(
+    ("is_part_first", "said"),
+    [
+        pytest.param(True, ["Part cannot store what it has", "step 0 could not be saved", "1 of 1 steps"], id="part"),
+        pytest.param(False, ["step 0 could not be saved", "1 of 1 steps"], id="step"),
+    ],
+)
+def test_a_lost_step_is_said_though_a_part_has_failed_before(
+    is_part_first: bool, said: list[str], target: Target, caplog: pytest.LogCaptureFixture
+) -> None:
+    part = Part(target)
+    target.error = error = OSError(errno.ENOSPC, "full")
+    writer = with_part(part)
+    if is_part_first:
+        part.error = error
+        assert writer.flush(LONG)
+    writer.submit(step(0))
+    assert writer.flush(LONG)
+    part.error = error
+    assert writer.close(LONG)
+    found = [record.getMessage() for record in caplog.records]
+    assert len(found) == len(said)
+    assert all(part in line for part, line in zip(said, found, strict=True))

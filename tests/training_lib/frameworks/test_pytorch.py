@@ -8,9 +8,12 @@ import gc
 import logging
 import pickle
 import re
+import sys
 import threading
 import weakref
 from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -19,7 +22,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+import trackside
 from trackside.contracts import run_layout
+from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
 from trackside.contracts.errors import StorageError
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch import PyTorchCapture
@@ -145,6 +150,33 @@ def test_random_numbers_stay_the_users(capturing: Any) -> None:
     with capturing(**ALL):
         train()
     assert torch.equal(torch.random.get_rng_state(), after_bare)
+
+
+def test_an_idle_step_costs_few_calls() -> None:
+    """Counted, for a clock says little on a busy machine: all Python functions of ours that a step runs through."""
+    never = CaptureRequest((CollectionRequest("losses", Schedule(10**6)),), statistics=StatisticsRequest(enabled=False))
+    capture = PyTorchCapture(
+        CaptureEnvironment("memory://run", never.to_json(), 0, 1), open_store=lambda _: MemoryStore()
+    )
+    ours = str(Path(trackside.__file__).parent)
+    calls: list[list[str]] = [[]]
+
+    def count(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(ours):
+            calls[-1].append(frame.f_code.co_name)
+
+    def next_step(*_: Any) -> None:
+        calls.append([])
+
+    capture.install()
+    try:
+        sys.setprofile(count)
+        train(10, watch=next_step)
+    finally:
+        sys.setprofile(None)
+        capture.uninstall()
+    assert max(len(calls[0]), len(calls[1])) > 100, "the first step is saved"
+    assert max(len(step) for step in calls[4:9]) <= 15, calls[4]
 
 
 def test_uninstall_leaves_torch_as_it_was(capturing: Any) -> None:

@@ -1,157 +1,95 @@
-"""What every rule has from its base: parameters by preset, and a memory that survives a restart."""
+"""What a rule says of itself to the evaluator."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
-
+import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from trackside.contracts.cause import Cause, Suspicion
-from trackside.contracts.errors import ConfigurationError
-from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, CALIBRATED
-from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.rule import FoldingRule, is_rule, parameter
-from trackside.testing.rule_case import RuleCase
-from trackside.trial.window import Window
+from trackside.contracts.rule_catalogue import parse_catalogue
+from trackside.contracts.rule_request import AWS_DOCS, RuleConfiguration, RuleRequest
+from trackside.contracts.verdict import Outcome
+from trackside.evaluation.evaluator import Evaluator
+from trackside.evaluation.progress import ProgressFile
+from trackside.rules.catalogue import build_rules, catalogue_json
+from trackside.rules.documented.dead_relu import DocumentedDeadRelu
+from trackside.rules.documented.overfit import DocumentedOverfit
+from trackside.rules.documented.poor_weight_initialization import DocumentedPoorWeightInitialization
+from trackside.rules.rule import Rule
+from trackside.rules.tensors.dead_relu import DeadRelu
+from trackside.rules.tensors.vanishing_gradient import VanishingGradient
+from trackside.storage.memory import MemoryStore
+from trackside.testing.fake_trial import end_run, write_collections, write_tensors
+from trackside.trial.trial import Trial
 
-
-@dataclass(frozen=True)
-class Memory:
-    """Everything that a state may hold."""
-
-    count: int = 0
-    level: float = 0.0
-    word: str = ""
-    is_sure: bool = False
-    steps: tuple[int, ...] = ()
-    points: tuple[tuple[int, float, str], ...] = ()
-    counts: Mapping[str, int] = field(default_factory=dict)
-    series: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+OUTPUT, DEAD = "Net_act_output_0", np.zeros((4, 8))
 
 
-@dataclass(frozen=True)
-class Counts(FoldingRule):
-    """It counts to two."""
-
-    rule_id = "counts"
-    watches = ("losses",)
-    save_interval = 10
-    severity = Severity.WARNING
-    since = "0.1"
-    what_to_do = ()
-    likely_causes = (Cause.STALLED, Cause.CONVERGED)
-    presets = (CALIBRATED, AWS_DOCS, AWS_SDK)
-    preset_defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {AWS_SDK: {"limit": 20}}
-
-    limit: int = parameter(2, "how far", minimum=1, maximum=99)
-    name: str = parameter("", "of what")
-
-    def start(self) -> Memory:
-        return Memory(word="start")
-
-    def fold(self, state: Memory, window: Window) -> tuple[Memory, Iterable[Finding]]:
-        count = state.count + 1
-        finding = Finding("steps", window.step, 0, "count", count, ">", self.limit - 1)
-        return Memory(count=count), [finding] if count >= self.limit else []
+@pytest.mark.parametrize(
+    ("rule", "collections", "is_watching"),
+    [
+        pytest.param(VanishingGradient, {"gradients", "losses"}, True, id="one of its collections"),
+        pytest.param(DocumentedDeadRelu, {"mine"}, True, id="whatever is saved, a collection of the user's own too"),
+        pytest.param(DocumentedDeadRelu, set(), True, id="and what is in no collection"),
+        pytest.param(VanishingGradient, {"losses"}, False, id="others"),
+        pytest.param(VanishingGradient, {"mine"}, False, id="a collection of the user's own"),
+        pytest.param(VanishingGradient, set(), False, id="none"),
+    ],
+)
+def test_what_it_watches(rule: type[Rule], collections: set[str], is_watching: bool) -> None:
+    assert rule.is_watching(collections) is is_watching
 
 
-words = st.text(max_size=6)
-integers = st.integers(-(10**15), 10**15)
-floats = st.floats(allow_nan=False)
+@pytest.mark.parametrize(
+    ("rule", "steps"),
+    [
+        pytest.param(DeadRelu(), DeadRelu.patience, id="as the class says"),
+        pytest.param(DocumentedDeadRelu(), 1, id="one, where it says nothing"),
+        pytest.param(DocumentedOverfit(patience=5), 1, id="a parameter of that name is the rule's own"),
+        pytest.param(DocumentedPoorWeightInitialization(), 1, id="whatever its default"),
+    ],
+)
+def test_how_many_steps_in_a_row(rule: Rule, steps: int) -> None:
+    assert rule.findings_in_a_row == steps
 
 
-@given(
-    state=st.builds(
-        Memory,
-        count=integers,
-        level=floats,
-        word=words,
-        is_sure=st.booleans(),
-        steps=st.lists(integers, max_size=4).map(tuple),
-        points=st.lists(st.tuples(integers, floats, words), max_size=3).map(tuple),
-        counts=st.dictionaries(words, integers, max_size=3),
-        series=st.dictionaries(words, st.lists(floats, max_size=3).map(tuple), max_size=3),
+@pytest.mark.parametrize(
+    ("rule_id", "parameters", "saved"),
+    [
+        pytest.param("tensor-variance", {}, {"weights"}, id="the default"),
+        pytest.param("tensor-variance", {"collection_names": "losses, biases"}, {"losses", "biases"}, id="those named"),
+        pytest.param(
+            "tensor-variance", {"collection_names": "mine,losses"}, {"losses"}, id="the user's own is defined"
+        ),
+        pytest.param("all-zero", {}, set(), id="what is always recorded"),
+        pytest.param("tree-depth", {"depth": "3"}, set(), id="a rule that is told no collections"),
+    ],
+)
+def test_what_is_saved_for_it(rule_id: str, parameters: dict[str, str], saved: set[str]) -> None:
+    catalogue = parse_catalogue(catalogue_json())
+    needed = catalogue.needs(RuleConfiguration(rule_id, parameters=parameters))
+    assert {collection.name for collection in needed.collections} == saved
+    assert all(collection.schedule.save_interval == 500 for collection in needed.collections)
+
+
+@pytest.mark.parametrize(
+    ("regex", "outcome"),
+    [
+        pytest.param("act_output", Outcome.ISSUE_FOUND, id="a name in a collection of the user's own"),
+        pytest.param("relu9_output", Outcome.NOT_EVALUATED, id="a name that is not there"),
+    ],
+)
+@pytest.mark.parametrize("collections", [{"mine": ("act",)}, {}], ids=["in a collection", "in none"])
+def test_a_rule_is_asked_about_tensors_that_only_the_user_knows(
+    regex: str, outcome: Outcome, collections: dict[str, tuple[str, ...]]
+) -> None:
+    store = MemoryStore()
+    write_collections(store, extra=collections)
+    write_tensors(store, 0, {OUTPUT: DEAD})
+    end_run(store)
+    rules = build_rules(
+        RuleRequest((RuleConfiguration("dead-relu", parameters={"tensor_regex": regex}, preset=AWS_DOCS),))
     )
-)
-def test_a_state_is_read_as_it_was_written(state: Memory) -> None:
-    rule = Counts()
-    assert rule.load(rule.dump(state)) == state
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param("", id="nothing"),
-        pytest.param("{", id="cut-off"),
-        pytest.param("3", id="a-number"),
-        pytest.param("[]", id="a-list"),
-        pytest.param('{"no_such_field": 1}', id="of-another-version"),
-        pytest.param('{"count": 1, "gone": 2}', id="a-field-too-many"),
-        pytest.param("[" * 100_000, id="too-deep"),
-    ],
-)
-def test_a_state_that_cannot_be_read_is_that_of_the_start(text: str) -> None:
-    assert Counts().load(text) == Memory(word="start")
-
-
-@given(text=st.text(max_size=40))
-def test_no_text_breaks_it(text: str) -> None:
-    assert isinstance(Counts().load(text), Memory)
-
-
-def test_a_state_of_fewer_fields_keeps_the_defaults_of_the_others() -> None:
-    assert Counts().load('{"count": 7}') == Memory(count=7, word="start")
-
-
-def test_checked_by_itself_it_sees_one_step() -> None:
-    window = RuleCase("one loss", {"Loss_output_0": {0: 1.0, 1: 1.0}}).window
-    assert list(Counts().check(window)) == []
-    assert [finding.observed for finding in Counts(limit=1).check(window)] == [1]
-
-
-def test_the_suspicions_are_the_likely_causes() -> None:
-    window = RuleCase("one loss", {"Loss_output_0": {0: 1.0}}).window
-    assert Counts().suspicions((), window) == (Suspicion(Cause.STALLED), Suspicion(Cause.CONVERGED))
-
-
-@pytest.mark.parametrize(
-    ("preset", "texts", "expected"),
-    [
-        pytest.param(CALIBRATED, {}, 2, id="ours"),
-        pytest.param(AWS_DOCS, {}, 2, id="the-docs-have-the-class's-own"),
-        pytest.param(AWS_SDK, {}, 20, id="the-sdk-has-another"),
-        pytest.param(AWS_SDK, {"limit": "7"}, 7, id="what-the-user-says-counts"),
-    ],
-)
-def test_defaults_follow_the_preset(preset: str, texts: dict[str, str], expected: int) -> None:
-    rule: Any = Counts.from_parameters(texts, preset=preset)
-    assert rule.limit == expected
-    described = Counts.describe(preset)
-    assert described.parameters[0].default == (20 if preset == AWS_SDK else 2)
-
-
-def test_every_wrong_parameter_is_told_at_once() -> None:
-    with pytest.raises(ConfigurationError) as raised:
-        Counts.from_parameters({"limit": "100", "nmae": "x"}, preset=AWS_SDK)
-    assert [str(problem) for problem in raised.value.problems] == [
-        "counts.limit: must be at most 99, but is '100'.",
-        "counts: Unknown parameter 'nmae'. Did you mean 'name'?",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("member", "expected"),
-    [
-        pytest.param(Counts, True, id="a-rule"),
-        pytest.param(FoldingRule, False, id="abstract"),
-        pytest.param(Counts(), False, id="an-instance"),
-        pytest.param(list[float], False, id="a-generic"),
-        pytest.param(int, False, id="a-class"),
-    ],
-)
-def test_what_is_a_rule(member: object, expected: bool) -> None:
-    assert is_rule(member) is expected
+    evaluator = Evaluator(Trial(store), rules, (), ProgressFile(MemoryStore()), run="run", clock=lambda: 0.0)
+    evaluator.sweep()
+    (verdict,) = evaluator.summary().verdicts
+    assert verdict.outcome is outcome

@@ -23,7 +23,7 @@ def case(name: str, values: dict[int, float], *, fires: tuple[str, ...] = (RATE,
 
 STEPPED = along([0.1 * 0.1 ** (step // 10) for step in range(200)])
 COSINE = along(0.05 * (1 + np.cos(np.pi * np.arange(201) / 200)))
-ONE_CYCLE = along([*np.linspace(1e-5, 0.1, 60), *np.geomspace(0.1, 1e-7, 140)])
+ONE_CYCLE = along([*np.linspace(4e-3, 0.1, 60), *(4e-7 + 0.05 * (1 + np.cos(np.pi * np.arange(140) / 139)))])
 
 CASES = [
     case("stepped per batch", STEPPED),

@@ -301,9 +301,11 @@ class Writer:
             try:
                 tend(part)
             except OSError as error:
+                if self.is_failing:  # the outage of the steps, which is said
+                    continue
                 what = "%s cannot store what it has: %s. Training goes on; it is tried again now and then."
-                # The same outage as that of the steps, which is said once.
-                self._guard.say_once(f"store/{type(error).__name__}", what, type(part).__name__, describe(error))
+                # Not as the steps' failures: that one of those was lost is said all the same.
+                self._guard.say_once(f"background/{type(error).__name__}", what, type(part).__name__, describe(error))
             except Exception as error:  # noqa: BLE001 - what is broken is switched off, and nothing else
                 self._background = tuple(other for other in self._background if other is not part)
                 self._guard.say_once("background", "%s is given up: %s.", type(part).__name__, describe(error))

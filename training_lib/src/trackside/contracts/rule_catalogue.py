@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from trackside.contracts.capture_request import (
+    BUILT_IN_COLLECTIONS,
     KNOWN_COLLECTIONS,
     CaptureRequest,
     CollectionRequest,
@@ -35,6 +36,8 @@ CATALOGUE_FILE = Path(__file__).with_name("rule_catalogue.json")
 CUSTOM_RULE_CAPTURE = CaptureRequest(
     tuple(CollectionRequest(name, Schedule(10 if name == "losses" else 100)) for name in KNOWN_COLLECTIONS)
 )
+
+_NAMES_OF_COLLECTIONS = "collection_names"  # the parameter, wherever a rule has it
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,20 @@ class RuleDescription:
             return CaptureRequest(self.needs)
         return CaptureRequest(tuple(CollectionRequest(name, Schedule(self.save_interval)) for name in self.watches))
 
+    def capture_request_with(self, parameters: Mapping[str, str]) -> CaptureRequest:
+        """What must be saved with these parameters: the collections that they name, where the rule can be told any.
+
+        Collections of the user's own are left out: what belongs to them, and when it is saved, is said where they are
+        defined.
+        """
+        is_told = any(parameter.name == _NAMES_OF_COLLECTIONS for parameter in self.parameters)
+        names = parameters.get(_NAMES_OF_COLLECTIONS, "").replace(",", " ").split() if is_told else []
+        if not names:
+            return self.capture_request
+        schedule = Schedule(self.save_interval)
+        known = [name for name in dict.fromkeys(names) if name in BUILT_IN_COLLECTIONS]
+        return CaptureRequest(tuple([CollectionRequest(name, schedule) for name in known]))
+
 
 @dataclass(frozen=True)
 class RuleCatalogue:
@@ -132,7 +149,7 @@ class RuleCatalogue:
         """What must be saved for the rule of a (checked) configuration to judge anything."""
         if configuration.custom is None:
             rule = self.rules[configuration.rule_id]
-            return (rule.in_sense_of(configuration.preset) or rule).capture_request
+            return (rule.in_sense_of(configuration.preset) or rule).capture_request_with(configuration.parameters)
         return CaptureRequest(configuration.collections) if configuration.collections else CUSTOM_RULE_CAPTURE
 
     def capture_request(self, request: RuleRequest) -> CaptureRequest:

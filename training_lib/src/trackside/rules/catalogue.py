@@ -79,7 +79,7 @@ def _build(configuration: RuleConfiguration, rules: Mapping[str, type[Rule]]) ->
     if configuration.custom is not None:
         return load_rule(configuration)
     preset = configuration.preset or CALIBRATED
-    rule = rules[configuration.rule_id] if preset == CALIBRATED else _documented()[configuration.rule_id, preset]
+    rule = rules[configuration.rule_id] if preset == CALIBRATED else documented_rules()[configuration.rule_id, preset]
     return rule.from_parameters(configuration.parameters, preset=preset)
 
 
@@ -108,7 +108,7 @@ def _built_in() -> Mapping[str, type[Rule]]:
 
 
 @cache
-def _documented() -> Mapping[tuple[str, str], type[Rule]]:
+def documented_rules() -> Mapping[tuple[str, str], type[Rule]]:
     """The rules in the senses other than ours, by id and preset."""
     named = [(rule, preset) for rule in _all_built_in() for preset in rule.presets if preset != CALIBRATED]
     return MappingProxyType({(rule.rule_id, preset): rule for rule, preset in named})
@@ -124,7 +124,9 @@ def _described(rule: type[Rule]) -> RuleDescription:
     described = rule.describe()
     if _built_in().get(rule.rule_id) is not rule:
         return described
-    presets = {p: other.describe(p) for (rule_id, p), other in sorted(_documented().items()) if rule_id == rule.rule_id}
+    presets = {
+        p: other.describe(p) for (rule_id, p), other in sorted(documented_rules().items()) if rule_id == rule.rule_id
+    }
     return replace(described, presets=presets)
 
 

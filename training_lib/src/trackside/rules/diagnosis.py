@@ -194,6 +194,8 @@ def certain_causes(window: Window) -> tuple[Suspicion, ...]:
     found = _certain(seen)
     if (decay := _decay(seen)) is not None:
         found.append(decay)
+    if (rise := seen.risen_rate) is not None:
+        found.append(Suspicion(Cause.LEARNING_RATE_SCHEDULE, f"it began at {rise[0]:.3g} and is {rise[1]:.3g} now"))
     return tuple(found)
 
 
@@ -210,8 +212,6 @@ def why_it_diverges(window: Window) -> tuple[Suspicion, ...]:
     """What may be behind numbers that grow without bound, likeliest first."""
     seen = Evidence(window)
     found = list(certain_causes(window))
-    if (rise := seen.risen_rate) is not None:
-        found.append(Suspicion(Cause.LEARNING_RATE_SCHEDULE, f"it began at {rise[0]:.3g} and is {rise[1]:.3g} now"))
     if seen.is_low_precision:
         found.append(Suspicion(Cause.PRECISION_OVERFLOW, "parts of it compute in float16"))
     ratio = seen.update_ratio

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,9 +41,8 @@ def selected(
     """
     collections = words(collection_names) or (() if tensor_regex.strip() else tuple(default))
     names = {name for collection in collections for name in window.tensors(collection)}
-    regexes = patterns(tensor_regex)
-    if regexes:
-        names |= {name for name in window.tensors("all") if any(regex.search(name) for regex in regexes)}
+    if tensor_regex.strip():
+        names.update(_found(window.tensors("all"), tensor_regex))
     return tuple(sorted(names))
 
 
@@ -52,6 +52,13 @@ def at_step(window: Window, names: Iterable[str], statistic: str) -> Iterator[Co
         for column in window.statistic(name, statistic):
             if column.steps[-1] == window.step:
                 yield column
+
+
+@lru_cache(maxsize=64)  # asked at every step, with the same names
+def _found(names: tuple[str, ...], tensor_regex: str) -> tuple[str, ...]:
+    """Those of the names that any of the regexes finds."""
+    regexes = patterns(tensor_regex)
+    return tuple([name for name in names if any(regex.search(name) for regex in regexes)])
 
 
 @dataclass(frozen=True)

@@ -80,8 +80,9 @@ class DocumentedUnnormalizedInputs(FoldingRule):
 
     def lacks(self, window: Window) -> str:
         """Images."""
-        shown = [means_of_channels(s.value, channel=self.channel) for s in values_at_step(window, self._names(window))]
-        return "" if any(means is not None for means in shown) else f"{self.threshold_samples} input images"
+        saved = values_at_step(window, self._names(window))
+        has_images = any(means_of_channels(each.value, channel=self.channel) is not None for each in saved)
+        return "" if has_images else f"{self.threshold_samples} input images"
 
     def _names(self, window: Window) -> tuple[str, ...]:
         return selected(window, collection_names=_ROLE if self.regex == _DEFAULT_REGEX else "", tensor_regex=self.regex)

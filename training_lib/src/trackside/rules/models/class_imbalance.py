@@ -53,7 +53,7 @@ class ClassImbalance(FoldingRule):
     rule_id = "class-imbalance"
     watches = ("labels",)
     save_interval = 10
-    needs = (CollectionRequest("labels", Schedule(10)),)
+    needs = (CollectionRequest("labels", Schedule(10, end_step=401)),)
     severity = Severity.WARNING
     since = "0.1"
     patience = 2

@@ -54,7 +54,7 @@ class SortedBatches(FoldingRule):
     rule_id = "sorted-batches"
     watches = ("labels",)
     save_interval = 10
-    needs = (CollectionRequest("labels", Schedule(10)),)
+    needs = (CollectionRequest("labels", Schedule(10, end_step=401)),)
     severity = Severity.WARNING
     since = "0.1"
     patience = 2

@@ -44,7 +44,7 @@ class ParametersNotTrained(Rule):
            rounding noise, but its update was exactly zero whenever it was measured, three times at least.
         4. *Frozen at its random start*: it requires no gradient, others of the same model are trained, and its values
            are still those of the framework's own initialisation (uniform within +-1/sqrt(inputs)).
-        5. *Frozen since*: weight matrices that were trained at first are frozen now, those of the last layer among them.
+        5. *Frozen since*: weight matrices that were trained at first are frozen now, those of the last layer too.
         6. A frozen weight that looks trained is left alone: that is what freezing is for. So are models of which no
            optimizer holds anything (a target network, an average of the weights).
 

@@ -78,7 +78,7 @@ class UnnormalizedInputs(Rule):
     rule_id = "unnormalized-inputs"
     watches = ("model_inputs",)
     save_interval = 100
-    needs = (CollectionRequest("model_inputs", Schedule(100)),)
+    needs = (CollectionRequest("model_inputs", Schedule(50, end_step=101)),)
     severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.UNNORMALIZED_INPUTS, Cause.CONSTANT_INPUTS)

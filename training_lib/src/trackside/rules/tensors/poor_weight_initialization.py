@@ -97,11 +97,9 @@ class PoorWeightInitialization(Rule):
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
         """Alike, off, or neither: then the inputs are too large."""
         kinds = {finding.measure for finding in findings}
-        if ZERO in kinds:
-            return (
-                Suspicion(Cause.SYMMETRIC_INITIALIZATION, "weights start at zero"),
-                Suspicion(Cause.BAD_INITIALIZATION),
-            )
+        if not kinds.isdisjoint((ZERO, ALIKE)):
+            because = "weights start at zero" if ZERO in kinds else "all units of a layer are alike"
+            return (Suspicion(Cause.SYMMETRIC_INITIALIZATION, because), Suspicion(Cause.BAD_INITIALIZATION))
         bad = Suspicion(Cause.BAD_INITIALIZATION, f"{findings[0].comparison} in {findings[0].subject}")
         if SCALE in kinds:
             return (bad, Suspicion(Cause.EXPLODING_GRADIENTS))

@@ -65,7 +65,7 @@ class SaturatedActivation(Rule):
     rule_id = "saturated-activation"
     watches = ("saturating_inputs",)
     save_interval = 50
-    needs = (CollectionRequest("saturating_inputs", Schedule(50)),)
+    needs = (CollectionRequest("saturating_inputs", Schedule(50, end_step=1001)),)
     patience = 2
     severity = Severity.WARNING
     since = "0.1"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
 from trackside.contracts.errors import TensorNotSavedError
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, CALIBRATED
@@ -68,7 +69,7 @@ class SimilarAcrossRuns(Rule):
     other_runs = "other_trials"
     watches = EVERY_COLLECTION
     save_interval = 500
-    needs = ()
+    needs = (CollectionRequest("losses", Schedule(500)), CollectionRequest("weights", Schedule(500)))
     severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.REPLICAS_DIFFER,)

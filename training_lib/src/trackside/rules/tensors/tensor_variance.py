@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, CALIBRATED
 from trackside.contracts.verdict import Finding, Severity
@@ -54,7 +55,7 @@ class TensorVariance(Rule):
     watches = EVERY_COLLECTION
     save_interval = 500
     severity = Severity.WARNING
-    needs = ()
+    needs = (CollectionRequest("weights", Schedule(500)),)
     since = "0.1"
     likely_causes = (Cause.BAD_INITIALIZATION, Cause.EXPLODING_GRADIENTS)
     what_to_do = ("Initialise to match the activation, normalise, or add weight decay, depending on the tensor.",)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
 from trackside.contracts.errors import TensorNotSavedError
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, CALIBRATED
@@ -61,7 +62,7 @@ class UnchangedTensor(Rule):
     watches = EVERY_COLLECTION
     save_interval = 500
     severity = Severity.WARNING
-    needs = ()
+    needs = (CollectionRequest("weights", Schedule(500)),)
     since = "0.1"
     likely_causes = (Cause.PARAMETERS_NOT_IN_OPTIMIZER, Cause.FROZEN_PARAMETERS)
     what_to_do = ("See that the optimizer holds the parameter, or that the loader moves on.",)

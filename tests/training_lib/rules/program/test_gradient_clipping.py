@@ -1,0 +1,82 @@
+"""gradient-clipping: clipping leaves hardly anything of the gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.training_lib.rules.columns import along, falling, steady
+from trackside.contracts.cause import Cause
+from trackside.records.model_facts import ClippingFacts, ModelFacts, ProgramFacts
+from trackside.rules.program.gradient_clipping import CLIPPING, GradientClipping, kept_shares
+from trackside.testing.rule_case import RuleCase, assert_case, replay
+
+LOSS, W = "CrossEntropyLoss_output_0", "Net_fc.weight"
+STUCK, LEARNS = steady(2.3, 100), falling(2.3, 0.1, 100)
+LINE = ModelFacts(program=ProgramFacts(clipping=(ClippingFacts("norm", 0.001, "train.py:31"),)))
+
+
+def case(
+    name: str,
+    norms: Mapping[int, float],
+    limit: float,
+    *,
+    loss: Mapping[int, float] = STUCK,
+    ratio: float | None = 1e-3,
+    fires: tuple[str, ...] = (),
+) -> RuleCase:
+    recorded = {
+        CLIPPING: {"mean": norms, "max_norm": dict.fromkeys(norms, limit)},
+        LOSS: {"mean": loss},
+        **({W: {"update_ratio": steady(ratio, 100)}} if ratio is not None else {}),
+    }
+    return RuleCase(name, recorded=recorded, fires=fires, facts=LINE)
+
+
+FIRES = (CLIPPING,)
+CASES = [
+    case("a hundredth is left", steady(1.0, 100), 0.01, fires=FIRES),
+    case("hardly anything is left", steady(50.0, 100), 1e-4, fires=FIRES),
+    case("norms that swing", along([1.0, 100.0] * 50), 0.01, fires=FIRES),
+    case("it learns, but weights stand still", steady(1.0, 100), 0.001, loss=LEARNS, ratio=1e-7, fires=FIRES),
+    case("half the steps are known", steady(1.0, 30, start=70), 0.001, fires=FIRES),
+    case("a fuse for spikes", along([0.5] * 95 + [80.0] * 5), 1.0),
+    case("half is left", steady(2.0, 100), 1.0),
+    case("Adam learns anyhow", steady(1.0, 100), 0.001, loss=LEARNS),
+    case("a few steps only", steady(1.0, 10, start=90), 0.001),
+    RuleCase("no clipping", recorded={LOSS: {"mean": STUCK}}),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cases(case: RuleCase) -> None:
+    assert_case(GradientClipping(), case)
+
+
+def test_it_says_how_often_how_hard_and_where() -> None:
+    (finding,) = assert_case(GradientClipping(), CASES[0])
+    assert finding.statistics == {"usual_norm": 1.0, "limit": 0.01, "share_of_steps": 1.0}
+    assert finding.place == "train.py:31"
+    likely, _ = GradientClipping().suspicions([finding], CASES[0].window)
+    assert (likely.cause, likely.because) == (Cause.CLIPPING_TOO_LOW, "a gradient of norm 1 is cut to 0.01")
+
+
+def test_it_is_told_within_the_first_fifty_steps() -> None:
+    (finding,) = replay(GradientClipping(), CASES[0].trial)
+    assert finding.step <= 50
+
+
+@given(
+    norms=st.lists(st.one_of(st.floats(0, 1e30), st.sampled_from([float("nan"), float("inf")])), min_size=1),
+    limit=st.floats(1e-6, 1e6),
+)
+def test_shares_lie_between_zero_and_one_and_what_is_below_the_limit_is_whole(norms: list[float], limit: float) -> None:
+    before = np.array(norms)
+    kept = kept_shares(before, limits=np.full(len(norms), limit))
+    assert ((kept >= 0) & (kept <= 1)).all()
+    assert (kept[before <= limit] == 1).all()
+    assert np.allclose((kept * before)[np.isfinite(before) & (before > limit)], limit)

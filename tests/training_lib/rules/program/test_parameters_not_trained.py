@@ -1,0 +1,147 @@
+"""parameters-not-trained: parameters that should train, and do not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.training_lib.rules.columns import along, steady
+from trackside.contracts.cause import Cause
+from trackside.contracts.verdict import Severity
+from trackside.records.model_facts import ModelFacts, ModuleFacts, OptimizerFacts, ParameterFacts
+from trackside.rules.program.parameters_not_trained import ParametersNotTrained
+from trackside.testing.rule_case import RuleCase, assert_case, replay
+
+STEPS = 60
+RATE = "hyperparameters/SGD/group_0/lr"
+BODY = ParameterFacts("Net_body.weight", "body", (64, 64), "float32", optimizer="SGD", has_gradient=True)
+HEAD = replace(BODY, name="Net_head.weight", module="head", shape=(10, 64))
+OUTSIDE, FROZEN, UNSEEN = {"optimizer": ""}, {"requires_grad": False, "has_gradient": False}, {"has_gradient": False}
+SGD, ADAM = OptimizerFacts("SGD", "SGD"), OptimizerFacts("Adam", "Adam")
+MODULES = (ModuleFacts("head", "Linear", "linear", line="model.py:8"),)
+
+
+def rows(*, head: float = 1.0, present: float = 1.0, update: float = 1e-3, rate: float = 0.1) -> Mapping[str, Any]:
+    """Statistics in which the body trains; what is said of the head is said here."""
+    return {
+        RATE: {"mean": steady(rate, STEPS)},
+        BODY.name: {"update_l2": steady(1e-2, 6, every=10)},
+        BODY.gradient: {"l2": steady(1.0, STEPS), "is_present": steady(1.0, STEPS)},
+        HEAD.name: {"update_l2": steady(update, 6, every=10)},
+        HEAD.gradient: {"l2": steady(head, STEPS), "is_present": steady(present, STEPS)},
+    }
+
+
+def case(
+    name: str,
+    *parameters: ParameterFacts,
+    fires: tuple[ParameterFacts, ...] = (),
+    recorded: Mapping[str, Any] | None = None,
+    optimizers: tuple[OptimizerFacts, ...] = (SGD,),
+    before: tuple[ParameterFacts, ...] = (),
+) -> RuleCase:
+    facts = ModelFacts(parameters=parameters, optimizers=optimizers, modules=MODULES)
+    revisions = (replace(facts, parameters=before), replace(facts, from_step=20)) if before else (facts,)
+    names = tuple(parameter.name for parameter in fires)
+    return RuleCase(name, recorded=rows() if recorded is None else recorded, facts=revisions, fires=names)
+
+
+NEVER_SEEN = rows(head=0.0, present=0.0, update=0.0)
+TIED = replace(HEAD, optimizer="", tied_to=BODY.name)
+
+CASES = [
+    case("left out of the optimizer", BODY, replace(HEAD, **OUTSIDE), fires=(HEAD,)),
+    case("no gradient reaches it", BODY, replace(HEAD, **UNSEEN), recorded=NEVER_SEEN, fires=(HEAD,)),
+    case("its update is always zero", BODY, HEAD, recorded=rows(update=0.0), fires=(HEAD,)),
+    case(
+        "frozen at its random start", BODY, replace(HEAD, **FROZEN, optimizer="", looks_untrained=True), fires=(HEAD,)
+    ),
+    case("frozen since", BODY, replace(HEAD, **FROZEN), before=(BODY, HEAD), fires=(HEAD,)),
+    case(
+        "the largest first",
+        replace(HEAD, **OUTSIDE),
+        replace(HEAD, **OUTSIDE, name="Net_neck.weight", shape=(512, 512)),
+        BODY,
+        fires=(replace(HEAD, name="Net_neck.weight"), HEAD),
+    ),
+    case("all of it trains", BODY, HEAD),
+    case("another name of one that trains", BODY, TIED),
+    case("frozen, and trained before", replace(BODY, **FROZEN, optimizer=""), HEAD),
+    case("a layer that is not used in this step", BODY, HEAD, recorded=rows(present=0.5)),
+    case("an average of the weights", BODY, replace(HEAD, **OUTSIDE, name="Average_head.weight")),
+    case("a rate of zero", BODY, HEAD, recorded=rows(update=0.0, rate=0.0)),
+    case("rounding noise before a normalisation", BODY, HEAD, recorded=rows(head=1e-9, update=0.0)),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cases(case: RuleCase) -> None:
+    assert_case(ParametersNotTrained(), case)
+
+
+@pytest.mark.parametrize(
+    ("case", "causes"),
+    [
+        pytest.param(CASES[0], [Cause.PARAMETERS_NOT_IN_OPTIMIZER], id="outside"),
+        pytest.param(CASES[2], [Cause.FROZEN_PARAMETERS, Cause.PARAMETERS_NOT_IN_OPTIMIZER], id="inside"),
+        pytest.param(
+            case(
+                "both",
+                BODY,
+                replace(HEAD, **OUTSIDE),
+                replace(HEAD, name="Net_neck.weight", requires_grad=False, looks_untrained=True),
+                fires=(HEAD, replace(HEAD, name="Net_neck.weight")),
+            ),
+            [Cause.PARAMETERS_NOT_IN_OPTIMIZER, Cause.FROZEN_PARAMETERS],
+            id="both",
+        ),
+    ],
+)
+def test_what_it_suspects(case: RuleCase, causes: list[Cause]) -> None:
+    findings = assert_case(ParametersNotTrained(), case)
+    assert [s.cause for s in ParametersNotTrained().suspicions(findings, case.window)] == causes
+
+
+@pytest.mark.parametrize(
+    ("case", "severity"),
+    [
+        pytest.param(
+            case("most", replace(BODY, **OUTSIDE, looks_untrained=True), HEAD, fires=(BODY,)),
+            Severity.CRITICAL,
+            id="most-of-the-model",
+        ),
+        pytest.param(
+            case("some", BODY, replace(HEAD, **OUTSIDE, looks_untrained=True), fires=(HEAD,)),
+            Severity.WARNING,
+            id="a-head",
+        ),
+        pytest.param(
+            case("a backbone", replace(BODY, **OUTSIDE), HEAD, fires=(BODY,)), Severity.INFO, id="trained-before"
+        ),
+    ],
+)
+def test_how_bad_it_is(case: RuleCase, severity: Severity) -> None:
+    assert ParametersNotTrained().severity_of(assert_case(ParametersNotTrained(), case)) is severity
+
+
+def test_it_is_told_early_with_the_line() -> None:
+    (finding,) = replay(ParametersNotTrained(), CASES[0].trial)
+    assert (finding.step, finding.place) == (10, "model.py:8")
+
+
+@pytest.mark.parametrize(
+    ("case", "lacks"),
+    [
+        pytest.param(CASES[6], False, id="enough"),
+        pytest.param(RuleCase("old", recorded=rows()), True, id="no-facts"),
+        pytest.param(
+            RuleCase("short", recorded={RATE: {"mean": along([0.1] * 5)}}, facts=ModelFacts()), True, id="too-short"
+        ),
+    ],
+)
+def test_what_it_lacks(case: RuleCase, lacks: bool) -> None:
+    assert bool(ParametersNotTrained().lacks(case.window)) is lacks
+    assert not lacks or list(ParametersNotTrained().check(case.window)) == []

@@ -1,0 +1,107 @@
+"""unnormalized-inputs: what the model is fed is too large, constant, or no number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.training_lib.rules.columns import falling, steady
+from trackside.contracts.cause import Cause
+from trackside.records.model_facts import ModelFacts, ModuleFacts
+from trackside.rules.program.unnormalized_inputs import UnnormalizedInputs, wrong_with
+from trackside.testing.rule_case import RuleCase, assert_case
+
+X, LOSS = "Net_input_0", "CrossEntropyLoss_output_0"
+RANDOM = np.random.default_rng(0)
+GOOD = RANDOM.normal(size=(32, 8)).astype(np.float32)
+IMAGES = RANDOM.uniform(0, 1, size=(16, 3, 8, 8)).astype(np.float32)
+UNEVEN = GOOD * np.array([1, 1, 1, 1, 1, 1, 1, 1e5], np.float32)
+ONE_NAN = np.where(np.arange(32)[:, None] == 7, np.float32(np.nan), GOOD)
+STUCK = steady(2.3, 101)
+
+
+def case(
+    name: str,
+    batch: Any,
+    *,
+    fires: bool = False,
+    loss: Mapping[int, float] = STUCK,
+    roles: tuple[str, ...] = ("linear",),
+) -> RuleCase:
+    modules = tuple(ModuleFacts(f"m{number}", role, role) for number, role in enumerate(roles))
+    return RuleCase(
+        name,
+        {X: {0: GOOD, 100: batch}},
+        recorded={LOSS: {"mean": loss}},
+        collections={"model_inputs": (f"^{X}$",)},
+        fires=(X,) if fires else (),
+        facts=ModelFacts(modules=modules),
+    )
+
+
+CASES = [
+    case("pixels of 0 to 255", IMAGES * 255, fires=True),
+    case("far from zero", GOOD + 1000, fires=True),
+    case("one feature is huge", UNEVEN, fires=True),
+    case("the same for each sample", np.ones((32, 8), np.float32) * GOOD[:1], fires=True),
+    case("a NaN", ONE_NAN, fires=True),
+    case("a NaN, although it learns", ONE_NAN, loss=falling(2.3, 0.1, 101), fires=True),
+    case("standardised", GOOD),
+    case("pixels of 0 to 1", IMAGES),
+    case("large, but normalised by the model", GOOD * 1000, roles=("normalization", "linear")),
+    case("large, but it learns", GOOD * 1000, loss=falling(2.3, 0.1, 101)),
+    case("tokens", RANDOM.integers(0, 50_000, size=(32, 8))),
+    case("a few samples", np.ones((4, 8), np.float32)),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cases(case: RuleCase) -> None:
+    assert_case(UnnormalizedInputs(), case)
+
+
+@pytest.mark.parametrize(
+    ("case", "cause"),
+    [
+        pytest.param(CASES[0], Cause.UNNORMALIZED_INPUTS, id="large"),
+        pytest.param(CASES[2], Cause.UNNORMALIZED_INPUTS, id="uneven"),
+        pytest.param(CASES[3], Cause.CONSTANT_INPUTS, id="constant"),
+        pytest.param(CASES[4], Cause.NON_FINITE_DATA, id="nan"),
+    ],
+)
+def test_what_it_suspects(case: RuleCase, cause: Cause) -> None:
+    findings = assert_case(UnnormalizedInputs(), case)
+    assert UnnormalizedInputs().suspicions(findings, case.window)[0].cause is cause
+
+
+def test_only_what_was_saved_at_this_step_is_judged() -> None:
+    old = RuleCase(
+        "long ago", {X: {0: GOOD * 1e6}, LOSS: {0: 2.3, 100: 2.3}}, collections={"model_inputs": (f"^{X}$",)}
+    )
+    assert_case(UnnormalizedInputs(), old)
+
+
+@given(
+    shape=st.tuples(st.integers(8, 20), st.integers(1, 6)),
+    scale=st.floats(1e-3, 3.0),
+    shift=st.floats(-3.0, 3.0),
+    seed=st.integers(0, 99),
+)
+def test_what_is_scaled_reasonably_is_never_named(
+    shape: tuple[int, int], scale: float, shift: float, seed: int
+) -> None:
+    batch = np.random.default_rng(seed).normal(size=shape) * scale + shift
+    assert wrong_with(batch, size=20, ratio=1000) is None
+
+
+@given(seed=st.integers(0, 99), scale=st.floats(1e-30, 1e30))
+def test_the_same_rows_are_named_at_every_scale(seed: int, scale: float) -> None:
+    row = np.random.default_rng(seed).normal(size=(1, 8)) * scale
+    found = wrong_with(np.repeat(row, 16, axis=0), size=1e40, ratio=1e40)
+    assert found is not None
+    assert found.observed < found.threshold

@@ -1,0 +1,113 @@
+"""dead-relu: units that answer zero to every input, and so cannot learn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.training_lib.rules.columns import along, falling, steady
+from trackside.contracts.cause import Cause
+from trackside.contracts.verdict import Severity
+from trackside.records.model_facts import LossFacts, ModelFacts, ModuleFacts, ParameterFacts
+from trackside.rules.tensors.dead_relu import DeadRelu, dying
+from trackside.testing.rule_case import RuleCase, assert_case
+
+LOSS, HIDDEN, HEAD = "CrossEntropyLoss_output_0", "gradient/Net_hidden.bias", "gradient/Net_head.bias"
+WEIGHT = "gradient/Net_hidden.weight"
+
+
+def facts(*, activation: str = "relu", batch: int = 64, role: str = "linear") -> ModelFacts:
+    return ModelFacts(
+        modules=(
+            ModuleFacts("hidden", "M", role, line="model.py:4"),
+            ModuleFacts("act", "A", "activation", activation),
+        ),
+        parameters=(ParameterFacts("Net_hidden.bias", "hidden", (32,), "float32", optimizer="SGD"),),
+        losses=(LossFacts(LOSS, "CrossEntropyLoss", input_shape=(batch, 10), class_count=10),),
+    )
+
+
+def case(
+    name: str,
+    hidden: Mapping[int, float],
+    *,
+    head: float = 0.0,
+    weight: float | None = None,
+    loss: Mapping[int, float] | None = None,
+    fires: bool = False,
+    of: ModelFacts | None = None,
+) -> RuleCase:
+    recorded: dict[str, Any] = {
+        HIDDEN: {"zero_share": hidden},
+        WEIGHT: {"zero_share": hidden if weight is None else steady(weight, 11, every=10)},
+        HEAD: {"zero_share": steady(head, 11, every=10)},
+        LOSS: {"mean": loss or steady(2.3, 101)},
+    }
+    return RuleCase(name, recorded=recorded, fires=(HIDDEN,) if fires else (), facts=of or facts())
+
+
+def tenth(share: float, count: int = 11) -> dict[int, float]:
+    return steady(share, count, every=10)
+
+
+DIED = along([0.1] * 4 + [0.95] * 7, every=10)
+CASES = [
+    case("most of a layer", tenth(0.9), fires=True),
+    case("a whole layer", tenth(1.0), fires=True),
+    case("it died after a while", DIED, fires=True),
+    case("a whole layer, although it learns", tenth(1.0), loss=falling(2.3, 0.1, 101), fires=True),
+    RuleCase("without facts", recorded=case("", tenth(0.9)).recorded, fires=(HIDDEN,)),
+    case("as many as are usual", tenth(0.3)),
+    case("no unit is dead for long", along([0.95, 0.2] * 5 + [0.95], every=10)),
+    case("nothing to learn: all gradients are zero", tenth(1.0), head=1.0),
+    case("a bias that cancels out", tenth(1.0), weight=0.0),
+    case("tanh", tenth(0.9), of=facts(activation="tanh")),
+    case("an embedding", tenth(0.99), of=facts(role="embedding")),
+    case("a batch of four", tenth(0.9), of=facts(batch=4)),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cases(case: RuleCase) -> None:
+    assert_case(DeadRelu(), case)
+
+
+@pytest.mark.parametrize(
+    ("case", "severity"), [(CASES[0], Severity.WARNING), (CASES[1], Severity.CRITICAL)], ids=["most", "all"]
+)
+def test_how_bad_it_is(case: RuleCase, severity: Severity) -> None:
+    assert DeadRelu().severity_of(assert_case(DeadRelu(), case)) is severity
+
+
+@pytest.mark.parametrize(
+    ("case", "second", "since"),
+    [
+        pytest.param(CASES[0], Cause.BAD_INITIALIZATION, 0, id="from-the-first-step"),
+        pytest.param(CASES[2], Cause.LEARNING_RATE_TOO_HIGH, 40, id="later"),
+    ],
+)
+def test_what_it_suspects(case: RuleCase, second: Cause, since: int) -> None:
+    findings = assert_case(DeadRelu(), case)
+    causes = [suspicion.cause for suspicion in DeadRelu().suspicions(findings, case.window)]
+    assert causes[:2] == [Cause.DEAD_UNITS, second]
+    assert (findings[0].since_step, findings[0].place) == (since, "model.py:4")
+
+
+def test_what_it_lacks() -> None:
+    assert DeadRelu().lacks(case("too early", tenth(1.0, 3), head=0.0).window) == ""  # the head was measured
+    assert DeadRelu().lacks(RuleCase("nothing", recorded={LOSS: {"mean": steady(1.0)}}).window)
+
+
+shares = st.dictionaries(st.text(min_size=1, max_size=3), st.floats(0, 1), max_size=6)
+
+
+@given(shares=shares, threshold=st.floats(0, 100))
+def test_the_deadest_first_and_never_all(shares: dict[str, float], threshold: float) -> None:
+    found = dying(shares, threshold_layer=threshold)
+    assert len(found) < max(1, len(shares))
+    assert [shares[name] for name in found] == sorted((shares[name] for name in found), reverse=True)
+    assert all(shares[name] > threshold / 100 for name in found)

@@ -1,0 +1,108 @@
+"""overfit: the validation loss rises while the training loss goes on falling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.training_lib.rules.columns import along, falling, steady
+from trackside.contracts.cause import Cause
+from trackside.contracts.verdict import Severity
+from trackside.rules.tensors.overfit import Overfit, by_evaluation, lost_again
+from trackside.testing.rule_case import RuleCase, assert_case
+from trackside.trial.window import Column
+
+LOSS = "CrossEntropyLoss_output_0"
+FALLS = falling(2.3, 0.05, 101)
+
+
+def case(
+    name: str, validation: Iterable[float], *, training: dict[int, float] = FALLS, fires: bool = False, every: int = 10
+) -> RuleCase:
+    return RuleCase(
+        name,
+        recorded={LOSS: {"mean": training}},
+        evaluated={LOSS: {"mean": along(validation, every=every, start=every)}},
+        step=100,
+        fires=(LOSS,) if fires else (),
+    )
+
+
+RISES = [2.0, 1.5, 1.2, 1.0, 1.3, 1.6, 1.9, 2.2, 2.5, 2.8]
+HEALTHY = [2.0, 1.5, 1.0, 0.7, 0.5, 0.4, 0.3, 0.25, 0.2, 0.18]
+CASES = [
+    case("it rises", RISES, fires=True),
+    case("it rises at once", [1.0, 1.4, 1.8, 2.2, 2.6, 3.0, 3.4, 3.8, 4.2, 4.6], fires=True),
+    case("it rises in steps", [2.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 3.0, 3.0, 3.0], fires=True),
+    case("it never learned anything", [2.3 + 0.01 * k for k in range(10)], fires=True),
+    case("it learned hardly anything", [2.3 - 0.02 * k for k in range(10)], fires=True),
+    case("both fall", HEALTHY),
+    case("validation is far above training, and falls", [value + 0.6 for value in HEALTHY]),
+    case("one bad evaluation", [*HEALTHY[:6], 1.9, *HEALTHY[7:]]),
+    case("both rise", RISES, training=along([*np.linspace(2.3, 1.0, 40), *np.linspace(1.0, 2.3, 61)])),
+    case("too few evaluations", RISES[3:6], every=30),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cases(case: RuleCase) -> None:
+    assert_case(Overfit(), case)
+
+
+@pytest.mark.parametrize(
+    ("case", "cause", "severity"),
+    [
+        pytest.param(CASES[0], Cause.OVERFITTING, Severity.CRITICAL, id="by-heart"),
+        pytest.param(CASES[3], Cause.WRONG_LABELS, Severity.WARNING, id="never-learned"),
+    ],
+)
+def test_what_it_says(case: RuleCase, cause: Cause, severity: Severity) -> None:
+    findings = assert_case(Overfit(), case)
+    assert Overfit().suspicions(findings, case.window)[0].cause is cause
+    assert Overfit().severity_of(findings) is severity
+
+
+def test_since_the_best_evaluation() -> None:
+    (finding,) = assert_case(Overfit(), CASES[0])
+    assert (finding.since_step, finding.statistics["lowest"], finding.statistics["now"]) == (40, 1.0, 2.2)
+
+
+def test_what_it_lacks() -> None:
+    assert Overfit().lacks(CASES[0].window) == ""
+    assert Overfit().lacks(RuleCase("no evaluation", recorded={LOSS: {"mean": FALLS}}).window)
+
+
+def test_batches_between_two_training_steps_are_one_evaluation() -> None:
+    def column(values: dict[int, float]) -> Column:
+        return Column(LOSS, "worker_0", np.array([*values]), np.array([*values.values()]))
+
+    evaluated = Column(LOSS, "worker_0", np.array([10, 10, 10, 20, 20]), np.array([1.0, 2.0, 3.0, 4.0, 6.0]))
+    steps, means, errors, training = by_evaluation(evaluated, column(steady(0.5, 30)))
+    assert steps.tolist() == [10, 20]
+    assert means.tolist() == [2.0, 5.0]
+    assert errors.tolist() == pytest.approx([1 / 3**0.5, 1.0])
+    assert training.tolist() == [0.5, 0.5]
+
+
+losses = st.lists(st.floats(0.1, 10), min_size=4, max_size=20)
+
+
+@given(evaluated=losses, seed=st.integers(0, 99), factor=st.floats(0.01, 100), shift=st.floats(0, 10))
+def test_a_factor_and_a_constant_change_nothing(evaluated: list[float], seed: int, factor: float, shift: float) -> None:
+    validation = np.round(np.array(evaluated), 2)
+    training = np.round(np.sort(np.random.default_rng(seed).uniform(0, 5, len(evaluated)))[::-1], 2)
+    found = lost_again(validation, training, patience=2)
+    scaled = lost_again(validation * factor + shift, training * factor + shift, patience=2)
+    if found is not None and found.share > 1e-6 and scaled is not None:
+        assert scaled.share == pytest.approx(found.share, rel=1e-3)
+        assert scaled.best == found.best
+
+
+@given(evaluated=losses)
+def test_what_only_falls_has_lost_nothing(evaluated: list[float]) -> None:
+    validation = np.array(sorted(evaluated, reverse=True))
+    assert lost_again(validation, validation, patience=3) is None or len(set(evaluated)) < len(evaluated)

@@ -1,0 +1,108 @@
+"""weight-update-ratio: steps are far too large or far too small for the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.training_lib.rules.columns import along, falling, steady
+from trackside.contracts.cause import Cause
+from trackside.contracts.verdict import Severity
+from trackside.records.model_facts import LossFacts, ModelFacts, ParameterFacts
+from trackside.rules.tensors.weight_update_ratio import WeightUpdateRatio, verdict_on
+from trackside.testing.rule_case import RuleCase, assert_case, replay
+
+LOSS, RATE, A, B = "CrossEntropyLoss_output_0", "hyperparameters/SGD/group_0/lr", "Net_a.weight", "Net_b.weight"
+STUCK, LEARNS, RISES = steady(2.3, 101), falling(2.3, 0.2, 101), falling(2.3, 23.0, 101)
+
+
+def facts(*, frozen: bool = False) -> ModelFacts:
+    parameters = [ParameterFacts(n, n[4], (8, 8), "float32", requires_grad=not frozen, optimizer="SGD") for n in (A, B)]
+    return ModelFacts(
+        parameters=tuple(parameters), losses=(LossFacts(LOSS, "CrossEntropyLoss", "mean", class_count=10),)
+    )
+
+
+def case(
+    name: str,
+    a: float,
+    b: float,
+    loss: Mapping[int, float] = STUCK,
+    *,
+    fires: tuple[str, ...] = (),
+    rate: Mapping[int, float] | None = None,
+    of: ModelFacts | None = None,
+    count: int = 11,
+) -> RuleCase:
+    recorded: dict[str, Any] = {
+        A: {"update_ratio": steady(a, count, every=10)},
+        B: {"update_ratio": steady(b, count, every=10)},
+        LOSS: {"mean": loss},
+        RATE: {"mean": rate or steady(0.1, 101)},
+    }
+    return RuleCase(name, recorded=recorded, fires=fires, facts=of or facts())
+
+
+CASES = [
+    case("both too large", 0.8, 2.0, fires=(B, A)),
+    case("both too large, and the loss rises", 0.8, 2.0, RISES, fires=(B, A)),
+    case("both too small", 1e-9, 1e-8, fires=(A, B)),
+    case("next to nothing", 1e-12, 1e-13, fires=(B, A)),
+    case("large by the median", 3.0, 0.001, fires=(A,)),
+    case("usual", 1e-3, 4e-3),
+    case("large steps that work", 0.8, 2.0, LEARNS),
+    case("one layer learns", 1e-3, 1e-9),
+    case("small while warming up", 1e-9, 1e-9, rate=along([1e-6 * step for step in range(101)])),
+    case("fine-tuned: far below chance", 1e-8, 1e-8, steady(0.1, 101)),
+    case("frozen", 1e-9, 1e-9, of=facts(frozen=True)),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cases(case: RuleCase) -> None:
+    assert_case(WeightUpdateRatio(), case)
+
+
+@pytest.mark.parametrize(
+    ("case", "cause", "severity"),
+    [
+        pytest.param(CASES[0], Cause.LEARNING_RATE_TOO_HIGH, Severity.WARNING, id="large"),
+        pytest.param(CASES[1], Cause.LEARNING_RATE_TOO_HIGH, Severity.CRITICAL, id="harmful"),
+        pytest.param(CASES[2], Cause.LEARNING_RATE_TOO_LOW, Severity.WARNING, id="small"),
+        pytest.param(CASES[3], Cause.LEARNING_RATE_TOO_LOW, Severity.CRITICAL, id="hopeless"),
+    ],
+)
+def test_what_it_says(case: RuleCase, cause: Cause, severity: Severity) -> None:
+    findings = assert_case(WeightUpdateRatio(), case)
+    assert cause in [suspicion.cause for suspicion in WeightUpdateRatio().suspicions(findings, case.window)][:2]
+    assert WeightUpdateRatio().severity_of(findings) is severity
+
+
+def test_large_steps_are_told_within_fifty_steps_and_small_ones_within_a_hundred() -> None:
+    assert replay(WeightUpdateRatio(), CASES[0].trial)[0].step <= 50
+    assert replay(WeightUpdateRatio(), CASES[2].trial)[0].step <= 100
+
+
+def test_what_it_lacks() -> None:
+    assert WeightUpdateRatio().lacks(case("twice measured", 1.0, 1.0, count=2).window)
+    assert WeightUpdateRatio().lacks(CASES[5].window) == ""
+
+
+@given(ratios=st.lists(st.floats(1e-5, 0.05), min_size=1, max_size=9))
+def test_what_is_usual_is_never_named(ratios: list[float]) -> None:
+    assert verdict_on({str(n): r for n, r in enumerate(ratios)}, large=0.1, small=1e-6) == ""
+
+
+@given(ratios=st.lists(st.floats(1e-12, 10), min_size=1, max_size=9), usual=st.floats(1e-5, 0.05))
+def test_one_usual_weight_is_enough_not_to_be_small(ratios: list[float], usual: float) -> None:
+    named = {str(n): r for n, r in enumerate([*ratios, usual])}
+    assert verdict_on(named, large=0.1, small=1e-6) in {"", "large"}
+
+
+def test_what_is_no_number_says_nothing() -> None:
+    assert verdict_on({"a": float("nan"), "b": float("inf")}, large=0.1, small=1e-6) == ""
+    assert verdict_on({"a": 0.0}, large=0.1, small=1e-6) == ""  # it is not trained at all: another rule's
