@@ -168,7 +168,7 @@ def _presets(rule: type[Rule], facts: RuleDescription) -> Iterator[str]:
     yield "| parameter | `aws-docs` | `aws-sdk` | meaning |"
     yield "|---|---|---|---|"
     for one, two in zip(docs.parameters, sdk.parameters, strict=True):
-        defaults = [f"`{text}`" if (text := as_text(each.default)) else "none" for each in (one, two)]
+        defaults = [_value(each.default) for each in (one, two)]
         yield f"| `{one.name}` | {' | '.join(defaults)} | {_cell(one.help)} |"
     yield ""
 
@@ -180,7 +180,7 @@ def _parameters(facts: RuleDescription) -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for parameter in facts.parameters:
         yield (
-            f"| `{parameter.name}` | {parameter.kind} | `{as_text(parameter.default)}` | {_allowed(parameter)} "
+            f"| `{parameter.name}` | {parameter.kind} | {_value(parameter.default)} | {_allowed(parameter)} "
             f"| {_cell(parameter.help)} |"
         )
     texts = {parameter.name: as_text(parameter.default) for parameter in facts.parameters}
@@ -197,6 +197,11 @@ def _parameters(facts: RuleDescription) -> Iterator[str]:
 def as_text(value: object) -> str:
     """A parameter's value as it travels in a request."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _value(value: object) -> str:
+    """A default for a cell of a table."""
+    return f"`{_cell(text)}`" if (text := as_text(value)) else "none"
 
 
 def _cell(text: str) -> str:

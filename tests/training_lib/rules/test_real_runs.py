@@ -69,8 +69,8 @@ def test_clean_runs_with_small_gradients_are_silent(name: str) -> None:
 )
 def test_faulty_runs_are_named(name: str, first_steps: dict[str, int]) -> None:
     alarms = judge(train(shortened(FAULTY_RECIPES[name]), 0))
-    assert set(alarms) == set(first_steps)
-    late = {rule: finding.step for rule, finding in alarms.items() if finding.step > first_steps[rule] + 200}
+    assert set(first_steps) <= set(alarms)  # others may see the same fault
+    late = {rule: alarms[rule].step for rule, step in first_steps.items() if alarms[rule].step > step + 200}
     assert not late, f"later than measured: {late}"
 
 

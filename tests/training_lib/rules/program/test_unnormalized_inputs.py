@@ -50,6 +50,7 @@ CASES = [
     case("one feature is huge", UNEVEN, fires=True),
     case("the same for each sample", np.ones((32, 8), np.float32) * GOOD[:1], fires=True),
     case("a NaN", ONE_NAN, fires=True),
+    case("infinity", np.where(ONE_NAN == GOOD, GOOD, np.float32(np.inf)), fires=True),
     case("a NaN, although it learns", ONE_NAN, loss=falling(2.3, 0.1, 101), fires=True),
     case("standardised", GOOD),
     case("pixels of 0 to 1", IMAGES),
@@ -57,6 +58,7 @@ CASES = [
     case("large, but it learns", GOOD * 1000, loss=falling(2.3, 0.1, 101)),
     case("tokens", RANDOM.integers(0, 50_000, size=(32, 8))),
     case("a few samples", np.ones((4, 8), np.float32)),
+    case("no features", np.ones((32, 0), np.float32)),
 ]
 
 

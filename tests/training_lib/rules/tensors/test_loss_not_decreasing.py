@@ -10,10 +10,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from trackside.contracts.cause import Cause
+from trackside.contracts.verdict import Severity
+from trackside.records.model_facts import ModelFacts, OptimizerFacts
 from trackside.rules.tensors.loss_not_decreasing import LossNotDecreasing, judge_losses
 from trackside.testing.rule_case import RuleCase, assert_case, recorded_trial, replay
 
-LOSS = "CrossEntropyLoss_output_0"
+LOSS, RATE = "CrossEntropyLoss_output_0", "hyperparameters/SGD/group_0/lr"
+TWO_OPTIMIZERS = ModelFacts(optimizers=(OptimizerFacts("Adam", "Adam"), OptimizerFacts("Adam_1", "Adam")))
 CHANCE = math.log(10)
 
 
@@ -43,11 +47,11 @@ CASES = [
     ),
     RuleCase("just enough losses", {LOSS: saved(FLAT[:100])}, fires=(LOSS,)),
     RuleCase("saved every step", {LOSS: saved(np.full(1000, CHANCE), every=1)}, fires=(LOSS,)),
-    RuleCase("saved every 500 steps", {LOSS: saved(FLAT[:20], every=500)}, fires=(LOSS,)),
+    RuleCase("saved every 500 steps", {LOSS: saved(FLAT[:60], every=500)}, fires=(LOSS,)),
+    RuleCase("recorded at every step, never saved", recorded={LOSS: {"mean": saved(FLAT, every=1)}}, fires=(LOSS,)),
     RuleCase("rises steadily", {LOSS: saved(2.3 * 1.02 ** np.arange(200))}, fires=(LOSS,)),
     RuleCase("jumps at once and stays", {LOSS: saved(np.append(2.3, noisy(np.full(99, 400.0), 0.2)))}, fires=(LOSS,)),
     RuleCase("learned, then collapsed to chance", {LOSS: saved(COLLAPSES)}, fires=(LOSS,)),
-    RuleCase("a negative loss that rises", {LOSS: saved(-2 + 0.02 * np.arange(100))}, fires=(LOSS,)),
     RuleCase(
         "a loss per sample", {LOSS: {step: np.full(4, loss) for step, loss in saved(FLAT).items()}}, fires=(LOSS,)
     ),
@@ -62,7 +66,15 @@ CASES = [
     RuleCase("nothing was saved", {}),
     RuleCase("no loss was saved", {"Net_fc.weight": saved(FLAT)}),
     RuleCase("one loss", {LOSS: {0: 2.3}}),
-    RuleCase("one loss too few", {LOSS: saved(FLAT[:99])}),
+    RuleCase("too early to say", {LOSS: saved(FLAT[:100], every=1)}),
+    RuleCase("too few losses", {LOSS: saved(FLAT[:30])}),
+    RuleCase("a negative loss that rises: no level that it should fall to", {LOSS: saved(-2 + 0.02 * np.arange(100))}),
+    RuleCase("two models that compete", {LOSS: saved(FLAT)}, facts=TWO_OPTIMIZERS),
+    RuleCase(
+        "warming up",
+        {LOSS: saved(FLAT)},
+        recorded={RATE: {"mean": {10 * step: 1e-6 * 1.1**step for step in range(200)}}},
+    ),
     RuleCase("learns", {LOSS: saved(LEARNS)}),
     RuleCase("learns, with the noise of a small batch", {LOSS: saved(noisy(LEARNS, 0.5))}),
     RuleCase("rests on a plateau after most of the loss is gone", {LOSS: saved(RESTS)}),
@@ -79,7 +91,6 @@ CASES = [
     RuleCase("broken: exploding-tensor's", {LOSS: saved(np.full(200, math.nan))}),
     RuleCase("broken at this step", {LOSS: saved([*FLAT, math.inf])}),
     RuleCase("a validation loss that rises", {LOSS: saved(2.3 * 1.02 ** np.arange(200))}, mode="EVAL"),
-    RuleCase("not saved at this step", {LOSS: saved(FLAT), "Net_fc.weight": {5000: [1.0]}}),
 ]
 
 
@@ -95,14 +106,14 @@ def test_as_many_silent_cases_as_firing_ones() -> None:
 
 def test_a_stuck_loss_is_described() -> None:
     (finding,) = assert_case(LossNotDecreasing(), RuleCase("stuck", {LOSS: saved(FLAT[:120])}, fires=(LOSS,)))
-    assert (finding.step, finding.since_step) == (1190, 200)
-    assert finding.comparison == "decrease of the loss in % 0 < 0.5"
-    assert finding.statistics == {
+    assert (finding.step, finding.since_step) == (1190, 590 + 10)
+    assert finding.observed == 0.0
+    assert finding.relation == "<"
+    assert {name: finding.statistics[name] for name in ("first_loss", "level", "compared_with", "error_percent")} == {
         "first_loss": CHANCE,
         "level": CHANCE,
         "compared_with": CHANCE,
         "error_percent": 0.0,
-        "window_losses": 50.0,
     }
 
 
@@ -110,27 +121,58 @@ def test_a_rising_loss_is_described() -> None:
     (finding,) = assert_case(LossNotDecreasing(), RuleCase("collapsed", {LOSS: saved(COLLAPSES)}, fires=(LOSS,)))
     assert finding.since_step == 1000
     assert (finding.relation, finding.threshold) == (">", 5.0)
-    lowest = statistics.median(COLLAPSES[50:100])
-    assert finding.observed == pytest.approx(100 * (CHANCE - lowest) / lowest)
+    assert finding.observed > 500
+    assert finding.statistics["level"] == CHANCE
 
 
 @pytest.mark.parametrize(
     ("losses", "step"),
     [
-        pytest.param(FLAT, 1010, id="stuck: two windows of 500 steps, three judged steps"),
-        pytest.param(2.3 * 1.02 ** np.arange(200), 540, id="rising: a window lies above the first loss"),
+        pytest.param(FLAT, 130, id="stuck: from step 120 on, twice"),
+        pytest.param(2.3 * 1.02 ** np.arange(200), 100, id="rising: long before"),
         pytest.param(LEARNS, None, id="learning: never"),
     ],
 )
 def test_first_verdict(losses: np.ndarray, step: int | None) -> None:
-    findings = replay(LossNotDecreasing(), recorded_trial({LOSS: saved(losses)}))
-    assert (findings[0].step if findings else None) == step
+    findings = replay(LossNotDecreasing(), recorded_trial({}, recorded={LOSS: {"mean": saved(losses, every=1)}}))
+    assert bool(findings) is (step is not None)
+    assert step is None or findings[0].step <= step
+
+
+@pytest.mark.parametrize(
+    ("case", "severity"),
+    [
+        pytest.param(RuleCase("", {LOSS: saved(2.3 * 1.02 ** np.arange(200))}, (LOSS,)), Severity.CRITICAL, id="risen"),
+        pytest.param(RuleCase("", {LOSS: saved(COLLAPSES)}, (LOSS,)), Severity.WARNING, id="back-where-it-began"),
+        pytest.param(RuleCase("", {LOSS: saved(FLAT)}, (LOSS,)), Severity.CRITICAL, id="stuck-for-long"),
+        pytest.param(RuleCase("", {LOSS: saved(FLAT, every=1)}, (LOSS,)), Severity.WARNING, id="stuck-so-far"),
+    ],
+)
+def test_how_bad_it_is(case: RuleCase, severity: Severity) -> None:
+    assert LossNotDecreasing().severity_of(assert_case(LossNotDecreasing(), case)) is severity
+
+
+@pytest.mark.parametrize(
+    ("ratio", "losses", "cause"),
+    [
+        pytest.param(1e-9, FLAT, Cause.LEARNING_RATE_TOO_LOW, id="still"),
+        pytest.param(0.9, FLAT, Cause.LEARNING_RATE_TOO_HIGH, id="wild"),
+        pytest.param(1e-3, FLAT, Cause.WRONG_LABELS, id="healthy-steps-lead-nowhere"),
+        pytest.param(0.9, 2.3 * 1.02 ** np.arange(200), Cause.LEARNING_RATE_TOO_HIGH, id="diverges"),
+    ],
+)
+def test_what_it_suspects(ratio: float, losses: np.ndarray, cause: Cause) -> None:
+    updates = {10 * step: ratio for step in range(200)}
+    recorded = {LOSS: {"mean": saved(losses)}, "Net_fc.weight": {"update_ratio": updates}}
+    case = RuleCase("a loss", recorded=recorded, fires=(LOSS,))
+    findings = assert_case(LossNotDecreasing(), case)
+    assert LossNotDecreasing().suspicions(findings, case.window)[0].cause is cause
 
 
 def test_parameters_are_heeded() -> None:
-    slow = {LOSS: saved(CHANCE * (1 - 2e-4 * np.arange(300)))}  # 1 % in 500 steps, at first
-    assert_case(LossNotDecreasing(diff_percent=5), RuleCase("stricter", slow, fires=(LOSS,), step=1200))
-    assert_case(LossNotDecreasing(num_steps=2000), RuleCase("longer windows", {LOSS: saved(FLAT)}))
+    assert_case(LossNotDecreasing(start_step=5000), RuleCase("later", {LOSS: saved(FLAT)}))
+    unsure = {LOSS: saved(noisy(FLAT, 0.05))}
+    assert_case(LossNotDecreasing(diff_percent=0), RuleCase("certain only", unsure))
     rising = {LOSS: saved(np.append([2.0] * 60, [3.0] * 60))}
     assert_case(LossNotDecreasing(), RuleCase("50 % is a rise", rising, fires=(LOSS,)))
     (stuck,) = assert_case(
@@ -149,7 +191,9 @@ def oracle(losses: list[float], window: int, diff: float, rise: float) -> str | 
     windows = [losses[i : i + window] for i in range(0, len(losses) - window + 1, window)]
     if not windows:
         return None
-    lowest = min([losses[0], *map(statistics.median, windows)])
+    lowest = min(map(statistics.median, windows))
+    if losses[0] < lowest and level > 2 * losses[0]:
+        lowest = losses[0]
     if level > 0.9 * losses[0] and min(newest) > lowest * (1 + rise / 100):
         return "rising"
     if len(losses) < 2 * window:
@@ -167,7 +211,9 @@ def oracle(losses: list[float], window: int, diff: float, rise: float) -> str | 
     doubt = (error(before) ** 2 + error(after) ** 2) ** 0.5 / first
     learned = (start - level) / start
     assume(min(abs(learned - 0.1), abs(decrease + 2 * doubt - diff / 100)) > 1e-9)  # no verdict on rounding
-    return "stuck" if learned < 0.1 and decrease + 2 * doubt < diff / 100 else None
+    assume(abs(decrease - 2 * doubt - 0.005) > 1e-9)
+    certainly_falls = decrease - 2 * doubt > 0.005
+    return "stuck" if learned < 0.1 and decrease + 2 * doubt < diff / 100 and not certainly_falls else None
 
 
 @settings(deadline=None)
@@ -201,16 +247,16 @@ def test_no_number_is_too_strange(losses: list[float]) -> None:
 @pytest.mark.parametrize(
     ("losses", "ready"),
     [
-        pytest.param(noisy([2.303] * 99, 0.01), False, id="stuck-too-short-to-say"),
+        pytest.param(noisy([2.303] * 11, 0.01), False, id="stuck-too-short-to-say"),
         pytest.param(noisy([2.303] * 5, 0.01), False, id="five-losses"),
         pytest.param(noisy([2.303] * 120, 0.01), True, id="stuck-two-windows"),
         pytest.param(2.303 * 0.97 ** np.arange(40), True, id="short-but-it-learned"),
         pytest.param(noisy([0.01] * 101, 0.2), True, id="two-windows-of-noise"),
-        pytest.param(noisy([2.303] * 60, 0.02), False, id="noise-is-no-learning"),
+        pytest.param(noisy([2.303] * 12, 0.02), False, id="noise-is-no-learning"),
     ],
 )
 def test_says_when_it_cannot_answer_yet(losses: np.ndarray, ready: bool) -> None:
     trial = recorded_trial({"CrossEntropyLoss_output_0": saved(losses)})
     lacks = LossNotDecreasing().lacks(trial.window(trial.steps()[-1], now=0.0))
     assert (lacks == "") is ready
-    assert ready or "two windows of 500 steps" in lacks
+    assert ready or "120 steps of a training loss" in lacks

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 
 from trackside.contracts.cause import Suspicion
 from trackside.contracts.errors import RecordError, StorageError, StorageUnavailableError, TensorNotSavedError
-from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.contracts.rule_request import CALIBRATED, RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Finding, Outcome, Verdict
 from trackside.evaluation import verdicts
 from trackside.evaluation.other_runs import OtherRuns
 from trackside.evaluation.progress import ProgressFile, RuleProgress, Said, keep_only
+from trackside.evaluation.saved_source import SavedSource
 from trackside.evaluation.sinks.sink import Sink, UndeliveredError
 from trackside.evaluation.verdicts import Moment
 from trackside.evaluation.watched_source import WatchedSource
@@ -118,6 +119,7 @@ class Evaluator:
     ) -> None:
         self._trial, self._run, self._clock = trial, run, clock
         self._rules = {rule.configuration.name: rule for rule in rules}
+        self._saved = SavedSource(trial)
         self._others = OtherRuns([rule.rule for rule in rules], stores)
         self._refused = {configuration.name: configuration for configuration in refused}
         self._sinks = {sink.name: sink for sink in sinks}
@@ -249,9 +251,14 @@ class Evaluator:
             return None
         if rule.paced and not (there.is_settled and (there.is_last or is_paced_step(step, progress.judged_through))):
             return None  # it is asked about this step later, or never
-        if rule.other_runs:
-            there = replace(there, window=replace(there.window, others=self._others.of(rule)))
+        there = replace(there, window=self._as_seen_by(configured, there.window))
         return self._note(name, there.window, lambda draft: self._ask(configured, draft, there))
+
+    def _as_seen_by(self, configured: ConfiguredRule, window: Window) -> Window:
+        """The window with what the rule compares with; in Amazon's sense, of what was saved alone."""
+        if configured.rule.other_runs:
+            window = replace(window, others=self._others.of(configured.rule))
+        return replace(window, source=self._saved) if _sees_only_what_was_saved(configured) else window
 
     def _judge_waiting(self, name: str, now: float) -> Verdict | None:
         """What a rule that watches the clock has to say while nothing new comes."""
@@ -285,7 +292,9 @@ class Evaluator:
         try:
             if rule.paced or (there.is_saved and (rule.judges_every_step or rule.is_watching(there.saved))):
                 findings = _check(configured, progress, window)
-            elif rule.is_watching(there.all) and not rule.judges_every_step:
+            elif (
+                rule.is_watching(there.all) and not rule.judges_every_step and not _sees_only_what_was_saved(configured)
+            ):
                 findings = self._check_recorded(configured, progress, window)
             if findings is not None:
                 lacks = "" if findings else rule.lacks(window)
@@ -464,6 +473,11 @@ class Evaluator:
         for error in damaged[self._damaged_told :]:
             _logger.warning("Left out, because it cannot be read: %s", error)
         self._damaged_told = len(damaged)
+
+
+def _sees_only_what_was_saved(configured: ConfiguredRule) -> bool:
+    """True for a rule in Amazon's sense, whose steps are saved ones; but any step ends a stall."""
+    return configured.configuration.preset not in {"", CALIBRATED} and not configured.rule.judges_waiting
 
 
 def _check(configured: ConfiguredRule, progress: RuleProgress, window: Window) -> tuple[Finding, ...]:

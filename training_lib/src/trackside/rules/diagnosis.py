@@ -23,6 +23,7 @@ WILD = 0.1  # above which a step replaces the weights rather than corrects them
 _NEWEST = 10  # measurements that stand for "now"
 _HARDLY_ANYTHING = 0.02  # share of the gradient that clipping leaves
 _SHRUNK, _GROWN = 0.5, 3.0  # norm of all weights, against its first
+_VANISHED = 1e5  # times the smallest gradient norm of a layer
 _RISEN = 5.0  # times the first learning rate
 _SUDDEN = 20.0  # times as large as usual: what grew less than that broke out of the blue
 _LOW_PRECISION = ("float16",)
@@ -83,6 +84,18 @@ class Evidence:
             for column in self.window.statistic(name, "l2", mode=None)
         ]
         return sum(norm == 0 for norm in norms) / len(norms) if norms else None
+
+    @cached_property
+    def gradient_spread(self) -> float | None:
+        """The largest gradient norm of a weight matrix over the smallest that is not zero, both medians of the newest."""
+        norms = [
+            float(np.median(column.values[-_NEWEST:]))
+            for name in self.window.tensors("gradients")
+            if name.endswith("weight")
+            for column in self.window.statistic(name, "l2", mode=None)
+        ]
+        sizes = [norm for norm in norms if math.isfinite(norm) and norm > 0]
+        return max(sizes) / min(sizes) if len(sizes) > 1 else None
 
     @cached_property
     def weight_growth(self) -> float | None:
@@ -280,6 +293,8 @@ def _measured(seen: Evidence) -> list[Suspicion]:
         ]
     if (decay := _decay(seen)) is not None:
         found.append(decay)
+    if (spread := seen.gradient_spread) is not None and spread > _VANISHED:
+        found.append(Suspicion(Cause.VANISHING_GRADIENTS, f"some layers get {spread:.1g} times the gradient of others"))
     ratio = seen.update_ratio
     if ratio is not None and ratio < 10 * STILL:
         found.append(Suspicion(Cause.LEARNING_RATE_TOO_LOW, f"a step changes weights by {ratio:.2g} of their size"))

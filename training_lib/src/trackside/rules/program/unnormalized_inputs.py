@@ -144,7 +144,7 @@ class Wrong:
 
 def wrong_with(batch: NDArray[np.generic], *, size: float, ratio: float) -> Wrong | None:
     """The first thing that is wrong with a batch of inputs, shape (samples, ...); None if nothing is."""
-    if batch.dtype.kind != "f" or batch.ndim < 2 or len(batch) < _FEWEST_SAMPLES:
+    if batch.dtype.kind != "f" or batch.ndim < 2 or len(batch) < _FEWEST_SAMPLES or not batch.size:
         return None
     samples = batch.reshape(len(batch), -1)[:, : max(1, _MOST_VALUES // len(batch))].astype(np.float64)
     broken = samples.size - int(np.count_nonzero(np.isfinite(samples)))

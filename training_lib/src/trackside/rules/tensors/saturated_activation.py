@@ -123,10 +123,10 @@ def saturated_share(inputs: NDArray[np.generic], *, limit: float) -> float | Non
 
     `inputs`: (samples, units), (samples, positions, units), or (samples, channels, height, width).
     """
-    if inputs.ndim < 2 or len(inputs) < _FEWEST_SAMPLES or inputs.dtype.kind != "f":
+    if inputs.ndim < 2 or len(inputs) < _FEWEST_SAMPLES or inputs.dtype.kind != "f" or not inputs.size:
         return None
     units = np.moveaxis(inputs, 1, -1) if inputs.ndim >= 4 else inputs
     rows = units.reshape(-1, units.shape[-1])
     rows = rows[: max(_FEWEST_SAMPLES, _MOST_VALUES // max(1, rows.shape[1]))]
     is_flat = (np.abs(rows.astype(np.float64)) > limit).mean(axis=0)
-    return float((is_flat >= _ALWAYS).mean()) if is_flat.size else None
+    return float((is_flat >= _ALWAYS).mean())

@@ -1,0 +1,86 @@
+"""class-imbalance: some classes hardly ever come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trackside.contracts.cause import Cause
+from trackside.records.model_facts import ModelFacts, OptimizerFacts
+from trackside.rules.models.class_imbalance import ClassImbalance, imbalance
+from trackside.testing.rule_case import RuleCase, assert_case, replay
+
+Y = "CrossEntropyLoss_input_1"
+RANDOM = np.random.default_rng(0)
+TWO = ModelFacts(optimizers=(OptimizerFacts("Adam", "Adam"), OptimizerFacts("Adam_1", "Adam")))
+
+
+def case(
+    name: str, batches: Sequence[Any], *, fires: bool = False, facts: ModelFacts | None = None, mode: str = "TRAIN"
+) -> RuleCase:
+    return RuleCase(
+        name,
+        {Y: {10 * number: batch for number, batch in enumerate(batches)}},
+        collections={"labels": (f"^{Y}$",)},
+        fires=(Y,) if fires else (),
+        facts=facts,
+        mode=mode,
+    )
+
+
+def drawn(*shares: float, batches: int = 20, size: int = 64) -> list[Any]:
+    """Class labels that come as often as that."""
+    return [RANDOM.choice(len(shares), size=size, p=shares) for _ in range(batches)]
+
+
+RARE = drawn(0.98, 0.02)
+CASES = [
+    case("one in fifty", RARE, fires=True),
+    case("one of three", drawn(0.495, 0.495, 0.01), fires=True),
+    case("zeros and ones in floating point", [batch.astype(np.float32) for batch in RARE], fires=True),
+    case("one-hot rows", [np.eye(2, dtype=np.float32)[batch] for batch in RARE], fires=True),
+    case("columns", [batch[:, None] for batch in RARE], fires=True),
+    case("even", drawn(0.5, 0.5)),
+    case("uneven, as data are", drawn(0.7, 0.2, 0.1)),
+    case("too few labels to tell", drawn(0.98, 0.02, batches=3)),
+    case("numbers to regress", [RANDOM.normal(size=64).astype(np.float32) for _ in range(20)]),
+    case("words", [RANDOM.zipf(1.5, size=64) % 5000 for _ in range(20)]),
+    case("a GAN", RARE, facts=TWO),
+    case("validation data", RARE, mode="EVAL"),
+    case("one class", [np.zeros(64, np.int64)] * 20),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cases(case: RuleCase) -> None:
+    assert_case(ClassImbalance(), case)
+
+
+def test_it_counts_every_class() -> None:
+    findings = assert_case(ClassImbalance(), CASES[0])
+    numbers = findings[0].statistics
+    assert numbers["class_0"] + numbers["class_1"] == 20 * 64
+    assert findings[0].observed == numbers["class_0"] / numbers["class_1"]
+    assert [s.cause for s in ClassImbalance().suspicions(findings, CASES[0].window)] == [Cause.CLASS_IMBALANCE]
+
+
+def test_it_is_told_once_enough_labels_have_come() -> None:
+    (finding,) = replay(ClassImbalance(), CASES[0].trial)
+    assert 300 / 64 * 10 <= finding.step + 10 <= 90
+
+
+def test_what_it_lacks() -> None:
+    assert ClassImbalance().lacks(RuleCase("no labels", {"Loss_output_0": {0: 1.0}}).window)
+    assert ClassImbalance().lacks(CASES[5].window) == ""
+
+
+@given(counts=st.dictionaries(st.text(max_size=2), st.integers(1, 10**6), max_size=6), factor=st.integers(1, 50))
+def test_the_ratio_does_not_depend_on_how_many_came(counts: dict[str, int], factor: int) -> None:
+    ratio = imbalance(counts)
+    assert ratio >= 1
+    assert imbalance({name: factor * count for name, count in counts.items()}) == pytest.approx(ratio)

@@ -1,0 +1,122 @@
+"""poor-weight-initialization: the weights start too large, too small, or all alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.training_lib.rules.columns import steady
+from trackside.contracts.cause import Cause
+from trackside.records.model_facts import LossFacts, ModelFacts, ModuleFacts, ParameterFacts
+from trackside.rules.tensors.poor_weight_initialization import PoorWeightInitialization, scale_of
+from trackside.testing.rule_case import RuleCase, assert_case, replay
+
+LOSS = "CrossEntropyLoss_output_0"
+NAMES = ("Net_a.weight", "Net_b.weight", "Net_c.weight", "Net_head.weight")
+A, B, C, HEAD = NAMES
+PARAMETERS = tuple(ParameterFacts(n, n[4:-7], (64, 64), "float32", optimizer="SGD") for n in NAMES)
+FACTS = ModelFacts(
+    modules=tuple(ModuleFacts(p.module, "Linear", "linear", line=f"{p.module}.py:1") for p in PARAMETERS),
+    parameters=PARAMETERS,
+    losses=(LossFacts(LOSS, "CrossEntropyLoss", "mean", class_count=10),),
+)
+USUAL = 8 / math.sqrt(3)  # the norm of a 64 x 64 matrix, uniform within +-1/sqrt(64): a scale of 0.58
+
+
+def case(
+    name: str,
+    norms: Mapping[str, float] | None = None,
+    *,
+    loss: float = 2.3,
+    gradient: Mapping[str, float] | None = None,
+    of: ModelFacts | None = FACTS,
+    fires: tuple[str, ...] = (),
+    steps: int = 21,
+) -> RuleCase:
+    recorded: dict[str, Any] = {LOSS: {"mean": steady(loss, steps)}}
+    for weight in NAMES:
+        norm, of_gradient = (norms or {}).get(weight, USUAL), (gradient or {}).get(weight, 1.0)
+        recorded[weight] = {"l2": steady(norm, steps)}
+        recorded[f"gradient/{weight}"] = {"l2": steady(of_gradient, steps)}
+    return RuleCase(name, recorded=recorded, facts=of, fires=fires)
+
+
+def alike(*names: str) -> ModelFacts:
+    return replace(FACTS, parameters=tuple([replace(p, has_equal_rows=p.name in names) for p in PARAMETERS]))
+
+
+NOTHING = {A: 0.0, B: 0.0, C: 0.0}
+CASES = [
+    case("all too large", dict.fromkeys(NAMES, 1000.0), fires=(A, B, C)),
+    case("most too small", {A: 1e-3, B: 1e-5}, fires=(B, A)),
+    case("a first loss that is far too high", loss=80.0, fires=(LOSS,)),
+    case("zero, and nothing gets through", dict.fromkeys(NAMES, 0.0), gradient=NOTHING, fires=NAMES),
+    case("units all alike", of=alike(A, B), fires=(A, B)),
+    case("as the framework does it"),
+    case("one layer is large", {A: 1000.0}),
+    case("a small head", {HEAD: 1e-4}),
+    case("a head of zeros", {HEAD: 0.0}),
+    case("a head whose rows are alike", of=alike(HEAD)),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cases(case: RuleCase) -> None:
+    assert_case(PoorWeightInitialization(), case)
+
+
+@pytest.mark.parametrize(
+    ("case", "cause"),
+    [
+        pytest.param(CASES[0], Cause.BAD_INITIALIZATION, id="large"),
+        pytest.param(CASES[1], Cause.BAD_INITIALIZATION, id="small"),
+        pytest.param(CASES[2], Cause.UNNORMALIZED_INPUTS, id="first-loss"),
+        pytest.param(CASES[3], Cause.SYMMETRIC_INITIALIZATION, id="zero"),
+        pytest.param(CASES[4], Cause.SYMMETRIC_INITIALIZATION, id="alike"),
+    ],
+)
+def test_what_it_suspects(case: RuleCase, cause: Cause) -> None:
+    findings = assert_case(PoorWeightInitialization(), case)
+    assert PoorWeightInitialization().suspicions(findings, case.window)[0].cause is cause
+
+
+def test_it_is_told_at_once_with_the_line() -> None:
+    (finding, *_) = replay(PoorWeightInitialization(), CASES[0].trial)
+    assert (finding.step, finding.since_step, finding.place) == (10, 0, "a.py:1")
+
+
+@pytest.mark.parametrize(
+    ("case", "lacks"),
+    [
+        pytest.param(CASES[5], False, id="enough"),
+        pytest.param(case("an old run", of=None), True, id="no-facts"),
+        pytest.param(case("just begun", steps=2), True, id="too-early"),
+    ],
+)
+def test_what_it_lacks(case: RuleCase, lacks: bool) -> None:
+    assert bool(PoorWeightInitialization().lacks(case.window)) is lacks
+    assert not lacks or list(PoorWeightInitialization().check(case.window)) == []
+
+
+@given(
+    units=st.integers(1, 200),
+    inputs=st.integers(1, 200),
+    kernel=st.sampled_from([(), (3, 3), (5,)]),
+    sigma=st.floats(1e-6, 1e3),
+)
+def test_the_scale_is_sigma_times_the_root_of_the_inputs(
+    units: int, inputs: int, kernel: tuple[int, ...], sigma: float
+) -> None:
+    shape = (units, inputs, *kernel)
+    norm = sigma * math.sqrt(math.prod(shape))
+    assert scale_of(norm=norm, shape=shape) == pytest.approx(sigma * math.sqrt(inputs * math.prod(kernel)))
+
+
+def test_what_holds_nothing_has_no_scale() -> None:
+    assert scale_of(norm=0.0, shape=(0, 4)) == 0.0

@@ -1,0 +1,68 @@
+"""A run as the original's rules saw it: what was saved, without the statistics that Trackside records at every step."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.records.model_facts import ModelFacts
+from trackside.trial.trial import Trial
+from trackside.trial.window import Column
+
+_Steps = dict[str, NDArray[np.int64]]  # by worker, sorted
+
+
+class SavedSource:
+    """A trial as a window's source, whose columns hold steps at which the tensor, or a reduction of it, was saved.
+
+    `num_steps` or a patience of Amazon's count such steps: with rows of every step between them, five of them would be
+    five steps of the training and not five thousand.
+    """
+
+    def __init__(self, trial: Trial) -> None:
+        self._trial = trial
+        self._steps: dict[str, _Steps] = {}
+        self._version: object = None
+
+    def tensor_names(self, *, collection: str) -> tuple[str, ...]:
+        """As `TensorSource`."""
+        return self._trial.tensor_names(collection=collection)
+
+    def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
+        """As `TensorSource`."""
+        saved = self._saved_steps(tensor)
+        if not saved:
+            return ()
+        found = self._trial.columns(tensor, statistic, last_step=last_step, mode=mode)
+        return tuple([c for column in found if (c := _only(column, saved.get(column.worker))) is not None])
+
+    def value(self, tensor: str, *, step: int, worker: str) -> NDArray[np.generic]:
+        """As `TensorSource`."""
+        return self._trial.value(tensor, step=step, worker=worker)
+
+    def facts_at(self, step: int) -> ModelFacts | None:
+        """As `TensorSource`."""
+        return self._trial.facts_at(step)
+
+    def _saved_steps(self, tensor: str) -> _Steps:
+        """The steps at which each worker saved it: looked up once between two refreshes."""
+        if self._version != self._trial.version:
+            self._steps, self._version = {}, self._trial.version
+        known = self._steps.get(tensor)
+        if known is None:
+            by_worker: dict[str, list[int]] = {}
+            for saved in self._trial.saved_steps(tensor):
+                by_worker.setdefault(saved.worker, []).append(saved.step)
+            known = {worker: np.unique(np.array(steps, np.int64)) for worker, steps in by_worker.items()}
+            self._steps[tensor] = known
+        return known
+
+
+def _only(column: Column, steps: NDArray[np.int64] | None) -> Column | None:
+    """The part of a column at these steps; None if there is none."""
+    if steps is None:
+        return None
+    kept = np.isin(column.steps, steps, assume_unique=True)
+    if kept.all():
+        return column
+    return Column(column.tensor, column.worker, column.steps[kept], column.values[kept]) if kept.any() else None
