@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,6 +49,12 @@ def test_include(config: tuple[str, dict[str, Any]], expected: set[str]) -> None
 def test_schedule() -> None:
     tensors = trained(("losses", {"save_interval": "2", "start_step": 1, "end_step": 6}), steps=8).get_tensors()
     assert list(tensors["MSELoss_output_0"]) == [2, 4]
+
+
+def test_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert trained(("losses", {})).get_tensors()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_memory_is_bounded(caplog: pytest.LogCaptureFixture) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.environment import inherited
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import end_run, write_collections, write_tensors
@@ -149,7 +150,9 @@ def test_its_lines_run_as_they_stand_for_an_unprivileged_user(top: Path) -> None
     assert done.returncode == 0, done.stderr[-2000:]
     message = (top / "ml" / "output" / "message").read_text(encoding="utf-8")
     assert message.startswith("RuleEvaluationConditionMet: ")
-    assert (run / "rule-output" / "verdicts.jsonl").read_text(encoding="utf-8").count("\n") == 3
+    assert (run / "rule-output" / "verdicts.jsonl").read_text(encoding="utf-8").count("\n") == len(
+        built_in_catalogue().usual
+    )
 
 
 def make_venv(folder: Path, environment: dict[str, str]) -> None:

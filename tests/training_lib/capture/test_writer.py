@@ -236,7 +236,8 @@ class Memory:
 def test_a_stored_step_is_let_go_though_none_follows(target: Target) -> None:
     """Its memory may be filled again, and it is not still there when the process ends."""
     writer = started(target)
-    one, freed = Memory.step(0, freed_by := [])
+    freed_by: list[str] = []
+    one, freed = Memory.step(0, freed_by)
     assert writer.submit(one)
     del one
     assert freed.wait(LONG)

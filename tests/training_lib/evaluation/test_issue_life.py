@@ -330,6 +330,31 @@ def test_what_has_recovered_leads_no_group() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "notified"),
+    [
+        pytest.param((Action.NOTIFY,), (Action.NOTIFY,), ["first"], id="once-for-a-problem"),
+        pytest.param((), (Action.NOTIFY,), ["second"], id="where-the-first-told-nobody"),
+        pytest.param((Action.NOTIFY,), (), ["first"], id="where-only-the-first-tells"),
+        pytest.param((Action.PUBLISH_METRIC,), (Action.PUBLISH_METRIC,), [], id="nobody-asked-for-it"),
+    ],
+)
+def test_of_one_problem_the_owner_is_notified_once(
+    first: tuple[Action, ...], second: tuple[Action, ...], notified: list[str]
+) -> None:
+    world = World()
+    world.rules = [
+        ConfiguredRule(RuleConfiguration("suspects", name=name, actions=actions), Suspects(causes=HIGH, limit=limit))
+        for name, actions, limit in (("first", first, 5.0), ("second", second, 6.5))
+    ]
+    world.evaluator = world.start()
+    world.judge([6.0, 7.0])
+    assert [v.configuration_name for v in world.sent if Action.NOTIFY in v.actions] == notified
+    asked = {"first": first, "second": second}
+    for verdict in world.sent:  # whatever else was asked for is done
+        assert {*asked[verdict.configuration_name]} - {Action.NOTIFY} == {*verdict.actions} - {Action.NOTIFY}
+
+
 def test_what_is_opened_again_stays_in_its_group() -> None:
     world = World(TooLarge())
     world.judge([BAD, GOOD, GOOD, GOOD, BAD])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.rule_catalogue import parse_catalogue
 from trackside.contracts.rule_request import AWS_DOCS, RuleConfiguration, RuleRequest
 from trackside.contracts.verdict import Outcome
@@ -93,3 +94,26 @@ def test_a_rule_is_asked_about_tensors_that_only_the_user_knows(
     evaluator.sweep()
     (verdict,) = evaluator.summary().verdicts
     assert verdict.outcome is outcome
+
+
+@pytest.mark.parametrize("preset", ["", AWS_DOCS])
+@pytest.mark.parametrize(
+    ("rule_id", "name", "regex", "is_fine"),
+    [
+        pytest.param("all-zero", "tensor_regex", ".*relu_output, fc{1,2}", True, id="two"),
+        pytest.param("all-zero", "tensor_regex", "", True, id="none"),
+        pytest.param("all-zero", "tensor_regex", "relu(", False, id="an open bracket"),
+        pytest.param("nlp-sequence-ratio", "tensor_regex", "*.relu", False, id="a star of nothing"),
+    ],
+)
+def test_a_regex_that_is_none_is_refused_before_anything_runs(
+    rule_id: str, name: str, regex: str, is_fine: bool, preset: str
+) -> None:
+    configuration = RuleConfiguration(rule_id, parameters={name: regex}, preset=preset)
+    problems = parse_catalogue(catalogue_json()).problems(configuration)
+    assert not problems if is_fine else "must be a regular expression" in problems[0].what
+    if is_fine:
+        build_rules(RuleRequest((configuration,)))
+    else:
+        with pytest.raises(ConfigurationError, match="must be a regular expression"):
+            build_rules(RuleRequest((configuration,)))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -171,6 +175,30 @@ def test_raw_gradients_are_those_before_clipping(
     np.testing.assert_array_equal(run[1]["gradient/Sequential_0.weight"], used[1])
     assert ("raw_gradient/total_norm" in run[0]) == has_norm
     assert not any(name.startswith("raw") for name in run[1])
+
+
+def test_a_function_taken_before_is_seen_and_no_module_is_loaded_for_that(
+    capturing: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As in a notebook whose cells imported by name; beside it a module that loads, and raises, once it is used."""
+    original = nn.utils.clip_grad_norm_
+    script = ModuleType("imported_by_name")
+    script.clip_grad_norm_ = original  # type: ignore[attr-defined] # as `from ... import` does
+    source = tmp_path / "lazy.py"
+    source.write_text("raise ImportError")
+    spec = importlib.util.spec_from_file_location("lazy", source)
+    assert spec is not None
+    assert spec.loader is not None
+    spec.loader = importlib.util.LazyLoader(spec.loader)
+    lazy = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(lazy)
+    for module in (script, lazy):
+        monkeypatch.setitem(sys.modules, object.__getattribute__(module, "__name__"), module)
+    with capturing(raw_gradients=1):
+        assert script.clip_grad_norm_ is nn.utils.clip_grad_norm_ is not original
+    assert script.clip_grad_norm_ is original
+    with pytest.raises(ImportError):
+        _ = lazy.anything
 
 
 def test_clipping_takes_iterators_and_returns_what_it_did(capturing: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -54,6 +55,8 @@ class ParameterDescription:
     def parse(self, text: str) -> float | int | bool | str:
         """The value that `text` stands for. Raises `ValueError` with what would work."""
         value: float | int | bool | str = _PARSERS[self.kind](text.strip())
+        if self.name.endswith("regex"):
+            _check_regex(text)
         if not isinstance(value, str):
             if self.minimum is not None and value < self.minimum:
                 raise ValueError(f"must be at least {self.minimum:g}, but is {text!r}.")
@@ -210,6 +213,14 @@ def _read_rule(entry: Mapping[str, Any]) -> RuleDescription:
 def built_in_catalogue() -> RuleCatalogue:
     """The rules that ship with Trackside. Reads the generated file beside this module, once."""
     return parse_catalogue(CATALOGUE_FILE.read_text(encoding="utf-8"))
+
+
+def _check_regex(text: str) -> None:
+    """Of a list that is separated by commas, too: a comma is a letter like any other."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"must be a regular expression, but {text!r} is none: {error}.") from None
 
 
 def _number(text: str) -> float:

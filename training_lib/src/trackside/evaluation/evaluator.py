@@ -395,7 +395,7 @@ class Evaluator:
         """One by one: of issues that are opened at the same step, the first leads."""
         if verdict.outcome is not Outcome.ISSUE_FOUND:
             return verdict
-        return replace(verdict, group=verdicts.group_of(verdict, self._standing_issues()))
+        return verdicts.grouped(verdict, self._standing_issues())
 
     def _standing_issues(self) -> tuple[Verdict, ...]:
         standing = {name for name, rule in self._progress.rules.items() if rule.is_open}

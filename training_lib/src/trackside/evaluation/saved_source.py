@@ -62,7 +62,7 @@ def _only(column: Column, steps: NDArray[np.int64] | None) -> Column | None:
     """The part of a column at these steps; None if there is none."""
     if steps is None:
         return None
-    kept = np.isin(column.steps, steps, assume_unique=True)
-    if kept.all():
+    if np.array_equal(column.steps, steps[: len(column.steps)]):  # nothing of it was but recorded
         return column
+    kept = np.isin(column.steps, steps, assume_unique=True)
     return Column(column.tensor, column.worker, column.steps[kept], column.values[kept]) if kept.any() else None

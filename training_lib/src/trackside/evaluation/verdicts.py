@@ -86,6 +86,16 @@ def recovered(opened: Verdict, moment: Moment) -> Verdict:
     )
 
 
+def grouped(verdict: Verdict, standing: Iterable[Verdict]) -> Verdict:
+    """The verdict as one of its group: nobody is notified again of a problem that was told as gravely before."""
+    known = tuple(standing)
+    group = group_of(verdict, known)
+    told = [other.severity.rank for other in known if other.group == group and Action.NOTIFY in other.actions]
+    if not told or max(told) < verdict.severity.rank:
+        return replace(verdict, group=group)
+    return replace(verdict, group=group, actions=tuple([a for a in verdict.actions if a is not Action.NOTIFY]))
+
+
 def group_of(verdict: Verdict, standing: Iterable[Verdict]) -> str:
     """The group of the first standing issue that suspects the same: one of its two likeliest causes; else its own.
 
@@ -205,7 +215,10 @@ def _excess(finding: Finding) -> float:
 
 
 def _may(severity: Severity, action: Action) -> bool:
-    return severity is Severity.CRITICAL or action is not Action.STOP_TRAINING
+    """Only what is critical stops a run, and nobody is disturbed for what is good to know."""
+    if action is Action.STOP_TRAINING:
+        return severity is Severity.CRITICAL
+    return severity is not Severity.INFO or action is not Action.NOTIFY
 
 
 def _steps(count: int) -> str:

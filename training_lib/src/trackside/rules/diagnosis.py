@@ -87,7 +87,7 @@ class Evidence:
 
     @cached_property
     def gradient_spread(self) -> float | None:
-        """The largest gradient norm of a weight matrix over the smallest that is not zero, both medians of the newest."""
+        """The largest gradient norm of a weight over the smallest that is not zero, medians of the newest."""
         norms = [
             float(np.median(column.values[-_NEWEST:]))
             for name in self.window.tensors("gradients")
@@ -101,8 +101,8 @@ class Evidence:
     def weight_growth(self) -> float | None:
         """The norm of all weights now, as a multiple of the first."""
         columns = [c for name in self.window.tensors("weights") for c in self.window.statistic(name, "l2", mode=None)]
-        first = math.sqrt(sum(float(column.values[0]) ** 2 for column in columns))
-        return math.sqrt(sum(float(column.values[-1]) ** 2 for column in columns)) / first if first > 0 else None
+        first = math.hypot(*[float(column.values[0]) for column in columns])
+        return math.hypot(*[float(column.values[-1]) for column in columns]) / first if first > 0 else None
 
     @cached_property
     def kept_by_clipping(self) -> float | None:
@@ -114,7 +114,7 @@ class Evidence:
             return None
         before = np.concatenate([column.values[-5 * _NEWEST :] for column in columns])
         before = before[np.isfinite(before) & (before > 0)]
-        return float(np.median(np.minimum(1.0, min(limits) / before))) if before.size else None
+        return float(np.median(min(limits) / np.maximum(before, min(limits)))) if before.size else None
 
     @cached_property
     def losses(self) -> tuple[LossFacts, ...]:

@@ -455,9 +455,7 @@ class PyTorchCapture:
             started_ms=int(time.time() * 1000),
             start=self._find_start,
         )
-        facts = ModelFactsFile(self._open_store, worker=f"worker_{rank.number}", start=self._find_start)
-        self._facts.connect(facts)
-        background = (self._saver.slabs, facts, *((log,) if self._statistics.is_on else ()))
+        background = (self._saver.slabs, *self._facts_files(rank), *((log,) if self._statistics.is_on else ()))
         self._writer = Writer(files, guard=self._guard, background=background)
         self._writer.start()
         self._statistics.connect(log)
@@ -498,6 +496,12 @@ class PyTorchCapture:
         if not self._resume(files.resume):
             files.resume_later()
         return files
+
+    def _facts_files(self, rank: Rank) -> tuple[ModelFactsFile, ...]:
+        """The file of what the program is made of, where anything is stored at all."""
+        facts = ModelFactsFile(self._open_store, worker=f"worker_{rank.number}", start=self._find_start)
+        self._facts.connect(facts)
+        return (facts,)
 
     def _agreement(self, rank: Rank) -> Callable[[FindState], TrainingState | None] | None:
         """How all workers come to know where earlier processes stopped; None where there is but one."""

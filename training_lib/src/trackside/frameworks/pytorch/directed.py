@@ -32,6 +32,7 @@ from trackside.frameworks.pytorch.capture import CLOSE_SECONDS, SIGTERM_SECONDS,
 from trackside.frameworks.pytorch.evaluation import Evaluation
 from trackside.frameworks.pytorch.fuse import Fuse
 from trackside.frameworks.pytorch.losses import LossDescription, name_of_loss_module
+from trackside.frameworks.pytorch.model_facts import ModelFactsFile
 from trackside.frameworks.pytorch.modules import CallWatcher, save_buffers
 from trackside.frameworks.pytorch.optimizers import optimizers_beside
 from trackside.frameworks.pytorch.ranks import Rank, agreed
@@ -391,6 +392,9 @@ class DirectedCapture(PyTorchCapture):
         if self._kept is None:
             return super()._run_files(rank)
         return self._kept if self._is_kept_only else Targets([self._kept, super()._run_files(rank)])
+
+    def _facts_files(self, rank: Rank) -> tuple[ModelFactsFile, ...]:
+        return () if self._is_kept_only else super()._facts_files(rank)
 
     def begin(self) -> bool:
         """Begins the run though no step was made, so that it can end. False in a helper process."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -30,8 +31,9 @@ _CLIPPING = ("clip_grad_norm_", "clip_grads_with_norm_", "clip_grad_value_")
 def _places_of(name: str, original: Any) -> list[Any]:
     """The modules that hold the function by its name: torch's, and those of scripts that had taken it before."""
     scripts = [module for key, module in list(sys.modules.items()) if not key.startswith("torch.")]
-    found = [clip_grad, nn_utils, *scripts]
-    return [module for module in found if getattr(module, "__dict__", {}).get(name) is original]
+    modules = [module for module in (clip_grad, nn_utils, *scripts) if issubclass(type(module), ModuleType)]
+    # Not `module.__dict__`: asked for that, a module that is to be loaded when it is first used would load.
+    return [module for module in modules if ModuleType.__getattribute__(module, "__dict__").get(name) is original]
 
 
 class RawGradients:

@@ -122,7 +122,7 @@ class GradientClipping(Rule):
 def kept_shares(norms: NDArray[np.float64], *, limits: NDArray[np.float64]) -> NDArray[np.float64]:
     """The share of each gradient that a limit leaves, 0 to 1; `norms` before clipping, both of shape (n,)."""
     sound = np.where(np.isfinite(norms) & (norms > 0), norms, limits)
-    return np.asarray(np.minimum(1.0, limits / sound))
+    return np.asarray(limits / np.maximum(sound, limits))
 
 
 def _is_slow(window: Window) -> bool:

@@ -1,0 +1,259 @@
+"""What a run tells of the cause behind a symptom: one row for each cause, and what must not be suspected."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.training_lib.rules.columns import along, falling, steady
+from trackside.contracts.cause import Cause
+from trackside.records.model_facts import (
+    ClippingFacts,
+    LossFacts,
+    ModelFacts,
+    OptimizerFacts,
+    ParameterFacts,
+    ProgramFacts,
+)
+from trackside.rules.diagnosis import (
+    Evidence,
+    certain_causes,
+    chance_level,
+    collapsed_at,
+    growth_before,
+    has_several_aims,
+    learned_share,
+    training_losses,
+    why_it_breaks,
+    why_it_diverges,
+    why_nothing_is_learned,
+)
+from trackside.testing.rule_case import RuleCase
+from trackside.trial.window import Window
+
+LOSS, W, G, RATE = (
+    "CrossEntropyLoss_output_0",
+    "Net_fc.weight",
+    "gradient/Net_fc.weight",
+    "hyperparameters/SGD/group_0/lr",
+)
+STUCK = steady(2.3, 101)
+PARAMETER = ParameterFacts(W, "fc", (8, 8), "float32", optimizer="SGD")
+
+
+def window(
+    recorded: Mapping[str, Any] | None = None, *, facts: ModelFacts | None = None, ratio: float = 1e-3
+) -> Window:
+    """A run with a stuck loss and usual updates, but for what is said."""
+    usual = {LOSS: {"mean": STUCK}, W: {"update_ratio": steady(ratio, 101)}, G: {"l2": steady(1.0, 101)}}
+    return RuleCase("a run", recorded={**usual, **(recorded or {})}, facts=facts).window
+
+
+def losing(**changes: Any) -> ModelFacts:
+    return ModelFacts(losses=(LossFacts(LOSS, **{"type_name": "CrossEntropyLoss", **changes}),))
+
+
+def decaying(weight_decay: float) -> ModelFacts:
+    return ModelFacts(optimizers=(OptimizerFacts("SGD", "SGD", groups=({"weight_decay": weight_decay},)),))
+
+
+LEFT_OUT = ParameterFacts("Net_x.weight", "x", (8, 8), "float32", has_gradient=True, looks_untrained=True)
+CLIPPED = ModelFacts(program=ProgramFacts(clipping=(ClippingFacts("norm", 1e-3),)))
+SHRINKING = {W: {"update_ratio": steady(1e-3, 101), "l2": falling(1.0, 0.01, 101)}}
+GROWING = {W: {"update_ratio": steady(1e-3, 101), "l2": falling(1.0, 50.0, 101)}}
+
+CAUSES = [
+    pytest.param(window({"trackside/gradients_kept": {"mean": steady(1.0, 101)}}), Cause.MISSING_ZERO_GRAD, id="kept"),
+    pytest.param(window(facts=losing(input_from="softmax")), Cause.DOUBLE_SOFTMAX, id="softmax-twice"),
+    pytest.param(window(facts=losing(scale=-1.0)), Cause.LOSS_SIGN, id="sign"),
+    pytest.param(
+        window(facts=ModelFacts(parameters=(PARAMETER, LEFT_OUT))), Cause.PARAMETERS_NOT_IN_OPTIMIZER, id="left-out"
+    ),
+    pytest.param(
+        window({RATE: {"mean": along([0.1] * 20 + [1e-9] * 81)}}), Cause.LEARNING_RATE_SCHEDULE, id="collapsed-rate"
+    ),
+    pytest.param(window({"trackside/clipping": {"mean": STUCK}}, facts=CLIPPED), Cause.CLIPPING_TOO_LOW, id="clipping"),
+    pytest.param(window({G: {"l2": steady(0.0, 101)}}), Cause.DEAD_UNITS, id="no-gradients"),
+    pytest.param(window(SHRINKING, facts=decaying(0.5)), Cause.WEIGHT_DECAY_TOO_STRONG, id="decay"),
+    pytest.param(window(ratio=1e-9), Cause.LEARNING_RATE_TOO_LOW, id="still"),
+    pytest.param(window(ratio=0.9), Cause.LEARNING_RATE_TOO_HIGH, id="wild"),
+    pytest.param(window(), Cause.WRONG_LABELS, id="nothing-odd"),
+]
+
+
+@pytest.mark.parametrize(("run", "cause"), CAUSES)
+def test_why_nothing_is_learned(run: Window, cause: Cause) -> None:
+    found = why_nothing_is_learned(run)
+    assert cause in [suspicion.cause for suspicion in found[:2]]
+    assert len({suspicion.cause for suspicion in found}) == len(found)
+
+
+UNSUSPICIOUS = [
+    pytest.param(window({"trackside/gradients_kept": {"mean": along([0, 1] * 50)}}), id="cleared-now-and-then"),
+    pytest.param(window(facts=losing(input_from="linear")), id="scores"),
+    pytest.param(window(facts=losing(scale=0.25)), id="accumulation"),
+    pytest.param(window(facts=ModelFacts(parameters=(PARAMETER,))), id="held-by-an-optimizer"),
+    pytest.param(window({RATE: {"mean": steady(1e-9, 101)}}), id="a-small-rate"),
+    pytest.param(window({"trackside/clipping": {"mean": steady(1e-4, 101)}}, facts=CLIPPED), id="clipping-spikes"),
+    pytest.param(window(SHRINKING), id="shrinking-without-decay"),
+    pytest.param(window(facts=decaying(0.01)), id="usual-decay"),
+    pytest.param(window({G: {"l2": steady(1e-3, 101)}}), id="small-gradients"),
+    pytest.param(RuleCase("an old run", {LOSS: {0: 2.3}}).window, id="nothing-is-known"),
+]
+
+
+@pytest.mark.parametrize("run", UNSUSPICIOUS)
+def test_what_is_not_odd_is_not_suspected(run: Window) -> None:
+    assert certain_causes(run) == ()
+    assert [suspicion.cause for suspicion in why_nothing_is_learned(run)] == [
+        Cause.WRONG_LABELS,
+        Cause.UNNORMALIZED_INPUTS,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("run", "cause"),
+    [
+        pytest.param(window(ratio=0.9), Cause.LEARNING_RATE_TOO_HIGH, id="wild"),
+        pytest.param(window(), Cause.LEARNING_RATE_TOO_HIGH, id="nothing-else-is-known"),
+        pytest.param(window({RATE: {"mean": falling(1e-3, 1.0, 101)}}), Cause.LEARNING_RATE_SCHEDULE, id="rising-rate"),
+        pytest.param(window(GROWING, facts=decaying(-0.1)), Cause.WEIGHT_DECAY_TOO_STRONG, id="decay-below-zero"),
+        pytest.param(window(facts=losing(scale=-1.0)), Cause.LOSS_SIGN, id="sign"),
+        pytest.param(
+            window(facts=ModelFacts(program=ProgramFacts(autocast_dtype="float16"))),
+            Cause.PRECISION_OVERFLOW,
+            id="half",
+        ),
+        pytest.param(
+            window({"trackside/gradients_kept": {"mean": steady(1.0, 101)}}), Cause.MISSING_ZERO_GRAD, id="kept"
+        ),
+    ],
+)
+def test_why_it_diverges(run: Window, cause: Cause) -> None:
+    found = why_it_diverges(run)
+    assert found[0].cause is cause
+    assert Cause.LEARNING_RATE_TOO_HIGH in [suspicion.cause for suspicion in found]
+
+
+CALM = {LOSS: {"mean": along([2.3] * 60 + [math.nan] * 41)}, G: {"l2": along([1.0] * 60 + [math.nan] * 41)}}
+WILD = {LOSS: {"mean": along([2.3 * 1.5**n for n in range(60)] + [math.inf] * 41)}, G: {"l2": STUCK}}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "facts", "causes"),
+    [
+        pytest.param(CALM, None, [Cause.NON_FINITE_DATA, Cause.LEARNING_RATE_TOO_HIGH], id="out-of-the-blue"),
+        pytest.param(
+            CALM,
+            ModelFacts(program=ProgramFacts(autocast_dtype="float16")),
+            [Cause.PRECISION_OVERFLOW, Cause.NON_FINITE_DATA],
+            id="half-precision",
+        ),
+        pytest.param(WILD, None, [Cause.LEARNING_RATE_TOO_HIGH], id="grown-before"),
+    ],
+)
+def test_why_it_breaks(recorded: Mapping[str, Any], facts: ModelFacts | None, causes: list[Cause]) -> None:
+    found = why_it_breaks(window(recorded, facts=facts), since=60)
+    assert [suspicion.cause for suspicion in found[: len(causes)]] == causes
+
+
+def test_growth_is_that_of_the_ten_steps_before() -> None:
+    grown = growth_before(window(WILD), step=60)
+    assert grown is not None
+    assert grown > 100
+    assert growth_before(window(CALM), step=60) == pytest.approx(1.0)
+    assert growth_before(window(CALM), step=1) is None
+
+
+@pytest.mark.parametrize(
+    ("losses", "share"),
+    [
+        pytest.param(falling(2.0, 0.02, 101), 0.97, id="learned"),
+        pytest.param(steady(2.0, 101), 0.0, id="stuck"),
+        pytest.param(falling(2.0, 8.0, 101), -2.0, id="risen"),
+        pytest.param(along([2.0] * 50 + [math.nan] * 51), -math.inf, id="broken"),
+        pytest.param(along([-1.0] * 101), None, id="negative"),
+        pytest.param(along([0.0] * 101), 0.0, id="zero"),
+    ],
+)
+def test_the_share_that_was_learned(losses: Mapping[int, float], share: float | None) -> None:
+    found = learned_share(window({LOSS: {"mean": losses}}))
+    assert found == share if share is None else found == pytest.approx(share, abs=0.4)
+
+
+def test_without_a_loss_nobody_knows_what_was_learned() -> None:
+    assert learned_share(RuleCase("none", recorded={W: {"l2": STUCK}}).window) is None
+
+
+def test_training_losses_are_those_of_the_training() -> None:
+    recorded, evaluated = {LOSS: {"mean": steady(1.0, 5)}}, {LOSS: {"mean": steady(9.0, 5)}}
+    for mode in ("TRAIN", "GLOBAL"):
+        run = RuleCase("both", recorded=recorded, evaluated=evaluated, mode=mode).window
+        (column,) = training_losses(run)
+        assert column.values.tolist() == [1.0] * 5
+    assert training_losses(RuleCase("evaluated only", evaluated=evaluated).window) == ()
+
+
+@pytest.mark.parametrize(
+    ("loss", "level"),
+    [
+        pytest.param(LossFacts(LOSS, "CrossEntropyLoss", "mean", class_count=10), math.log(10), id="cross-entropy"),
+        pytest.param(LossFacts(LOSS, "NLLLoss", "mean", class_count=2), math.log(2), id="likelihood"),
+        pytest.param(LossFacts(LOSS, "CrossEntropyLoss", "sum", class_count=10), None, id="summed"),
+        pytest.param(LossFacts(LOSS, "CrossEntropyLoss", "mean", class_count=1), None, id="one-class"),
+        pytest.param(LossFacts(LOSS, "CrossEntropyLoss", "mean"), None, id="unknown-classes"),
+        pytest.param(LossFacts(LOSS, "MSELoss", "mean"), None, id="squares"),
+        pytest.param(None, None, id="nothing-known"),
+    ],
+)
+def test_what_guessing_costs(loss: LossFacts | None, level: float | None) -> None:
+    assert chance_level(loss) == level
+
+
+def test_two_optimizers_are_two_aims() -> None:
+    one, two = OptimizerFacts("Adam", "Adam"), OptimizerFacts("Adam_1", "Adam")
+    assert has_several_aims(window(facts=ModelFacts(optimizers=(one, two))))
+    assert not has_several_aims(window(facts=ModelFacts(optimizers=(one,))))
+    assert not has_several_aims(window())
+
+
+ANSWERS: list[Callable[[Window], object]] = [
+    why_nothing_is_learned,
+    why_it_diverges,
+    certain_causes,
+    learned_share,
+    lambda run: why_it_breaks(run, since=3),
+    lambda run: [getattr(Evidence(run), name) for name in dir(Evidence) if not name.startswith("_")],
+]
+odd = st.one_of(st.floats(-1e300, 1e300), st.sampled_from([0.0, math.nan, math.inf, -math.inf, 1e300, 5e-324]))
+
+
+@given(
+    losses=st.lists(odd, min_size=1, max_size=25),
+    norms=st.lists(odd.map(abs), min_size=1, max_size=25),
+    rates=st.lists(odd, min_size=1, max_size=25),
+)
+def test_no_number_is_too_strange(losses: list[float], norms: list[float], rates: list[float]) -> None:
+    strange = {
+        LOSS: {"mean": along(losses)},
+        W: {"l2": along(norms), "update_ratio": along(norms)},
+        G: {"l2": along(norms)},
+        RATE: {"mean": along(rates)},
+        "trackside/clipping": {"mean": along(norms)},
+        "trackside/gradients_kept": {"mean": along([float(norm > 1) for norm in norms])},
+    }
+    run = window(strange, facts=CLIPPED)
+    for answer in ANSWERS:
+        answer(run)
+
+
+@given(rates=st.lists(odd, max_size=60))
+def test_a_collapse_is_found_in_what_is_there(rates: list[float]) -> None:
+    since = collapsed_at(np.array(rates))
+    assert since is None or 0 < since < len(rates)

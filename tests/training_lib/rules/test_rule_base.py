@@ -1,0 +1,157 @@
+"""What every rule has from its base: parameters by preset, and a memory that survives a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.errors import ConfigurationError
+from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, CALIBRATED
+from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.rule import FoldingRule, is_rule, parameter
+from trackside.testing.rule_case import RuleCase
+from trackside.trial.window import Window
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Everything that a state may hold."""
+
+    count: int = 0
+    level: float = 0.0
+    word: str = ""
+    is_sure: bool = False
+    steps: tuple[int, ...] = ()
+    points: tuple[tuple[int, float, str], ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    series: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Counts(FoldingRule):
+    """It counts to two."""
+
+    rule_id = "counts"
+    watches = ("losses",)
+    save_interval = 10
+    severity = Severity.WARNING
+    since = "0.1"
+    what_to_do = ()
+    likely_causes = (Cause.STALLED, Cause.CONVERGED)
+    presets = (CALIBRATED, AWS_DOCS, AWS_SDK)
+    preset_defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {AWS_SDK: {"limit": 20}}
+
+    limit: int = parameter(2, "how far", minimum=1, maximum=99)
+    name: str = parameter("", "of what")
+
+    def start(self) -> Memory:
+        return Memory(word="start")
+
+    def fold(self, state: Memory, window: Window) -> tuple[Memory, Iterable[Finding]]:
+        count = state.count + 1
+        finding = Finding("steps", window.step, 0, "count", count, ">", self.limit - 1)
+        return Memory(count=count), [finding] if count >= self.limit else []
+
+
+words = st.text(max_size=6)
+integers = st.integers(-(10**15), 10**15)
+floats = st.floats(allow_nan=False)
+
+
+@given(
+    state=st.builds(
+        Memory,
+        count=integers,
+        level=floats,
+        word=words,
+        is_sure=st.booleans(),
+        steps=st.lists(integers, max_size=4).map(tuple),
+        points=st.lists(st.tuples(integers, floats, words), max_size=3).map(tuple),
+        counts=st.dictionaries(words, integers, max_size=3),
+        series=st.dictionaries(words, st.lists(floats, max_size=3).map(tuple), max_size=3),
+    )
+)
+def test_a_state_is_read_as_it_was_written(state: Memory) -> None:
+    rule = Counts()
+    assert rule.load(rule.dump(state)) == state
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="nothing"),
+        pytest.param("{", id="cut-off"),
+        pytest.param("3", id="a-number"),
+        pytest.param("[]", id="a-list"),
+        pytest.param('{"no_such_field": 1}', id="of-another-version"),
+        pytest.param('{"count": 1, "gone": 2}', id="a-field-too-many"),
+        pytest.param("[" * 100_000, id="too-deep"),
+    ],
+)
+def test_a_state_that_cannot_be_read_is_that_of_the_start(text: str) -> None:
+    assert Counts().load(text) == Memory(word="start")
+
+
+@given(text=st.text(max_size=40))
+def test_no_text_breaks_it(text: str) -> None:
+    assert isinstance(Counts().load(text), Memory)
+
+
+def test_a_state_of_fewer_fields_keeps_the_defaults_of_the_others() -> None:
+    assert Counts().load('{"count": 7}') == Memory(count=7, word="start")
+
+
+def test_checked_by_itself_it_sees_one_step() -> None:
+    window = RuleCase("one loss", {"Loss_output_0": {0: 1.0, 1: 1.0}}).window
+    assert list(Counts().check(window)) == []
+    assert [finding.observed for finding in Counts(limit=1).check(window)] == [1]
+
+
+def test_the_suspicions_are_the_likely_causes() -> None:
+    window = RuleCase("one loss", {"Loss_output_0": {0: 1.0}}).window
+    assert Counts().suspicions((), window) == (Suspicion(Cause.STALLED), Suspicion(Cause.CONVERGED))
+
+
+@pytest.mark.parametrize(
+    ("preset", "texts", "expected"),
+    [
+        pytest.param(CALIBRATED, {}, 2, id="ours"),
+        pytest.param(AWS_DOCS, {}, 2, id="the-docs-have-the-class's-own"),
+        pytest.param(AWS_SDK, {}, 20, id="the-sdk-has-another"),
+        pytest.param(AWS_SDK, {"limit": "7"}, 7, id="what-the-user-says-counts"),
+    ],
+)
+def test_defaults_follow_the_preset(preset: str, texts: dict[str, str], expected: int) -> None:
+    rule: Any = Counts.from_parameters(texts, preset=preset)
+    assert rule.limit == expected
+    described = Counts.describe(preset)
+    assert described.parameters[0].default == (20 if preset == AWS_SDK else 2)
+
+
+def test_every_wrong_parameter_is_told_at_once() -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        Counts.from_parameters({"limit": "100", "nmae": "x"}, preset=AWS_SDK)
+    assert [str(problem) for problem in raised.value.problems] == [
+        "counts.limit: must be at most 99, but is '100'.",
+        "counts: Unknown parameter 'nmae'. Did you mean 'name'?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("member", "expected"),
+    [
+        pytest.param(Counts, True, id="a-rule"),
+        pytest.param(FoldingRule, False, id="abstract"),
+        pytest.param(Counts(), False, id="an-instance"),
+        pytest.param(list[float], False, id="a-generic"),
+        pytest.param(int, False, id="a-class"),
+    ],
+)
+def test_what_is_a_rule(member: object, expected: bool) -> None:
+    assert is_rule(member) is expected
