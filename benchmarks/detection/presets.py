@@ -7,9 +7,11 @@ from trackside.contracts.rule_request import CALIBRATED, RuleConfiguration
 
 
 def rules_of(preset: str) -> tuple[RuleConfiguration, ...]:
-    """Every built-in rule that has this preset, with its defaults."""
+    """Every built-in rule that judges where nobody chose any and has this preset, with its defaults."""
     chosen = []
-    for rule_id, description in built_in_catalogue().rules.items():
+    catalogue = built_in_catalogue()
+    for rule_id in catalogue.usual:
+        description = catalogue.rules[rule_id]
         if preset == CALIBRATED:
             chosen.append(RuleConfiguration(rule_id))
         elif preset in description.presets:

@@ -21,6 +21,7 @@ _FEWEST_EVALUATIONS = 4
 _MANY_EVALUATIONS = 8
 _MOSTLY_LEARNED, _BARELY_LEARNED = 0.3, 0.95  # of the first training loss that is left
 _NOTHING, _HARDLY_BETTER = 0.02, 0.7  # of the first validation loss, of the first training loss
+_NEWEST = 3  # evaluations at least that stand for now: one alone may be an accident
 _FIRST = 3  # losses that stand for the start
 _NEVER_LEARNED = 0.05  # share of the training's gain below which the validation loss never fell
 _BADLY = 0.5  # share of the gain that is lost again, from which on the rest of the training is waste
@@ -203,7 +204,7 @@ def shared_of(evaluated: Losses, trained: Losses, *, first: float, most: float) 
     """
     if len(evaluated) < _MANY_EVALUATIONS or min(trained.min(), evaluated.min()) < 0:
         return None
-    tenth = max(1, len(evaluated) // 10)
+    tenth = max(_NEWEST, len(evaluated) // 10)
     now, validated = float(np.median(trained[-tenth:])), float(np.median(evaluated[-tenth:]))
     gain, seen = first - now, first - validated
     if gain <= 0 or first <= 0:
