@@ -22,6 +22,7 @@ _MANY_EVALUATIONS = 8
 _MOSTLY_LEARNED, _BARELY_LEARNED = 0.3, 0.95  # of the first training loss that is left
 _NOTHING, _HARDLY_BETTER = 0.02, 0.7  # of the first validation loss, of the first training loss
 _NEWEST = 3  # evaluations at least that stand for now: one alone may be an accident
+_NEAR_ITS_LOWEST = 0.1  # of the first training loss: one that rises again has other troubles
 _FIRST = 3  # losses that stand for the start
 _NEVER_LEARNED = 0.05  # share of the training's gain below which the validation loss never fell
 _BADLY = 0.5  # share of the gain that is lost again, from which on the rest of the training is waste
@@ -207,7 +208,7 @@ def shared_of(evaluated: Losses, trained: Losses, *, first: float, most: float) 
     tenth = max(_NEWEST, len(evaluated) // 10)
     now, validated = float(np.median(trained[-tenth:])), float(np.median(evaluated[-tenth:]))
     gain, seen = first - now, first - validated
-    if gain <= 0 or first <= 0:
+    if gain <= 0 or first <= 0 or now > float(trained.min()) + _NEAR_ITS_LOWEST * first:
         return None
     has_nothing = (
         validated > _HARDLY_BETTER * first
