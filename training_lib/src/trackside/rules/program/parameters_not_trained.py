@@ -61,11 +61,10 @@ class ParametersNotTrained(Rule):
         from trackside.records.model_facts import ModelFacts, ParameterFacts
         from trackside.rules.program.parameters_not_trained import left_out
 
-        facts = ModelFacts(parameters=(
-            ParameterFacts("Net_body.weight", "body", (8, 8), "float32", optimizer="SGD", has_gradient=True),
-            ParameterFacts("Net_head.weight", "head", (2, 8), "float32", has_gradient=True),
-            ParameterFacts("Net_rest.weight", "rest", (2, 8), "float32"),
-        ))
+        body = ParameterFacts("Net_body.weight", "body", (8, 8), "float32", optimizer="SGD", has_gradient=True)
+        head = ParameterFacts("Net_head.weight", "head", (2, 8), "float32", has_gradient=True)
+        rest = ParameterFacts("Net_rest.weight", "rest", (2, 8), "float32")
+        facts = ModelFacts(parameters=(body, head, rest))
         assert left_out(facts) == ("Net_head.weight",)
         ```
 

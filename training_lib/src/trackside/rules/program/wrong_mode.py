@@ -51,14 +51,12 @@ class WrongMode(Rule):
         from trackside.records.model_facts import ModelFacts, ModuleFacts
         from trackside.rules.program.wrong_mode import evaluating_modules
 
-        def facts(is_training):
-            return ModelFacts(modules=(
-                ModuleFacts("Net", "Net", is_training=is_training),
-                ModuleFacts("drop", "Dropout", "dropout", is_training=is_training, probability=0.5),
-            ))
+        net = ModuleFacts("Net", "Net", is_training=False)
+        drop = ModuleFacts("drop", "Dropout", "dropout", is_training=False, probability=0.5)
+        assert evaluating_modules(ModelFacts(modules=(net, drop))) == (drop,)
 
-        assert [module.name for module in evaluating_modules(facts(False))] == ["drop"]
-        assert evaluating_modules(facts(True)) == ()
+        trains = ModuleFacts("Net", "Net", is_training=True)
+        assert evaluating_modules(ModelFacts(modules=(trains, drop))) == ()
         ```
 
     References:

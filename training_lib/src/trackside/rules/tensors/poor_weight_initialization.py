@@ -52,7 +52,7 @@ class PoorWeightInitialization(Rule):
         ```python
         from trackside.rules.tensors.poor_weight_initialization import scale_of
 
-        assert abs(scale_of(norm=8.0, shape=(64, 64)) - 1.0) < 1e-9   # sigma = 1/8 = 1/sqrt(64)
+        assert abs(scale_of(norm=8.0, shape=(64, 64)) - 1.0) < 1e-9  # sigma = 1/8 = 1/sqrt(64)
         assert scale_of(norm=640.0, shape=(64, 64)) > 50
         ```
 
