@@ -233,3 +233,29 @@ def test_wilson_interval(share: Share, low: float, high: float):
 )
 def test_harm_is_the_share_that_is_not_learned(clean, faulty, harm):
     assert harm_of(clean, faulty, chance=0.1) == pytest.approx(harm)
+
+
+# A subset of the tuning programs, which every change of a rule must still judge as well.
+SILENT = ("bandit-policy", "cancer-logistic", "digits-two-rates", "friedman-silu", "gan-digits", "wine-sigmoid")
+NAMED = (
+    "autoencoder-plain/frozen-layers",
+    "autoencoder-plain/missing-zero-grad",
+    "autoencoder-plain/parameters-not-in-optimizer",
+    "digits-clipped/clipping-too-low",
+    "digits-clipped/double-softmax",
+    "digits-mlp/constant-inputs",
+    "digits-mlp/shuffled-labels",
+    "digits-mlp/symmetric-initialisation",
+    "wine-mlp/nan-in-data",
+)
+
+
+def test_the_rules_do_as_well_as_before_on_a_subset(tmp_path: Path):
+    only = [*(f"{name}/clean" for name in SILENT), *NAMED]
+    choice = ["--split", "tune", "--seeds", "1", "--only", *only, "--root", str(tmp_path)]
+    assert _command("train", *choice).startswith(f"{len(only)} trained")
+    _command("judge", *choice, "--json", str(tmp_path / "card.json"))
+    runs = {run["run"]: run for run in json.loads((tmp_path / "card.json").read_text())["runs"]}
+    alarmed = [name for name in SILENT if any(told["severity"] != "info" for told in runs[f"{name}/clean/0"]["told"])]
+    unnamed = [name for name in NAMED if not runs[f"{name}/0"]["named"]]
+    assert (alarmed, unnamed) == ([], [])
