@@ -355,11 +355,13 @@ def test_of_one_problem_the_owner_is_notified_once(
         assert {*asked[verdict.configuration_name]} - {Action.NOTIFY} == {*verdict.actions} - {Action.NOTIFY}
 
 
-def test_what_is_opened_again_stays_in_its_group() -> None:
+def test_what_is_opened_again_is_a_problem_of_its_own() -> None:
     world = World(TooLarge())
     world.judge([BAD, GOOD, GOOD, GOOD, BAD])
     assert [(what, step) for what, _, step in told(world.sent)] == [("opened", 0), ("recovered", 3), ("opened", 4)]
-    assert {verdict.group for verdict in world.sent} == {"digits/too-large/issue-found"}
+    first = "digits/too-large/issue-found"
+    assert [verdict.group for verdict in world.sent] == [first, first, f"{first}/2"]
+    assert world.sent[0].actions == world.sent[2].actions
 
 
 @dataclass(frozen=True)

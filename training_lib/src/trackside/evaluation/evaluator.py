@@ -395,11 +395,19 @@ class Evaluator:
         """One by one: of issues that are opened at the same step, the first leads."""
         if verdict.outcome is not Outcome.ISSUE_FOUND:
             return verdict
-        return verdicts.grouped(verdict, self._standing_issues())
+        return verdicts.grouped(verdict, self._standing_beside(verdict.configuration_name))
 
-    def _standing_issues(self) -> tuple[Verdict, ...]:
-        standing = {name for name, rule in self._progress.rules.items() if rule.is_open}
-        return tuple([v for v in self._issues() if v.configuration_name in standing])
+    def _standing_beside(self, configuration: str) -> tuple[Verdict, ...]:
+        """The issues of other rules that stand, oldest first: what recovered is told anew when it comes back."""
+        standing = {name for name, rule in self._progress.rules.items() if rule.is_open and name != configuration}
+        newest = {issue.configuration_name: issue for issue in self._issues()}
+        return tuple(
+            [
+                issue
+                for issue in self._issues()
+                if issue is newest[issue.configuration_name] and issue.configuration_name in standing
+            ]
+        )
 
     def _crash(self, configured: ConfiguredRule, progress: RuleProgress, moment: Moment, error: Exception) -> Verdict:
         _logger.error("The rule %s crashed at step %d", configured.rule.rule_id, moment.step, exc_info=error)
