@@ -229,8 +229,10 @@ def test_the_standing_server_prints_where_it_is_and_ends_on_a_signal(number: sig
             RoleArn="arn:aws:iam::123456789012:role/r",
         )
         server.send_signal(number)
-
-        assert server.wait(timeout=20) == 0
+        try:
+            assert server.wait(timeout=60) == 0
+        finally:
+            server.kill()  # or leaving the block would wait for it without end
 
     assert variables["AWS_ENDPOINT_URL_S3_FOR_CLOUDFORMATION"].startswith("http://localhost:")
     assert lines[-1] == "unset AWS_CA_BUNDLE"
