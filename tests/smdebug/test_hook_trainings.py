@@ -68,7 +68,7 @@ for step in range({STEPS}):
     loss = criterion(model(torch.randn(6, 4)), torch.zeros(6, 1))
     loss.backward()
     optimizer.step()
-    told = f"LOSS {dist.get_rank()} {loss.item()} {hook.worker} {hook.last_saved_step}\n"
+    told = f"LOSS {{dist.get_rank()}} {{loss.item()}} {{hook.worker}} {{hook.last_saved_step}}\\n"
     os.write(1, told.encode())  # in one piece: the ranks share the pipe
 dist.barrier()
 dist.destroy_process_group()
