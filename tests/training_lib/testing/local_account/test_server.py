@@ -230,7 +230,7 @@ def test_the_standing_server_prints_where_it_is_and_ends_on_a_signal(number: sig
         )
         server.send_signal(number)
         try:
-            assert server.wait(timeout=60) == 0
+            assert server.wait(timeout=20) == 0
         finally:
             server.kill()  # or leaving the block would wait for it without end
 

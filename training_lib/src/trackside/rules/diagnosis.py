@@ -6,7 +6,6 @@ Every answer may be None: an old run, or one without always-on statistics, tells
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -311,11 +310,6 @@ def _decay(seen: Evidence) -> Suspicion | None:
     if growth is not None and decay > 0 and growth < _SHRUNK:
         return Suspicion(Cause.WEIGHT_DECAY_TOO_STRONG, f"weights shrank to {growth:.0%} of their size")
     return None
-
-
-def names_of(columns: Sequence[Column]) -> tuple[str, ...]:
-    """The tensors of these columns, each once."""
-    return tuple(dict.fromkeys(column.tensor for column in columns))
 
 
 def finite(column: Column) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

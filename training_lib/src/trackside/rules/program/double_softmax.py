@@ -37,11 +37,10 @@ class DoubleSoftmax(Rule):
     Example:
         ```python
         from trackside.records.model_facts import LossFacts
-        from trackside.rules.program.double_softmax import is_doubled
 
-        assert is_doubled(LossFacts("CrossEntropyLoss_output_0", "CrossEntropyLoss", input_from="softmax"))
-        assert not is_doubled(LossFacts("CrossEntropyLoss_output_0", "CrossEntropyLoss", input_from="linear"))
-        assert not is_doubled(LossFacts("NLLLoss_output_0", "NLLLoss", input_from="log_softmax"))
+        assert LossFacts("CrossEntropyLoss_output_0", "CrossEntropyLoss", input_from="softmax").has_softmax_twice
+        assert not LossFacts("CrossEntropyLoss_output_0", "CrossEntropyLoss", input_from="linear").has_softmax_twice
+        assert not LossFacts("NLLLoss_output_0", "NLLLoss", input_from="log_softmax").has_softmax_twice
         ```
 
     References:
@@ -69,7 +68,7 @@ class DoubleSoftmax(Rule):
         facts = window.facts
         if facts is None or window.step < max(self.start_step, facts.from_step):
             return []
-        return [self._finding(window, loss) for loss in facts.losses if is_doubled(loss)]
+        return [self._finding(window, loss) for loss in facts.losses if loss.has_softmax_twice]
 
     def lacks(self, window: Window) -> str:
         """What the hook tells of the program's losses."""
@@ -88,8 +87,3 @@ class DoubleSoftmax(Rule):
             threshold=0.0,
             place=loss.line,
         )
-
-
-def is_doubled(loss: LossFacts) -> bool:
-    """True for a cross entropy whose predictions have been through a softmax or the like."""
-    return loss.has_softmax_twice
