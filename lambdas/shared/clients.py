@@ -10,13 +10,18 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 # 4 attempts of at most 5 s stay below the functions' 30 s; what still fails goes back to the queue.
-CONFIG = Config(retries={"mode": "adaptive", "total_max_attempts": 4}, connect_timeout=2, read_timeout=5)
+PATIENT = Config(retries={"mode": "adaptive", "total_max_attempts": 4}, connect_timeout=2, read_timeout=5)
+
+# To publish and to count mean something new each time. An answer that is late does not mean that it was not done, so
+# these wait longer, and are tried again only by the queue.
+ONCE = Config(retries={"total_max_attempts": 1}, connect_timeout=2, read_timeout=20)
+ADDING_SERVICES = ("cloudwatch", "sns")
 
 
 @cache
 def client(service: str) -> Any:
     """The client of that service."""
-    return boto3.client(service, config=CONFIG)
+    return boto3.client(service, config=ONCE if service in ADDING_SERVICES else PATIENT)
 
 
 def code_of(error: ClientError) -> str:

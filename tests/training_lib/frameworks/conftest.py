@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import gc
 import importlib.metadata
 import shutil
 import subprocess
@@ -32,12 +31,6 @@ TRAINERS = ("transformers==5.23.0", "accelerate==1.15.0", "lightning==2.6.6")
 NOTEBOOK = ("ipykernel==7.4.0", "jupyter-client==8.10.0")
 
 ModesRun = dict[tuple[str, int], dict[str, np.ndarray]]
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left_of_the_test_before() -> None:
-    """Optimizers of earlier tests that wait for the garbage collector would be living, idle optimizers of this one."""
-    gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from trackside.frameworks.pytorch.live_objects import instances
 from trackside.frameworks.pytorch.losses import LossInputs, accuracy, inputs_in_graph
 from trackside.frameworks.pytorch.optimizers import numbers_in, tensors_in
 
@@ -335,3 +337,24 @@ def test_a_scaler_that_skips_nothing_tells_nothing(capturing: Any, read_run: Any
             scaler.step(optimizer)
             scaler.update()
     assert not any(name.startswith("scalar") for step in read_run(store).values() for name in step)
+
+
+class LeftOver(torch.optim.SGD):
+    """Of an earlier training of the same process."""
+
+
+def test_an_optimizer_that_only_waits_to_be_collected_is_none(capturing: Any, read_run: Any) -> None:
+    """It would pass for one that is to step yet, and two steps for one; a script that tries many models leaves many."""
+    left_over: Any = LeftOver([nn.Parameter(torch.ones(1))], 0.1)
+    left_over.itself = left_over  # as schedulers and hooks bring it about
+    model = nn.Linear(6, 3)
+    gc.disable()  # else it may come by itself
+    try:
+        with capturing(losses=1) as store:
+            del left_over
+            assert len(instances(LeftOver)) == 1
+            train(torch.optim.SGD(model.parameters(), 0.1), model, steps=3)
+            assert instances(LeftOver) == []
+    finally:
+        gc.enable()
+    assert [len(values) for _, values in sorted(read_run(store).items())] == [1, 1, 1]

@@ -36,8 +36,8 @@ def optimizers_beside(is_known: Callable[[Optimizer], bool]) -> list[Optimizer]:
     """
     if not _unknown(is_known):
         return []
+    look_again()  # what was found is held by the look itself, and would not be collected
     gc.collect()
-    look_again()
     return _unknown(is_known)
 
 
