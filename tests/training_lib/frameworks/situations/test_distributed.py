@@ -21,6 +21,7 @@ from trackside.contracts.errors import ConfigurationError
 from trackside.environment import inherited
 
 RANKS = 2
+KINDS = ("ddp", "fsdp1", "fsdp1-rows", "fsdp2")
 WORKERS = ("worker_0", "worker_1")
 
 # An ordinary script; it notes for each step what its loop sees itself: the oracle.
@@ -48,6 +49,7 @@ def whole(tensor):
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 def main(kind, folder):
+    os.makedirs(folder, exist_ok=True)
     where = {"init_method": f"file://{folder}/meet", "rank": int(os.environ["RANK"]), "world_size": 2}
     where = {} if "MASTER_PORT" in os.environ else where
     dist.init_process_group("gloo", timeout=timedelta(seconds=30), **where)
@@ -93,7 +95,8 @@ def main(kind, folder):
     dist.destroy_process_group()
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    for kind in sys.argv[1].split(","):
+        main(kind, f"{sys.argv[2]}/{kind}")
 """
 
 Notes = dict[str, np.ndarray]
@@ -113,12 +116,13 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def _ends(source: Path, kind: str, folder: Path, environments: list[dict[str, str]]) -> list[tuple[int, str, str]]:
+def _ends(source: Path, kinds: str, folder: Path, environments: list[dict[str, str]]) -> list[tuple[int, str, str]]:
     """Return code, stdout and stderr of each rank."""
-    (folder / "meet").unlink(missing_ok=True)
+    for meeting in folder.glob("*/meet"):
+        meeting.unlink()
     processes = [
         subprocess.Popen(
-            [sys.executable, source, kind, folder],
+            [sys.executable, source, kinds, folder],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -143,23 +147,31 @@ def _was_aborted_by_gloo(ends: list[tuple[int, str, str]]) -> bool:
 def together(
     source: Path, request_json: Callable[..., str], tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., Ended]:
-    """Trains as two processes; where `run` is named, rank r saves everything each `intervals[r]` steps."""
+    """Trains as two processes, of which rank r saves everything each `intervals[r]` steps."""
 
-    def run_it(
-        kind: str, run: Path | None = None, *, intervals: tuple[int, int] = (1, 1), says: str = "nothing"
-    ) -> Ended:
+    def run_it(kind: str, run: Path, *, intervals: tuple[int, int] = (1, 1), says: str = "nothing") -> Ended:
         folder = tmp_path_factory.mktemp(kind)
         requests = [request_json(**dict.fromkeys(BUILT_IN_COLLECTIONS, interval)) for interval in intervals]
         ends = _ends(source, kind, folder, [_environment(run, request) for request in requests])
-        if run is None and _was_aborted_by_gloo(ends):
-            ends = _ends(source, kind, folder, [_environment(run, request) for request in requests])
         assert [code for code, _, _ in ends] == [0] * RANKS, ends
         lines = [line for _, _, said in ends for line in said.splitlines() if line.startswith("Trackside")]
         assert all(says in line for line in lines)
         assert len(lines) == (0 if says == "nothing" else RANKS)
-        return _ended(folder)
+        return _ended(folder / kind)
 
     return run_it
+
+
+@pytest.fixture(scope="module")
+def bare(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ended]:
+    """Of each kind, trained without us; all in one pair of processes, which take long to start."""
+    folder = tmp_path_factory.mktemp("bare")
+    environments = [_environment(None, "")] * RANKS
+    ends = _ends(source, ",".join(KINDS), folder, environments)
+    if _was_aborted_by_gloo(ends):
+        ends = _ends(source, ",".join(KINDS), folder, environments)
+    assert [code for code, _, _ in ends] == [0] * RANKS, ends
+    return {kind: _ended(folder / kind) for kind in KINDS}
 
 
 def _environment(run: Path | None, request: str) -> dict[str, str]:
@@ -181,7 +193,7 @@ def by_step(notes: Notes) -> Iterator[tuple[int, str, np.ndarray]]:
 
 
 def test_torchrun_ddp_records_reduced_gradients_on_every_rank_and_changes_no_bit(
-    source: Path, together: Callable[..., Ended], request_json: Callable[..., str], tmp_path: Path
+    source: Path, bare: dict[str, Ended], request_json: Callable[..., str], tmp_path: Path
 ) -> None:
     """Zero script change under `torchrun`, whose own process writes nothing."""
     run = tmp_path / "run"
@@ -193,8 +205,8 @@ def test_torchrun_ddp_records_reduced_gradients_on_every_rank_and_changes_no_bit
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "Trackside" not in done.stderr
-    printed, notes = _ended(tmp_path)
-    assert printed == together("ddp").printed
+    printed, notes = _ended(tmp_path / "ddp")
+    assert printed == bare["ddp"].printed
     trial = trackside.open_trial(str(run))
     assert trial.workers == WORKERS
     assert trial.steps(mode="TRAIN") == (0, 1, 2)
@@ -209,25 +221,20 @@ def test_torchrun_ddp_records_reduced_gradients_on_every_rank_and_changes_no_bit
 
 
 @pytest.fixture(scope="module")
-def bare(together: Callable[..., Ended]) -> Ended:
-    return together("fsdp2")
-
-
-@pytest.fixture(scope="module")
-def fsdp_run(together: Callable[..., Ended], bare: Ended, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fsdp_run(together: Callable[..., Ended], bare: dict[str, Ended], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of FSDP2 of which rank 1 saves steps 0, 1 and 2, and rank 0 only 0 and 2.
 
     Were there a collective in a hook, rank 1 would wait at step 1 for what never comes.
     """
     run = tmp_path_factory.mktemp("fsdp") / "run"
-    assert together("fsdp2", run, intervals=(2, 1)).printed == bare.printed
+    assert together("fsdp2", run, intervals=(2, 1)).printed == bare["fsdp2"].printed
     return run
 
 
-def test_fsdp2_parts_come_together_when_they_are_read(fsdp_run: Path, bare: Ended) -> None:
+def test_fsdp2_parts_come_together_when_they_are_read(fsdp_run: Path, bare: dict[str, Ended]) -> None:
     """`fully_shard` changes the class to `FSDPNet`; the names stay those of the model as it was written."""
     trial = trackside.open_trial(str(fsdp_run))
-    notes = bare.notes[0]
+    notes = bare["fsdp2"].notes[0]
     for step, name, value in by_step(notes):
         if step != 1:
             whole = trial.tensor(name).value(step)
@@ -237,9 +244,9 @@ def test_fsdp2_parts_come_together_when_they_are_read(fsdp_run: Path, bare: Ende
     np.testing.assert_array_equal(stacked, [notes[f"{step}/gradient/Net_fc1.weight"] for step in (0, 2)])
 
 
-def test_fsdp2_one_worker_is_its_part(fsdp_run: Path, bare: Ended) -> None:
+def test_fsdp2_one_worker_is_its_part(fsdp_run: Path, bare: dict[str, Ended]) -> None:
     trial = trackside.open_trial(str(fsdp_run))
-    whole = bare.notes[0]["0/Net_fc1.weight"]
+    whole = bare["fsdp2"].notes[0]["0/Net_fc1.weight"]
     parts = [trial.value("Net_fc1.weight", step=0, worker=worker) for worker in WORKERS]
     assert [part.shape for part in parts] == [(3, 6), (2, 6)]
     np.testing.assert_array_equal(np.concatenate(parts), whole)
@@ -253,12 +260,13 @@ def test_fsdp2_a_part_is_never_taken_for_the_whole(fsdp_run: Path) -> None:
         series.value(1)
 
 
-def test_fsdp1_parts_come_together_by_the_names_of_the_model(together: Callable[..., Ended], tmp_path: Path) -> None:
+def test_fsdp1_parts_come_together_by_the_names_of_the_model(
+    together: Callable[..., Ended], bare: dict[str, Ended], tmp_path: Path
+) -> None:
     """`use_orig_params=True`: a parameter's part is a piece of its elements in a row; of some a rank has nothing."""
-    bare = together("fsdp1")
-    assert together("fsdp1", tmp_path / "run", intervals=(2, 1)).printed == bare.printed
+    assert together("fsdp1", tmp_path / "run", intervals=(2, 1)).printed == bare["fsdp1"].printed
     trial = trackside.open_trial(str(tmp_path / "run"))
-    for step, name, value in by_step(bare.notes[0]):
+    for step, name, value in by_step(bare["fsdp1"].notes[0]):
         if step != 1:
             np.testing.assert_array_equal(trial.tensor(name).value(step), value, err_msg=name)
     assert trial.value("Net_fc1.weight", step=0, worker="worker_0").ndim == 1
@@ -267,14 +275,16 @@ def test_fsdp1_parts_come_together_by_the_names_of_the_model(together: Callable[
         trial.tensor("Net_fc1.weight").value(1)
 
 
-def test_fsdp1_rows_are_saved_as_rows_and_that_is_said(together: Callable[..., Ended], tmp_path: Path) -> None:
+def test_fsdp1_rows_are_saved_as_rows_and_that_is_said(
+    together: Callable[..., Ended], bare: dict[str, Ended], tmp_path: Path
+) -> None:
     """`use_orig_params=False`: the parameters of a module are one, in a row, with padding at its end."""
-    bare = together("fsdp1-rows")
-    assert together("fsdp1-rows", tmp_path / "run", says="use_orig_params=True").printed == bare.printed
+    without = bare["fsdp1-rows"]
+    assert together("fsdp1-rows", tmp_path / "run", says="use_orig_params=True").printed == without.printed
     trial = trackside.open_trial(str(tmp_path / "run"))
     for step in (0, 1, 2):
         row = trial.tensor("Net_fc1._flat_param").value(step)
-        parts = [bare.notes[0][f"{step}/Net_fc1.{name}"].reshape(-1) for name in ("weight", "bias")]
+        parts = [without.notes[0][f"{step}/Net_fc1.{name}"].reshape(-1) for name in ("weight", "bias")]
         np.testing.assert_array_equal(row[:35], np.concatenate(parts))
     assert trial.tensor("gradient/Net_fc1._flat_param").value(2).shape == row.shape
     assert "Net_fc1._flat_param" in trial.tensor_names(collection="weights")
