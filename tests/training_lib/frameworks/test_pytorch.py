@@ -186,6 +186,31 @@ def test_uninstall_leaves_torch_as_it_was(capturing: Any) -> None:
     assert (torch.autograd.backward, torch.optim.Optimizer.__init__) == before
 
 
+@pytest.mark.parametrize(
+    "request_text",
+    [
+        pytest.param(None, id="captures"),
+        pytest.param('{"collections": [{"name": "mine"}]}', id="refused"),  # an error refers to the frames it went by
+    ],
+)
+def test_a_capture_that_has_ended_keeps_nothing_alive(
+    request_text: str | None, request_json: Any, capturing: Any
+) -> None:
+    """Neither itself, with all that it holds, nor the script's model and optimizer."""
+    with capturing(losses=1):
+        train(1)  # has PyTorch's compiler loaded, which keeps all functions of torch that there are then, ours too
+    text = request_json(**ALL) if request_text is None else request_text
+    capture = PyTorchCapture(CaptureEnvironment("memory://run", text, 0, 1), open_store=lambda _: MemoryStore())
+    capture.install()
+    model = train()
+    capture.uninstall()
+    ended, parameter = weakref.ref(capture), weakref.ref(model.fc1.weight)
+    del capture, model
+    gc.collect()
+    assert parameter() is None
+    assert ended() is None
+
+
 def test_nothing_exists_before_the_first_optimizer_step(capturing: Any) -> None:
     threads = set(threading.enumerate())
     with capturing(**ALL) as store:

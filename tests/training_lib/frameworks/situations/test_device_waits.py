@@ -2,15 +2,17 @@
 
 They are CPU tensors in a wrapper that sees each operation. Their numbers leave it in three ways: as a Python number, by
 a copy to the CPU, and as memory of NumPy. On a GPU each of these waits for all that was queued before; what we do on a
-step must add none, except where that step is saved.
+step must add none, except for a loss whose scale lies there too, and for numbers that go into names or decisions.
 """
 
 from __future__ import annotations
 
+import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,7 +26,8 @@ from torch.utils._pytree import tree_map
 import trackside
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
 from trackside.environment import CaptureEnvironment
-from trackside.frameworks.pytorch import PyTorchCapture
+from trackside.frameworks.pytorch import PyTorchCapture, saving
+from trackside.frameworks.pytorch.device_copies import DeviceCopies
 
 ALL = ("losses", "weights", "biases", "gradients", "optimizer_variables", "hyperparameters", "labels", "metrics")
 STEPS = 12
@@ -92,6 +95,10 @@ class Far(torch.Tensor):
 
 def _near(value: Any) -> Any:
     return value.near if isinstance(value, Far) else value
+
+
+def _is_far(value: object) -> bool:
+    return isinstance(value, Far)
 
 
 def _far(value: Any) -> Any:
@@ -269,6 +276,55 @@ def test_idle_steps_wait_for_nothing(training: Callable[[], Training], statistic
     waits = waits_of(training, captured(tmp_path / "run", every=NEVER_AGAIN, statistics=statistics))
     assert waits[1:] == [[]] * (STEPS - 1)
     assert waits[0]  # it is saved
+
+
+class FarLink:
+    """What a GPU has: copies that are queued, and come later. Nothing here makes the training wait for them."""
+
+    def memory(self, size: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+        return Far(torch.empty(size, dtype=torch.uint8)), torch.empty(size, dtype=torch.uint8)
+
+    def send(self, near: torch.Tensor, host: torch.Tensor) -> Queued:
+        host.copy_(near, non_blocking=True)
+        return Queued(near, host)
+
+    def fetch(self, tensor: torch.Tensor) -> tuple[torch.Tensor, Queued]:
+        host = torch.empty(tensor.shape, dtype=tensor.dtype)
+        return host, self.send(tensor, host)
+
+
+class Queued:
+    def __init__(self, near: torch.Tensor, host: torch.Tensor) -> None:
+        self.near, self.host = _near(near).clone(), host
+
+    def is_here(self) -> bool:
+        return True
+
+    def wait(self) -> None:
+        assert threading.current_thread() is not threading.main_thread(), "training waits"
+        self.host.copy_(self.near)
+
+
+@pytest.mark.parametrize(
+    ("training", "collections"),
+    [
+        pytest.param(plain, ("losses", "weights", "biases", "gradients", "outputs", "labels"), id="plain"),
+        pytest.param(plain, ("optimizer_variables",), id="optimizer-state"),
+        pytest.param(with_amp, ("weights", "gradients", "inputs"), id="amp"),
+        pytest.param(with_evaluation, ("weights", "biases"), id="evaluation"),
+        pytest.param(with_a_rate_on_the_device, ("losses", "predictions"), id="rate-on-the-device"),
+    ],
+)
+def test_saved_steps_wait_for_nothing_either(
+    training: Callable[[], Training], collections: tuple[str, ...], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saving, "DeviceCopies", partial(DeviceCopies, FarLink(), takes=_is_far))
+    run = tmp_path / "run"
+    waits = waits_of(training, captured(run, every=1, collections=collections, statistics=EVERYTHING_EVERY_STEP))
+    assert waits[1:] == [[]] * (STEPS - 1)
+    trial = trackside.open_trial(str(run))
+    assert len(trial.steps(mode="TRAIN")) == STEPS
+    assert not trial.damaged
 
 
 def test_losses_are_waited_for_on_the_steps_that_save_them_only(tmp_path: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from trackside.capture.arrival import Arrival
 from trackside.capture.collection import Membership, Saved
 from trackside.capture.reduced_tensors import ReducedTensors
 from trackside.capture.schedule import NOTHING, Due, ModeSchedule
@@ -42,8 +43,8 @@ class _OpenStep:
     """The step that a mode has open, and where that mode stands."""
 
     __slots__ = (
-        "collections", "due", "losses", "mode", "mode_step", "reduced", "schedule", "settled", "settled_losses",
-        "settled_reduced", "tensors",
+        "arrivals", "collections", "due", "losses", "mode", "mode_step", "reduced", "schedule", "settled",
+        "settled_losses", "settled_reduced", "tensors",
     )  # fmt: skip
 
     def __init__(self, mode: str, schedule: ModeSchedule) -> None:
@@ -55,6 +56,7 @@ class _OpenStep:
         self.collections: dict[str, frozenset[str]] = {}
         self.reduced: list[ReducedTensors] = []
         self.losses: list[tuple[str, np.ndarray]] = []
+        self.arrivals: list[Arrival] = []  # of what is in all of these
         self.settled_losses = self.settled_reduced = 0
 
     @property
@@ -153,6 +155,10 @@ class Hook:
             if collections:
                 self._open.collections[name] = collections
 
+    def add_arrival(self, arrival: Arrival) -> None:
+        """Says when arrays that are added to the open step will hold their values: to be called before `add`."""
+        self._open.arrivals.append(arrival)
+
     def has(self, name: str) -> bool:
         """True if the open step holds this tensor already, or its reductions."""
         now_open = self._open
@@ -174,7 +180,9 @@ class Hook:
         return name in self._open.tensors
 
     def open_tensors(self) -> dict[str, np.ndarray]:
-        """What the open step would hand on if it ended now."""
+        """What the open step would hand on if it ended now. Waits for what is on its way."""
+        for arrival in self._open.arrivals:
+            arrival.wait()
         return {**self._named_losses(self._open.losses), **self._open.settled, **self._open.tensors}
 
     def add_loss(self, loss_name: str, value: np.ndarray) -> None:
@@ -246,11 +254,13 @@ class Hook:
                 due=ended.due.collections,
                 collections=ended.collections,
                 reduced=tuple(reduced),
+                arrivals=tuple(ended.arrivals),
             )
             self._destination.submit(step)
         losses, collections = ended.losses[end:], ended.collections
+        arrivals = ended.arrivals if keep_unsettled else []  # some are of what is kept: to wait for all does no harm
         self._clear(ended)
-        ended.losses = losses
+        ended.losses, ended.arrivals = losses, [arrival for arrival in arrivals if not arrival.is_here()]
         ended.tensors = {renamed(name): array for name, array in unsettled.items()}
         ended.collections = {renamed(name): collections[name] for name in unsettled if name in collections}
 
@@ -292,5 +302,5 @@ class Hook:
 
     def _clear(self, open_step: _OpenStep) -> None:
         open_step.settled, open_step.tensors, open_step.collections = {}, {}, {}
-        open_step.losses, open_step.reduced = [], []
+        open_step.losses, open_step.reduced, open_step.arrivals = [], [], []
         open_step.settled_losses = open_step.settled_reduced = 0

@@ -17,6 +17,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from trackside.capture.arrival import Arrival
 from trackside.capture.guard import Guard, describe
 from trackside.capture.reduced_tensors import ReducedTensors
 
@@ -27,7 +28,7 @@ class StepTensors:
 
     `due` names the collections that the step was asked for: they say whether tensors are saved whole or reduced.
     `collections` says of single tensors what they belong to beside what their names tell. `reduced` are reductions of
-    tensors that are not among `tensors`.
+    tensors that are not among `tensors`. `arrivals` say when the arrays hold their values.
     """
 
     step: int
@@ -38,6 +39,12 @@ class StepTensors:
     due: frozenset[str] = frozenset()
     collections: Mapping[str, frozenset[str]] = field(default_factory=dict)
     reduced: tuple[ReducedTensors, ...] = ()
+    arrivals: tuple[Arrival, ...] = ()
+
+    def wait(self) -> None:
+        """Waits until all values are there. Errors: as `Arrival`."""
+        for arrival in self.arrivals:
+            arrival.wait()
 
     @cached_property
     def size_bytes(self) -> int:
@@ -252,13 +259,24 @@ class Writer:
     def _save_next(self) -> bool:
         """Stores the next few steps, and holds none of them afterwards; False at the end."""
         steps = self._next()
-        if self._preparing and len(steps) > 1 and not self.is_failing:
+        arrived = [self._has_arrived(step) for step in steps]
+        if self._preparing and len(steps) > 1 and all(arrived) and not self.is_failing:
             self._preparing.prepare(steps)
-        for step in steps:
-            self._save(step)
+        for step, is_here in zip(steps, arrived, strict=True):
+            if is_here:
+                self._save(step)
             self._done(step)
             self._tend_background(lambda part: part.flush_if_due())
         return bool(steps)
+
+    def _has_arrived(self, step: StepTensors) -> bool:
+        """Waits for its values; False if they never come, for the device has failed."""
+        try:
+            step.wait()
+        except Exception as error:  # noqa: BLE001 - the training meets that failure itself
+            self._lose("device", step, f"its values did not come from the device: {describe(error)}")
+            return False
+        return True
 
     def _next(self) -> list[StepTensors]:
         """The next step, or the next few where they are small; none at the end."""

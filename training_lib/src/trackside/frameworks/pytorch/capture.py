@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import os
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -51,7 +52,7 @@ from trackside.frameworks.pytorch.gradients import RawGradients
 from trackside.frameworks.pytorch.live_objects import one_look
 from trackside.frameworks.pytorch.loss_inputs import LossInputSource
 from trackside.frameworks.pytorch.loss_parts import parts_of
-from trackside.frameworks.pytorch.losses import UNNAMED, LossDescription, describe_loss, inputs_in_graph
+from trackside.frameworks.pytorch.losses import UNNAMED, LateScale, LossDescription, describe_loss, inputs_in_graph
 from trackside.frameworks.pytorch.model_facts import ModelFactsFile, ModelFactsSource
 from trackside.frameworks.pytorch.modules import CallWatcher, ModuleSource, TrainedModules, save_buffers
 from trackside.frameworks.pytorch.names import ParameterNames
@@ -84,7 +85,7 @@ class PyTorchCapture:
         self._guard = Guard()
         self._boundary = StepBoundary()
         self._parameter_names = ParameterNames()
-        self._misfit: ConfigurationError | None = None
+        self._misfits: list[ConfigurationError] = []
         self._request = self._read_request(environment.capture_request)
         self._hook = Hook(self._request)
         self._writer: Writer | None = None
@@ -165,7 +166,7 @@ class PyTorchCapture:
         try:
             return CaptureRequest.from_json(text) if text else CaptureRequest()
         except ConfigurationError as error:
-            self._misfit = error  # said with the first step: helper processes that never train stay silent
+            self._misfits.append(error)  # said with the first step: helper processes that never train stay silent
             return CaptureRequest(())
 
     @property
@@ -191,7 +192,7 @@ class PyTorchCapture:
             self._module_source.remove,
         ]
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._after_fork_in_child)
+            _call_in_children(weakref.WeakMethod(self._after_fork_in_child))
 
     def uninstall(self) -> None:
         """Removes every hook and closes the run."""
@@ -272,11 +273,9 @@ class PyTorchCapture:
 
     def _add_loss(self, tensor: torch.Tensor, loss: LossDescription) -> None:
         if self._hook.due.losses:
-            value = self._saver.copied(loss.name, tensor)
+            value = self._loss_value(tensor, loss)
             if value is not None:
-                scale = loss.read_scale()
-                true_value = value if scale == 1 else np.asarray(value / scale, value.dtype)
-                self._hook.add_loss(loss.name, true_value)
+                self._hook.add_loss(loss.name, value)
         if loss.name == UNNAMED:
             self._add_parts(tensor.grad_fn)
         if self._loss_inputs.is_wanted and not self._loss_inputs.was_called(loss.name):
@@ -287,6 +286,16 @@ class PyTorchCapture:
                 return
             if inputs is not None:
                 self._loss_inputs.add(loss.name, inputs, is_call=False)
+
+    def _loss_value(self, tensor: torch.Tensor, loss: LossDescription) -> np.ndarray | None:
+        """What the loss was before it was scaled; on a GPU, on its way, unless the scale lies there too."""
+        if self._saver.is_sent(tensor) and not isinstance(loss.scale, LateScale):
+            return self._saver.sent(loss.name, tensor, scale=loss.scale)
+        value = self._saver.copied(loss.name, tensor)
+        if value is None:
+            return None
+        scale = loss.read_scale()
+        return value if scale == 1 else np.asarray(value / scale, value.dtype)
 
     def _add_parts(self, node: Any) -> None:
         """Adds the losses that a loss is the sum of, and what they were computed from."""
@@ -444,8 +453,9 @@ class PyTorchCapture:
         """Begins the run, with the first optimizer step of this process. False where none is to be captured."""
         if torch.utils.data.get_worker_info() is not None:
             return False
-        if self._misfit is not None:
-            raise self._misfit
+        if self._misfits:
+            # Kept no longer: where it is raised it refers to each frame on its way, and to what the script has there.
+            raise self._misfits.pop()
         rank = Rank.of_this_process(self._environment)
         saves_tensors = self._request.saves_tensors(rank.number)
         files = self._run_files(rank) if saves_tensors else NoFiles()
@@ -556,6 +566,17 @@ class PyTorchCapture:
         if self._writer is not None:
             self._writer = None
             self._guard.silence()
+
+
+def _call_in_children(method: weakref.WeakMethod[Callable[[], None]]) -> None:
+    """What is called after a fork cannot be taken back: it must not keep a capture alive that has ended."""
+
+    def call() -> None:
+        alive = method()
+        if alive is not None:
+            alive()
+
+    os.register_at_fork(after_in_child=call)
 
 
 def _absolute(uri: str) -> str:

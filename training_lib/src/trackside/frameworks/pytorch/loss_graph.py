@@ -1,4 +1,7 @@
-"""What the graph of a loss tells about it: its reduction, and what its predictions came out of. Unpacks no tensor."""
+"""What the graph of a loss tells about it: its reduction, and what its predictions came out of.
+
+Unpacks no tensor but the weights of classes, which are no part of the graph.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,12 @@ _LAYOUT_ONLY = {
     "CloneBackward0", "AliasBackward0", "SelectBackward0", "SliceBackward0", "ExpandBackward0", "AsStridedBackward0",
     "IndexBackward0", "CatBackward0", "StackBackward0",
 }  # fmt: skip
+_OF_WEIGHTS = {  # what a node calls the weights that its loss was given
+    "NllLossBackward0": ("_saved_weight",),
+    "NllLoss2DBackward0": ("_saved_weight",),
+    "BinaryCrossEntropyBackward0": ("_saved_weight",),
+    "BinaryCrossEntropyWithLogitsBackward0": ("_saved_weight", "_saved_pos_weight"),
+}
 _HALF = {torch.float16, torch.bfloat16}
 
 
@@ -43,6 +52,8 @@ class GraphFacts(NamedTuple):
     input_shape: tuple[int, ...] = ()
     class_count: int | None = None
     half_precision: torch.dtype | None = None
+    is_weighted: bool = False
+    is_broadcast: bool = False
 
     @classmethod
     def of(cls, end: Any, loss: LossDescription) -> GraphFacts:
@@ -52,7 +63,7 @@ class GraphFacts(NamedTuple):
         if is_negated:
             loss = describe_loss(_next(end)[0])
         if loss.node is None:
-            return cls(loss.name, is_negated=is_negated, half_precision=half)
+            return cls(loss.name, is_negated=is_negated, half_precision=half, is_broadcast=_is_broadcast(end))
         number = getattr(loss.node, "_saved_reduction", None)
         node, output = _predictions(loss)
         shape = _shape(node, output)
@@ -65,6 +76,8 @@ class GraphFacts(NamedTuple):
             shape,
             shape[1 if len(shape) > 1 else 0] if is_of_classes else None,
             half,
+            _is_weighted(end),
+            _is_broadcast(end),
         )
 
 
@@ -129,6 +142,29 @@ def _function(node: Any, *, is_scored: bool) -> str:
     if function:
         return function
     return "" if kind.startswith("CompiledFunction") else "other"
+
+
+def _is_weighted(node: Any) -> bool:
+    """True if the loss was given weights of classes or samples."""
+    for _ in range(_LONGEST_WALK):
+        names = _OF_WEIGHTS.get(type(node).__name__)
+        if names is not None:
+            return any(getattr(node, name, None) is not None for name in names)
+        node = _next(node)[0]
+    return False
+
+
+def _is_broadcast(node: Any) -> bool:
+    """True if n predictions met n targets as n times n, by broadcasting: a column less a row."""
+    for _ in range(_LONGEST_WALK):
+        following = [pair for pair in getattr(node, "next_functions", ()) if pair[0] is not None]
+        if len(following) != 1 or _FUNCTION_OF_NODE.get(type(node).__name__) == "linear":
+            return False
+        wide, narrow = _shape(node, 0), _shape(*following[0])
+        if len(wide) == 2 and wide[0] == wide[1] > 1 and narrow in {wide[:1], (wide[0], 1)}:
+            return True
+        node = following[0][0]
+    return False
 
 
 def _half_precision(node: Any) -> torch.dtype | None:

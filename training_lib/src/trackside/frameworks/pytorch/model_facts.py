@@ -156,6 +156,8 @@ class ModelFactsSource:
             input_from=graph.input_from,
             input_shape=graph.input_shape,
             class_count=graph.class_count,
+            is_weighted=graph.is_weighted,
+            is_broadcast=graph.is_broadcast,
         )
         self._losses[facts.name] = facts, user_place()
         self.is_looking = True

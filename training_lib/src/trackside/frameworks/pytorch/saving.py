@@ -11,6 +11,7 @@ import torch
 from trackside.capture.guard import Guard, describe
 from trackside.capture.hook import Hook
 from trackside.frameworks.pytorch.copying import copy_to_array, is_in_cuda_graph
+from trackside.frameworks.pytorch.device_copies import DeviceCopies
 from trackside.frameworks.pytorch.sharding import shard_of
 from trackside.frameworks.pytorch.slabs import PLAIN_TYPES, Slabs, is_plain
 from trackside.frameworks.pytorch.structures import holds_value
@@ -30,6 +31,7 @@ class TensorSaver:
         self._guard = guard
         self._bytes_left: int | None = MOST_BYTES_BEFORE_TRAINING
         self.slabs = Slabs()
+        self._device_copies = DeviceCopies()
         self.shards: dict[str, Shard] = {}  # which part of a sharded tensor this rank holds, by name
 
     def training_began(self) -> None:
@@ -57,7 +59,10 @@ class TensorSaver:
         collections = frozenset({collection}) if collection else collections
         if not self._hook.wants(name, collections=collections):
             return
-        array = self.copied(name, tensor)
+        if self.is_sent(tensor):
+            array, scale = self.sent(name, tensor, scale=scale), 1.0
+        else:
+            array = self.copied(name, tensor)
         if array is not None:
             value = array if scale == 1 else np.asarray(array / scale, array.dtype)
             self._hook.add(name, value, collections=collections)
@@ -66,9 +71,10 @@ class TensorSaver:
     def save_all(self, named: Sequence[tuple[str, torch.Tensor]]) -> None:
         """As `save` of each, with one copy for all of them that are dense and lie in this process's own memory."""
         hook = self._hook
-        plain = [(name, tensor) for name, tensor in named if is_plain(tensor) and hook.wants(name)]
-        arrays = self._copied_together([tensor for _, tensor in plain])
-        together = dict(zip((name for name, _ in plain), arrays, strict=True)) if arrays else {}
+        together: dict[str, np.ndarray] = {}
+        for device, plain in self._by_device(named).items():
+            arrays = self._copied_together(device, [tensor for _, tensor in plain])
+            together.update(zip((name for name, _ in plain), arrays or (), strict=False))
         for name, tensor in named:
             array = together.get(name)
             if array is not None:
@@ -76,15 +82,49 @@ class TensorSaver:
             else:
                 self.save(name, tensor)
 
-    def _copied_together(self, tensors: Sequence[torch.Tensor]) -> list[np.ndarray] | None:
-        """The values of plain tensors; None if each is to be copied by itself."""
-        if len(tensors) < 2 or self._bytes_left is not None:
+    def _by_device(
+        self, named: Sequence[tuple[str, torch.Tensor]]
+    ) -> dict[torch.device, list[tuple[str, torch.Tensor]]]:
+        """Those that are wanted and can be copied together."""
+        found: dict[torch.device, list[tuple[str, torch.Tensor]]] = {}
+        for name, tensor in named:
+            if (is_plain(tensor) or self._device_copies.takes(tensor)) and self._hook.wants(name):
+                found.setdefault(tensor.device, []).append((name, tensor))
+        return found
+
+    def _copied_together(self, device: torch.device, tensors: Sequence[torch.Tensor]) -> list[np.ndarray] | None:
+        """The values of tensors of one device; None if each is to be copied by itself."""
+        if len(tensors) < 2 or self._bytes_left is not None or is_in_cuda_graph(tensors[0]):
             return None
         try:
             with outside_of_modes():
-                return self.slabs.copies(tensors)
+                if not self._device_copies.takes(tensors[0]):
+                    return self.slabs.copies(tensors)
+                copies = self._device_copies.together(tensors)
         except Exception:  # noqa: BLE001 - which of them it is shows when each is copied by itself
             return None
+        if copies is None:
+            return None
+        self._hook.add_arrival(copies.arrival)
+        return copies.arrays
+
+    def is_sent(self, tensor: torch.Tensor) -> bool:
+        """True if the tensor lies on a device, and training need not wait for its value."""
+        return self._bytes_left is None and self._device_copies.takes(tensor)
+
+    def sent(self, name: str, tensor: torch.Tensor, *, scale: float = 1.0) -> np.ndarray | None:
+        """The array that the value of a tensor that `is_sent`, divided by `scale`, will come into; the open step knows
+        when. None if there is none to be had."""
+        if is_in_cuda_graph(tensor):
+            return None
+        try:
+            with outside_of_modes():
+                copies = self._device_copies.one(tensor, scale=scale)
+        except Exception as error:  # noqa: BLE001 - as in `copied`
+            self._leave_out(name, error)
+            return None
+        self._hook.add_arrival(copies.arrival)
+        return copies.arrays[0]
 
     def copied(self, name: str, tensor: torch.Tensor) -> np.ndarray | None:
         """The tensor's value as an array of our own; None if there is none to be had."""
@@ -94,9 +134,12 @@ class TensorSaver:
             with outside_of_modes():
                 return copy_to_array(tensor)
         except Exception as error:  # noqa: BLE001 - one odd tensor must not cost the user all others
-            what = "%s cannot be copied and is left out, as is any other that fails in this way: %s."
-            self._guard.say_once(f"copy/{type(error).__name__}", what, name, describe(error))
+            self._leave_out(name, error)
             return None
+
+    def _leave_out(self, name: str, error: Exception) -> None:
+        what = "%s cannot be copied and is left out, as is any other that fails in this way: %s."
+        self._guard.say_once(f"copy/{type(error).__name__}", what, name, describe(error))
 
     def save_activation(
         self, name: str, tensor: torch.Tensor, *, collection: str = "", collections: frozenset[str] = _NO_COLLECTIONS

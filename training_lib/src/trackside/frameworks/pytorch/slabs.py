@@ -28,6 +28,8 @@ _DTYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.int64: np.dtype(np.int64),
     torch.bool: np.dtype(np.bool_),
 }
+WIDENED = {torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2}  # NumPy has none of them
+SENT_DTYPES = {*_DTYPES, *WIDENED}
 PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -61,7 +63,7 @@ class Slabs:
 
         Errors: whatever torch raises for a tensor that holds no value.
         """
-        layout = _Layout.of(tensors)
+        layout = Layout.of(tensors)
         if layout.size > MOST_BYTES:
             return None
         # Nobody ever waits for it: a signal handler may have interrupted who holds it, and close the run.
@@ -79,7 +81,7 @@ class Slabs:
             torch._foreach_copy_(slab.targets(layout), list(tensors))
         return arrays
 
-    def _free_slab(self, layout: _Layout) -> _Slab | None:
+    def _free_slab(self, layout: Layout) -> _Slab | None:
         """One that nobody holds an array of, large enough, made if need be; one of this layout before others."""
         slabs = self._slabs  # the writer thread may put another list in its place, and lets these go then
         free = [slab for slab in slabs if slab.is_free]
@@ -116,16 +118,43 @@ class Slabs:
         self._slabs = []
 
 
-class _Layout(NamedTuple):
-    """Where tensors of these types and shapes lie in a slab."""
+class Layout(NamedTuple):
+    """Where tensors of these types and shapes lie in a slab, and what room they take in bytes."""
 
     size: int
     kinds: tuple[tuple[torch.dtype, torch.Size], ...]
 
     @classmethod
-    def of(cls, tensors: Sequence[torch.Tensor]) -> _Layout:
-        kinds = tuple((tensor.dtype, tensor.shape) for tensor in tensors)
+    def of(cls, tensors: Sequence[torch.Tensor]) -> Layout:
+        """That of copies of these tensors, each in the type it is kept in."""
+        kinds = tuple((kept_dtype(tensor.dtype), tensor.shape) for tensor in tensors)
         return cls(sum(map(_room, kinds)), kinds)
+
+    def arrays(self, memory: np.ndarray, begin: int = 0) -> list[np.ndarray]:
+        """The places as arrays, each of which refers to `memory`, of uint8."""
+        arrays: list[np.ndarray] = []
+        place = begin
+        for kind in self.kinds:
+            dtype, shape = kind
+            arrays.append(np.ndarray(shape, _DTYPES[dtype], memory, place))
+            place += _room(kind)
+        return arrays
+
+    def targets(self, memory: torch.Tensor, begin: int = 0) -> list[torch.Tensor]:
+        """The same places as tensors."""
+        targets: list[torch.Tensor] = []
+        place = begin
+        for kind in self.kinds:
+            dtype, shape = kind
+            end = place + shape.numel() * _DTYPES[dtype].itemsize
+            targets.append(memory[place:end].view(dtype).view(shape))
+            place += _room(kind)
+        return targets
+
+
+def kept_dtype(dtype: torch.dtype) -> torch.dtype:
+    """In which type values are kept: their own, or float32 where NumPy has none such."""
+    return torch.float32 if dtype in WIDENED else dtype
 
 
 def _room(kind: tuple[torch.dtype, torch.Size]) -> int:
@@ -141,7 +170,7 @@ class _Slab:
         self._memory = np.empty(size + _ALIGNMENT, np.uint8)
         self._begin = -self._memory.ctypes.data % _ALIGNMENT
         self._tensor = torch.from_numpy(self._memory)
-        self._layout: _Layout | None = None
+        self._layout: Layout | None = None
         self._targets: list[torch.Tensor] = []
         self._own_references = sys.getrefcount(self._memory)
 
@@ -151,26 +180,14 @@ class _Slab:
         lets each refer to the array that owns the memory."""
         return sys.getrefcount(self._memory) == self._own_references
 
-    def has(self, layout: _Layout) -> bool:
+    def has(self, layout: Layout) -> bool:
         return self._layout == layout
 
-    def arrays(self, layout: _Layout) -> list[np.ndarray]:
-        arrays: list[np.ndarray] = []
-        place = self._begin
-        for kind in layout.kinds:
-            dtype, shape = kind
-            arrays.append(np.ndarray(shape, _DTYPES[dtype], self._memory, place))
-            place += _room(kind)
-        return arrays
+    def arrays(self, layout: Layout) -> list[np.ndarray]:
+        return layout.arrays(self._memory, self._begin)
 
-    def targets(self, layout: _Layout) -> list[torch.Tensor]:
+    def targets(self, layout: Layout) -> list[torch.Tensor]:
         """The same places as tensors, which are ours alone. Making them takes longer than the copy of small tensors."""
         if self._layout != layout:
-            place, self._targets = self._begin, []
-            for kind in layout.kinds:
-                dtype, shape = kind
-                end = place + shape.numel() * _DTYPES[dtype].itemsize
-                self._targets.append(self._tensor[place:end].view(dtype).view(shape))
-                place += _room(kind)
-            self._layout = layout
+            self._layout, self._targets = layout, layout.targets(self._tensor, self._begin)
         return self._targets
