@@ -27,10 +27,13 @@ STEP = 100.0
         pytest.param((0.5, 0.5, 1.0), (1, 1), id="just-fits"),
         pytest.param((0.5, 0.5, 1.1), (1, 2), id="dear-gives-way-first"),
         pytest.param((0.0, 1.0, 20.0), (1, 32), id="dear-is-doubled-until-it-fits"),
-        pytest.param((1.0, 0.999999, 50.0), (1, LONGEST_DEAR_INTERVAL), id="dear-gives-way-wholly-before-norms"),
+        pytest.param((1.0, 0.999999, 50.0), (1, 256), id="dear-gives-way-to-its-least-before-norms"),
+        pytest.param((1.0, 0.999999, 5000.0), (1, LONGEST_DEAR_INTERVAL), id="dear-gives-way-wholly"),
         pytest.param((1.0, 1.5, 0.0), (2, 1), id="norms-give-way-when-they-alone-are-too-much"),
         pytest.param((1.0, 1.5, 0.5), (2, 2), id="what-norms-leave-is-for-dear"),
-        pytest.param((2.1, 0.1, 0.1), (LONGEST_NORMS_INTERVAL, LONGEST_DEAR_INTERVAL), id="the-rest-alone-is-too-much"),
+        pytest.param((2.1, 0.1, 0.1), (1, 1), id="the-rest-alone-is-too-much-and-thinning-saves-nothing"),
+        pytest.param((2.1, 1.0, 8.0), (4, 32), id="each-keeps-its-least"),
+        pytest.param((2.1, 99.0, 9999.0), (LONGEST_NORMS_INTERVAL, LONGEST_DEAR_INTERVAL), id="all-is-too-much"),
         pytest.param((0.0, 0.0, 0.0), (1, 1), id="costs-nothing"),
     ],
 )
@@ -41,7 +44,7 @@ def test_the_smallest_intervals_within_two_percent(
     intervals = affordable(measured, 0.02)
     assert intervals == Intervals(*expected)
     if intervals.dear < LONGEST_DEAR_INTERVAL:
-        assert measured.of(intervals) <= 2.0
+        assert measured.of(intervals) <= max(2.0, measured.every_step) + 2 * 0.25  # the least of each tier
 
 
 @pytest.mark.parametrize(
@@ -60,6 +63,17 @@ def test_thins_at_once_and_grows_with_room(
     current: tuple[int, int], costs: tuple[float, float, float], expected: tuple[int, int]
 ) -> None:
     assert next_intervals(Intervals(*current), Costs(*costs, step=STEP), 0.02) == Intervals(*expected)
+
+
+@pytest.mark.parametrize("every_step", [0.0, 1.0, 1.99, 2.0, 5.0])
+def test_it_does_not_swing(every_step: float) -> None:
+    """Costs that vary by a tenth from look to look must not change the intervals to and fro."""
+    current = affordable(Costs(every_step, 0.5, 8.0, STEP), 0.02)
+    seen = set()
+    for factor in (1.0, 0.95, 1.0, 0.92, 1.0, 0.95) * 4:
+        current = next_intervals(current, Costs(every_step, 0.5 * factor, 8.0 * factor, STEP), 0.02)
+        seen.add(current)
+    assert len(seen) == 1
 
 
 def test_never_denser_than_asked() -> None:

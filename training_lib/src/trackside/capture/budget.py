@@ -22,6 +22,9 @@ EVERY_STEP, NORMS, DEAR, ROWS = range(4)
 LONGEST_NORMS_INTERVAL = 64
 LONGEST_DEAR_INTERVAL = 4096
 _STEPS_AT_ONCE = 16  # between two looks
+# Of the budget, for each tier, whatever else is spent: where what every step has is too much already, as in steps of a
+# millisecond, thinning saves next to nothing more, and rules would be blind for thousands of steps.
+_LEAST_SHARE = 1 / 8
 _ROOM_TO_GROW = (
     0.75  # of the budget: an interval is halved only where the result stays below, so that it does not swing
 )
@@ -52,20 +55,24 @@ class Intervals:
 def affordable(costs: Costs, share: float, *, densest: Intervals = Intervals()) -> Intervals:
     """The smallest intervals, `densest` or that doubled as often as need be, whose cost stays within `share` of a step.
 
-    The dear tier gives way first. What every step has is never thinned: where that alone costs more, the longest.
+    The dear tier gives way first. What every step has is never thinned; each tier may always cost an eighth of `share`.
     """
-    room = share * costs.step - costs.every_step
-    norms = _smallest_interval(costs.norms, room, densest.norms, LONGEST_NORMS_INTERVAL)
+    budget = share * costs.step
+    least = budget * _LEAST_SHARE
+    room = budget - costs.every_step
+    norms = _smallest_interval(costs.norms, max(room, least), densest.norms, LONGEST_NORMS_INTERVAL)
     room -= costs.norms / norms
-    return Intervals(norms, _smallest_interval(costs.dear, room, densest.dear, LONGEST_DEAR_INTERVAL))
+    return Intervals(norms, _smallest_interval(costs.dear, max(room, least), densest.dear, LONGEST_DEAR_INTERVAL))
 
 
 def next_intervals(current: Intervals, costs: Costs, share: float, *, densest: Intervals = Intervals()) -> Intervals:
     """What follows on `current`: sparser once the budget asks for it, denser only where there is room to spare."""
-    if costs.of(current) > share * costs.step:
-        return affordable(costs, share, densest=densest)
+    most = affordable(costs, share, densest=densest)
     at_ease = affordable(costs, share * _ROOM_TO_GROW, densest=densest)
-    return at_ease if costs.of(at_ease) > costs.of(current) else current
+    if current.norms < most.norms or current.dear < most.dear:
+        return most
+    is_denser = costs.of(at_ease) > costs.of(current)
+    return at_ease if is_denser else current
 
 
 class OverheadBudget:
