@@ -15,7 +15,8 @@ from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.errors import RecordError, StorageUnavailableError
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.verdict import Finding, Outcome, Severity, State, Verdict
-from trackside.evaluation.evaluator import FEWEST_QUIET_STEPS, MOST_ISSUES, Evaluator
+from trackside.evaluation.asking import FEWEST_QUIET_STEPS, MOST_ISSUES
+from trackside.evaluation.evaluator import Evaluator
 from trackside.evaluation.progress import ProgressFile
 from trackside.rules.catalogue import ConfiguredRule
 from trackside.rules.rule import FoldingRule, Rule, parameter

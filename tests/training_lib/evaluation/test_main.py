@@ -78,6 +78,50 @@ def test_sigterm_ends_it_after_what_is_complete_was_judged_and_it_goes_on_later(
     assert len((Path(run.rule_output) / "verdicts.jsonl").read_text(encoding="utf-8").splitlines()) == len(USUAL)
 
 
+HANGING_RULE = """
+import time
+from dataclasses import dataclass
+
+from trackside.contracts.verdict import Severity
+from trackside.rules.rule import Rule
+
+
+@dataclass(frozen=True)
+class Hangs(Rule):
+    '''It hangs.'''
+
+    rule_id = "hangs"
+    watches = ("losses",)
+    save_interval = 1
+    severity = Severity.CRITICAL
+    since = "1"
+    what_to_do = ()
+
+    def check(self, window):
+        while window.step == 1:
+            {loop}
+        return ()
+"""
+
+
+@pytest.mark.parametrize("loop", ["pass", "time.sleep(1000)", "time.sleep(0)"])
+def test_sigterm_ends_it_within_seconds_while_a_rule_hangs(tmp_path: Path, loop: str) -> None:
+    file = tmp_path / "hangs.py"
+    file.write_text(HANGING_RULE.format(loop=loop), encoding="utf-8")
+    rules = (RuleConfiguration("Hangs", source=str(file)), RuleConfiguration("exploding-tensor"))
+    run = write_run(tmp_path / "run", ended=True, rules=rules)
+    process = start(run)
+    try:
+        wait_until(lambda: "exploding-tensor" in verdicts(run))
+        process.send_signal(signal.SIGTERM)
+        stdout, stderr = process.communicate(timeout=5)
+    finally:
+        process.kill()
+    assert (process.returncode, stdout) == (0, "")
+    assert verdicts(run) == {"exploding-tensor": "issue-found"}
+    assert "Traceback" not in stderr
+
+
 @pytest.mark.parametrize(
     ("rules", "said"),
     [

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trackside.capture.statistics_log import StatisticsLog
+from trackside.capture.statistics_log import LogLimits, StatisticsLog
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.run_layout import END_MARKER_KEY, STATISTICS, TENSORS
 from trackside.contracts.verdict import Finding, Outcome, Severity, State, Verdict
@@ -22,6 +22,7 @@ from trackside.rules.rule import FoldingRule, Rule, is_paced_step, parameter
 from trackside.rules.tensors.stalled_training import StalledTraining
 from trackside.storage.memory import MemoryStore
 from trackside.testing.fake_trial import end_run, write_collections, write_tensors
+from trackside.trial.recorded import SECONDS_BETWEEN_LOOKS
 from trackside.trial.trial import Trial
 from trackside.trial.window import Window
 
@@ -234,6 +235,50 @@ def test_a_saved_step_waits_for_its_statistics() -> None:
     world.record([1.0], start=20)
     world.sweep(after=0.1)
     assert world.asked() == (0, 10, 20)
+
+
+@dataclass(frozen=True)
+class LossSpikes(LossLarge):
+    """One loss is large. Not paced: it looks at each step at which there is a loss."""
+
+    rule_id = "loss-spikes"
+    paced = False
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        for column in window.statistic(LOSS, "mean"):
+            if column.steps[-1] == window.step and column.values[-1] > 5:
+                yield found(window, LOSS, float(column.values[-1]), window.step)
+
+
+@pytest.mark.parametrize("is_saved_first", [True, False])
+def test_a_step_at_which_others_were_saved_does_not_hide_what_is_recorded_before_it(is_saved_first: bool) -> None:
+    """Tensors are there at once, statistics a little later: seven steps wait for theirs when the tenth is saved."""
+    world = World(LossSpikes())
+    world.save([0])
+    world.record([1.0] * 3)
+    world.sweep(after=0.1)
+    if is_saved_first:
+        world.save([10])
+        world.sweep(after=0.1)
+    world.record([1.0, 1.0, 1.0, 9.0, 1.0, 1.0, 1.0, 1.0], start=3)
+    if not is_saved_first:
+        world.save([10])
+    said, recovered = world.sweep(after=0.1)
+    assert (said.outcome, said.step) == (Outcome.ISSUE_FOUND, 6)
+    assert recovered.state is State.RECOVERED
+    assert world.evaluator.summary().judged["loss-spikes"] == 11
+
+
+def test_without_statistics_a_step_at_which_others_were_saved_is_passed_over() -> None:
+    world = World(LossSpikes())
+    world.save([0, 10, 20])
+    for _ in range(3):
+        assert world.sweep(after=SECONDS_FOR_ROWS) == ()
+    assert [verdict.outcome for verdict in world.end()] == [Outcome.NOT_EVALUATED]
+
+
+def test_it_waits_for_longer_than_it_takes_until_the_first_statistics_are_seen() -> None:
+    assert SECONDS_BETWEEN_LOOKS + 2 * LogLimits().flush_seconds < SECONDS_FOR_ROWS
 
 
 def test_it_waits_no_longer_than_a_few_seconds() -> None:

@@ -92,6 +92,18 @@ def test_a_state_is_read_as_it_was_written(state: Memory) -> None:
         pytest.param('{"no_such_field": 1}', id="of-another-version"),
         pytest.param('{"count": 1, "gone": 2}', id="a-field-too-many"),
         pytest.param("[" * 100_000, id="too-deep"),
+        pytest.param('{"count": "7"}', id="a-text-for-a-number"),
+        pytest.param('{"count": 7.5}', id="a-broken-number-for-a-whole-one"),
+        pytest.param('{"count": true}', id="a-truth-value-for-a-number"),
+        pytest.param('{"count": null}', id="nothing-for-a-number"),
+        pytest.param('{"is_sure": 1}', id="a-number-for-a-truth-value"),
+        pytest.param('{"word": ["a"]}', id="a-list-for-a-text"),
+        pytest.param('{"steps": 3}', id="a-number-for-a-list"),
+        pytest.param('{"steps": [1, "2"]}', id="a-text-among-numbers"),
+        pytest.param('{"points": [[1, 2.0]]}', id="a-point-too-short"),
+        pytest.param('{"points": [[1, 2.0, 3]]}', id="a-point-of-numbers-only"),
+        pytest.param('{"counts": [1]}', id="a-list-for-a-mapping"),
+        pytest.param('{"series": {"a": [null]}}', id="nothing-in-a-series"),
     ],
 )
 def test_a_state_that_cannot_be_read_is_that_of_the_start(text: str) -> None:
@@ -101,6 +113,34 @@ def test_a_state_that_cannot_be_read_is_that_of_the_start(text: str) -> None:
 @given(text=st.text(max_size=40))
 def test_no_text_breaks_it(text: str) -> None:
     assert isinstance(Counts().load(text), Memory)
+
+
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        pytest.param('{"count": -7}', Memory(count=-7, word="start"), id="a-number"),
+        pytest.param('{"level": 2}', Memory(level=2, word="start"), id="a-whole-number-for-any"),
+        pytest.param('{"level": NaN}', None, id="no-number-for-any"),
+        pytest.param('{"steps": [], "word": ""}', Memory(), id="empty-ones"),
+        pytest.param('{"points": [[1, 2, "a"]]}', Memory(points=((1, 2, "a"),), word="start"), id="a-point"),
+        pytest.param('{"series": {"a": [1, 2.5]}}', Memory(series={"a": (1, 2.5)}, word="start"), id="a-series"),
+    ],
+)
+def test_a_state_of_the_right_types_is_taken(text: str, state: Memory | None) -> None:
+    loaded = Counts().load(text)
+    assert loaded == state if state is not None else loaded.level != loaded.level
+
+
+def test_a_state_whose_types_only_a_type_checker_knows_is_taken_as_it_is() -> None:
+    @dataclass(frozen=True)
+    class Strange:
+        when: NoSuchType = 0  # type: ignore[name-defined]  # noqa: F821  an import for type checkers only
+
+    class Waits(Counts):
+        def start(self) -> Any:
+            return Strange()
+
+    assert Waits().load('{"when": 3}') == Strange(when=3)
 
 
 def test_a_state_of_fewer_fields_keeps_the_defaults_of_the_others() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,7 +34,6 @@ from trackside.contracts.rule_catalogue import ParameterDescription
 from trackside.contracts.rule_request import CALIBRATED
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.rule import Rule
-from trackside.trial.trial import Trial as TracksideTrial
 from trackside.trial.window import Window
 
 START, END = "start_step", "end_step"  # SageMaker restricts the trial to these steps
@@ -98,9 +98,10 @@ class EvaluatedRule(Rule):
 
     def check(self, window: Window) -> Iterable[Finding]:
         """What the rule finds up to this step. Errors: what the rule raises; `StorageError`."""
-        if not isinstance(window.source, TracksideTrial):
+        location = getattr(window.source, "uri", "")  # of a trial, or of what shares one between threads
+        if not location:
             raise TypeError(f"A rule of smdebug judges stored runs only, not a {type(window.source).__name__}.")
-        fired = self.replay.judge(window.source.uri, window.step)
+        fired = self.replay.judge(location, window.step)
         if fired is None:
             return ()
         self._fired[fired.step] = fired
@@ -261,10 +262,10 @@ class _Words(logging.Handler):
 
     def __init__(self, file: str) -> None:
         super().__init__(logging.INFO)
-        self._file, self.last = file, ""
+        self._file, self._thread, self.last = file, threading.get_ident(), ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.pathname == self._file:
+        if record.pathname == self._file and record.thread in {self._thread, None}:  # others may be asked beside it
             self.last = " ".join(record.getMessage().split())[:500]
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Outcome, Severity, State, Verdict
 from trackside.evaluation.evaluator import SECONDS_FOR_ROWS, Evaluator
-from trackside.evaluation.progress import ProgressFile
+from trackside.evaluation.progress import ProgressFile, RuleProgress
+from trackside.evaluation.rule_limits import AT_LEISURE
 from trackside.rules.catalogue import build_rules
 from trackside.storage.memory import MemoryStore
 from trackside.storage.open_store import open_store
@@ -24,13 +25,17 @@ _MOST_WAITS = 3  # for the rows of a worker, for a step that should have been sa
 class Backtest:
     """What rules would have said: `verdicts` as they would have come; `last_step` is the newest of the run (-1: none).
 
-    `judged` counts the steps that each configuration judged.
+    `judged` counts the steps that each configuration judged, `crashed` names those whose rule raised, and `progress`
+    is how far each has come. A run that has not `has_ended` may still grow: then no rule has said its last word.
     """
 
     run: str
     last_step: int
     verdicts: tuple[Verdict, ...]
     judged: dict[str, int]
+    has_ended: bool = True
+    crashed: tuple[str, ...] = ()
+    progress: Mapping[str, RuleProgress] = field(default_factory=dict)
 
     @property
     def issues(self) -> tuple[Verdict, ...]:
@@ -60,6 +65,7 @@ def backtest(
     Errors: `ConfigurationError` for the rules; `StorageError` where the run cannot be read.
     """
     location = RunLocation(uri)
+    progress_file = ProgressFile(MemoryStore())
     waited = [0]  # nothing more comes of a run that is not watched: what waits for rows or workers need not
     trial = Trial(
         stores(location.tensors),
@@ -70,10 +76,11 @@ def backtest(
         trial,
         build_rules(RuleRequest(tuple(rules))),
         (),
-        ProgressFile(MemoryStore()),
+        progress_file,
         run=location.name,
         clock=lambda: clock() + 2 * waited[0] * SECONDS_FOR_ROWS,
         stores=stores,
+        limits=AT_LEISURE,
     )
     evaluator.sweep()
     while not evaluator.is_done and waited[0] < _MOST_WAITS:
@@ -86,4 +93,7 @@ def backtest(
         last_step=max([trial.recorded_through, *steps[-1:]]),
         verdicts=summary.verdicts,
         judged=dict(summary.judged),
+        has_ended=trial.has_ended,
+        crashed=summary.crashed,
+        progress=progress_file.load().rules,
     )

@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from trackside.contracts.cause import Suspicion
-from trackside.contracts.errors import RecordError, StorageError, StorageUnavailableError, TensorNotSavedError
-from trackside.contracts.rule_request import CALIBRATED, RuleConfiguration, RuleRequest
+from trackside.contracts.errors import RecordError, StorageUnavailableError
+from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RunLocation
-from trackside.contracts.verdict import Finding, Outcome, Verdict
+from trackside.contracts.verdict import Outcome, Verdict
 from trackside.evaluation import verdicts
+from trackside.evaluation.asking import Answer, Asker, StepToJudge, sees_only_what_was_saved
 from trackside.evaluation.other_runs import OtherRuns
-from trackside.evaluation.progress import ProgressFile, RuleProgress, Said, keep_only
+from trackside.evaluation.outbox import Outbox
+from trackside.evaluation.progress import ProgressFile, RuleProgress, keep_only
+from trackside.evaluation.rule_limits import RuleLimits
+from trackside.evaluation.rule_thread import MOST_QUESTIONS, Question, RuleThread
 from trackside.evaluation.saved_source import SavedSource
-from trackside.evaluation.sinks.sink import Sink, UndeliveredError
+from trackside.evaluation.shared_reading import SharedSource, Turns
+from trackside.evaluation.sinks.sink import Sink
 from trackside.evaluation.verdicts import Moment
-from trackside.evaluation.watched_source import WatchedSource
+from trackside.evaluation.without_inputs import without_inputs
 from trackside.rules.catalogue import ConfiguredRule, build_rules
-from trackside.rules.rule import FoldingRule, is_paced_step
+from trackside.rules.rule import is_paced_step
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 from trackside.trial.trial import Trial
 from trackside.trial.window import Window
 
 DELIVERY_SECONDS_AFTER_THE_END = 300.0
-FEWEST_QUIET_STEPS = 3  # judged steps in a row without a finding, until an issue has recovered
-SECONDS_FOR_ROWS = 5.0  # a paced rule waits for the statistics of a saved step, which are stored a little later
-MOST_ISSUES = 10  # of one rule: one that comes and goes for hours is not told each time
+# A paced rule waits for the statistics of a saved step, which are stored a little later: the writer flushes them every
+# second, and a trial that has seen none so far looks again after 5 seconds (`trial.recorded.SECONDS_BETWEEN_LOOKS`).
+# Waiting no longer than that, a rule could judge a moment before the first rows are seen.
+SECONDS_FOR_ROWS = 10.0
+MOST_SLOW_STEPS = 3  # of a rule that is asked in the evaluator's own thread: then it gets one of its own
+END_THREADS_SECONDS = 0.2
+CATCH_UP_SECONDS = 0.5  # for rules that are behind: between two looks after the end of the run, and when asked to stop
 REFUSED = "not run here"  # what the progress of a configuration says whose code another evaluator may run
 
 _logger = logging.getLogger(__name__)
@@ -70,39 +80,53 @@ def evaluate(
     should_stop: Callable[[], bool],
     stores: Callable[[str], Store] = open_store,
     runs_custom_rules: bool = True,
+    limits: RuleLimits = RuleLimits(),  # noqa: B008  frozen
 ) -> Summary:
     """Judges the run until it has ended and all of it is judged, or until `should_stop`.
 
-    Goes on where an earlier evaluator of this run stopped or died. On `should_stop` what is complete is still judged.
-    `clock` is in seconds since the epoch; `sleep` may return early. Without `runs_custom_rules` no file that the
-    request names is run: of that configuration it is said that it is not judged, and the others are. Errors:
-    `ConfigurationError` for the request; `StorageError` where the run cannot be read (an outage is waited out).
+    Goes on where an earlier evaluator of this run stopped or died. On `should_stop` what is complete is still judged,
+    but for rules that are slow. `clock` is in seconds since the epoch; `sleep` may return early. Without
+    `runs_custom_rules` no file that the request names is run: of that configuration it is said that it is not judged,
+    and the others are. `limits` says for how long a rule may take. Errors: `ConfigurationError` for the request;
+    `StorageError` where the run cannot be read (an outage is waited out).
     """
     refused = () if runs_custom_rules else tuple(rule for rule in request.rules if rule.custom is not None)
     rules = build_rules(RuleRequest(tuple(rule for rule in request.rules if rule not in refused)))
     trial = Trial(stores(run.tensors), stores(run.statistics))
     progress_file = ProgressFile(stores(run.rule_output))
-    evaluator = Evaluator(trial, rules, sinks, progress_file, run=run.name, clock=clock, refused=refused, stores=stores)
+    evaluator = Evaluator(
+        trial,
+        rules,
+        sinks,
+        progress_file,
+        run=run.name,
+        clock=clock,
+        refused=refused,
+        stores=stores,
+        limits=limits,
+        apart=[rule.configuration.name for rule in rules if not _ships_with_trackside(rule)],
+    )
     return evaluator.watch(poll_seconds=poll_seconds, sleep=sleep, should_stop=should_stop)
 
 
-@dataclass(frozen=True)
-class _StepToJudge:
-    """What there is of a step: the collections of which anything was saved, and those with recorded statistics too."""
+@dataclass
+class _Apart:
+    """A rule that is asked in a thread of its own, and the steps that it is given next where it is behind."""
 
-    window: Window
-    is_saved: bool
-    saved: frozenset[str]
-    all: frozenset[str]
-    is_last: bool  # of a run that has ended
-    is_settled: bool  # no more statistics are to come
+    thread: RuleThread
+    is_behind: bool = False
+    is_resting: bool = False  # until the next sweep: the store could not be reached
+    steps: Iterator[int] = field(default_factory=lambda: iter(()))
+    last: int | None = None  # step of a run that has ended
 
 
 class Evaluator:
     """Judges one run with rules that are ready. `run` is its name in the verdicts.
 
     Of the configurations in `refused` it says that they are not judged here. `stores` opens the runs that rules
-    compare with.
+    compare with. Those in `apart`, and all whose code is in a file, are asked in a thread each; so is a rule that turns
+    out to be slow: see `RuleLimits`. A rule that is quick enough is asked about each step together with the others, and
+    then what is said, and in which order, does not depend on where it was asked.
     """
 
     def __init__(
@@ -116,39 +140,55 @@ class Evaluator:
         clock: Callable[[], float],
         refused: Sequence[RuleConfiguration] = (),
         stores: Callable[[str], Store] = open_store,
+        limits: RuleLimits = RuleLimits(),  # noqa: B008  frozen
+        apart: Collection[str] = (),
     ) -> None:
-        self._trial, self._run, self._clock = trial, run, clock
+        self._trial, self._run, self._clock, self._limits = trial, run, clock, limits
         self._rules = {rule.configuration.name: rule for rule in rules}
         self._saved = SavedSource(trial)
         self._others = OtherRuns([rule.rule for rule in rules], stores)
         self._refused = {configuration.name: configuration for configuration in refused}
-        self._sinks = {sink.name: sink for sink in sinks}
-        self._file = progress_file
-        self._progress = keep_only(
-            progress_file.load(), configurations=(*self._rules, *self._refused), sinks=self._sinks
-        )
+        by_name = {sink.name: sink for sink in sinks}
+        self._progress = keep_only(progress_file.load(), configurations=(*self._rules, *self._refused), sinks=by_name)
         self._forget_refusals()
         newest = max((rule.judged_through for rule in self._progress.rules.values()), default=-1)
         self._newest_step, self._newest_at = newest, clock()  # a restarted evaluator was not there to see it come
-        self._is_unsaved = False
-        self._seen_at: dict[int, float] = {}  # of the steps that some rule has not judged yet
+        self._outbox = Outbox(self._progress, progress_file, by_name)
+        self._seen_at: dict[int, float] = {}  # of steps that are young
+        self._seen_through = -1
+        self._turns = Turns()
+        self._asker = Asker(trial, run=run, lock=self._turns.lock)
+        self._apart: dict[str, _Apart] = {}
+        for name in self._open():
+            if name in apart or self._rules[name].configuration.custom is not None:
+                self._set_apart(name)
+        self._given_up: list[RuleThread] = []
+        self._slow_steps: dict[str, int] = {}
+        self._wait_seconds = 0.0  # left in this sweep
+        self._ended_at: float | None = None  # by the monotonic clock
         self._damaged_told = 0
-        self._troubles: set[str] = set()
 
     def watch(
         self, *, poll_seconds: float, sleep: Callable[[float], object], should_stop: Callable[[], bool]
     ) -> Summary:
         """Sweeps until everything is judged and delivered, or until `should_stop`."""
+        try:
+            return self._watch(poll_seconds, sleep, should_stop)
+        finally:
+            self._end_threads()
+
+    def _watch(self, poll_seconds: float, sleep: Callable[[float], object], should_stop: Callable[[], bool]) -> Summary:
         give_up_at: float | None = None
         while True:
             is_last = should_stop()
-            self._sweep_through_outages()
+            self._through_outages(self.sweep)
             if self.is_done:
                 if give_up_at is None:
                     give_up_at = self._clock() + DELIVERY_SECONDS_AFTER_THE_END
                 if not self._progress.outbox or self._clock() >= give_up_at:
                     return self.summary()
             if is_last:
+                self._through_outages(self._leave_off)
                 return self.summary()
             if not should_stop():
                 sleep(poll_seconds)
@@ -158,29 +198,40 @@ class Evaluator:
 
         Errors: those of the trial's store; what was judged before stays judged.
         """
+        with self._turns.lock:
+            self._sweep()
+
+    def _sweep(self) -> None:
         self._trial.refresh()
         self._others.refresh()
         now = self._clock()
         self._refuse(now)
-        names = self._open()
-        steps = self._trial.new_complete_steps(self._judged_by_all())
+        self._begin_sweep()
+        names = self._abreast()
+        steps = self._trial.new_complete_steps(self._judged_by_all(names))
         has_grown = bool(steps) and steps[-1] > self._newest_step  # paced rules leave steps that are long there
         last = steps[-1] if self._trial.has_ended and steps else None
-        self._seen_at = {step: self._seen_at.get(step, now) for step in steps}
+        self._note_when_seen(steps, now)
         for step in steps:
-            moment = self._there_is_at(step, now, is_last=step == last)
-            found = [verdict for name in names if (verdict := self._judge(name, moment)) is not None]
+            there = self._there_is_at(step, now, is_last=step == last)
+            found = [verdict for name in names if (verdict := self._judge(name, there)) is not None]
             if found:
-                self._say(found)
-                names = self._open()
+                self._outbox.say(found)
+                names = self._abreast()
+            if self._apart:
+                self._turns.make_room()
+                self._attend()
         if has_grown:
             self._newest_step, self._newest_at = steps[-1], now
+        self._attend()
         if self._trial.has_ended:
-            self._say([verdict for name in self._open() if (verdict := self._conclude(name, now)) is not None])
+            self._catch_up()
+            self._conclude(now)
+            self._give_up_the_late()
         elif not has_grown and self._newest_step >= 0:
-            self._say([verdict for name in names if (verdict := self._judge_waiting(name, now)) is not None])
+            self._outbox.say([v for name in self._abreast() if (v := self._judge_waiting(name, now)) is not None])
         self._tell_damage()
-        self._deliver()
+        self._outbox.deliver()
 
     @property
     def is_done(self) -> bool:
@@ -190,6 +241,8 @@ class Evaluator:
     def summary(self) -> Summary:
         """How things stand."""
         rules = self._progress.rules
+        with self._turns.lock:
+            damaged = self._trial.damaged
         return Summary(
             verdicts=self._progress.verdicts,
             judged={name: rule.judged for name, rule in rules.items()},
@@ -198,14 +251,14 @@ class Evaluator:
             crashed=tuple(name for name, rule in rules.items() if rule.error and name not in self._refused),
             refused=tuple(self._refused),
             undelivered=tuple(said.verdict for said in self._progress.outbox),
-            damaged=self._trial.damaged,
+            damaged=damaged,
         )
 
-    def _sweep_through_outages(self) -> None:
+    def _through_outages(self, act: Callable[[], None]) -> None:
         try:
-            self.sweep()
+            act()
         except StorageUnavailableError as error:
-            self._tell_once(f"The run cannot be read at the moment; looking again: {error}")
+            self._outbox.tell_once(f"The run cannot be read at the moment; looking again: {error}")
 
     def _open(self) -> tuple[str, ...]:
         """Configurations that have not said their last word yet."""
@@ -218,7 +271,7 @@ class Evaluator:
         for configuration in unanswered:
             self._progress.rules[configuration.name].error = REFUSED
             self._progress.rules[configuration.name].has_concluded = True
-        self._say([verdicts.refused(one, Moment(self._run, 0, now)) for one in unanswered])
+        self._outbox.say([verdicts.refused(one, Moment(self._run, 0, now)) for one in unanswered])
 
     def _forget_refusals(self) -> None:
         """What an earlier evaluator would not run, this one judges from the start."""
@@ -227,201 +280,257 @@ class Evaluator:
         rules.update({name: RuleProgress() for name in again})
         self._progress.said = [said for said in self._progress.said if said.verdict.configuration_name not in again]
 
-    def _judged_by_all(self) -> int:
-        return min((self._progress.rules[name].judged_through for name in self._open()), default=2**63)
+    def _abreast(self) -> tuple[str, ...]:
+        """Of those, the ones that are asked about a step together."""
+        return tuple(name for name in self._open() if name not in self._apart or not self._apart[name].is_behind)
 
-    def _there_is_at(self, step: int, now: float, *, is_last: bool) -> _StepToJudge:
+    def _judged_by_all(self, names: Iterable[str]) -> int:
+        return min(map(self._asked_through, names), default=self._newest_step if self._apart else 2**63)
+
+    def _asked_through(self, name: str) -> int:
+        apart = self._apart.get(name)
+        return self._progress.rules[name].judged_through if apart is None else apart.thread.asked_through
+
+    def _note_when_seen(self, steps: Sequence[int], now: float) -> None:
+        """When a step was seen first, for as long as it matters."""
+        self._seen_at = {step: at for step, at in self._seen_at.items() if now - at < SECONDS_FOR_ROWS}
+        self._seen_at.update({step: now for step in steps if step > self._seen_through})
+        self._seen_through = max([self._seen_through, *steps[-1:]])
+
+    def _there_is_at(self, step: int, now: float, *, is_last: bool) -> StepToJudge:
         trial = self._trial
-        return _StepToJudge(
+        return StepToJudge(
             window=trial.window(step, now=now),
             is_saved=trial.is_saved(step),
             saved=trial.saved_collections_at(step),
             all=trial.collections_at(step),
             is_last=is_last,
-            is_settled=trial.has_ended
-            or trial.recorded_through >= step
-            or now - self._seen_at[step] >= SECONDS_FOR_ROWS,
+            is_settled=trial.has_ended or trial.recorded_through >= step or step not in self._seen_at,
         )
 
-    def _judge(self, name: str, there: _StepToJudge) -> Verdict | None:
-        """What one rule has to say at a step."""
-        configured, step = self._rules[name], there.window.step
-        rule, progress = configured.rule, self._progress.rules[name]
-        if step <= progress.judged_through:
+    def _judge(self, name: str, there: StepToJudge) -> Verdict | None:
+        """What one rule has to say at a step, as far as that is known at once."""
+        configured, apart = self._rules[name], self._apart.get(name)
+        if self._progress.rules[name].has_concluded:  # since this sweep began
             return None
-        if rule.paced and not (there.is_settled and (there.is_last or is_paced_step(step, progress.judged_through))):
-            return None  # it is asked about this step later, or never
-        there = replace(there, window=self._as_seen_by(configured, there.window))
-        return self._note(name, there.window, lambda draft: self._ask(configured, draft, there))
+        if not _is_asked(configured, self._asked_through(name), there):
+            return None
+        if apart is None:
+            there = replace(there, window=self._as_seen_by(configured, there.window))
+            return self._ask_here(name, lambda progress: self._asker.ask(configured, progress, there))
+        if apart.is_behind:
+            return None
+        apart.thread.give(self._question(configured, apart, there))
+        return self._heard_at_once(name, apart)
+
+    def _ask_here(self, name: str, ask: Callable[[RuleProgress], Answer]) -> Verdict | None:
+        """Asks in this thread; one that needs much of the processor (reading a store needs little) gets its own."""
+        began = time.thread_time()
+        answer = ask(self._progress.rules[name])
+        is_slow = time.thread_time() - began > self._limits.quick_seconds
+        verdict = self._note(name, answer)
+        if is_slow and not answer.progress.has_concluded:
+            self._slow_steps[name] = self._slow_steps.get(name, 0) + 1
+            if self._slow_steps[name] >= MOST_SLOW_STEPS:
+                _logger.info("%s is slow, and goes on at its own pace", name)
+                self._set_apart(name)
+        return verdict
 
     def _as_seen_by(self, configured: ConfiguredRule, window: Window) -> Window:
         """The window with what the rule compares with; in Amazon's sense, of what was saved alone."""
         if configured.rule.other_runs:
             window = replace(window, others=self._others.of(configured.rule))
-        return replace(window, source=self._saved) if _sees_only_what_was_saved(configured) else window
+        return replace(window, source=self._saved) if sees_only_what_was_saved(configured) else window
 
     def _judge_waiting(self, name: str, now: float) -> Verdict | None:
         """What a rule that watches the clock has to say while nothing new comes."""
-        configured = self._rules[name]
+        configured, apart = self._rules[name], self._apart.get(name)
         if not configured.rule.judges_waiting:
             return None
         window = self._trial.window(self._newest_step, now=now, newest_step_at=self._newest_at)
-        return self._note(name, window, lambda draft: self._ask_again(configured, draft, window))
+        if apart is None:
+            return self._note(name, self._asker.ask_again(configured, self._progress.rules[name], window))
+        window = _shared(window, self._turns, apart.thread)
+        apart.thread.give(
+            Question(
+                window.step,
+                apart.thread.asked_through,
+                lambda progress: self._asker.ask_again(configured, progress, window),
+            )
+        )
+        return self._heard_at_once(name, apart)
 
-    def _note(self, name: str, window: Window, ask: Callable[[RuleProgress], Verdict | None]) -> Verdict | None:
-        """What a rule says when it is asked, which moves on a draft of its progress: all of it holds, or nothing.
+    def _note(self, name: str, answer: Answer) -> Verdict | None:
+        """How far a rule has come, and what it said."""
+        if answer.progress != self._progress.rules[name]:
+            self._progress.rules[name], self._outbox.is_unsaved = answer.progress, True
+        opened = self._outbox.last_issue(name) if answer.recovered is not None else None
+        if answer.recovered is not None and opened is not None:
+            return verdicts.recovered(opened, answer.recovered)
+        return answer.verdict
 
-        Errors: `StorageError`, which leaves the step to be judged again.
-        """
-        draft = replace(self._progress.rules[name])
-        try:
-            verdict = ask(draft)
-        except StorageError:
-            raise
-        except Exception as error:  # noqa: BLE001  a rule may be anybody's code, and must not end the others
-            draft = replace(self._progress.rules[name])
-            verdict = self._crash(self._rules[name], draft, Moment(self._run, window.step, window.now), error)
-        if draft != self._progress.rules[name]:
-            self._progress.rules[name], self._is_unsaved = draft, True
-        return verdict
+    def _set_apart(self, name: str) -> None:
+        thread = RuleThread(name, self._progress.rules[name], file=_file_of(self._rules[name]))
+        self._apart[name] = _Apart(thread)
 
-    def _ask(self, configured: ConfiguredRule, progress: RuleProgress, there: _StepToJudge) -> Verdict | None:
-        rule, window = configured.rule, there.window
-        findings: tuple[Finding, ...] | None = None
-        lacks = ""
-        try:
-            if rule.paced or (there.is_saved and (rule.judges_every_step or rule.is_watching(there.saved))):
-                findings = _check(configured, progress, window)
-            elif (
-                rule.is_watching(there.all) and not rule.judges_every_step and not _sees_only_what_was_saved(configured)
-            ):
-                findings = self._check_recorded(configured, progress, window)
-            if findings is not None:
-                lacks = "" if findings else rule.lacks(window)
-        except RecordError:  # a damaged file is no fault of the rule; the trial has noted it
-            findings = ()
-        progress.judged_through = window.step
-        return None if findings is None else self._weigh(configured, progress, findings, lacks, window)
+    def _question(self, configured: ConfiguredRule, apart: _Apart, there: StepToJudge) -> Question:
+        window = _shared(self._as_seen_by(configured, there.window), self._turns, apart.thread)
+        there = replace(there, window=window)
+        return Question(window.step, window.step, lambda progress: self._asker.ask(configured, progress, there))
 
-    def _ask_again(self, configured: ConfiguredRule, progress: RuleProgress, window: Window) -> Verdict | None:
-        memory = progress.memory  # a step is remembered once, however often it is looked at
-        findings = _check(configured, progress, window)
-        progress.memory = memory
-        return self._with_patience(configured, progress, findings, window) if findings else None
-
-    def _check_recorded(
-        self, configured: ConfiguredRule, progress: RuleProgress, window: Window
-    ) -> tuple[Finding, ...] | None:
-        """What the rule finds in the statistics that were recorded of a step; None if it needs others.
-
-        Recorded rows come in tiers: at most steps there are a few numbers of each tensor, at some there are more.
-        """
-        source = WatchedSource(self._trial, step=window.step, collections=configured.rule.watches)
-        try:
-            findings = _check(configured, progress, replace(window, source=source))
-        except TensorNotSavedError:  # it asks for whole tensors
-            return None
-        return findings if findings or source.has_shown else None
-
-    def _weigh(
-        self,
-        configured: ConfiguredRule,
-        progress: RuleProgress,
-        findings: tuple[Finding, ...],
-        lacks: str,
-        window: Window,
-    ) -> Verdict | None:
-        """Counts the step as judged, or not, and opens an issue where the rule's patience is over."""
-        if not findings and self._trial.is_damaged(window.step):
-            progress.unreadable += 1  # not seen is not clean, and says nothing about the streak
-        elif lacks:
-            progress.lacks, progress.streak, progress.since = (
-                lacks,
-                0,
-                {},
-            )  # nothing found where nothing could be: not a judged step
-        else:
-            progress.judged += 1
-            if findings:
-                return self._with_patience(configured, progress, findings, window)
-            progress.streak, progress.since = 0, {}
-            return self._recovered(configured, progress, Moment(self._run, window.step, window.now))
+    def _heard_at_once(self, name: str, apart: _Apart) -> Verdict | None:
+        """What a rule apart has just been asked; one that does not answer soon enough is behind from now on."""
+        self._wait_for(apart.thread)
+        if apart.thread.is_idle:
+            return next(iter([*self._heard(name)]), None)
+        apart.is_behind, apart.steps = True, iter(())
         return None
 
-    def _recovered(self, configured: ConfiguredRule, progress: RuleProgress, moment: Moment) -> Verdict | None:
-        """What is said once an issue has been gone for as long as it took to be found, and a little longer."""
-        if not progress.is_open:
-            return None
-        progress.quiet += 1
-        if progress.quiet < max(FEWEST_QUIET_STEPS, configured.rule.findings_in_a_row):
-            return None
-        progress.is_open = False
-        opened = self._last_issue(configured)
-        return verdicts.recovered(opened, moment) if opened is not None else None
+    def _wait_for(self, thread: RuleThread) -> None:
+        """For what is left of this sweep's patience, or until it is stuck."""
+        began = time.monotonic()
+        with self._turns.let_go():
+            while not thread.is_idle and not self._is_stuck(thread):
+                left = self._wait_seconds - (time.monotonic() - began)
+                if left <= 0:
+                    break
+                thread.wait(min(left, 1.0))
+        self._wait_seconds -= time.monotonic() - began
 
-    def _last_issue(self, configured: ConfiguredRule) -> Verdict | None:
-        name = configured.configuration.name
-        return next((v for v in reversed(self._issues()) if v.configuration_name == name), None)
+    def _heard(self, name: str) -> Iterator[Verdict]:
+        """What a rule apart has said since the last time, to be said before the next is taken."""
+        apart = self._apart[name]
+        answers, failure = apart.thread.take()
+        for answer in answers:
+            if (verdict := self._note(name, answer)) is not None:
+                yield verdict
+        if self._progress.rules[name].has_concluded:
+            del self._apart[name]
+        elif failure is not None and isinstance(failure.error, StorageUnavailableError):
+            self._outbox.tell_once(f"{name} cannot read at the moment, and is asked again: {failure.error}")
+            apart.thread.start_over(self._progress.rules[name])
+            apart.is_behind, apart.is_resting, apart.steps = True, True, iter(())
+        elif failure is not None:  # where it may not read the run, the evaluator may not either, and says so itself
+            del self._apart[name]
+            moment = Moment(self._run, failure.step, self._clock())
+            answer = self._asker.crashed(self._rules[name], self._progress.rules[name], moment, failure.error)
+            if (verdict := self._note(name, answer)) is not None:
+                yield verdict
 
-    def _issues(self) -> tuple[Verdict, ...]:
-        return tuple([v for v in self._progress.verdicts if v.outcome is Outcome.ISSUE_FOUND])
+    def _begin_sweep(self) -> None:
+        self._wait_seconds = self._limits.wait_seconds
+        self._given_up = [thread for thread in self._given_up if not thread.give_up()]
+        for apart in self._apart.values():
+            apart.is_resting = False
+        self._attend()
 
-    def _with_patience(
-        self, configured: ConfiguredRule, progress: RuleProgress, findings: tuple[Finding, ...], window: Window
-    ) -> Verdict | None:
-        progress.streak += 1
-        before = progress.since
-        progress.since = {
-            (f.worker, f.subject): min(f.since_step, before.get((f.worker, f.subject), f.since_step)) for f in findings
-        }
-        progress.quiet = 0
-        if progress.is_open or progress.issues >= MOST_ISSUES or progress.streak < configured.rule.findings_in_a_row:
-            return None
-        progress.issues, progress.is_open = progress.issues + 1, True
-        progress.has_concluded = configured.rule.judges_until_found
-        dated = [replace(f, since_step=progress.since[f.worker, f.subject]) for f in findings]
-        ordered = verdicts.worst_first(dated)
-        return verdicts.issue_found(
-            configured,
-            ordered,
-            Moment(self._run, window.step, window.now),
-            event_key=self._trial.event_key(ordered[0].step, ordered[0].worker),
-            several_workers=len(self._trial.workers) > 1,
-            suspicions=_suspicions(configured, ordered, window),
-            occurrence=progress.issues,
-        )
+    def _attend(self) -> None:
+        """Hears the rules that are behind, hands them more steps, and gives up one that is stuck. Waits for none."""
+        for name in tuple(self._apart):
+            apart = self._apart[name]
+            if not apart.is_behind or apart.is_resting:
+                continue
+            for verdict in self._heard(name):
+                self._outbox.say([verdict])
+            if name in self._apart and not apart.is_resting:
+                self._hand_on(name, apart)
+                self._give_up_if_stuck(name, apart)
 
-    def _grouped(self, verdict: Verdict) -> Verdict:
-        """One by one: of issues that are opened at the same step, the first leads."""
-        if verdict.outcome is not Outcome.ISSUE_FOUND:
-            return verdict
-        return verdicts.grouped(verdict, self._standing_beside(verdict.configuration_name))
+    def _hand_on(self, name: str, apart: _Apart) -> None:
+        """The next steps, as many as it takes; where there are none, it is abreast of the others."""
+        if apart.thread.room <= MOST_QUESTIONS // 2 or self._hand_on_what_is_left(name, apart):
+            return
+        if apart.thread.is_idle:
+            steps = self._trial.new_complete_steps(apart.thread.asked_through)
+            apart.steps, apart.last = iter(steps), steps[-1] if self._trial.has_ended and steps else None
+            apart.is_behind = self._hand_on_what_is_left(name, apart)
 
-    def _standing_beside(self, configuration: str) -> tuple[Verdict, ...]:
-        """The issues of other rules that stand, oldest first: what recovered is told anew when it comes back."""
-        standing = {name for name, rule in self._progress.rules.items() if rule.is_open and name != configuration}
-        newest = {issue.configuration_name: issue for issue in self._issues()}
-        return tuple(
-            [
-                issue
-                for issue in self._issues()
-                if issue is newest[issue.configuration_name] and issue.configuration_name in standing
-            ]
-        )
+    def _hand_on_what_is_left(self, name: str, apart: _Apart) -> bool:
+        configured, now, is_given = self._rules[name], self._clock(), False
+        while apart.thread.room > 0 and (step := next(apart.steps, None)) is not None:
+            there = self._there_is_at(step, now, is_last=step == apart.last)
+            if _is_asked(configured, apart.thread.asked_through, there):
+                apart.thread.give(self._question(configured, apart, there))
+                is_given = True
+        return is_given
 
-    def _crash(self, configured: ConfiguredRule, progress: RuleProgress, moment: Moment, error: Exception) -> Verdict:
-        _logger.error("The rule %s crashed at step %d", configured.rule.rule_id, moment.step, exc_info=error)
-        progress.judged_through, progress.has_concluded = moment.step, True
-        progress.error = f"{type(error).__name__}: {error}"[:500]
-        return verdicts.crashed(configured, moment, error=progress.error)
+    def _is_stuck(self, thread: RuleThread) -> bool:
+        stuck = thread.stuck
+        return stuck is not None and stuck.seconds > self._limits.step_seconds
 
-    def _conclude(self, name: str, now: float) -> Verdict | None:
-        """The last word at the end of the run; nothing more where an issue was found, whether it recovered or not."""
+    def _give_up_if_stuck(self, name: str, apart: _Apart) -> None:
+        stuck = apart.thread.stuck
+        if stuck is None or stuck.seconds <= self._limits.step_seconds:
+            return
+        moment = Moment(self._run, stuck.step, self._clock())
+        verdict = verdicts.given_up(self._rules[name], moment, seconds=stuck.seconds)
+        self._give_up(name, verdict, error=f"still at step {stuck.step} after {stuck.seconds:.0f} seconds")
+
+    def _give_up_the_late(self) -> None:
+        """Of a run that has ended long ago, whose other rules have all said their last word."""
+        now = time.monotonic()
+        self._ended_at = now if self._ended_at is None else self._ended_at
+        seconds = now - self._ended_at
+        if seconds <= self._limits.end_seconds:
+            return
+        last_step = max([self._newest_step, *self._trial.new_complete_steps(self._newest_step)[-1:]])
+        self._attend()  # hear what was said meanwhile
+        for name in [name for name, apart in self._apart.items() if apart.is_behind]:
+            moment = Moment(self._run, max(self._progress.rules[name].judged_through, 0), self._clock())
+            verdict = verdicts.out_of_time(self._rules[name], moment, last_step=last_step, seconds=seconds)
+            self._give_up(name, verdict, error=f"{seconds:.0f} seconds after the end only at step {moment.step}")
+
+    def _give_up(self, name: str, verdict: Verdict, *, error: str) -> None:
+        _logger.error("%s", verdict.message)
+        thread = self._apart.pop(name).thread
+        if not thread.give_up():
+            self._given_up.append(thread)
+        progress = replace(self._progress.rules[name], judged_through=verdict.step, has_concluded=True, error=error)
+        self._note(name, Answer(progress))
+        self._outbox.say([verdict])
+
+    def _leave_off(self) -> None:
+        with self._turns.lock:
+            self._catch_up()
+            self._outbox.deliver()
+
+    def _end_threads(self) -> None:
+        """As far as they can be ended at once; what is left ends with the process."""
+        threads = [*(apart.thread for apart in self._apart.values()), *self._given_up]
+        until = time.monotonic() + END_THREADS_SECONDS
+        while threads := [thread for thread in threads if not thread.give_up()]:
+            if time.monotonic() >= until:
+                return
+            time.sleep(0.005)
+
+    def _catch_up(self) -> None:
+        """Gives rules that are behind a little time."""
+        until = time.monotonic() + CATCH_UP_SECONDS
+        while time.monotonic() < until:
+            self._attend()
+            behind = [apart.thread for apart in self._apart.values() if apart.is_behind and not apart.is_resting]
+            if not behind:
+                return
+            with self._turns.let_go():
+                behind[0].wait(0.02)
+
+    def _conclude(self, now: float) -> None:
+        """The end of the run: all last words are known before the first is said, for asking for one may fail."""
+        last_words = {name: self._last_word(name, now) for name in self._abreast()}
+        for name in last_words:
+            self._progress.rules[name].has_concluded = self._outbox.is_unsaved = True
+            self._apart.pop(name, None)
+        self._outbox.say([verdict for verdict in last_words.values() if verdict is not None])
+
+    def _last_word(self, name: str, now: float) -> Verdict | None:
+        """What is said at the end; nothing more where an issue was found, whether it recovered or not."""
         configured, progress = self._rules[name], self._progress.rules[name]
         moment = Moment(self._run, max(progress.judged_through, 0), now)
-        progress.has_concluded = self._is_unsaved = True
         if progress.issues:
             return None
+        answered = progress.judged > 0 and not progress.lacks
+        if (unjudged := without_inputs(configured, moment, self._trial, answered=answered)) is not None:
+            return unjudged
         if progress.judged < configured.rule.findings_in_a_row and progress.lacks:
             return verdicts.not_ready(configured, moment, lacks=progress.lacks)
         if progress.judged == 0:
@@ -431,51 +540,6 @@ class Evaluator:
             return verdicts.too_little_data(configured, moment, judged=progress.judged)
         return verdicts.clean(configured, moment, judged=progress.judged)
 
-    def _say(self, found: Sequence[Verdict]) -> None:
-        """Notes the verdicts down, then delivers: in this order nothing is lost, whenever the process is killed."""
-        if not found:
-            return
-        for verdict in found:
-            _logger.info("%s: %s", verdict.configuration_name, verdict.message)
-            self._progress.said.append(Said(self._grouped(verdict), tuple(self._sinks)))
-        self._is_unsaved = True
-        self._deliver()
-
-    def _deliver(self) -> None:
-        self._save()
-        for name, sink in self._sinks.items():
-            waiting = [said for said in self._progress.outbox if name in said.undelivered]
-            if waiting:
-                self._hand_over(name, sink, waiting)
-        self._save()
-
-    def _hand_over(self, name: str, sink: Sink, waiting: Sequence[Said]) -> None:
-        kept: set[str] = set()
-        try:
-            sink.emit([said.verdict for said in waiting])
-        except UndeliveredError as error:
-            kept = {verdict.verdict_id for verdict in error.undelivered}
-            self._tell_once(f"Not delivered to {name}, trying again at each poll: {error}")
-        for said in waiting:
-            if said.verdict.verdict_id not in kept:
-                said.undelivered = tuple(sink for sink in said.undelivered if sink != name)
-                self._is_unsaved = True
-
-    def _save(self) -> None:
-        if not self._is_unsaved:
-            return
-        try:
-            self._file.save(self._progress)
-            self._is_unsaved = False
-        except StorageError as error:
-            # An alarm said twice after a restart is better than one not said while the disk is full.
-            self._tell_once(f"How far the rules have come cannot be stored, trying again at each poll: {error}")
-
-    def _tell_once(self, trouble: str) -> None:
-        if trouble not in self._troubles:
-            self._troubles.add(trouble)
-            _logger.warning("%s", trouble)
-
     def _tell_damage(self) -> None:
         damaged = self._trial.damaged
         for error in damaged[self._damaged_told :]:
@@ -483,24 +547,33 @@ class Evaluator:
         self._damaged_told = len(damaged)
 
 
-def _sees_only_what_was_saved(configured: ConfiguredRule) -> bool:
-    """True for a rule in Amazon's sense, whose steps are saved ones; but any step ends a stall."""
-    return configured.configuration.preset not in {"", CALIBRATED} and not configured.rule.judges_waiting
+def _is_asked(configured: ConfiguredRule, judged_through: int, there: StepToJudge) -> bool:
+    """Whether a rule is asked about a step now; it may be later, or never."""
+    rule, step = configured.rule, there.window.step
+    if step <= judged_through:
+        return False
+    if rule.paced:
+        return there.is_settled and (there.is_last or is_paced_step(step, judged_through))
+    # What is not paced but saves nothing lives on the statistics too, and one that watches the clock never waits.
+    return there.is_settled or rule.needs != () or rule.judges_waiting
 
 
-def _check(configured: ConfiguredRule, progress: RuleProgress, window: Window) -> tuple[Finding, ...]:
-    rule = configured.rule
-    if not isinstance(rule, FoldingRule):
-        return verdicts.worst_first(rule.check(window))
-    state = rule.load(progress.memory) if progress.memory else rule.start()
-    state, findings = rule.fold(state, window)
-    found = verdicts.worst_first(findings)
-    progress.memory = rule.dump(state)
-    return found
+def _shared(window: Window, turns: Turns, thread: RuleThread) -> Window:
+    """The window for a rule in a thread of its own."""
+    others = {name: SharedSource(source, turns, thread.reading) for name, source in window.others.items()}
+    return replace(window, source=SharedSource(window.source, turns, thread.reading), others=others)
 
 
-def _suspicions(configured: ConfiguredRule, findings: Sequence[Finding], window: Window) -> tuple[Suspicion, ...]:
+def _ships_with_trackside(configured: ConfiguredRule) -> bool:
+    return type(configured.rule).__module__.startswith("trackside.rules.")
+
+
+def _file_of(configured: ConfiguredRule) -> str:
+    """Where the rule's code is, as its frames name it; "" if that cannot be told."""
+    custom = configured.configuration.custom
+    if custom is not None:
+        return custom.source
     try:
-        return tuple(configured.rule.suspicions(findings, window))
-    except RecordError:  # what was found holds, whatever file is damaged that would have told why
-        return ()
+        return inspect.getfile(type(configured.rule))
+    except (TypeError, OSError):
+        return ""

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from trackside.contracts.action import Action
+from trackside.contracts.capture_request import ALL
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.run_layout import TENSORS
-from trackside.contracts.verdict import MOST_FINDINGS, Finding, Outcome, Severity, State, Verdict
+from trackside.contracts.verdict import MOST_FINDINGS, NOTHING_TO_JUDGE, Finding, Outcome, Severity, State, Verdict
 from trackside.rules.catalogue import ConfiguredRule
 
 
@@ -125,6 +126,42 @@ def crashed(configured: ConfiguredRule, moment: Moment, *, error: str) -> Verdic
     return _said(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
 
 
+def given_up(configured: ConfiguredRule, moment: Moment, *, seconds: float) -> Verdict:
+    """Not evaluated: the rule was at one step for too long."""
+    message = (
+        f"The rule {configured.rule.rule_id} was still at step {moment.step} after {seconds:.0f} seconds, "
+        "and judges no further."
+    )
+    return _said(
+        configured,
+        moment,
+        Outcome.NOT_EVALUATED,
+        message=message,
+        what_to_do=(
+            "Look in the rule for a loop without an end, or for something that it waits for; the other rules went on.",
+            f"Once it is mended, ask it about this run: trackside rules test RUN --rule {_spelled(configured)}",
+        ),
+    )
+
+
+def out_of_time(configured: ConfiguredRule, moment: Moment, *, last_step: int, seconds: float) -> Verdict:
+    """Not evaluated: the run had ended long ago, and the rule was still far behind. It is at `moment.step`."""
+    message = (
+        f"The rule {configured.rule.rule_id} is too slow: {seconds:.0f} seconds after the end of the run "
+        f"it had come to step {moment.step} of {last_step}."
+    )
+    return _said(
+        configured,
+        moment,
+        Outcome.NOT_EVALUATED,
+        message=message,
+        what_to_do=(
+            f"Ask it afterwards, without a limit: trackside rules test RUN --rule {_spelled(configured)}",
+            "Or have it do less at each step, or save what it watches less often (save_interval).",
+        ),
+    )
+
+
 def refused(configuration: RuleConfiguration, moment: Moment) -> Verdict:
     """Not evaluated: the rule's code is a file that the request names, and this evaluator runs no such code."""
     custom = configuration.custom
@@ -151,14 +188,16 @@ def refused(configuration: RuleConfiguration, moment: Moment) -> Verdict:
 def no_data(configured: ConfiguredRule, moment: Moment, *, run_saved_steps: bool, unreadable: int) -> Verdict:
     """Not evaluated: not a single step had what the rule watches, or could be read."""
     rule = configured.rule
-    watched = " or ".join(rule.watches)
+    watches = [name for name in rule.watches if name != ALL] or [ALL]
+    watched = " or ".join(watches)
     if unreadable:
         message = f"The {watched} of all {_steps(unreadable)} that hold them lie in damaged files."
         fix = "Look at the evaluator's log, which names the files; the training's disk may have been full."
     elif run_saved_steps:
         message = f"The run saved no {watched}, so there was nothing to judge."
-        names = " or ".join(repr(name) for name in rule.watches)
-        fix = f"Ask for the collection {names} in the capture request, every {rule.save_interval} steps or more often."
+        names = " or ".join(repr(name) for name in watches)
+        ask = f"Ask for the collection {names} in the capture request, every {rule.save_interval} steps or more often"
+        fix = f"{ask}; where it was asked for, this training has nothing that belongs to it."
     else:
         message = "The run ended without a single saved step, so there was nothing to judge."
         fix = "Check that capture was switched on in the training job (TRACKSIDE_RUN) and that it reached a saved step."
@@ -169,6 +208,24 @@ def not_ready(configured: ConfiguredRule, moment: Moment, *, lacks: str) -> Verd
     """Not evaluated: the run was too short, or too thinly saved, for the rule to answer."""
     message = f"The run ended before the rule could answer: it needs {lacks}."
     fix = "Let the run go on for longer, or set the rule's parameters to what a run of this length can answer."
+    return _said(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
+
+
+def not_applicable(configured: ConfiguredRule, moment: Moment, *, reason: str) -> Verdict:
+    """NoIssuesFound, because there is nothing that the rule judges; `reason` is a clause."""
+    return _said(configured, moment, Outcome.CLEAN, message=f"{NOTHING_TO_JUDGE}{reason}.")
+
+
+def selects_nothing(configured: ConfiguredRule, moment: Moment, *, told: str, fix: str) -> Verdict:
+    """Not evaluated: no tensor of the run is what the rule was `told` to look at (`tensor_regex 'fc9'`)."""
+    message = f"Nothing was judged: no tensor of the run is selected by {told}. {fix}"
+    return _said(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
+
+
+def no_loss(configured: ConfiguredRule, moment: Moment) -> Verdict:
+    """Not evaluated: a rule of losses, and a training that shows none."""
+    message = "No loss was seen: `backward` was called on no scalar, and no loss was saved."
+    fix = "Save it in the training script: hook.save_tensor('loss', loss, collection='losses')."
     return _said(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
 
 
@@ -219,6 +276,12 @@ def _may(severity: Severity, action: Action) -> bool:
     if action is Action.STOP_TRAINING:
         return severity is Severity.CRITICAL
     return severity is not Severity.INFO or action is not Action.NOTIFY
+
+
+def _spelled(configured: ConfiguredRule) -> str:
+    """A rule as the command line names it."""
+    custom = configured.configuration.custom
+    return f"{custom.source}:{custom.class_name}" if custom else configured.configuration.rule_id
 
 
 def _steps(count: int) -> str:

@@ -8,38 +8,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.records.model_facts import ModelFacts
-from trackside.trial.trial import Trial
-from trackside.trial.window import Column
+from trackside.trial.window import Column, TensorSource
 
 
 class WatchedSource:
-    """A trial as a window's source. `has_shown` once it showed something of `step` of a tensor of the collections.
+    """A window's source, watched. `has_shown` once it showed something of `step` of a tensor of the collections.
 
     A row says of a few statistics what they were. A rule that asks for others has not judged that step.
     """
 
-    def __init__(self, trial: Trial, *, step: int, collections: Collection[str]) -> None:
-        self._trial, self._step, self._collections = trial, step, collections
+    def __init__(self, source: TensorSource, *, step: int, collections: Collection[str]) -> None:
+        self._source, self._step, self._collections = source, step, collections
         self.has_shown = False
 
     def tensor_names(self, *, collection: str) -> tuple[str, ...]:
         """As `TensorSource`."""
-        return self._trial.tensor_names(collection=collection)
+        return self._source.tensor_names(collection=collection)
 
     def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
         """As `TensorSource`."""
-        columns = self._trial.columns(tensor, statistic, last_step=last_step, mode=mode)
+        columns = self._source.columns(tensor, statistic, last_step=last_step, mode=mode)
         if not self.has_shown and any(column.steps[-1] == self._step for column in columns):
             self.has_shown = self._is_watched(tensor)
         return columns
 
     def value(self, tensor: str, *, step: int, worker: str) -> NDArray[np.generic]:
         """As `TensorSource`."""
-        return self._trial.value(tensor, step=step, worker=worker)
+        return self._source.value(tensor, step=step, worker=worker)
 
     def facts_at(self, step: int) -> ModelFacts | None:
         """As `TensorSource`."""
-        return self._trial.facts_at(step)
+        return self._source.facts_at(step)
 
     def _is_watched(self, tensor: str) -> bool:
-        return any(tensor in self._trial.tensor_names(collection=name) for name in self._collections)
+        return any(tensor in self._source.tensor_names(collection=name) for name in self._collections)

@@ -8,7 +8,8 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeGuard, cast, get_type_hints
+from functools import cache
+from typing import Any, ClassVar, TypeGuard, cast, get_args, get_origin, get_type_hints
 
 from trackside.contracts.capture_request import ALL, CollectionRequest
 from trackside.contracts.cause import Cause, Suspicion
@@ -16,6 +17,7 @@ from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.rule_catalogue import ParameterDescription, RuleDescription
 from trackside.contracts.rule_request import CALIBRATED
 from trackside.contracts.verdict import Finding, Severity
+from trackside.records.model_facts import ModelFacts
 from trackside.trial.window import Window
 
 _KINDS = {float: "number", int: "integer", bool: "boolean", str: "text"}
@@ -90,6 +92,14 @@ class Rule(ABC):
 
         A clause for a user: `two windows of 500 steps; the run has 320`. A run that ends while something is missing is
         neither clean nor at fault: it could not be evaluated.
+        """
+        return ""
+
+    def nothing_to_judge(self, facts: ModelFacts) -> str:
+        """Why a program like this one has nothing that the rule judges; empty: it may have.
+
+        A clause for a user: `no module of the model is a ReLU`. Asked at the first step, and at the end where nothing
+        was found. What follows from the collections that it watches need not be said here.
         """
         return ""
 
@@ -185,7 +195,10 @@ class FoldingRule(Rule):
         """The state that `dump` wrote; that of the start where it is of another kind. Never raises."""
         start = self.start()
         try:
-            return dataclasses.replace(start, **{name: _frozen(value) for name, value in json.loads(text).items()})
+            values = {name: _frozen(value) for name, value in json.loads(text).items()}
+            kinds = _field_types(start.__class__)
+            fits = all(_fits(value, kinds.get(name)) for name, value in values.items())
+            return dataclasses.replace(start, **values) if fits else start
         except (ValueError, TypeError, AttributeError, RecursionError):  # an older state: starting anew is always safe
             return start
 
@@ -197,6 +210,32 @@ def is_paced_step(step: int, judged_through: int) -> bool:
     """
     pace = next((every for limit, every in _PACES if step <= limit), _SLOWEST_PACE)
     return step // pace > judged_through // pace
+
+
+@cache
+def _field_types(state: type) -> Mapping[str, Any]:
+    """The types of its fields; none where they cannot be told."""
+    try:
+        return get_type_hints(state)
+    except (NameError, TypeError):  # a stranger's annotation that only a type checker can read
+        return {}
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value as JSON gives it is of the type; of a type that is none of a state's, nothing is said."""
+    if kind in {int, float}:
+        return isinstance(value, (int, kind)) and not isinstance(value, bool)
+    if kind in {bool, str}:
+        return isinstance(value, kind)
+    arguments, origin = get_args(kind), get_origin(kind)
+    if origin is tuple:
+        if not isinstance(value, tuple):
+            return False
+        kinds = arguments[:1] * len(value) if arguments[-1:] == (...,) else arguments
+        return len(value) == len(kinds) and all(map(_fits, value, kinds))
+    if origin in {Mapping, dict} and len(arguments) == 2:
+        return isinstance(value, dict) and all(_fits(one, arguments[1]) for one in value.values())
+    return True
 
 
 def _frozen(value: Any) -> Any:

@@ -1,0 +1,157 @@
+"""A rule's thread: answers in order, each from the one before; a rule that never answers holds nobody up."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from trackside.contracts.errors import StorageUnavailableError
+from trackside.evaluation import rule_thread
+from trackside.evaluation.asking import Answer
+from trackside.evaluation.progress import RuleProgress
+from trackside.evaluation.rule_thread import MOST_QUESTIONS, Question, RuleThread
+
+
+def counts(progress: RuleProgress) -> Answer:
+    return Answer(replace(progress, judged=progress.judged + 1))
+
+
+def concludes(progress: RuleProgress) -> Answer:
+    return Answer(replace(progress, has_concluded=True))
+
+
+def fails(progress: RuleProgress) -> Answer:
+    raise StorageUnavailableError("S3 is busy")
+
+
+def ask(thread: RuleThread, step: int, how: Callable[[RuleProgress], Answer] = counts) -> None:
+    thread.give(Question(step, step, how))
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+@pytest.fixture
+def thread() -> RuleThread:
+    return RuleThread("counts", RuleProgress(judged=10, judged_through=4), file=__file__)
+
+
+def test_each_answer_goes_on_from_the_one_before(thread: RuleThread) -> None:
+    for step in range(5, 8):
+        ask(thread, step)
+    assert thread.asked_through == 7
+    assert thread.wait(30)
+    answers, failure = thread.take()
+    assert ([answer.progress.judged for answer in answers], failure) == ([11, 12, 13], None)
+    assert thread.take() == ([], None)
+    ask(thread, 8)
+    assert thread.wait(30)
+    assert [answer.progress.judged for answer in thread.take()[0]] == [14]
+
+
+def test_an_idle_one_is_asked_through_what_was_judged_and_stuck_nowhere(thread: RuleThread) -> None:
+    assert (thread.asked_through, thread.is_idle, thread.stuck, thread.room) == (4, True, None, MOST_QUESTIONS)
+    assert thread.wait(0)
+    assert thread.give_up()
+
+
+def test_after_a_failure_nothing_is_asked_until_it_starts_over(thread: RuleThread) -> None:
+    ask(thread, 5)
+    ask(thread, 6, fails)
+    ask(thread, 7)
+    assert thread.wait(30)
+    ask(thread, 8)
+    assert thread.is_idle
+    answers, failure = thread.take()
+    assert len(answers) == 1
+    assert failure is not None
+    assert (failure.step, str(failure.error)) == (6, "S3 is busy")
+    thread.start_over(replace(answers[0].progress, judged_through=5))
+    assert (thread.asked_through, thread.take()) == (5, ([], None))
+    ask(thread, 6)
+    assert thread.wait(30)
+    assert [answer.progress.judged for answer in thread.take()[0]] == [12]
+
+
+def test_after_the_last_word_nothing_is_asked(thread: RuleThread) -> None:
+    ask(thread, 5, concludes)
+    ask(thread, 6)
+    assert thread.wait(30)
+    ask(thread, 7)
+    assert thread.is_idle
+    assert len(thread.take()[0]) == 1
+
+
+def test_where_it_hangs_and_for_how_long_reading_left_out(thread: RuleThread) -> None:
+    is_reading, let_go, goes_on, ends = (threading.Event() for _ in range(4))
+
+    def reads_then_hangs(progress: RuleProgress) -> Answer:
+        with thread.reading:
+            is_reading.set()
+            let_go.wait(30)
+        goes_on.set()
+        ends.wait(30)
+        return counts(progress)
+
+    ask(thread, 5, reads_then_hangs)
+    assert is_reading.wait(30)
+    assert not thread.wait(0.1)
+    stuck = thread.stuck
+    assert stuck is not None
+    assert stuck.step == 5
+    assert stuck.seconds < 0.09  # the tenth of a second was spent in reading
+    let_go.set()
+    assert goes_on.wait(30)
+    wait_until(lambda: (thread.stuck or stuck).seconds > 0.1)
+    ends.set()
+    assert thread.wait(30)
+    assert thread.stuck is None
+
+
+def test_a_loop_in_the_rules_own_file_is_ended() -> None:
+    spins = threading.Event()
+
+    def loops(progress: RuleProgress) -> Answer:
+        while True:
+            spins.set()
+
+    thread = RuleThread("loops", RuleProgress(), file=__file__)
+    ask(thread, 0, loops)
+    assert spins.wait(30)
+    wait_until(thread.give_up)
+    assert thread.take() == ([], None)
+
+
+def test_what_is_not_in_the_rules_own_file_is_left_alone() -> None:
+    ends, began = threading.Event(), threading.Event()
+
+    def waits(progress: RuleProgress) -> Answer:
+        began.set()
+        assert ends.wait(30)  # in the file of `threading`, with its lock
+        return counts(progress)
+
+    thread = RuleThread("waits", RuleProgress(), file=__file__)
+    ask(thread, 0, waits)
+    assert began.wait(30)
+    wait_until(lambda: not thread.give_up())
+    ends.set()
+    wait_until(thread.give_up)
+    assert thread.take() == ([], None)  # nobody wants it any more
+
+
+def test_a_thread_with_nothing_to_do_ends_and_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    thread = RuleThread("rests", RuleProgress(judged=10))
+    monkeypatch.setattr(rule_thread, "_IDLE_SECONDS", 0.01)
+    for step in (5, 6):
+        ask(thread, step)
+        assert thread.wait(30)
+        wait_until(lambda: not any(one.name == "rule rests" for one in threading.enumerate()))
+    assert [answer.progress.judged for answer in thread.take()[0]] == [11, 12]

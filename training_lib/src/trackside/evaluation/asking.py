@@ -1,0 +1,213 @@
+"""One rule asked about one step: its findings, counted, weighed, and put into a verdict where one is due."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from threading import RLock
+
+from trackside.contracts.cause import Suspicion
+from trackside.contracts.errors import RecordError, StorageError, TensorNotSavedError
+from trackside.contracts.rule_request import CALIBRATED
+from trackside.contracts.verdict import Finding, Verdict
+from trackside.evaluation import verdicts
+from trackside.evaluation.progress import RuleProgress
+from trackside.evaluation.verdicts import Moment
+from trackside.evaluation.watched_source import WatchedSource
+from trackside.rules.catalogue import ConfiguredRule
+from trackside.rules.rule import FoldingRule
+from trackside.trial.trial import Trial
+from trackside.trial.window import Window
+
+FEWEST_QUIET_STEPS = 3  # judged steps in a row without a finding, until an issue has recovered
+MOST_ISSUES = 10  # of one rule: one that comes and goes for hours is not told each time
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class StepToJudge:
+    """What there is of a step: the collections of which anything was saved, and those with recorded statistics too."""
+
+    window: Window
+    is_saved: bool
+    saved: frozenset[str]
+    all: frozenset[str]
+    is_last: bool  # of a run that has ended
+    is_settled: bool  # no more statistics are to come
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How far a rule has come with a step, and what there is to say: a verdict, or that its last issue recovered."""
+
+    progress: RuleProgress
+    verdict: Verdict | None = None
+    recovered: Moment | None = None
+
+
+class Asker:
+    """Asks rules about one run; `run` is its name in verdicts. `lock` is held while the trial is read.
+
+    A rule is asked in the evaluator's thread or in one of its own; nothing here is written to but the answer.
+    """
+
+    def __init__(self, trial: Trial, *, run: str, lock: RLock) -> None:
+        self._trial, self._run, self._lock = trial, run, lock
+
+    def ask(self, configured: ConfiguredRule, progress: RuleProgress, there: StepToJudge) -> Answer:
+        """What a rule that has come this far says of a step. One that raises says so. Errors: `StorageError`."""
+        try:
+            return self._ask(configured, replace(progress), there)
+        except StorageError:
+            raise
+        except Exception as error:  # noqa: BLE001  a rule may be anybody's code, and must not end the others
+            return self.crashed(configured, progress, self._moment(there.window), error)
+
+    def ask_again(self, configured: ConfiguredRule, progress: RuleProgress, window: Window) -> Answer:
+        """The same of the newest step, while no other comes."""
+        try:
+            return self._ask_again(configured, replace(progress), window)
+        except StorageError:
+            raise
+        except Exception as error:  # noqa: BLE001  as in `ask`
+            return self.crashed(configured, progress, self._moment(window), error)
+
+    def crashed(
+        self, configured: ConfiguredRule, progress: RuleProgress, moment: Moment, error: BaseException
+    ) -> Answer:
+        """That a rule raised, and judges no further."""
+        _logger.error("The rule %s crashed at step %d", configured.rule.rule_id, moment.step, exc_info=error)
+        told = f"{type(error).__name__}: {error}"[:500]
+        progress = replace(progress, judged_through=moment.step, has_concluded=True, error=told)
+        return Answer(progress, verdicts.crashed(configured, moment, error=told))
+
+    def _ask(self, configured: ConfiguredRule, progress: RuleProgress, there: StepToJudge) -> Answer:
+        rule, window = configured.rule, there.window
+        findings: tuple[Finding, ...] | None = None
+        lacks = ""
+        try:
+            if rule.paced or (there.is_saved and (rule.judges_every_step or rule.is_watching(there.saved))):
+                findings = _check(configured, progress, window)
+            elif (
+                rule.is_watching(there.all) and not rule.judges_every_step and not sees_only_what_was_saved(configured)
+            ):
+                findings = self._check_recorded(configured, progress, window)
+            if findings is not None:
+                lacks = "" if findings else rule.lacks(window)
+        except RecordError:  # a damaged file is no fault of the rule; the trial has noted it
+            findings = ()
+        progress.judged_through = window.step
+        return Answer(progress) if findings is None else self._weigh(configured, progress, findings, lacks, window)
+
+    def _ask_again(self, configured: ConfiguredRule, progress: RuleProgress, window: Window) -> Answer:
+        memory = progress.memory  # a step is remembered once, however often it is looked at
+        findings = _check(configured, progress, window)
+        progress.memory = memory
+        return self._with_patience(configured, progress, findings, window) if findings else Answer(progress)
+
+    def _check_recorded(
+        self, configured: ConfiguredRule, progress: RuleProgress, window: Window
+    ) -> tuple[Finding, ...] | None:
+        """What the rule finds in the statistics that were recorded of a step; None if it needs others.
+
+        Recorded rows come in tiers: at most steps there are a few numbers of each tensor, at some there are more.
+        """
+        source = WatchedSource(window.source, step=window.step, collections=configured.rule.watches)
+        try:
+            findings = _check(configured, progress, replace(window, source=source))
+        except TensorNotSavedError:  # it asks for whole tensors
+            return None
+        return findings if findings or source.has_shown else None
+
+    def _weigh(
+        self,
+        configured: ConfiguredRule,
+        progress: RuleProgress,
+        findings: tuple[Finding, ...],
+        lacks: str,
+        window: Window,
+    ) -> Answer:
+        """Counts the step as judged, or not, and opens an issue where the rule's patience is over."""
+        if not findings and self._is_damaged(window.step):
+            progress.unreadable += 1  # not seen is not clean, and says nothing about the streak
+        elif lacks:  # nothing found where nothing could be: not a judged step
+            progress.lacks, progress.streak, progress.since = lacks, 0, {}
+        else:
+            progress.judged += 1
+            if findings:
+                return self._with_patience(configured, progress, findings, window)
+            progress.streak, progress.since = 0, {}
+            if _has_recovered(configured, progress):
+                return Answer(progress, recovered=self._moment(window))
+        return Answer(progress)
+
+    def _with_patience(
+        self, configured: ConfiguredRule, progress: RuleProgress, findings: tuple[Finding, ...], window: Window
+    ) -> Answer:
+        progress.streak += 1
+        before = progress.since
+        progress.since = {
+            (f.worker, f.subject): min(f.since_step, before.get((f.worker, f.subject), f.since_step)) for f in findings
+        }
+        progress.quiet = 0
+        if progress.is_open or progress.issues >= MOST_ISSUES or progress.streak < configured.rule.findings_in_a_row:
+            return Answer(progress)
+        progress.issues, progress.is_open = progress.issues + 1, True
+        progress.has_concluded = configured.rule.judges_until_found
+        dated = [replace(f, since_step=progress.since[f.worker, f.subject]) for f in findings]
+        ordered = verdicts.worst_first(dated)
+        with self._lock:
+            event_key = self._trial.event_key(ordered[0].step, ordered[0].worker)
+            several_workers = len(self._trial.workers) > 1
+        verdict = verdicts.issue_found(
+            configured,
+            ordered,
+            self._moment(window),
+            event_key=event_key,
+            several_workers=several_workers,
+            suspicions=_suspicions(configured, ordered, window),
+            occurrence=progress.issues,
+        )
+        return Answer(progress, verdict)
+
+    def _is_damaged(self, step: int) -> bool:
+        with self._lock:
+            return self._trial.is_damaged(step)
+
+    def _moment(self, window: Window) -> Moment:
+        return Moment(self._run, window.step, window.now)
+
+
+def sees_only_what_was_saved(configured: ConfiguredRule) -> bool:
+    """True for a rule in Amazon's sense, whose steps are saved ones; but any step ends a stall."""
+    return configured.configuration.preset not in {"", CALIBRATED} and not configured.rule.judges_waiting
+
+
+def _check(configured: ConfiguredRule, progress: RuleProgress, window: Window) -> tuple[Finding, ...]:
+    rule = configured.rule
+    if not isinstance(rule, FoldingRule):
+        return verdicts.worst_first(rule.check(window))
+    state = rule.load(progress.memory) if progress.memory else rule.start()
+    state, findings = rule.fold(state, window)
+    found = verdicts.worst_first(findings)
+    progress.memory = rule.dump(state)
+    return found
+
+
+def _has_recovered(configured: ConfiguredRule, progress: RuleProgress) -> bool:
+    """Whether an issue has been gone for as long as it took to be found, and a little longer."""
+    if not progress.is_open:
+        return False
+    progress.quiet += 1
+    if progress.quiet < max(FEWEST_QUIET_STEPS, configured.rule.findings_in_a_row):
+        return False
+    progress.is_open = False
+    return True
+
+
+def _suspicions(configured: ConfiguredRule, findings: tuple[Finding, ...], window: Window) -> tuple[Suspicion, ...]:
+    try:
+        return tuple(configured.rule.suspicions(findings, window))
+    except RecordError:  # what was found holds, whatever file is damaged that would have told why
+        return ()

@@ -1,0 +1,99 @@
+"""What was said: grouped, noted down, then delivered, so that a kill at any point loses nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from trackside.contracts.errors import StorageError
+from trackside.contracts.verdict import Outcome, Verdict
+from trackside.evaluation import verdicts
+from trackside.evaluation.progress import Progress, ProgressFile, Said
+from trackside.evaluation.sinks.sink import Sink, UndeliveredError
+
+_logger = logging.getLogger(__name__)
+
+
+class Outbox:
+    """Says verdicts and stores the progress that they belong to. Set `is_unsaved` when the progress has changed."""
+
+    def __init__(self, progress: Progress, file: ProgressFile, sinks: Mapping[str, Sink]) -> None:
+        self._progress, self._file, self._sinks = progress, file, sinks
+        self.is_unsaved = False
+        self._troubles: set[str] = set()
+
+    def say(self, found: Sequence[Verdict]) -> None:
+        """Notes the verdicts down, then delivers: in this order nothing is lost, whenever the process is killed."""
+        if not found:
+            return
+        for verdict in found:
+            _logger.info("%s: %s", verdict.configuration_name, verdict.message)
+            self._progress.said.append(Said(self._grouped(verdict), tuple(self._sinks)))
+        self.is_unsaved = True
+        self.deliver()
+
+    def deliver(self) -> None:
+        """Stores what is new, and tries again what did not arrive."""
+        self._save()
+        for name, sink in self._sinks.items():
+            waiting = [said for said in self._progress.outbox if name in said.undelivered]
+            if waiting:
+                self._hand_over(name, sink, waiting)
+        self._save()
+
+    def tell_once(self, trouble: str) -> None:
+        """Into the log."""
+        if trouble not in self._troubles:
+            self._troubles.add(trouble)
+            _logger.warning("%s", trouble)
+
+    def last_issue(self, name: str) -> Verdict | None:
+        """The newest issue of a configuration."""
+        return next((v for v in reversed(self._issues()) if v.configuration_name == name), None)
+
+    def _hand_over(self, name: str, sink: Sink, waiting: Sequence[Said]) -> None:
+        kept: set[str] = set()
+        try:
+            sink.emit([said.verdict for said in waiting])
+        except UndeliveredError as error:
+            kept = {verdict.verdict_id for verdict in error.undelivered}
+            self.tell_once(f"Not delivered to {name}, trying again at each poll: {error}")
+        for said in waiting:
+            if said.verdict.verdict_id not in kept:
+                said.undelivered = tuple(sink for sink in said.undelivered if sink != name)
+                self.is_unsaved = True
+
+    def _save(self) -> None:
+        if not self.is_unsaved:
+            return
+        try:
+            self._file.save(self._progress)
+            self.is_unsaved = False
+        except StorageError as error:
+            # An alarm said twice after a restart is better than one not said while the disk is full.
+            self.tell_once(f"How far the rules have come cannot be stored, trying again at each poll: {error}")
+
+    def _issues(self) -> tuple[Verdict, ...]:
+        return tuple([v for v in self._progress.verdicts if v.outcome is Outcome.ISSUE_FOUND])
+
+    def _grouped(self, verdict: Verdict) -> Verdict:
+        """One by one: of issues that are opened at the same step, the first leads.
+
+        Which one leads may differ between a run that was watched and the same run judged afterwards: a paced rule waits
+        for the rows of its step, and a slow one for itself, while others go on. What is found does not differ.
+        """
+        if verdict.outcome is not Outcome.ISSUE_FOUND:
+            return verdict
+        return verdicts.grouped(verdict, self._standing_beside(verdict.configuration_name))
+
+    def _standing_beside(self, configuration: str) -> tuple[Verdict, ...]:
+        """The issues of other rules that stand, oldest first: what recovered is told anew when it comes back."""
+        standing = {name for name, rule in self._progress.rules.items() if rule.is_open and name != configuration}
+        newest = {issue.configuration_name: issue for issue in self._issues()}
+        return tuple(
+            [
+                issue
+                for issue in self._issues()
+                if issue is newest[issue.configuration_name] and issue.configuration_name in standing
+            ]
+        )
