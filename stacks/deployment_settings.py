@@ -12,6 +12,7 @@ from trackside.contracts.action import Action
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 
 PREFIX = "trackside:"
+MOST_PLACE_CHARACTERS = 256  # it travels in a variable of a processing job
 
 # What CloudWatch Logs offers, up to two years.
 LOG_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731)
@@ -28,6 +29,10 @@ class DeploymentSettings:
     evaluator_volume_gb           of their disk
     evaluator_max_runtime_seconds at most 777,600 (9 days); AWS stops the job then
     evaluations_started_at_once   how many start_evaluation functions call SageMaker at a time (2 to 1,000)
+    custom_rules_from             s3:// prefix below which rule files lie that may judge runs ("": none may). Whoever
+                                  may write there may read every run
+    custom_rule_repository        name of the ECR repository of the container that runs them
+    custom_rule_image_tag         tag in it (default: this version)
     default_actions               for events of the original, which name no action
     dry_run                       true: stop_training says what it would stop and stops nothing
     owner_emails                  who is told of issues and of dead letters; each address confirms once
@@ -44,6 +49,9 @@ class DeploymentSettings:
     evaluator_volume_gb: int = 10
     evaluator_max_runtime_seconds: int = 432_000
     evaluations_started_at_once: int = 2
+    custom_rules_from: str = ""
+    custom_rule_repository: str = "trackside-custom-rule"
+    custom_rule_image_tag: str = trackside.__version__
     default_actions: tuple[Action, ...] = (Action.NOTIFY, Action.PUBLISH_METRIC)
     dry_run: bool = False
     owner_emails: tuple[str, ...] = ()
@@ -79,7 +87,7 @@ class DeploymentSettings:
 
 
 def _read_text(given: Any) -> str:
-    if not isinstance(given, str) or not given:
+    if not isinstance(given, str):
         raise ValueError("it must be a text")
     return given
 
@@ -152,6 +160,15 @@ def _check_emails(value: tuple[str, ...]) -> None:
         raise ValueError(f"not an e-mail address: {', '.join(wrong)}")
 
 
+def _check_rules_place(value: str) -> None:
+    """No blank, asterisk, question mark or dollar sign, all of which would mean more in a policy."""
+    place = re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](?P<prefix>(/[\w.=@+-]+)*)", value)
+    if value and (place is None or {".", ".."} & set(place["prefix"].split("/")) or len(value) > MOST_PLACE_CHARACTERS):
+        raise ValueError(
+            f"it must look like 's3://our-rules/approved', with at most {MOST_PLACE_CHARACTERS} characters"
+        )
+
+
 _CHECKS: Mapping[str, Callable[[Any], None]] = {
     "event_bus_name": _matching(r"(?!aws\.)[\w.-]{1,64}", "'trackside'"),
     "evaluator_repository": _matching(r"[a-z0-9]+([._/-][a-z0-9]+)*", "'trackside-evaluator'"),
@@ -160,6 +177,9 @@ _CHECKS: Mapping[str, Callable[[Any], None]] = {
     "evaluator_volume_gb": _between(1, 16_384),
     "evaluator_max_runtime_seconds": _between(1, 777_600),
     "evaluations_started_at_once": _between(2, 1_000),
+    "custom_rules_from": _check_rules_place,
+    "custom_rule_repository": _matching(r"[a-z0-9]+([._/-][a-z0-9]+)*", "'trackside-custom-rule'"),
+    "custom_rule_image_tag": _matching(r"\w[\w.-]{0,127}", "'0.1.0'"),
     "owner_emails": _check_emails,
     "run_retention_days": _between(0, 36_500),
     "archive_retention_days": _between(1, 36_500),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_events as events
@@ -14,21 +16,35 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from lambdas.finish_run.settings import FinishRunSettings
+from lambdas.report_custom_rule.settings import ReportCustomRuleSettings
 from lambdas.start_evaluation.settings import StartEvaluationSettings
 from stacks.constructs.acknowledge import accept_wildcard, acknowledge, name_in_findings
+from stacks.constructs.custom_rule_role import CustomRuleRole
 from stacks.constructs.evaluator_role import EvaluatorRole
 from stacks.constructs.python_lambda import PowertoolsLayer
 from stacks.constructs.queue_backed_function import QueueBackedFunction
 from stacks.deployment_settings import DeploymentSettings
-from stacks.event_patterns import evaluation_failed, training_ended, training_started
-from trackside.contracts.run_layout import END_MARKER_KEY, TENSORS
+from stacks.event_patterns import custom_rule_ended, evaluation_failed, training_ended, training_started
+from trackside.contracts.event import SOURCE
+from trackside.contracts.run_layout import END_MARKER_KEY, RULE_OUTPUT, RULE_REQUEST_KEY, TENSORS, VERDICTS_KEY
 
 MOST_IMAGES = 20
 
 
+@dataclass(frozen=True)
+class CustomRules:
+    """The repository of the container that runs rules from files, its image, and the role of its jobs."""
+
+    repository: ecr.Repository
+    image_uri: str
+    role: CustomRuleRole
+
+
 class EvaluationStack(Stack):
-    """`repository`: of the rule container's image. `reactions`: by name, as in lambdas/. `failed_evaluations`: a queue
-    that keeps the event of each processing job that failed, for nobody else notices that a job is no longer watched."""
+    """`repository`: of the rule container's image. `custom_rules`: what judges by rules from files, if the deployment
+    says whence (`custom_rules_from`); else None, and nothing of it is made. `reactions`: by name, as in lambdas/.
+    `failed_evaluations`: a queue that keeps the event of each processing job that failed, for nobody else notices that
+    a job is no longer watched."""
 
     def __init__(
         self,
@@ -42,13 +58,16 @@ class EvaluationStack(Stack):
     ) -> None:
         super().__init__(scope, construct_id, description="Trackside: what judges a run")
         self._settings, self._runs, self._key = settings, runs, key
-        self.repository = self._create_repository()
+        self.repository = self._create_repository("Evaluator", settings.evaluator_repository)
         self.role = EvaluatorRole(self, "EvaluatorRole", runs=runs, key=key, bus=bus, repository=self.repository)
+        self.custom_rules = self._create_custom_rules() if settings.custom_rules_from else None
         layer = PowertoolsLayer(self, "Layer")
         self.reactions = {
             "start_evaluation": self._create_start_evaluation(layer, bus),
             "finish_run": self._create_finish_run(layer),
         }
+        if self.custom_rules:
+            self.reactions["report_custom_rule"] = self._create_report_custom_rule(layer, bus, self.custom_rules)
         self.failed_evaluations = self._keep_failed_evaluations()
         self._write_outputs()
 
@@ -57,11 +76,24 @@ class EvaluationStack(Stack):
         """The image that judges runs."""
         return self.repository.repository_uri_for_tag(self._settings.evaluator_image_tag)
 
-    def _create_repository(self) -> ecr.Repository:
+    def _create_custom_rules(self) -> CustomRules:
+        settings = self._settings
+        repository = self._create_repository("CustomRule", settings.custom_rule_repository)
+        role = CustomRuleRole(
+            self,
+            "CustomRuleRole",
+            runs=self._runs,
+            key=self._key,
+            repository=repository,
+            place=settings.custom_rules_from,
+        )
+        return CustomRules(repository, repository.repository_uri_for_tag(settings.custom_rule_image_tag), role)
+
+    def _create_repository(self, construct_id: str, name: str) -> ecr.Repository:
         return ecr.Repository(
             self,
-            "Evaluator",
-            repository_name=self._settings.evaluator_repository,
+            construct_id,
+            repository_name=name,
             image_scan_on_push=True,
             image_tag_mutability=ecr.TagMutability.IMMUTABLE,
             lifecycle_rules=[ecr.LifecycleRule(max_image_count=MOST_IMAGES)],
@@ -84,6 +116,9 @@ class EvaluationStack(Stack):
                 instance_type=self._settings.evaluator_instance_type,
                 volume_gb=self._settings.evaluator_volume_gb,
                 max_runtime_seconds=self._settings.evaluator_max_runtime_seconds,
+                custom_rules_from=self._settings.custom_rules_from,
+                custom_rule_image_uri=self.custom_rules.image_uri if self.custom_rules else "",
+                custom_rule_role_arn=self.custom_rules.role.role_arn if self.custom_rules else "",
             ),
             layer=layer,
             log_retention_days=self._settings.log_retention_days,
@@ -98,7 +133,7 @@ class EvaluationStack(Stack):
         reaction.function.add_to_role_policy(
             iam.PolicyStatement(
                 actions=["iam:PassRole"],
-                resources=[self.role.role_arn],
+                resources=[role.role_arn for role in (self.role, self.custom_rules and self.custom_rules.role) if role],
                 conditions={"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
             )
         )
@@ -107,6 +142,54 @@ class EvaluationStack(Stack):
             "arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>:processing-job/trackside-*",
             reason="Each training job gets a processing job of its own, named so.",
         )
+        if self.custom_rules:
+            self._let_read_requests(reaction.function)
+        return reaction
+
+    def _let_read_requests(self, function: lambda_.Function) -> None:
+        """Which rules from files are asked for stands in the run. Listing tells a request that is absent from one that
+        may not be read."""
+        requests = f"*/{RULE_REQUEST_KEY}"
+        for actions, resource in (
+            ("s3:GetObject", self._runs.arn_for_objects(requests)),
+            ("s3:ListBucket", self._runs.bucket_arn),
+            ("kms:Decrypt", self._key.key_arn),
+        ):
+            function.add_to_role_policy(iam.PolicyStatement(actions=[actions], resources=[resource]))
+        where = f"{name_in_findings(self._runs)}/{requests}"
+        accept_wildcard(function, where, reason="A run lies where its job's tag says; only requests can be read.")
+
+    def _create_report_custom_rule(
+        self, layer: lambda_.ILayerVersion, bus: events.IEventBus, custom_rules: CustomRules
+    ) -> QueueBackedFunction:
+        role_arn = custom_rules.role.role_arn
+        reaction = QueueBackedFunction(
+            self,
+            "ReportCustomRule",
+            name="report_custom_rule",
+            description="Trackside: says on the bus what a rule from a file found",
+            settings=ReportCustomRuleSettings(event_bus=bus.event_bus_name, role_arn=role_arn),
+            layer=layer,
+            log_retention_days=self._settings.log_retention_days,
+        )
+        reaction.react_to(
+            "CustomRuleEnded", custom_rule_ended(role_arn), description="A job that judged by a rule from a file ended"
+        )
+        reaction.function.add_to_role_policy(
+            iam.PolicyStatement(
+                actions=["events:PutEvents"],
+                resources=[bus.event_bus_arn],
+                conditions={"StringEquals": {"events:source": SOURCE}},
+            )
+        )
+        verdicts = f"*/{RULE_OUTPUT}/*/{VERDICTS_KEY}"
+        for actions, resource in (
+            (["s3:PutObject"], self._runs.arn_for_objects(verdicts)),
+            (["kms:Decrypt", "kms:GenerateDataKey"], self._key.key_arn),
+        ):
+            reaction.function.add_to_role_policy(iam.PolicyStatement(actions=actions, resources=[resource]))
+        where = f"{name_in_findings(self._runs)}/{verdicts}"
+        accept_wildcard(reaction.function, where, reason="A run lies where its job's tag says, and rules have names.")
         return reaction
 
     def _create_finish_run(self, layer: lambda_.ILayerVersion) -> QueueBackedFunction:
@@ -161,6 +244,13 @@ class EvaluationStack(Stack):
         CfnOutput(self, "EvaluatorImageUri", value=self.image_uri, description="The image that judges runs")
         CfnOutput(self, "EvaluatorRoleArn", value=self.role.role_arn)
         CfnOutput(self, "FailedEvaluationsUrl", value=self.failed_evaluations.queue_url)
-        for name, reaction in (("StartEvaluation", "start_evaluation"), ("FinishRun", "finish_run")):
-            CfnOutput(self, f"{name}QueueUrl", value=self.reactions[reaction].queue.queue_url)
-            CfnOutput(self, f"{name}DeadLettersUrl", value=self.reactions[reaction].dead_letters.queue_url)
+        if self.custom_rules:
+            uri = self.custom_rules.repository.repository_uri
+            CfnOutput(self, "CustomRuleRepositoryUri", value=uri, description="Push the image of rule files here")
+            CfnOutput(self, "CustomRuleImageUri", value=self.custom_rules.image_uri, description="It runs rule files")
+            role_arn = self.custom_rules.role.role_arn
+            CfnOutput(self, "CustomRuleRoleArn", value=role_arn, description="Let it read the bucket of rule files")
+        for name, reaction in self.reactions.items():
+            title = "".join(word.capitalize() for word in name.split("_"))
+            CfnOutput(self, f"{title}QueueUrl", value=reaction.queue.queue_url)
+            CfnOutput(self, f"{title}DeadLettersUrl", value=reaction.dead_letters.queue_url)

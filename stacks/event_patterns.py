@@ -61,6 +61,16 @@ def evaluation_failed() -> events.EventPattern:
     )
 
 
+def custom_rule_ended(role_arn: str) -> events.EventPattern:
+    """A processing job that judged by a rule from a file has ended. It is known by its role, which only the function
+    that starts such jobs may pass: a name or a tag could be anybody's."""
+    return events.EventPattern(
+        source=[AWS_SOURCE],
+        detail_type=[PROCESSING_DETAIL_TYPE],
+        detail={"ProcessingJobStatus": list(TERMINAL_JOB_STATUSES), "RoleArn": [role_arn]},
+    )
+
+
 def _training_job(statuses: list[str]) -> events.EventPattern:
     return events.EventPattern(
         source=[AWS_SOURCE],

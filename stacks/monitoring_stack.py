@@ -52,8 +52,9 @@ class MonitoringStack(Stack):
         self._watch(
             "FailedEvaluations",
             failed_evaluations,
-            description="A processing job that judges a training job failed, so that job is no longer watched. "
-            f"Its name and the reason stand in the event that lies in {failed_evaluations.queue_name}.",
+            description="A processing job that judges a training job failed, so that job is no longer watched, or not "
+            "by the rule that the processing job was for. Its name and the reason stand in the event that lies in "
+            f"{failed_evaluations.queue_name}.",
         )
         about = "Subscribe to be told of dead letters and of evaluations that failed"
         CfnOutput(self, "AlarmTopicArn", value=self.topic.topic_arn, description=about)

@@ -1,4 +1,4 @@
-"""A training job that asked for it has started: start the one processing job that judges it."""
+"""A training job that asked for it has started: start what judges it, a processing job and one for each rule file."""
 
 from __future__ import annotations
 
@@ -11,15 +11,23 @@ from botocore.exceptions import ClientError
 from lambdas.shared.clients import client, code_of
 from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.reaction import reaction
-from lambdas.start_evaluation.logic import StartEvaluation, decide
+from lambdas.start_evaluation.logic import StartEvaluation, decide, decide_custom
+from lambdas.start_evaluation.run_request import read_request
 from lambdas.start_evaluation.settings import StartEvaluationSettings
 from trackside.contracts.event import read_training_job_state_change
 
 
 @reaction
 def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | Nothing]:
-    decision = decide(read_training_job_state_change(event), StartEvaluationSettings.from_environment())
+    change, settings = read_training_job_state_change(event), StartEvaluationSettings.from_environment()
+    decision = decide(change, settings)
     yield decision if isinstance(decision, Nothing) else _start(decision)
+    if isinstance(decision, StartEvaluation) and settings.custom_rules_from:
+        request = read_request(decision.run)  # after the evaluator's start, which needs no answer of S3
+        wanted = (
+            [request] if isinstance(request, Nothing) else decide_custom(change.job, decision.run, request, settings)
+        )
+        yield from (each if isinstance(each, Nothing) else _start(each) for each in wanted)
 
 
 def _start(start: StartEvaluation) -> Done | Nothing:

@@ -1,29 +1,31 @@
-"""Which processing job judges a training job that has started."""
+"""Which processing jobs judge a training job that has started: the evaluator, and one for each rule from a file."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from lambdas.shared.decisions import Nothing
 from lambdas.shared.runs import find_run
 from lambdas.start_evaluation.settings import NAME_PREFIX, StartEvaluationSettings
+from trackside.contracts.custom_rule_job import MOST_JOBS, MOST_VALUE_CHARACTERS, CustomRuleJob, judged_apart
 from trackside.contracts.event import TrainingJob, TrainingJobStateChange
+from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run_layout import RunLocation
 
 MOST_NAME_CHARACTERS = 63  # API_CreateProcessingJob: [a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}
-MOST_ENVIRONMENT_VALUE = 256  # API_CreateProcessingJob: of each value of Environment
 HASH_CHARACTERS = 10
 
 
 @dataclass(frozen=True)
 class StartEvaluation:
-    """Start the processing job of that name; `request` is the whole of CreateProcessingJob's."""
+    """Start the processing job of that name for `run`; `request` is the whole of CreateProcessingJob's."""
 
     name: str
+    run: RunLocation
     request: Mapping[str, Any]
 
 
@@ -40,20 +42,54 @@ def decide(change: TrainingJobStateChange, settings: StartEvaluationSettings) ->
         "TRAINING_JOB_NAME": change.job.name,
         "TRAINING_JOB_ARN": change.job.arn,
     }
-    too_long = [name for name, value in environment.items() if len(value) > MOST_ENVIRONMENT_VALUE]
+    if settings.custom_rules_from:
+        environment["TRACKSIDE_CUSTOM_RULES_FROM"] = settings.custom_rules_from
+    too_long = [name for name, value in environment.items() if len(value) > MOST_VALUE_CHARACTERS]
     if too_long:
-        what = (
-            f"{', '.join(too_long)} of {change.job.name} would be longer than the {MOST_ENVIRONMENT_VALUE} characters"
-        )
+        what = f"{', '.join(too_long)} of {change.job.name} would be longer than the {MOST_VALUE_CHARACTERS} characters"
         return Nothing(f"{what} that a processing job's environment holds. Choose a shorter place.", surprising=True)
     name = processing_job_name(change.job)
-    return StartEvaluation(name, _request(name, change.job, run, environment, settings))
+    request = _request(
+        name, change.job, run, environment, settings, image_uri=settings.image_uri, role_arn=settings.role_arn
+    )
+    return StartEvaluation(name, run, request)
 
 
-def processing_job_name(job: TrainingJob) -> str:
-    """`trackside-<training job>-<hash of its ARN>`, at most 63 characters: the same for every delivery of an event,
-    and another for every other job, however long and alike their names are."""
-    digest = hashlib.sha256(job.arn.encode()).hexdigest()[:HASH_CHARACTERS]
+def decide_custom(
+    job: TrainingJob, run: RunLocation, request: RuleRequest, settings: StartEvaluationSettings
+) -> Iterator[StartEvaluation | Nothing]:
+    """One job for each rule from a file of the run's request that this deployment runs; of the others, why not.
+
+    The evaluator says of those on the bus that they are not judged.
+    """
+    apart = judged_apart(request, place=settings.custom_rules_from)
+    for rule in request.rules:
+        if rule.custom is None:
+            continue
+        if rule not in apart:
+            why = f"only files below {settings.custom_rules_from or '(none)'} are run, and not more than {MOST_JOBS}"
+            yield Nothing(f"{rule.name} of {job.name} is not judged: {why}.", surprising=True)
+            continue
+        name = processing_job_name(job, rule.name)
+        told = CustomRuleJob(
+            training_job=job,
+            run_uri=run.uri,
+            configuration=rule.name,
+            rule=rule.custom.class_name,
+            actions=rule.actions,
+            place=settings.custom_rules_from,
+        )
+        image, role = settings.custom_rule_image_uri, settings.custom_rule_role_arn
+        given = _request(name, job, run, told.to_environment(), settings, image_uri=image, role_arn=role)
+        yield StartEvaluation(name, run, given)
+
+
+def processing_job_name(job: TrainingJob, configuration: str = "") -> str:
+    """`trackside-<training job>-<hash of its ARN and the rule>`, at most 63 characters: the same for every delivery of
+    an event, and another for every other job and rule, however long and alike their names are. `configuration` is the
+    rule from a file that the job judges; "": it is the evaluator."""
+    of_rule = f"\0{configuration}" if configuration else ""
+    digest = hashlib.sha256(f"{job.arn}{of_rule}".encode()).hexdigest()[:HASH_CHARACTERS]
     room = MOST_NAME_CHARACTERS - len(NAME_PREFIX) - HASH_CHARACTERS - 1
     readable = re.sub(r"[^a-zA-Z0-9]+", "-", job.name)[:room].strip("-")
     return f"{NAME_PREFIX}{readable}-{digest}" if readable else f"{NAME_PREFIX}{digest}"
@@ -65,11 +101,14 @@ def _request(
     run: RunLocation,
     environment: Mapping[str, str],
     settings: StartEvaluationSettings,
+    *,
+    image_uri: str,
+    role_arn: str,
 ) -> dict[str, Any]:
     return {
         "ProcessingJobName": name,
-        "AppSpecification": {"ImageUri": settings.image_uri},
-        "RoleArn": settings.role_arn,
+        "AppSpecification": {"ImageUri": image_uri},
+        "RoleArn": role_arn,
         "Environment": dict(environment),
         "ProcessingResources": {
             "ClusterConfig": {

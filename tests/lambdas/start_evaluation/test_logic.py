@@ -10,9 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lambdas.shared.decisions import Nothing
-from lambdas.start_evaluation.logic import StartEvaluation, decide, processing_job_name
+from lambdas.start_evaluation.logic import StartEvaluation, decide, decide_custom, processing_job_name
 from lambdas.start_evaluation.settings import StartEvaluationSettings
+from trackside.contracts.action import Action
+from trackside.contracts.custom_rule_job import MOST_JOBS, CustomRuleJob
 from trackside.contracts.event import TrainingJob, TrainingJobStateChange
+from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.contracts.run_layout import RunLocation
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits-01"
 STARTED = TrainingJobStateChange(
@@ -108,3 +112,78 @@ def test_no_two_jobs_share_a_name(names: set[str]) -> None:
 
 def test_a_name_shows_the_training_job() -> None:
     assert processing_job_name(STARTED.job).startswith("trackside-digits-01-")
+
+
+PLACE = "s3://rules-bucket/approved"
+WITH_CUSTOM_RULES = replace(
+    SETTINGS,
+    custom_rules_from=PLACE,
+    custom_rule_image_uri="custom-rule:0.1.0",
+    custom_rule_role_arn="arn:aws:iam::123456789012:role/custom-rule",
+)
+RUN = RunLocation("s3://runs-bucket/team/digits-01")
+
+
+def decided(*rules: RuleConfiguration) -> list[StartEvaluation | Nothing]:
+    return list(decide_custom(STARTED.job, RUN, RuleRequest(rules), WITH_CUSTOM_RULES))
+
+
+def test_a_rule_from_a_file_gets_a_job_with_a_role_of_its_own() -> None:
+    mine = RuleConfiguration(
+        "Mine", name="mine", parameters={"threshold": "5" * 1000}, source=f"{PLACE}/a/mine.py", actions=tuple(Action)
+    )
+    (start,) = decided(RuleConfiguration("exploding-tensor"), mine)
+    assert isinstance(start, StartEvaluation)
+    assert start.request["ProcessingJobName"] == start.name != processing_job_name(STARTED.job)
+    assert start.request["RoleArn"] == WITH_CUSTOM_RULES.custom_rule_role_arn
+    assert start.request["AppSpecification"] == {"ImageUri": "custom-rule:0.1.0"}
+    environment = start.request["Environment"]
+    assert all(len(value) <= 256 for value in environment.values())
+    assert "TRACKSIDE_EVENT_BUS" not in environment
+    assert CustomRuleJob.from_environment(environment) == CustomRuleJob(
+        training_job=STARTED.job, run_uri=RUN.uri, configuration="mine", rule="Mine", actions=tuple(Action), place=PLACE
+    )
+
+
+def test_the_evaluator_is_told_what_is_left_to_others() -> None:
+    decision = decide(STARTED, WITH_CUSTOM_RULES)
+    assert isinstance(decision, StartEvaluation)
+    assert decision.request["Environment"]["TRACKSIDE_CUSTOM_RULES_FROM"] == PLACE
+    assert decision.request["RoleArn"] == SETTINGS.role_arn
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param("s3://runs-bucket/team/digits-01/mine.py", id="beside the run, where its owner writes"),
+        pytest.param("s3://rules-bucket/approved-not/mine.py", id="a prefix that begins alike"),
+        pytest.param("s3://rules-bucket/approved/../mine.py", id="dots"),
+        pytest.param("s3://rules-bucket/approved/", id="no file"),
+        pytest.param("mine.py", id="a path"),
+        pytest.param("https://example.com/approved/mine.py", id="elsewhere"),
+    ],
+)
+def test_a_file_from_elsewhere_is_not_run(source: str) -> None:
+    (nothing,) = decided(RuleConfiguration("Mine", source=source))
+    assert isinstance(nothing, Nothing)
+    assert nothing.surprising
+    assert PLACE in nothing.reason
+
+
+def test_a_request_starts_no_more_jobs_than_sagemaker_debugger_would() -> None:
+    many = [RuleConfiguration("Mine", name=f"mine-{k}", source=f"{PLACE}/mine.py") for k in range(MOST_JOBS + 2)]
+    starts = decided(*many)
+    assert [isinstance(each, StartEvaluation) for each in starts] == [True] * MOST_JOBS + [False] * 2
+    assert len({each.name for each in starts if isinstance(each, StartEvaluation)}) == MOST_JOBS
+
+
+def test_a_name_that_fits_into_no_variable_starts_nothing() -> None:
+    (nothing,) = decided(RuleConfiguration("Mine", name="m" * 257, source=f"{PLACE}/mine.py"))
+    assert isinstance(nothing, Nothing)
+
+
+@given(st.text(max_size=80), st.text(max_size=80))
+def test_the_jobs_of_two_rules_have_two_names(one: str, other: str) -> None:
+    names = {processing_job_name(STARTED.job, one), processing_job_name(STARTED.job, other)}
+    assert len(names) == len({one, other})
+    assert all(JOB_NAME.fullmatch(name) for name in names)

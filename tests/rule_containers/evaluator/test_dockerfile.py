@@ -23,6 +23,7 @@ from trackside.testing.fake_trial import end_run, write_collections, write_tenso
 
 ROOT = Path(__file__).parents[3]
 DOCKERFILE = ROOT / "rule_containers" / "evaluator" / "Dockerfile"
+DOCKERFILES = sorted((ROOT / "rule_containers").glob("*/Dockerfile"))
 NOBODY = 65534
 
 
@@ -61,8 +62,9 @@ def is_pinned(image: str) -> bool:
     return bool(re.fullmatch(r"[\w./-]+:(?!latest)[\w.-]+( AS \w+)?", image))
 
 
-def test_the_dockerfile_is_clean() -> None:
-    assert complaints(DOCKERFILE.read_text(encoding="utf-8")) == []
+@pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.parent.name)
+def test_the_dockerfile_is_clean(dockerfile: Path) -> None:
+    assert complaints(dockerfile.read_text(encoding="utf-8")) == []
 
 
 @pytest.mark.parametrize(
@@ -84,9 +86,10 @@ def test_the_lint_sees(old: str, new: str, complaint: str) -> None:
     assert any(complaint in found for found in complaints(text.replace(old, new)))
 
 
-def test_the_build_context_holds_only_what_is_copied() -> None:
-    kept = (DOCKERFILE.parent / "Dockerfile.dockerignore").read_text(encoding="utf-8").split()
-    copied = [rest.split()[0] for word, rest in instructions(DOCKERFILE.read_text(encoding="utf-8")) if word == "COPY"]
+@pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.parent.name)
+def test_the_build_context_holds_only_what_is_copied(dockerfile: Path) -> None:
+    kept = (dockerfile.parent / "Dockerfile.dockerignore").read_text(encoding="utf-8").split()
+    copied = [rest.split()[0] for word, rest in instructions(dockerfile.read_text(encoding="utf-8")) if word == "COPY"]
     assert kept == ["*", *(f"!{source}" for source in copied)]
 
 

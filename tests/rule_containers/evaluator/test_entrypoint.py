@@ -16,13 +16,14 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from rule_containers.evaluator.entrypoint import MOST_MESSAGE_BYTES, main, message_of
+from rule_containers.evaluator.entrypoint import main
 from trackside.contracts.action import Action
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.verdict import Outcome, Severity, Verdict
 from trackside.evaluation.__main__ import main as judge_here
 from trackside.evaluation.evaluator import Summary
+from trackside.evaluation.rule_container import MOST_MESSAGE_BYTES, message_of
 from trackside.storage.local import LocalStore
 from trackside.storage.s3 import S3Store
 from trackside.storage.store import Store
@@ -316,6 +317,80 @@ def test_what_the_container_refused_another_evaluator_judges(tmp_path: Path, mon
     assert judge_here(["--run", str(run), "--poll-seconds", "0.1"]) == 0
     outcomes = [json.loads(line)["outcome"] for line in LocalStore(run).get("rule-output/verdicts.jsonl").splitlines()]
     assert outcomes == ["not-evaluated", "issue-found"]
+
+
+PLACE = "s3://rules/approved"
+APART = RuleConfiguration("Mine", name="apart", source=f"{PLACE}/mine.py")
+ELSEWHERE = RuleConfiguration("Mine", name="elsewhere", source="s3://runs/mine.py")
+
+
+@pytest.mark.parametrize(
+    ("rules", "ends", "judged"),
+    [
+        pytest.param((RuleConfiguration("exploding-tensor"), APART), (0, "No issue found by 1"), 1, id="beside others"),
+        pytest.param((APART,), (0, "No rule is left to this job"), 0, id="alone"),
+        pytest.param((APART, ELSEWHERE), (2, "Not evaluated: elsewhere."), 1, id="one from elsewhere"),
+    ],
+)
+def test_rules_from_files_that_have_jobs_of_their_own_are_left_to_them(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rules: tuple[RuleConfiguration, ...],
+    ends: tuple[int, str],
+    judged: int,
+) -> None:
+    write_run(LocalStore(tmp_path / "run"), faulty=False, request=RuleRequest(rules))
+    monkeypatch.setenv("TRACKSIDE_RUN", str(tmp_path / "run"))
+    monkeypatch.setenv("TRACKSIDE_ML_ROOT", str(tmp_path))
+    monkeypatch.setenv("TRACKSIDE_CUSTOM_RULES_FROM", PLACE)
+    assert (main(), ends[1] in message(tmp_path)) == (ends[0], True)
+    assert "apart" not in message(tmp_path)
+    verdicts = LocalStore(tmp_path / "run" / "rule-output")
+    assert (verdicts.get("verdicts.jsonl").count(b"\n") if judged else int(verdicts.exists("verdicts.jsonl"))) == judged
+
+
+def test_it_stands_where_sagemaker_debugger_starts_a_container_for_one_rule(account: Account, tmp_path: Path) -> None:
+    """Tensors are copied in while the job trains, the rule is a few variables, the first issue ends the container."""
+    tensors = LocalStore(tmp_path / "processing" / "input" / "tensors")
+    write_collections(tensors)
+    for step in range(3):
+        write_tensors(tensors, step, {"gradient/Net_fc1.weight": float("nan") if step == 2 else 0.5})
+    environment = {
+        "rule_to_invoke": "ExplodingTensor",
+        "collection_names": "gradients",
+        "only_nan": "True",
+        "TRAINING_JOB_NAME": "",
+        "SAGEMAKER_ENV_RULE_STOP_SIGNAL_FILE": "/opt/ml/processing/input/profiler/signals/Exploded",
+    }
+    for _ in range(2):  # a restarted container ends at once
+        code, stderr = finish(start(account, tmp_path, **environment))
+        assert code == 0, stderr
+        assert message(tmp_path).startswith("RuleEvaluationConditionMet: Evaluation of the rule Exploded at step 2")
+    lines = (tmp_path / "processing" / "output" / "rule" / "verdicts.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["run"] for line in lines] == ["digits"]
+
+
+def test_the_rule_of_the_environment_counts_and_not_the_runs_request(account: Account, tmp_path: Path) -> None:
+    write_run(account.run("asked"), faulty=True, request=RuleRequest((RuleConfiguration("overfit"),)))
+    environment = {"rule_to_invoke": "ExplodingTensor", "TRACKSIDE_RUN": "s3://runs/asked"}
+    code, stderr = finish(start(account, tmp_path, **environment))
+    assert code == 0, stderr
+    said = account.run("asked").get("rule-output/ExplodingTensor/verdicts.jsonl")
+    assert [json.loads(line)["configuration"] for line in said.splitlines()] == ["ExplodingTensor"]
+    assert not account.run("asked").exists("rule-output/verdicts.jsonl")
+
+
+def test_a_managed_container_does_not_call_unjudged_what_amazon_would_call_clean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 0 without a word of an issue is NoIssuesFound there."""
+    tensors = LocalStore(tmp_path / "processing" / "input" / "tensors")
+    write_collections(tensors)
+    end_run(tensors)
+    monkeypatch.setenv("rule_to_invoke", "ExplodingTensor")
+    monkeypatch.setenv("TRACKSIDE_ML_ROOT", str(tmp_path))
+    assert main() == 3
+    assert message(tmp_path).startswith("No rule could judge this run.")
 
 
 def test_an_unknown_rule_is_said_and_nothing_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,3 +73,23 @@ def test_a_run_knows_its_parts() -> None:
         "s3://bucket/team/job-7/debug-output",
         "s3://bucket/team/job-7/rule-output",
     )
+
+
+@pytest.mark.parametrize(
+    ("configuration", "key"),
+    [
+        pytest.param("large-gradients", "large-gradients/verdicts.jsonl", id="a name like ours"),
+        pytest.param("LargeGradients_2", "LargeGradients_2/verdicts.jsonl", id="a class"),
+        pytest.param("../../x", "-x-", id="a path"),
+        pytest.param("verdicts.jsonl", "verdicts-jsonl-", id="the name of a file"),
+    ],
+)
+def test_the_folder_of_a_rule_that_a_container_of_its_own_judges(configuration: str, key: str) -> None:
+    assert run_layout.verdicts_key_of(configuration).startswith(key)
+
+
+@given(st.text(min_size=1, max_size=200), st.text(min_size=1, max_size=200))
+def test_two_rules_have_two_folders_and_none_leads_elsewhere(one: str, other: str) -> None:
+    keys = {run_layout.verdicts_key_of(name) for name in (one, other)}
+    assert len(keys) == len({one, other})
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,111}/verdicts\.jsonl", key) for key in keys)

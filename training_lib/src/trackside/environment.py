@@ -54,6 +54,9 @@ class EvaluatorEnvironment:
     TRACKSIDE_POLL_SECONDS       how often to look for new steps (default 1)
     TRAINING_JOB_NAME, TRAINING_JOB_ARN   the job that is judged
     TRACKSIDE_ML_ROOT            the container's file contract, /opt/ml unless the local account says otherwise
+    TRACKSIDE_CUSTOM_RULES_FROM  the s3:// prefix of rule files that jobs of their own judge; empty: there are none
+    TRACKSIDE_RULE_CONFIGURATION the one configuration of the run's request that such a job judges
+    SAGEMAKER_ENV_RULE_STOP_SIGNAL_FILE, rule_stop_grace_time_secs   as `OldNamesEnvironment` says; none by default
     """
 
     run_uri: str
@@ -62,6 +65,10 @@ class EvaluatorEnvironment:
     training_job_name: str
     training_job_arn: str
     ml_root: Path
+    custom_rules_from: str = ""
+    rule_configuration: str = ""
+    stop_file: str = ""
+    stop_grace_seconds: float = 60.0
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> EvaluatorEnvironment:
@@ -74,6 +81,10 @@ class EvaluatorEnvironment:
             training_job_name=env.get("TRAINING_JOB_NAME", ""),
             training_job_arn=env.get("TRAINING_JOB_ARN", ""),
             ml_root=Path(env.get("TRACKSIDE_ML_ROOT") or "/opt/ml"),
+            custom_rules_from=env.get("TRACKSIDE_CUSTOM_RULES_FROM", "").strip(),
+            rule_configuration=env.get("TRACKSIDE_RULE_CONFIGURATION", ""),
+            stop_file=env.get("SAGEMAKER_ENV_RULE_STOP_SIGNAL_FILE", ""),
+            stop_grace_seconds=_positive(env.get("rule_stop_grace_time_secs"), 60.0),
         )
 
 

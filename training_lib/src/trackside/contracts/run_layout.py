@@ -16,6 +16,7 @@ A run is one folder or S3 prefix:
         training_job_end.ts
     <run>/statistics/<worker>/...          always-on statistics: docs/formats/statistics-segment.md
     <run>/rule-output/verdicts.jsonl       one verdict a line
+    <run>/rule-output/<configuration>/verdicts.jsonl   of a rule that a container of its own judged
     <run>/rule-output/progress.json        how far the evaluator has come
     <run>/rule-output/training-job.txt     ARN of the one training job that is judged here (in AWS)
 
@@ -24,6 +25,7 @@ Keys below `debug-output` are relative to it, because a run of the original is t
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 
@@ -82,6 +84,14 @@ class RunLocation:
     def rule_output(self) -> str:
         """Where verdicts and the evaluator's progress lie."""
         return f"{self.uri}/{RULE_OUTPUT}"
+
+
+def verdicts_key_of(configuration: str) -> str:
+    """Key, within `rule-output`, of the verdicts of one rule that a container of its own judges."""
+    folder = re.sub(r"[^A-Za-z0-9_-]+", "-", configuration)[:100]
+    if folder != configuration:  # two names must not share a folder, nor a folder have the name of a file
+        folder = f"{folder}-{hashlib.sha256(configuration.encode('utf-8', 'surrogatepass')).hexdigest()[:10]}"
+    return f"{folder}/{VERDICTS_KEY}"
 
 
 def event_key(step: int, worker: str) -> str:

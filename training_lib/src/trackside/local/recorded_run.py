@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +57,7 @@ def read_run(uri: str, *, stores: Callable[[str], Store] = open_store) -> Record
     has_ended = tensors.exists(END_MARKER_KEY)
     if request is None and lines is None and not steps and not has_ended:
         raise RunNotFoundError(f"There is no run at {uri}. It holds neither {TENSORS} nor {RULE_REQUEST_KEY}.")
-    verdicts = _each_once(read_verdicts(lines or b""))
+    verdicts = _each_once((*read_verdicts(lines or b""), *_judged_apart(store)))
     return RecordedRun(
         location=RunLocation(uri),
         has_ended=has_ended,
@@ -70,6 +70,13 @@ def read_run(uri: str, *, stores: Callable[[str], Store] = open_store) -> Record
             is_running=not has_ended,
         ),
     )
+
+
+def _judged_apart(store: Store) -> Iterator[Verdict]:
+    """Of rules that containers of their own judged, each of which has a folder beside the evaluator's verdicts."""
+    for key in store.list(f"{RULE_OUTPUT}/"):
+        if key.endswith(f"/{VERDICTS_KEY}") and key.count("/") == 2:
+            yield from read_verdicts(_read(store, key, MOST_VERDICTS_BYTES) or b"")
 
 
 def _read(store: Store, key: str, most_bytes: int) -> bytes | None:

@@ -1,0 +1,29 @@
+"""The rule request that lies in a run, as far as it must be known to start what judges it."""
+
+from __future__ import annotations
+
+from botocore.exceptions import ClientError
+
+from lambdas.shared.clients import client, code_of
+from lambdas.shared.decisions import Nothing
+from lambdas.shared.runs import split_uri
+from trackside.contracts.errors import ConfigurationError
+from trackside.contracts.rule_request import RuleRequest
+from trackside.contracts.run_layout import RULE_REQUEST_KEY, RunLocation
+
+MOST_BYTES = 4 << 20  # what is larger is cut there, and so is no JSON
+
+
+def read_request(run: RunLocation) -> RuleRequest | Nothing:
+    """Errors: `ClientError` of S3, but not for a request that is absent, which asks for no rule from a file."""
+    bucket, prefix = split_uri(run)
+    try:
+        answer = client("s3").get_object(Bucket=bucket, Key=f"{prefix}/{RULE_REQUEST_KEY}")
+    except ClientError as error:
+        if code_of(error) != "NoSuchKey":
+            raise
+        return RuleRequest(())
+    try:
+        return RuleRequest.from_json(answer["Body"].read(MOST_BYTES))
+    except ConfigurationError as error:
+        return Nothing(f"{error} The evaluator says so too, and judges nothing.", surprising=True)

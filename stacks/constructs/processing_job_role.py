@@ -1,0 +1,48 @@
+"""What every rule container needs, whatever it judges: its image and its log. It may do no more than is added."""
+
+from __future__ import annotations
+
+from aws_cdk import Stack
+from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from stacks.constructs.acknowledge import accept_wildcard
+
+LOG_GROUP = "/aws/sagemaker/ProcessingJobs"  # SageMaker's own, for all processing jobs of an account
+LOG_GROUP_IN_FINDINGS = f"arn:<AWS::Partition>:logs:<AWS::Region>:<AWS::AccountId>:log-group:{LOG_GROUP}"
+
+
+class ProcessingJobRole(iam.Role):
+    """The role of processing jobs with an image of `repository`."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, description: str, repository: ecr.IRepository) -> None:
+        stack = Stack.of(scope)
+        super().__init__(
+            scope,
+            construct_id,
+            description=description,
+            # A service may take on this role for this account only, else any account's job could ask for it.
+            assumed_by=iam.ServicePrincipal(
+                "sagemaker.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": stack.account}}
+            ),
+        )
+        log_group = stack.format_arn(service="logs", resource=f"log-group:{LOG_GROUP}")
+        self.allow(
+            "PullTheImage",
+            ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"],
+            [repository.repository_arn],
+        )
+        self.allow("LogIn", ["ecr:GetAuthorizationToken"], ["*"])  # it knows no resources
+        self.allow(
+            "WriteLog",
+            ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
+            [log_group, f"{log_group}:log-stream:*"],
+        )
+        accept_wildcard(self, "*", reason="ecr:GetAuthorizationToken knows no resources.")
+        streams = f"{LOG_GROUP_IN_FINDINGS}:log-stream:*"
+        accept_wildcard(self, streams, reason="Streams are named by SageMaker, after the job.")
+
+    def allow(self, sid: str, actions: list[str], resources: list[str]) -> None:
+        """One statement more."""
+        self.add_to_policy(iam.PolicyStatement(sid=sid, actions=actions, resources=resources))

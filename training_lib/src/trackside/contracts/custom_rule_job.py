@@ -1,0 +1,144 @@
+"""A processing job of its own for one rule from a file: what it is told, and how its last sentence is read.
+
+Whoever reads the outcome trusts the job's environment, which start_evaluation set, and nothing that the rule's code
+could have written elsewhere: the code's only say is the exit message of its own job.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trackside.contracts.action import Action
+from trackside.contracts.event import RuleEvaluationStatus, TrainingJob
+from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.contracts.verdict import Severity
+
+ISSUE_PREFIX = "RuleEvaluationConditionMet: "  # what AWS's own rule containers begin with
+CLEAN_PREFIX = "No issue found"
+MOST_JOBS = 20  # of one run: as many rules as CreateTrainingJob takes
+MOST_VALUE_CHARACTERS = 256  # API_CreateProcessingJob: of each value of Environment
+
+RUN, CONFIGURATION, RULE, ACTIONS, PLACE = (
+    "TRACKSIDE_RUN",
+    "TRACKSIDE_RULE_CONFIGURATION",
+    "TRACKSIDE_RULE",
+    "TRACKSIDE_ACTIONS",
+    "TRACKSIDE_CUSTOM_RULES_FROM",
+)
+JOB_NAME, JOB_ARN = "TRAINING_JOB_NAME", "TRAINING_JOB_ARN"
+
+_MET = re.compile(r" at step (?P<step>\d+) resulted in the condition being met\.(?: Severity: (?P<severity>\w+)\.)?")
+
+
+def lies_below(source: str, place: str) -> bool:
+    """True where the file at `source` lies below `place`, an s3:// prefix. Below "" lies nothing."""
+    root = place.rstrip("/") + "/"
+    if not place or not source.startswith(root):
+        return False
+    return not {"", ".", ".."} & set(source.removeprefix(root).split("/"))
+
+
+def judged_apart(request: RuleRequest, *, place: str) -> tuple[RuleConfiguration, ...]:
+    """The rules from files that jobs of their own judge, in a deployment that runs such files from `place`.
+
+    Not more than `MOST_JOBS`, each of which costs an instance; and none whose name fits into no variable.
+    """
+    found = [
+        rule
+        for rule in request.rules
+        if rule.custom is not None
+        and lies_below(rule.custom.source, place)
+        and max(len(rule.name), len(rule.custom.class_name)) <= MOST_VALUE_CHARACTERS
+    ]
+    return tuple(found[:MOST_JOBS])
+
+
+@dataclass(frozen=True)
+class CustomRuleJob:
+    """Which rule of which run such a job judges, and what is to be done if it finds something."""
+
+    training_job: TrainingJob
+    run_uri: str
+    configuration: str
+    rule: str
+    actions: tuple[Action, ...] = ()
+    place: str = ""
+
+    def to_environment(self) -> dict[str, str]:
+        """The Environment of its processing job. A rule's parameters stay in the run's request: they may be long."""
+        return {
+            RUN: self.run_uri,
+            CONFIGURATION: self.configuration,
+            RULE: self.rule,
+            ACTIONS: ",".join(action.value for action in self.actions),
+            PLACE: self.place,
+            JOB_NAME: self.training_job.name,
+            JOB_ARN: self.training_job.arn,
+        }
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, object]) -> CustomRuleJob | None:
+        """Reads `to_environment`'s, as an event repeats it; None for the environment of another job."""
+        given = {str(name): value for name, value in environment.items() if isinstance(value, str)}
+        if not all(given.get(name) for name in (RUN, CONFIGURATION, JOB_NAME, JOB_ARN)):
+            return None
+        known = {action.value: action for action in Action}
+        return cls(
+            training_job=TrainingJob(given[JOB_NAME], given[JOB_ARN]),
+            run_uri=given[RUN],
+            configuration=given[CONFIGURATION],
+            rule=given.get(RULE, ""),
+            actions=tuple(known[word] for word in given.get(ACTIONS, "").split(",") if word in known),
+            place=given.get(PLACE, ""),
+        )
+
+
+def issue_sentence(*, configuration: str, step: int, message: str, severity: Severity | None = None) -> str:
+    """The exit message of a job that found something, as AWS's own rule containers word it."""
+    met = f"Evaluation of the rule {configuration} at step {step} resulted in the condition being met."
+    grave = f" Severity: {severity.value}." if severity else ""
+    return f"{ISSUE_PREFIX}{met}{grave} {message}"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What the end of such a job says of its rule. `step` is where an issue was found, 0 where it is not said."""
+
+    status: RuleEvaluationStatus
+    details: str
+    severity: Severity
+    step: int = 0
+
+    def carried_out(self, actions: tuple[Action, ...]) -> tuple[Action, ...]:
+        """As for every verdict: only what is critical stops a run, and nobody is told of what is good to know."""
+        refused = {
+            Severity.CRITICAL: (),
+            Severity.WARNING: (Action.STOP_TRAINING,),
+            Severity.INFO: (Action.STOP_TRAINING, Action.NOTIFY),
+        }[self.severity]
+        return tuple(action for action in actions if action not in refused)
+
+
+def read_ending(*, job_status: str, exit_message: str, failure_reason: str, configuration: str) -> Ending | None:
+    """None while the job still runs. What was neither found nor ruled out is an error, never "no issue"."""
+    if job_status not in {"Completed", "Failed", "Stopped"}:
+        return None
+    if exit_message.startswith(ISSUE_PREFIX):
+        return _issue(exit_message, configuration)
+    details = exit_message or failure_reason
+    if job_status == "Completed" and exit_message.startswith(CLEAN_PREFIX):
+        return Ending(RuleEvaluationStatus.NO_ISSUES_FOUND, details, Severity.INFO)
+    return Ending(RuleEvaluationStatus.ERROR, details or f"Its job is {job_status} without a word.", Severity.WARNING)
+
+
+def _issue(exit_message: str, configuration: str) -> Ending:
+    rest = exit_message.removeprefix(ISSUE_PREFIX).removeprefix(f"Evaluation of the rule {configuration}")
+    met = _MET.match(rest)
+    known = {severity.value: severity for severity in Severity}
+    severity = known.get((met["severity"] or "") if met else "", Severity.CRITICAL)
+    # A step of more digits than any has is nonsense, and int() of it would be slow.
+    step = int(met["step"]) if met and len(met["step"]) < 19 else 0
+    said = rest[met.end() :].strip() if met else ""
+    return Ending(RuleEvaluationStatus.ISSUES_FOUND, said or exit_message, severity, step)
