@@ -69,6 +69,8 @@ def test_each_wheel_carries_its_licence(wheels: dict[str, zipfile.ZipFile], name
         "trackside.pth",
         "trackside/py.typed",
         "trackside/contracts/rule_catalogue.json",
+        "trackside/contracts/verdict.schema.json",
+        "trackside/contracts/event.schema.json",
         "trackside/frameworks/attach.py",
     ],
 )

@@ -175,3 +175,29 @@ def test_the_table_fits_into_80_columns() -> None:
         "\n"
     )
     assert max(len(line) for line in lines[:-2]) <= 80
+
+
+def test_a_crash_and_rules_that_could_not_answer_are_no_silence() -> None:
+    write_run("sound", [1.0] * 3)
+    Path("crashes.py").write_text(
+        "from trackside.contracts.verdict import Severity\n"
+        "from trackside.rules.rule import Rule\n"
+        "class Large(Rule):\n"
+        "    'Something is large.'\n"
+        "    rule_id = 'large'; watches = ('gradients',); save_interval = 10; severity = Severity.WARNING\n"
+        "    since = '1'; what_to_do = ()\n"
+        "    def check(self, window):\n"
+        "        raise KeyError('oh')\n"
+    )
+    result = rules_test("sound", "--rule", "crashes.py:Large", "--rule", "overfit", "--rule", "exploding-tensor")
+    assert result.exit_code == 5
+    assert result.stdout.startswith("sound: 0 issues by 3 rules (Large crashed; 1 could not answer); nothing would")
+    document = json.loads(rules_test("sound", "--rule", "crashes.py:Large", "--json").stdout)
+    assert document["runs"][0]["crashed"] == ["Large"]
+
+
+def test_a_rules_file_serves_too() -> None:
+    write_run("bad", [1.0, math.nan])
+    Path("rules.json").write_text(json.dumps(["exploding-tensor", "vanishing-gradient"]))
+    document = json.loads(rules_test("bad", "--rules-file", "rules.json", "--json").stdout)
+    assert set(document["runs"][0]["judged"]) == {"exploding-tensor", "vanishing-gradient"}

@@ -50,6 +50,20 @@ def test_a_request_of_create_training_job_and_what_of_it_has_no_counterpart() ->
     assert [(rule.rule_id, rule.name) for rule in request.rules] == [("vanishing-gradient", "Gone")]
 
 
+def test_what_the_hook_configuration_asks_for_is_captured() -> None:
+    configured = {"CollectionName": "gradients", "CollectionParameters": {"save_interval": "1"}}
+    hook = {"S3OutputPath": "s3://b", "CollectionConfigurations": [configured]}
+    Path("request.json").write_text(json.dumps({**REQUEST, "DebugHookConfig": hook}))
+    program = "import os; print(os.environ['TRACKSIDE_CAPTURE_REQUEST'], file=open('captured.json', 'w'))"
+    result = CliRunner().invoke(
+        main, ["run", "--rules-file", "request.json", "--out", "it", "--", sys.executable, "-c", program]
+    )
+    assert result.exit_code == 0, result.stderr
+    assert "trackside: Saved as DebugHookConfig says, in the run's own folder: gradients, losses." in result.stderr
+    collections = json.loads(Path("captured.json").read_text())["collections"]
+    assert {one["name"]: one["save_interval"] for one in collections} == {"gradients": 1, "losses": 500}
+
+
 def test_a_mistake_starts_nothing() -> None:
     result = run("rules.yaml", "- vanishing-gradiant")
     assert result.exit_code == 2

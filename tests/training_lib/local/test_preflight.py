@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from trackside.contracts.action import Action
+from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.errors import ConfigurationError
-from trackside.contracts.rule_catalogue import RuleCatalogue, parse_catalogue
+from trackside.contracts.rule_catalogue import RuleCatalogue, built_in_catalogue, parse_catalogue
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.local.preflight import plan_rules
 
@@ -57,7 +58,7 @@ def test_a_save_interval_replaces_that_of_the_rules() -> None:
 
 def test_a_rule_whose_input_is_not_saved_is_told_before_the_start() -> None:
     plan = plan_rules([RuleConfiguration("dead-relu")], catalogue=CATALOGUE, actions=())
-    assert plan.notes == ("dead-relu needs no_such_outputs, which will not be saved: it cannot judge anything.",)
+    assert plan.notes == ("dead-relu cannot judge anything: nothing saves no_such_outputs. Did you mean 'outputs'?",)
 
 
 def test_the_actions_of_a_file_are_kept_where_the_command_line_says_nothing() -> None:
@@ -117,9 +118,7 @@ def test_rules_of_the_users_own_are_tried_before_the_start_and_named_by_an_absol
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(
-        "from trackside.rules.tensors.vanishing_gradient import VanishingGradient as Mine"
-    )
+    (tmp_path / "mine.py").write_text("from trackside.rules.tensors.unchanged_tensor import UnchangedTensor as Mine")
     (tmp_path / "broken.py").write_text("1 / 0")
     mine = RuleConfiguration("Mine", source="mine.py")
     plan = plan_rules([mine, mine], catalogue=RuleCatalogue({}), actions=None)
@@ -127,7 +126,7 @@ def test_rules_of_the_users_own_are_tried_before_the_start_and_named_by_an_absol
         ("Mine", str(tmp_path / "mine.py")),
         ("Mine-2", str(tmp_path / "mine.py")),
     ]
-    assert [(c.name, c.schedule.save_interval) for c in plan.capture.collections] == [("gradients", 100)]
+    assert [(c.name, c.schedule.save_interval) for c in plan.capture.collections] == [("weights", 500)]
     assert plan.notes == ()
     with pytest.raises(ConfigurationError) as raised:
         plan_rules(
@@ -136,3 +135,36 @@ def test_rules_of_the_users_own_are_tried_before_the_start_and_named_by_an_absol
             actions=None,
         )
     assert [problem.where for problem in raised.value.problems] == ["broken.py", "mine.py"]
+
+
+def test_a_capture_of_the_users_own_is_saved_beside_what_the_rules_need() -> None:
+    asked = CaptureRequest((CollectionRequest("losses", Schedule(50)), CollectionRequest("outputs", Schedule(9))))
+    plan = plan_rules([RuleConfiguration("loss-not-decreasing")], catalogue=CATALOGUE, actions=(), capture=asked)
+    assert {c.name: c.schedule.save_interval for c in plan.capture.collections} == {"losses": 5, "outputs": 9}
+
+
+def test_a_rule_in_amazons_sense_takes_the_schedule_of_the_users_capture() -> None:
+    asked = CaptureRequest((CollectionRequest("losses", Schedule(50)),))
+    rule = RuleConfiguration("loss-not-decreasing", preset="aws-docs")
+    plan = plan_rules([rule], catalogue=built_in_catalogue(), actions=(), capture=asked)
+    assert {c.name: c.schedule.save_interval for c in plan.capture.collections} == {"losses": 50}
+
+
+def test_a_rule_of_ones_own_that_watches_what_nothing_saves_is_told_of(tmp_path: Path) -> None:
+    text = (
+        "from dataclasses import dataclass\n"
+        "from trackside.contracts.verdict import Severity\n"
+        "from trackside.rules.rule import Rule\n"
+        "@dataclass(frozen=True)\n"
+        "class Mine(Rule):\n"
+        "    'It looks at gradients.'\n"
+        "    rule_id = 'mine'; watches = ('gradiants',); save_interval = 10; severity = Severity.INFO; since = '1'\n"
+        "    what_to_do = ('Wait.',)\n"
+        "    def check(self, window): return ()\n"
+    )
+    (tmp_path / "wrong.py").write_text(text)
+    (tmp_path / "right.py").write_text(text.replace("gradiants", "gradients"))
+    (tmp_path / "nothing_saved.py").write_text(text.replace("    what", "    needs = ()\n    what"))
+    rules = [RuleConfiguration("Mine", f.stem, source=str(f)) for f in sorted(tmp_path.glob("*.py"))]
+    plan = plan_rules(rules, catalogue=RuleCatalogue({}), actions=None)
+    assert plan.notes == ("wrong cannot judge anything: nothing saves gradiants. Did you mean 'gradients'?",)

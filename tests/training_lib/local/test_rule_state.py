@@ -10,6 +10,7 @@ from trackside.local.rule_state import RuleState, rule_statuses, worst_severity
 
 ASKED = (RuleConfiguration("vanishing-gradient"),)
 CLEAN = no_issue("vanishing-gradient")
+IDLE = no_issue("vanishing-gradient", message="Nothing to judge: no module of the model is a ReLU.")
 NO_DATA = no_issue("vanishing-gradient", outcome=Outcome.NOT_EVALUATED, message="No gradient was saved.")
 
 
@@ -22,6 +23,7 @@ NO_DATA = no_issue("vanishing-gradient", outcome=Outcome.NOT_EVALUATED, message=
         pytest.param([CLEAN], False, RuleState.OK, id="clean"),
         pytest.param([NO_DATA, CLEAN], False, RuleState.OK, id="clean-in-the-end"),
         pytest.param([NO_DATA], False, RuleState.NOT_ENOUGH_DATA, id="could-not-look"),
+        pytest.param([IDLE], False, RuleState.NOT_APPLICABLE, id="does-not-apply"),
         pytest.param([], True, RuleState.RUNNING, id="still-running"),
         pytest.param([], False, RuleState.NOT_ENOUGH_DATA, id="ended-without-a-word"),
     ],
@@ -29,6 +31,11 @@ NO_DATA = no_issue("vanishing-gradient", outcome=Outcome.NOT_EVALUATED, message=
 def test_the_state_of_a_rule(verdicts: list[Verdict], is_running: bool, state: RuleState) -> None:
     (status,) = rule_statuses(ASKED, verdicts, progress={}, is_running=is_running)
     assert status.state is state
+
+
+def test_why_a_rule_does_not_apply_is_said_without_saying_so_twice() -> None:
+    (status,) = rule_statuses(ASKED, [IDLE], progress={}, is_running=False)
+    assert status.detail == "no module of the model is a ReLU."
 
 
 def test_rules_come_in_the_order_asked_and_unasked_ones_after() -> None:

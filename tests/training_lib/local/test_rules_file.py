@@ -70,7 +70,45 @@ def test_a_request_of_create_training_job(name: str) -> None:
     Path(name).write_text(json.dumps(REQUEST))
     found = read_rules_file(Path(name))
     assert [(rule.rule_id, rule.name) for rule in found.rules] == [("vanishing-gradient", "R")]
-    assert any("DebugHookConfig was read and has no effect here" in note for note in found.notes)
+    assert found.capture is not None
+    assert found.notes == ()
+    assert found.capture_notes == (
+        "Saved as DebugHookConfig says, in the run's own folder: losses, gradients.",
+        "Saved too, because R watches it: gradients.",
+    )
+
+
+HOOK = {
+    "S3OutputPath": "s3://b",
+    "HookParameters": {"save_interval": "50"},
+    "CollectionConfigurations": [
+        {"CollectionName": "gradients", "CollectionParameters": {"save_interval": "7"}},
+        {"CollectionName": "mine", "CollectionParameters": {"include_regex": "fc1"}},
+    ],
+}
+
+
+def captured(**changes: Any) -> dict[str, int] | None:
+    Path("request.json").write_text(json.dumps({**REQUEST, **changes}))
+    capture = read_rules_file(Path("request.json")).capture
+    return None if capture is None else {c.name: c.schedule.save_interval for c in capture.collections}
+
+
+def test_what_the_hook_configuration_asks_for_is_saved() -> None:
+    assert captured(DebugHookConfig=HOOK) == {"losses": 50, "gradients": 7, "mine": 50}
+
+
+def test_without_a_hook_configuration_the_rules_alone_say_what_is_saved() -> None:
+    Path("request.json").write_text(json.dumps({"DebugRuleConfigurations": REQUEST["DebugRuleConfigurations"]}))
+    assert read_rules_file(Path("request.json")).capture is None
+
+
+def test_files_for_tensorboard_are_not_sent_to_a_bucket_from_here() -> None:
+    Path("request.json").write_text(json.dumps({**REQUEST, "TensorBoardOutputConfig": {"S3OutputPath": "s3://b/tb"}}))
+    found = read_rules_file(Path("request.json"))
+    assert found.capture is not None
+    assert found.capture.tensorboard == ""
+    assert "TensorBoardOutputConfig was read and has no effect here." in found.capture_notes
 
 
 @pytest.mark.parametrize(

@@ -209,3 +209,21 @@ def test_reasons_fit_any_terminal(width: int, encoding: str) -> None:
 
 def test_a_line_that_is_not_known_has_no_row() -> None:
     assert "\nline " not in drawn(suspecting(LEARNING_RATE))
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        pytest.param(
+            "The loss has jumped: loss (mean |gradient| 3.1e-12 < 1e-07 at step 20) since step 4.",
+            "The loss has jumped.",
+            id="what-the-rows-say-is-not-said-twice",
+        ),
+        pytest.param("The custom rule Large fired: loss: too large.", "The custom rule Large fired: loss: too large.",
+                     id="its-own-words"),
+        pytest.param("Odd.", "Odd.", id="a-sentence"),
+    ],
+)  # fmt: skip
+def test_what_a_rule_of_ones_own_found(message: str, said: str) -> None:
+    lines = drawn(issue("Mine", findings=(finding("loss"),), message=message)).split("\n")
+    assert lines[1] == said

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trackside.cli.rules_run import command as run_rules
 from trackside.cli.rules_test import command as test_rules
 from trackside.cli.terminal.options import format_option, shared_options, wants_color
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
@@ -34,16 +35,18 @@ class _RulesCommands(click.Group):
 @click.group("rules", cls=_RulesCommands)
 @shared_options
 def command() -> None:
-    """List the rules, show one, or test them on recorded runs.
+    """List the rules, show one, or judge recorded runs by them.
 
     \b
     Example:
       trackside rules list
       trackside rules show vanishing-gradient
-      trackside rules test latest --rule vanishing-gradient
+      trackside rules run latest --rule vanishing-gradient
+      trackside rules test run-1 run-2 --rule overfit --set ratio_threshold=0.2
     """
 
 
+command.add_command(run_rules)
 command.add_command(test_rules)
 
 

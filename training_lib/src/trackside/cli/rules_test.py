@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from trackside.cli.run import parse_rule
+from trackside.cli.terminal.chosen_rules import Choice, chosen_rules, rule_options
+from trackside.cli.terminal.failure import RULE_CRASHED
 from trackside.cli.terminal.options import format_option, shared_options, wants_color
-from trackside.contracts.errors import ConfigurationError, Problem
-from trackside.contracts.rule_catalogue import built_in_catalogue
-from trackside.contracts.rule_request import PRESETS, RuleConfiguration, RuleRequest
+from trackside.contracts.rule_request import RuleConfiguration
+from trackside.contracts.verdict import Outcome
 
 if TYPE_CHECKING:
     from trackside.evaluation.backtest import Backtest
@@ -24,32 +24,39 @@ SCHEMA_VERSION = 1
 
 @click.command("test")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option(
-    "--rule",
-    "rules",
-    multiple=True,
-    metavar="ID[:NAME=VALUE,...]",
-    help="Test this rule, or your own: FILE.py:CLASS. Repeat for more. Default: all.",
-)
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a parameter of the one --rule.")
-@click.option("--preset", type=click.Choice(PRESETS), default=PRESETS[0], show_default=True, help="In whose sense.")
+@rule_options("Test")
 @format_option("table", "json", "jsonl")
 @shared_options
-def command(runs: tuple[str, ...], rules: tuple[str, ...], settings: tuple[str, ...], preset: str, output: str) -> None:
-    """Say what rules would have found in recorded RUNs.
+def command(
+    *,
+    runs: tuple[str, ...],
+    rules: tuple[str, ...],
+    settings: tuple[str, ...],
+    preset: str | None,
+    rules_file: Path | None,
+    output: str,
+) -> None:
+    """Say what rules would have found in recorded RUNs, and when.
 
-    It names the steps, and how many of them a stop would have saved. Nothing is written and nobody is told.
+    It names the steps, and how many of them a stop would have saved: a line for each issue, for comparing runs and
+    thresholds. Nothing is written and nobody is told. `rules run` judges alike and shows each issue as a card.
 
     \b
     Example:
       trackside rules test latest
       trackside rules test run-1 run-2 --rule overfit --set ratio_threshold=0.2
     """
-    from trackside.evaluation.backtest import backtest
+    from trackside.cli.terminal.console import progress_console
+    from trackside.cli.terminal.progress import waiting
+    from trackside.local.judged_now import judge_now
     from trackside.local.run_folder import find_run
 
-    configurations = _configurations(rules, settings, preset)
-    tested = [(run, backtest(find_run(run), configurations, clock=time.time)) for run in runs]
+    configurations = chosen_rules(Choice(rules, settings, preset, rules_file))
+    uris = [find_run(run) for run in runs]
+    tested = []
+    for run, uri in zip(runs, uris, strict=True):
+        with waiting(f"judging {run}", console=progress_console(color=wants_color())):
+            tested.append((run, judge_now(uri, configurations, clock=time.time).found))
     if output == "json":
         click.echo(
             json.dumps({"schema_version": SCHEMA_VERSION, "runs": [_plain(run, b) for run, b in tested]}, indent=2)
@@ -59,39 +66,8 @@ def command(runs: tuple[str, ...], rules: tuple[str, ...], settings: tuple[str, 
             click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **_plain(run, found)}))
     else:
         _print_table(tested, configurations)
-
-
-def _configurations(rules: Sequence[str], settings: Sequence[str], preset: str) -> list[RuleConfiguration]:
-    catalogue = built_in_catalogue()
-    problems: list[Problem] = []
-    chosen = [one for text in rules if (one := _rule(text, problems)) is not None]
-    if settings and len(rules) != 1:
-        problems.append(Problem("--set", "needs one --rule whose parameter it sets.", "Write --rule ID:NAME=VALUE,..."))
-    if not rules:
-        offered = [rule for rule in catalogue.usual if catalogue.rules[rule].in_sense_of(preset) is not None]
-        chosen = [RuleConfiguration(rule_id) for rule_id in offered]
-    parameters = dict(_pair(text, problems) for text in settings)
-    chosen = [replace(one, parameters={**one.parameters, **parameters}) for one in chosen]
-    chosen = [one if one.custom else replace(one, preset="" if preset == PRESETS[0] else preset) for one in chosen]
-    if problems:
-        raise ConfigurationError(problems, subject="The command line")
-    catalogue.check(RuleRequest(tuple(chosen)))
-    return chosen
-
-
-def _rule(text: str, problems: list[Problem]) -> RuleConfiguration | None:
-    try:
-        return parse_rule(text)
-    except ValueError as error:
-        problems.append(Problem(f"--rule {text}", str(error)))
-        return None
-
-
-def _pair(text: str, problems: list[Problem]) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        problems.append(Problem(f"--set {text}", "is not NAME=VALUE."))
-    return name.strip(), value.strip()
+    if any(backtest.crashed for _, backtest in tested):
+        click.get_current_context().exit(RULE_CRASHED)
 
 
 def _plain(run: str, found: Backtest) -> dict[str, Any]:
@@ -101,6 +77,7 @@ def _plain(run: str, found: Backtest) -> dict[str, Any]:
         "stop_step": found.stop_step,
         "saved_steps": found.saved_steps,
         "judged": found.judged,
+        "crashed": list(found.crashed),
         "findings": [json.loads(verdict.to_json()) for verdict in found.issues],
     }
 
@@ -109,7 +86,7 @@ def _print_table(tested: Sequence[tuple[str, Backtest]], rules: Sequence[RuleCon
     from rich.text import Text
 
     from trackside.cli.terminal.console import data_console
-    from trackside.cli.terminal.layout import columns
+    from trackside.cli.terminal.layout import columns, wrapped
 
     console = data_console(color=wants_color())
     rows = []
@@ -130,7 +107,9 @@ def _print_table(tested: Sequence[tuple[str, Backtest]], rules: Sequence[RuleCon
             console.print(line)
         console.print()
     for run, found in tested:
-        console.print(Text(f"{run}: {_summary(found, len(rules))}"), soft_wrap=True)
+        summary = Text(f"{run}: {_summary(found, len(rules))}")
+        for line in wrapped(console, summary, console.width) if console.is_terminal else [summary]:
+            console.print(line, soft_wrap=True)
 
 
 def _summary(found: Backtest, rules: int) -> str:
@@ -138,6 +117,10 @@ def _summary(found: Backtest, rules: int) -> str:
         return "holds no step."
     issues = len(found.issues)
     said = f"{issues} issue{'' if issues == 1 else 's'} by {rules} rule{'' if rules == 1 else 's'}"
+    troubles = [f"{', '.join(found.crashed)} crashed"] if found.crashed else []
+    silent = {v.configuration_name for v in found.verdicts if v.outcome is Outcome.NOT_EVALUATED} - {*found.crashed}
+    troubles += [f"{len(silent)} could not answer"] if silent else []
+    said += f" ({'; '.join(troubles)})" if troubles else ""
     if found.stop_step is None:
         return f"{said}; nothing would have stopped it in its {found.last_step + 1} steps."
     steps, saved = found.last_step + 1, found.saved_steps

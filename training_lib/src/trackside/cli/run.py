@@ -19,6 +19,7 @@ from trackside.contracts.verdict import Severity
 
 if TYPE_CHECKING:
     from trackside.local.preflight import RulePlan
+    from trackside.local.rules_file import RulesFile
 
 ON_ISSUE = {
     "stop": (Action.STOP_TRAINING, Action.NOTIFY),
@@ -96,13 +97,15 @@ def command(
     from trackside.local.training_process import find_command
 
     environment = inherited()
-    asked = [*_read_rules_file(rules_file), *_read_rules(rules)]
+    file = _read_rules_file(rules_file)
+    asked = [*file.rules, *_read_rules(rules)]
     keeps_file_actions = on_issue is None and rules_file is not None
     plan = plan_rules(
         asked,
         catalogue=built_in_catalogue(),
         actions=None if keeps_file_actions else ON_ISSUE[on_issue or "notify"],
         save_interval=save_interval,
+        capture=file.capture,
     )
     find_command(command, search_path=environment.get("PATH"))
     code = _run(
@@ -127,6 +130,8 @@ def parse_rule(text: str) -> RuleConfiguration:
         parameters[name.strip()] = value.strip()
     if not rule_id.strip():
         raise ValueError("names no rule.")
+    if not source and rule_id.strip().endswith(".py"):
+        raise ValueError("names a file, and no class in it.")
     return RuleConfiguration(rule_id.strip(), parameters=parameters, source=source)
 
 
@@ -151,15 +156,17 @@ def _read_rules(texts: tuple[str, ...]) -> list[RuleConfiguration]:
     return configurations
 
 
-def _read_rules_file(path: Path | None) -> tuple[RuleConfiguration, ...]:
-    if path is None:
-        return ()
-    from trackside.local.rules_file import read_rules_file
+def _read_rules_file(path: Path | None) -> RulesFile:
+    from trackside.cli.terminal.run_view import RunView
+    from trackside.local.rules_file import RulesFile, read_rules_file
 
+    if path is None:
+        return RulesFile(())
     found = read_rules_file(path)
-    for note in found.notes:
-        click.echo(f"trackside: {note}", err=True)
-    return found.rules
+    view = RunView(color=wants_color())
+    for note in (*found.notes, *found.capture_notes):
+        view.note(note)
+    return found
 
 
 def _new_folder(command: tuple[str, ...], out: Path | None) -> Path:
@@ -186,6 +193,7 @@ def _run(
         environment=environment,
         grace_seconds=grace,
         shares_terminal=owns_the_terminal(),
+        tells_what_does_not_apply=plan.was_chosen,
     )
     try:
         result = run_locally(run, observer=view)

@@ -28,6 +28,7 @@ RULES, HOOK = "DebugRuleConfigurations", "DebugHookConfig"
 PROFILER_RULES, PROFILER = "ProfilerRuleConfigurations", "ProfilerConfig"
 TENSORBOARD = "TensorBoardOutputConfig"
 DEBUGGER_KEYS = (RULES, HOOK, PROFILER_RULES, PROFILER, TENSORBOARD)
+SAVED_TOO = "Saved too"  # how a note begins that tells of what is saved and nobody asked for
 _INTERVALS = (100, 200, 500, 1000, 5000, 60_000)
 _PROFILER_KEYS = ("S3OutputPath", "ProfilingIntervalInMilliseconds", "ProfilingParameters", "DisableProfiler")
 
@@ -123,7 +124,7 @@ def translate(
         raise ConfigurationError(unique, subject="The configuration for SageMaker Debugger")
     if hook in (None, False):
         capture = replace(capture, include_workers=CaptureRequest().include_workers)
-    capture = _with_needs(capture, reading.rules, catalogue, notes)
+    capture = with_needs(capture, reading.rules, catalogue, notes)
     _note_what_is_not_judged(reading, notes)
     return Translation(
         RuleRequest(tuple(reading.rules)),
@@ -181,17 +182,20 @@ def _note_misspelled(document: Mapping[str, Any], problems: list[Problem]) -> No
             problems.append(Problem(str(key), "is not a known name.", hint))
 
 
-def _with_needs(
+def with_needs(
     capture: CaptureRequest, rules: Sequence[RuleConfiguration], catalogue: RuleCatalogue, notes: list[str]
 ) -> CaptureRequest:
-    """With what the rules need: a rule in Amazon's sense takes the user's schedules, ours gets the steps it needs."""
+    """`capture` with what the rules need, and in `notes` what that adds.
+
+    A rule in Amazon's sense takes the user's schedules, ours gets the steps it needs.
+    """
     for rule in rules:
         needed = catalogue.needs(rule)
         if rule.preset not in {"", CALIBRATED} or rule.custom:
             needed = CaptureRequest(tuple(c for c in needed.collections if capture.collection(c.name) is None))
         added = [c.name for c in needed.collections if capture.collection(c.name) is None]
         if added:
-            notes.append(f"Saved too, because {rule.name} watches it: {', '.join(added)}.")
+            notes.append(f"{SAVED_TOO}, because {rule.name} watches it: {', '.join(added)}.")
         capture = capture.merged_with(needed)
     return capture
 

@@ -142,6 +142,8 @@ class RuleCatalogue:
         rule = self.rules.get(configuration.rule_id)
         if rule is None:
             fix = did_you_mean(configuration.rule_id, self.rules)
+            if not fix.startswith("Did"):  # the list of all would be long
+                fix = "`trackside rules list` shows them all; one of your own is FILE.py:CLASS."
             return [Problem(where="rules", what=f"Unknown rule {configuration.rule_id!r}.", fix=fix)]
         described = rule.in_sense_of(configuration.preset)
         if described is None:

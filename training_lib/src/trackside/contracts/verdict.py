@@ -13,6 +13,7 @@ from trackside.contracts.fields import Fields, parse_json, to_json, write_number
 
 VERSION = 2  # 2: suspicions, state, occurrence, group
 MOST_FINDINGS = 20  # a verdict names this many subjects; `affected` counts them all
+NOTHING_TO_JUDGE = "Nothing to judge: "  # how the message of a clean verdict begins where the rule does not apply
 
 
 class Severity(str, Enum):
@@ -132,6 +133,11 @@ class Verdict:
     def lead(self) -> Finding | None:
         """The worst finding, or None where nothing was found."""
         return self.findings[0] if self.findings else None
+
+    @property
+    def is_not_applicable(self) -> bool:
+        """True where the program has nothing that the rule judges: no good news, and nothing to mend."""
+        return self.outcome is Outcome.CLEAN and self.message.startswith(NOTHING_TO_JUDGE)
 
     @property
     def since_step(self) -> int:

@@ -6,19 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from trackside.contracts.action import Action
-from trackside.contracts.capture_request import BUILT_IN_COLLECTIONS, CaptureRequest
+from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.contracts.request_documents import with_needs
 from trackside.contracts.rule_catalogue import RuleCatalogue
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.local.lacking_inputs import what_is_lacking
 
 
 @dataclass(frozen=True)
 class RulePlan:
-    """Which rules judge the run, what is saved for them, and what a user should know about that beforehand."""
+    """Which rules judge the run, what is saved for them, and what a user should know about that beforehand.
+
+    `notes` are sentences, one for each rule that lacks something; it begins with the rule's name. `was_chosen` is False
+    where nobody named a rule, so that all usual ones judge.
+    """
 
     request: RuleRequest
     capture: CaptureRequest
     notes: tuple[str, ...]
+    was_chosen: bool = False
 
 
 def plan_rules(
@@ -27,10 +34,12 @@ def plan_rules(
     catalogue: RuleCatalogue,
     actions: tuple[Action, ...] | None,
     save_interval: int | None = None,
+    capture: CaptureRequest | None = None,
 ) -> RulePlan:
     """The plan for these rules, or for every rule of the catalogue where none is named.
 
-    `actions` replaces what each rule asks for; None leaves it. `save_interval` replaces how often anything is saved.
+    `actions` replaces what each rule asks for; None leaves it. `capture` is saved whatever the rules need, and a
+    rule in Amazon's sense takes its schedules. `save_interval` replaces how often anything is saved.
     Errors: `ConfigurationError` with every problem at once.
     """
     chosen = tuple(rules) or tuple(RuleConfiguration(rule_id) for rule_id in catalogue.usual)
@@ -38,16 +47,18 @@ def plan_rules(
         raise ConfigurationError([Problem("rules", "there is none.", "Reinstall Trackside.")], subject="The catalogue")
     if actions is not None:
         chosen = tuple(replace(rule, actions=actions) for rule in chosen)
-    named = _with_names_of_their_own(chosen)
+    named = with_names_of_their_own(chosen)
     catalogue.check(RuleRequest(named))
-    request = RuleRequest(_with_their_files(named))
-    capture = catalogue.capture_request(request)
+    prepared = _with_their_files(named)
+    request = RuleRequest(tuple([one.configuration for one in prepared]))
+    saved = catalogue.capture_request(request) if capture is None else with_needs(capture, request.rules, catalogue, [])
     if save_interval is not None:
-        capture = _at_interval(capture, save_interval)
-    return RulePlan(request, capture, tuple(_not_captured(request, catalogue, capture)))
+        saved = _at_interval(saved, save_interval)
+    notes = [n for one in prepared if (n := what_is_lacking(one.configuration, one.watches, catalogue, saved))]
+    return RulePlan(request, saved, tuple(notes), was_chosen=bool(rules))
 
 
-def _with_names_of_their_own(rules: Sequence[RuleConfiguration]) -> tuple[RuleConfiguration, ...]:
+def with_names_of_their_own(rules: Sequence[RuleConfiguration]) -> tuple[RuleConfiguration, ...]:
     """`exploding-tensor`, `exploding-tensor-2`: the same rule may be asked twice, with other parameters."""
     taken: set[str] = set()
     named = []
@@ -61,17 +72,31 @@ def _with_names_of_their_own(rules: Sequence[RuleConfiguration]) -> tuple[RuleCo
     return tuple(named)
 
 
-def _with_their_files(rules: Sequence[RuleConfiguration]) -> tuple[RuleConfiguration, ...]:
+@dataclass(frozen=True)
+class _Prepared:
+    """A configuration as it may lie in the run. `watches` are the collections of a rule of the user's own."""
+
+    configuration: RuleConfiguration
+    watches: tuple[str, ...] = ()
+
+
+def _with_their_files(rules: Sequence[RuleConfiguration]) -> tuple[_Prepared, ...]:
     """Rules of the user's own are loaded once beforehand: a mistake in them shows before the training starts."""
     if not any(rule.custom for rule in rules):
-        return tuple(rules)
-    from trackside.rules.rule_file import settled  # brings NumPy, which is not needed otherwise
+        return tuple([_Prepared(rule) for rule in rules])
+    from trackside.rules.rule_file import load_rule, settled_as  # brings NumPy, which is not needed otherwise
 
-    found: list[RuleConfiguration] = []
+    found: list[_Prepared] = []
     problems: list[Problem] = []
     for rule in rules:
         try:
-            found.append(settled(rule) if rule.custom else rule)
+            if rule.custom:
+                loaded = load_rule(rule)
+                needed = loaded.describe().capture_request.collections
+                watches = () if loaded.judges_every_step else tuple([collection.name for collection in needed])
+                found.append(_Prepared(settled_as(rule, loaded), watches))
+            else:
+                found.append(_Prepared(rule))
         except ConfigurationError as error:
             problems += error.problems
     if problems:
@@ -85,20 +110,3 @@ def _at_interval(capture: CaptureRequest, save_interval: int) -> CaptureRequest:
         for collection in capture.collections
     )
     return replace(capture, collections=collections)
-
-
-def _not_captured(request: RuleRequest, catalogue: RuleCatalogue, capture: CaptureRequest) -> list[str]:
-    savable = {
-        c.name for c in capture.collections if c.name in BUILT_IN_COLLECTIONS or c.include_regex or c.tensor_names
-    }
-    notes = []
-    for rule in request.rules:
-        watches = [collection.name for collection in catalogue.needs(rule).collections]
-        if not watches:  # the always-on statistics are enough to it
-            if not capture.statistics.enabled:
-                notes.append(f"{rule.name} needs the always-on statistics, which are switched off.")
-        elif savable.isdisjoint(watches):  # a rule that watches several judges with those that are there
-            notes.append(
-                f"{rule.name} needs {' or '.join(watches)}, which will not be saved: it cannot judge anything."
-            )
-    return notes

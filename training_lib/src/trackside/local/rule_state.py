@@ -1,4 +1,4 @@
-"""How each rule of a run stands, as users read it: five states that never look alike."""
+"""How each rule of a run stands, as users read it: six states that never look alike."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from trackside.contracts.rule_request import RuleConfiguration
-from trackside.contracts.verdict import Outcome, Severity, Verdict
+from trackside.contracts.verdict import NOTHING_TO_JUDGE, Outcome, Severity, Verdict
 from trackside.evaluation.progress import RuleProgress
 
 
@@ -18,6 +18,7 @@ class RuleState(Enum):
     OK = "OK"
     RUNNING = "Running"
     NOT_ENOUGH_DATA = "Not enough data"
+    NOT_APPLICABLE = "Not applicable"
     ERROR = "Error"
 
 
@@ -74,6 +75,8 @@ def _state(verdict: Verdict | None, done: RuleProgress, *, is_running: bool) -> 
         return RuleState.ISSUE, _issue_detail(verdict)
     if done.error:
         return RuleState.ERROR, done.error
+    if verdict is not None and verdict.is_not_applicable:
+        return RuleState.NOT_APPLICABLE, verdict.message.removeprefix(NOTHING_TO_JUDGE)
     if verdict is not None:
         state = RuleState.OK if verdict.outcome is Outcome.CLEAN else RuleState.NOT_ENOUGH_DATA
         return state, verdict.message

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.fields import parse_json
-from trackside.contracts.request_documents import HOOK, PROFILER_RULES, RULES, read_training_job
+from trackside.contracts.request_documents import HOOK, PROFILER_RULES, RULES, SAVED_TOO, TENSORBOARD, read_training_job
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 
 MOST_BYTES = 4 << 20
@@ -20,10 +21,16 @@ INSTALL_YAML = "pip install pyyaml"
 
 @dataclass(frozen=True)
 class RulesFile:
-    """The rules of a file, and what a user should know about them."""
+    """The rules of a file, and what a user should know about them.
+
+    `capture` is what the file asks to be saved beside what the rules need, None where it says nothing about that;
+    `capture_notes` are about it, and of no interest for a run that is recorded already.
+    """
 
     rules: tuple[RuleConfiguration, ...]
     notes: tuple[str, ...] = ()
+    capture: CaptureRequest | None = None
+    capture_notes: tuple[str, ...] = ()
 
 
 def read_rules_file(path: Path) -> RulesFile:
@@ -37,12 +44,19 @@ def read_rules_file(path: Path) -> RulesFile:
         document = _parsed(path, _content(path), subject=subject)
         found = _read(document)
     except ConfigurationError as error:
-        raise ConfigurationError(error.problems, subject=subject) from error
+        raise ConfigurationError([_at_home(problem, path) for problem in error.problems], subject=subject) from error
     if not found.rules:
         fix = "For all rules with their defaults, leave the file out."
         more = [Problem("note", note) for note in found.notes]
         raise ConfigurationError([Problem("rules", "names no rule that can judge.", fix), *more], subject=subject)
     return found
+
+
+def _at_home(problem: Problem, path: Path) -> Problem:
+    """What is wrong with the whole of it stands in the file, and any of the forms would do."""
+    if problem.where != "text":
+        return problem
+    return Problem(str(path), problem.what, problem.fix or 'It may hold: ["vanishing-gradient", "overfit"]')
 
 
 def _content(path: Path) -> bytes:
@@ -84,7 +98,13 @@ def _read(document: Any) -> RulesFile:
 
 def _of_sagemaker(document: Mapping[str, Any]) -> RulesFile:
     translation = read_training_job(document)
-    notes = translation.notes
-    if HOOK in document:
-        notes += (f"{HOOK} was read and has no effect here: what the rules need is saved.",)
-    return RulesFile(translation.request.rules, notes)
+    about_capture = tuple([note for note in translation.notes if note.startswith(SAVED_TOO)])
+    notes = tuple([note for note in translation.notes if note not in about_capture])
+    if TENSORBOARD in document:
+        about_capture += (f"{TENSORBOARD} was read and has no effect here.",)
+    if HOOK not in document:
+        return RulesFile(translation.request.rules, notes, capture_notes=about_capture)
+    capture = replace(translation.capture, tensorboard="")
+    names = ", ".join(collection.name for collection in capture.collections)
+    about_capture = (f"Saved as {HOOK} says, in the run's own folder: {names}.", *about_capture)
+    return RulesFile(translation.request.rules, notes, capture, about_capture)

@@ -18,6 +18,7 @@ from trackside.contracts.run_layout import END_MARKER_KEY, RULE_OUTPUT, RULE_REQ
 from trackside.contracts.verdict import Outcome, Severity, Verdict
 from trackside.local.capture_check import rule_progress, saved_steps, why_nothing_was_captured
 from trackside.local.evaluator_process import EVALUATOR, EvaluatorProcess, EvaluatorState
+from trackside.local.first_facts import FirstFacts
 from trackside.local.rule_state import RuleStatus, rule_statuses, worst_severity
 from trackside.local.run_folder import RunRecord, held, write_record
 from trackside.local.signal_inbox import SignalInbox
@@ -49,7 +50,10 @@ class Observer(Protocol):
 
 @dataclass(frozen=True)
 class LocalRun:
-    """What to run, where, and what to judge. `folder` is absolute and new."""
+    """What to run, where, and what to judge. `folder` is absolute and new.
+
+    `tells_what_does_not_apply`: the rules were chosen, so that it is news if the model has nothing for one of them.
+    """
 
     command: tuple[str, ...]
     folder: Path
@@ -58,6 +62,7 @@ class LocalRun:
     environment: Mapping[str, str]
     grace_seconds: float = 30.0
     shares_terminal: bool = False
+    tells_what_does_not_apply: bool = False
 
 
 @dataclass(frozen=True)
@@ -141,6 +146,8 @@ class _Watch:
         self._evaluator = EvaluatorProcess(
             run.folder, environment=run.environment, say=observer.note, monotonic=monotonic, command=evaluator
         )
+        asked = run.request if run.tells_what_does_not_apply else RuleRequest(())
+        self._first_facts = FirstFacts(open_store(f"{run.folder}/{TENSORS}"), asked)
         self._interrupted_at: float | None = None
         self._kill_at: float | None = None
         self._give_up_at: float | None = None
@@ -183,18 +190,21 @@ class _Watch:
             steps = saved_steps(open_store(f"{self._run.folder}/{TENSORS}"))
         except StorageError as error:
             self._observer.note(f"What was saved cannot be listed: {error}")
-        no_steps = "" if steps else why_nothing_was_captured(self._run.command, environment=self._run.environment)
+        rules = rule_statuses(
+            self._run.request.rules,
+            self._feed.verdicts,
+            progress=rule_progress(open_store(f"{self._run.folder}/{RULE_OUTPUT}")),
+            is_running=False,
+        )
+        no_steps = ""
+        if not steps and not any(rule.judged for rule in rules):  # statistics alone are something, too
+            no_steps = why_nothing_was_captured(self._run.command, environment=self._run.environment)
         return LocalRunResult(
             folder=self._run.folder,
             status=status,
             stopped_for=self.stopped_for,
             verdicts=self._feed.verdicts,
-            rules=rule_statuses(
-                self._run.request.rules,
-                self._feed.verdicts,
-                progress=rule_progress(open_store(f"{self._run.folder}/{RULE_OUTPUT}")),
-                is_running=False,
-            ),
+            rules=rules,
             steps=steps,
             evaluator_problem=self._evaluator.problem,
             capture_problem=no_steps,
@@ -216,6 +226,8 @@ class _Watch:
         if self._is_off:
             return
         self._evaluator.tend()
+        for sentence in self._first_facts.news():
+            self._observer.note(sentence)
         for verdict in self._feed.news():
             if verdict.outcome is Outcome.ISSUE_FOUND:
                 self._act(verdict)

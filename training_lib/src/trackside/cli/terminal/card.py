@@ -92,9 +92,14 @@ def module_of(subject: str) -> str:
 
 
 def _what(verdict: Verdict) -> str:
-    """What the rule finds, for the rows below say the rest; a rule that is not built in speaks for itself."""
+    """What the rule finds, for the rows below say the rest. A rule that is not built in says it in its message."""
     rule = built_in_catalogue().rules.get(verdict.rule_id)
-    return rule.summary if rule and verdict.findings else verdict.message
+    if rule and verdict.findings:
+        return rule.summary
+    lead = verdict.lead
+    if lead is None or f" ({lead.comparison} at step {lead.step})" not in verdict.message:
+        return verdict.message
+    return f"{verdict.message.partition(f': {lead.subject}')[0]}."
 
 
 def _rows(verdict: Verdict, *, ascii_only: bool) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ def beside(console: Console, label: Text, body: Text, *, indent: int, width: int
         label, indent = Text(), 2
     for number, line in enumerate(wrapped(console, body, max(_FEWEST_COLUMNS, width - indent))):
         lead = label if number == 0 else Text()
-        yield lead + Text(" " * (indent - lead.cell_len)) + line
+        yield Text() + lead + Text(" " * (indent - lead.cell_len)) + line  # or the label's style held for all of it
 
 
 def columns(console: Console, rows: Sequence[Sequence[Text]], *, header: Sequence[str] = ()) -> Iterator[Text]:

@@ -16,27 +16,34 @@ _LOOKS = {
     RuleState.OK: ("✔", "+", "green"),
     RuleState.RUNNING: ("▶", ">", "cyan"),
     RuleState.NOT_ENOUGH_DATA: ("◌", "?", "yellow"),
+    RuleState.NOT_APPLICABLE: ("–", "-", "dim"),
     RuleState.ERROR: ("⚠", "!", "bold magenta"),
 }
 
-_ORDER = (RuleState.ISSUE, RuleState.ERROR, RuleState.NOT_ENOUGH_DATA, RuleState.RUNNING, RuleState.OK)
+_ORDER = (
+    RuleState.ISSUE,
+    RuleState.ERROR,
+    RuleState.NOT_ENOUGH_DATA,
+    RuleState.RUNNING,
+    RuleState.OK,
+    RuleState.NOT_APPLICABLE,
+)
 
 MOST_FINE_RULES = 4  # that have a line each
 
 
 def rule_lines(console: Console, rules: Sequence[RuleStatus]) -> Iterator[Text]:
     """One line a rule where the console is wide enough; what needs a look comes first, many that are fine share one."""
-    fine = [rule for rule in rules if rule.state is RuleState.OK]
-    told = [rule for rule in rules if rule.state is not RuleState.OK or len(fine) <= MOST_FINE_RULES]
-    rows = [
-        [_state(console, rule.state), *(Text(safe(console, text)) for text in (rule.name, rule.detail))]
-        for rule in sorted(told, key=lambda rule: _ORDER.index(rule.state))
-    ]
-    if len(fine) > MOST_FINE_RULES:
-        through = max(rule.judged_through for rule in fine)
-        names = ", ".join(rule.name for rule in fine)
-        detail = f"No issue found up to step {through} by {names}."
-        rows.append([_state(console, RuleState.OK), Text(f"{len(fine)} rules"), Text(safe(console, detail))])
+    rows: list[list[Text]] = []
+    for state in _ORDER:
+        these = [rule for rule in rules if rule.state is state]
+        if state is RuleState.OK and len(these) > MOST_FINE_RULES:
+            through = max(rule.judged_through for rule in these)
+            names = ", ".join(rule.name for rule in these)
+            told = [(f"{len(these)} rules", f"No issue found up to step {through} by {names}.")]
+        else:
+            told = [(rule.name, rule.detail) for rule in these]
+        rows += [[_state(console, state), *(Text(safe(console, text)) for text in row)] for row in told]
     return columns(console, rows)
 
 

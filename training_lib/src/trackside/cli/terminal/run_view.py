@@ -33,13 +33,18 @@ class RunView:
     def begin(self, folder: str, plan: RulePlan) -> None:
         """Where the run lies and what judges it."""
         self.note(f"run {folder}")
-        self.note(f"rules {_names(plan)}")
+        ready = len(plan.request.rules) - len(plan.notes)
+        self.note(f"rules {_names(plan)}{f'; ready: {ready} of {len(plan.request.rules)}' if plan.notes else ''}")
         for note in plan.notes:
             self.note(f"warning: {note}")
 
     def note(self, text: str) -> None:
-        """One line, marked as ours."""
-        self._print(Text("trackside: ", style="bold") + Text(safe(self._console, text)), soft_wrap=True)
+        """One line, marked as ours; on a narrow terminal several."""
+        label, said = Text("trackside:", style="bold"), Text(safe(self._console, text))
+        if self._console.is_terminal:
+            self._print(*beside(self._console, label, said, indent=len(label) + 1, width=self._console.width))
+        else:  # one line, for `grep`
+            self._print(Text() + label + Text(" ") + said, soft_wrap=True)
 
     def issue(self, verdict: Verdict) -> None:
         """The card, set off from the training's own lines."""
@@ -96,10 +101,10 @@ def _facts(console: Console, result: LocalRunResult, folder: str, *, exit_code: 
 
 
 def _steps(result: LocalRunResult) -> str:
-    if not result.steps:
-        return "none saved"
-    first, last = result.steps[0], result.steps[-1]
     through = max((rule.judged_through for rule in result.rules), default=-1)
+    if not result.steps:
+        return f"none saved; by statistics judged through step {through}" if through >= 0 else "none saved"
+    first, last = result.steps[0], result.steps[-1]
     judged = f"judged through step {through}" if through >= 0 else "none judged"
     return f"{len(result.steps)} saved, step {first} to {last}; {judged}"
 

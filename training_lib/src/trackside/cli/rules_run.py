@@ -1,0 +1,98 @@
+"""`trackside rules run`: recorded runs judged now, with the cards that `trackside run` shows."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from trackside.cli.terminal.chosen_rules import Choice, chosen_rules, rule_options
+from trackside.cli.terminal.failure import FINDINGS, RULE_CRASHED
+from trackside.cli.terminal.options import format_option, shared_options, wants_color
+from trackside.cli.terminal.run_cards import FAIL_ON, print_cards, run_document, verdict_document
+
+if TYPE_CHECKING:
+    from trackside.local.judged_now import JudgedRun
+
+SCHEMA_VERSION = 1
+
+
+@click.command("run")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@rule_options("Judge by")
+@click.option(
+    "--fail-on",
+    type=click.Choice(list(FAIL_ON)),
+    default="never",
+    show_default=True,
+    help="Exit with 1 if an issue is at least this severe.",
+)
+@format_option("table", "json", "jsonl")
+@shared_options
+def command(
+    *,
+    runs: tuple[str, ...],
+    rules: tuple[str, ...],
+    settings: tuple[str, ...],
+    preset: str | None,
+    rules_file: Path | None,
+    fail_on: str,
+    output: str,
+) -> None:
+    """Judge recorded RUNs by rules of your choice, now.
+
+    It shows a card for each issue, as `trackside run` does, and how each rule stands. What was said of a run before
+    does not count. Nothing is written and nobody is told. A run that still goes on is judged as far as it is there.
+
+    `rules test` judges alike and says what a stop would have saved: a line for each issue, for comparing many runs.
+
+    RUN is a folder, s3://bucket/prefix, the name of a run below .trackside/runs, or `latest`.
+
+    \b
+    Example:
+      trackside rules run latest --rule vanishing-gradient
+      trackside rules run s3://bucket/digits-7 --rule mine.py:Large --set limit=3
+    """
+    from trackside.cli.terminal.console import progress_console
+    from trackside.cli.terminal.progress import waiting
+    from trackside.local.judged_now import judge_now
+    from trackside.local.run_folder import find_run
+
+    configurations = chosen_rules(Choice(rules, settings, preset, rules_file))
+    uris = [find_run(run) for run in runs]
+    judged = []
+    for run, uri in zip(runs, uris, strict=True):
+        with waiting(f"judging {run}", console=progress_console(color=wants_color())):
+            judged.append(judge_now(uri, configurations, clock=time.time))
+    _show(judged, output=output)
+    click.get_current_context().exit(_exit_code(judged, fail_on=fail_on))
+
+
+def _show(judged: Sequence[JudgedRun], *, output: str) -> None:
+    if output == "json":
+        documents = [run_document(run.recorded) for run in judged]
+        click.echo(json.dumps({"schema_version": SCHEMA_VERSION, "runs": documents}, indent=2))
+        return
+    for number, run in enumerate(judged):
+        if output == "jsonl":
+            for verdict in run.recorded.verdicts:
+                click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **verdict_document(verdict)}))
+            continue
+        if number:
+            click.echo()
+        print_cards(run.recorded, state="" if run.found.has_ended else "not ended")
+
+
+def _exit_code(judged: Sequence[JudgedRun], *, fail_on: str) -> int:
+    """A crash comes first: then not everything was judged."""
+    from trackside.local.rule_state import worst_severity
+
+    if any(run.found.crashed for run in judged):
+        return RULE_CRASHED
+    threshold = FAIL_ON[fail_on]
+    worst = worst_severity(verdict for run in judged for verdict in run.recorded.verdicts)
+    return FINDINGS if threshold and worst and worst.rank >= threshold.rank else 0

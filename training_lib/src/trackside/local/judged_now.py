@@ -1,0 +1,39 @@
+"""A run judged now, by rules that were chosen afterwards: what was said of it before does not count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from trackside.contracts.rule_request import RuleConfiguration
+from trackside.evaluation.backtest import Backtest, backtest
+from trackside.local.recorded_run import RecordedRun, read_run
+from trackside.local.rule_state import rule_statuses
+from trackside.storage.open_store import open_store
+from trackside.storage.store import Store
+
+
+@dataclass(frozen=True)
+class JudgedRun:
+    """The run as if these rules had judged it; `found` says when, and what it would have saved."""
+
+    recorded: RecordedRun
+    found: Backtest
+
+
+def judge_now(
+    uri: str,
+    rules: Sequence[RuleConfiguration],
+    *,
+    clock: Callable[[], float],
+    stores: Callable[[str], Store] = open_store,
+) -> JudgedRun:
+    """Judges a run as far as it is there. `clock` is in seconds since the epoch.
+
+    Errors: `ConfigurationError` for the rules; `RunNotFoundError` where no run lies, and the stores'.
+    """
+    recorded = read_run(uri, stores=stores)
+    found = backtest(uri, rules, clock=clock, stores=stores)
+    statuses = rule_statuses(rules, found.verdicts, progress=found.progress, is_running=not found.has_ended)
+    judged = replace(recorded, has_ended=found.has_ended, verdicts=found.verdicts, rules=statuses)
+    return JudgedRun(judged, found)
