@@ -86,6 +86,54 @@ def test_a_request_may_mix_them_with_rules_of_the_catalogue(write: Callable[[str
     assert [configured.rule.rule_id for configured in built] == ["exploding-tensor", "loss-too-large", "loss-too-large"]
 
 
+BARE = """
+from dataclasses import dataclass
+from trackside.contracts.verdict import Finding
+from trackside.rules.rule import Rule, parameter
+"""
+CHECK = """
+    def check(self, window):
+        yield Finding("x", window.step, window.step, "m", 1.0, ">", 0.0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param(
+            f"class Mine(Rule):\n    limit: float = parameter(1.0, 'how large')\n{CHECK}",
+            ("its rule_id", "its watches", "no dataclass, so these are no parameters of it: limit"),
+            id="no-dataclass",
+        ),
+        pytest.param(
+            f"@dataclass(frozen=True)\nclass Mine(Rule):\n    rule_id = 'mine'\n    limit: float = 1.0\n{CHECK}",
+            ("its watches", "`parameter`: limit"),
+            id="a-plain-field",
+        ),
+        pytest.param(
+            f"@dataclass(frozen=True)\nclass Mine(Rule):\n    rule_id = 'mine'\n    watches = ('losses',)\n{CHECK}",
+            (),
+            id="the-least-that-is-enough",
+        ),
+    ],
+)
+def test_all_that_a_rule_of_ours_lacks_is_said_at_once(
+    write: Callable[[str], str], text: str, said: tuple[str, ...]
+) -> None:
+    source = write(BARE + text)
+    if not said:
+        rule = load_rule(asked(source, "Mine"))
+        assert fired(rule) == [0, 7, 14]
+        assert rule.describe().save_interval == 500
+        return
+    with pytest.raises(ConfigurationError) as raised:
+        load_rule(asked(source, "Mine"))
+    assert len(raised.value.problems) == len(said)
+    for problem, part in zip(raised.value.problems, said, strict=True):
+        assert part in problem.what
+        assert problem.fix
+
+
 def test_one_error_lists_what_is_wrong_with_every_file_and_rule(write: Callable[[str], str], tmp_path: Path) -> None:
     missing = str(tmp_path / "missing.py")
     request = RuleRequest(

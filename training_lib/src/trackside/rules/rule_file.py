@@ -5,6 +5,7 @@ A package offers an adapter for rules of another library by an entry point of th
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import linecache
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Protocol
 
-from trackside.contracts.capture_request import BUILT_IN_COLLECTIONS, KNOWN_COLLECTIONS
+from trackside.contracts.capture_request import BUILT_IN_COLLECTIONS, KNOWN_COLLECTIONS, CollectionRequest
 from trackside.contracts.errors import (
     AccessDeniedError,
     ConfigurationError,
@@ -65,13 +66,20 @@ def settled(configuration: RuleConfiguration) -> RuleConfiguration:
 
     Runs the file. Errors: as `load_rule`.
     """
-    rule = load_rule(configuration)
+    return settled_as(configuration, load_rule(configuration))
+
+
+def settled_as(configuration: RuleConfiguration, rule: Rule) -> RuleConfiguration:
+    """`settled`, for a rule that is loaded already."""
     if configuration.source and "://" not in configuration.source:
         configuration = replace(configuration, source=str(Path(configuration.source).expanduser().absolute()))
     if configuration.collections or rule.judges_every_step:
         return configuration
+    if rule.needs == ():  # the always-on statistics are enough to it
+        return replace(configuration, collections=(CollectionRequest("losses"),))
     needed = rule.describe().capture_request.collections
-    return replace(configuration, collections=tuple(c for c in needed if c.name in BUILT_IN_COLLECTIONS))
+    savable = [c for c in needed if c.name in BUILT_IN_COLLECTIONS or c.include_regex or c.tensor_names]
+    return replace(configuration, collections=tuple(savable))
 
 
 def load_rule_class(custom: CustomRule, *, watches: tuple[str, ...] = KNOWN_COLLECTIONS) -> type[Rule]:
@@ -80,12 +88,33 @@ def load_rule_class(custom: CustomRule, *, watches: tuple[str, ...] = KNOWN_COLL
     module = _run(custom.source, _read(custom.source), has_adapters=bool(adapters))
     candidate = vars(module).get(custom.class_name)
     if is_rule(candidate):
+        if lacking := _lacking(candidate):
+            raise ConfigurationError([Problem(custom.source, *each) for each in lacking], subject="The rule request")
         return candidate
     if isinstance(candidate, type):
         for adapter in adapters:
             if adapter.adapts(candidate):
                 return adapter.adapt(candidate, watches=watches)
     raise _not_a_rule(custom, module, candidate, adapters)
+
+
+def _lacking(rule: type[Rule]) -> list[tuple[str, str]]:
+    """(what, fix) of all that keeps a rule of ours from being judged by."""
+    name, found = rule.__name__, []
+    for fact, example in (("rule_id", '"my-rule"'), ("watches", '("losses",)')):
+        if not hasattr(rule, fact):
+            found.append((f"{name!r} does not say its {fact}.", f"Write it into the class: {fact} = {example}."))
+    fields = {field.name: field for field in dataclasses.fields(rule)}
+    annotated = {n for n, kind in vars(rule).get("__annotations__", {}).items() if "ClassVar" not in str(kind)}
+    if ignored := sorted(annotated - set(fields)):
+        what = f"{name!r} is no dataclass, so these are no parameters of it: {', '.join(ignored)}."
+        found.append((what, "Write @dataclass(frozen=True) above the class."))
+    plain = [field for field in fields if "help" not in fields[field].metadata]
+    if plain:
+        what = f"Parameters of {name!r} are not declared by `parameter`: {', '.join(plain)}."
+        fix = f'Write {plain[0]}: float = parameter(1.0, "what it says"), or ClassVar for what is no parameter.'
+        found.append((what, fix))
+    return found
 
 
 def _adapters() -> Iterator[RuleAdapter]:
