@@ -1,4 +1,4 @@
-"""Writes what can be written from the code: the rule catalogue, a page per rule, the reference of the command line.
+"""Writes what can be written from the code: the rule catalogue, schemas, a page per rule, the command line's reference.
 
 python docs/generate.py            write the files
 python docs/generate.py --check    exit 1 and name the files that are not current; write nothing
@@ -17,6 +17,7 @@ import click
 from trackside.contracts.capture_request import Schedule
 from trackside.contracts.rule_catalogue import CATALOGUE_FILE, ParameterDescription, RuleDescription
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, RuleConfiguration, RuleRequest
+from trackside.contracts.schemas import EVENT_FILE, VERDICT_FILE, as_file, event_schema, verdict_schema
 from trackside.rules.catalogue import built_in_rules, catalogue_json, documented_rules
 from trackside.rules.manual import read_manual
 from trackside.rules.rule import Rule
@@ -51,6 +52,8 @@ def generate() -> Mapping[Path, str]:
     rules = built_in_rules()
     return {
         CATALOGUE_FILE.resolve(): catalogue_json(),
+        VERDICT_FILE.resolve(): as_file(verdict_schema()),
+        EVENT_FILE.resolve(): as_file(event_schema()),
         RULES / "index.md": rule_index(rules),
         **{RULES / f"{rule_id}.md": rule_page(rule) for rule_id, rule in rules.items()},
         COMMAND_LINE: command_line_page(),
@@ -98,6 +101,9 @@ def rule_index(rules: Mapping[str, type[Rule]]) -> str:
             "| rule | finds | severity | needs |",
             "|---|---|---|---|",
             *rows,
+            "",
+            "What a rule says is a verdict: [its format and schema](../formats/verdicts.md). A rule of your own is a",
+            "class in a file: [how to write one](../custom-rules.md).",
             "",
             "These judge only where they are chosen, because they must be told what to look at:",
             "",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from benchmarks.detection.presets import rules_of
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
 from trackside.contracts.rule_catalogue import built_in_catalogue
@@ -22,4 +24,5 @@ def capture_request(*, interval: int | None = None, budget: float = 1.0) -> Capt
     if interval is not None:
         kinds = tuple(CollectionRequest(name, Schedule(interval)) for name in ALL_KINDS)
         merged = merged.merged_with(CaptureRequest(kinds))
-    return merged
+    # Sorted: stored runs are found by this request, whatever the order of the rules that ask for the same.
+    return replace(merged, collections=tuple(sorted(merged.collections, key=lambda collection: collection.name)))

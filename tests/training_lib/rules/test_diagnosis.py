@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from trackside.rules.diagnosis import (
     training_losses,
     why_it_breaks,
     why_it_diverges,
+    why_it_moves_wildly,
     why_nothing_is_learned,
 )
 from trackside.testing.rule_case import RuleCase
@@ -161,6 +163,59 @@ WILD = {LOSS: {"mean": along([2.3 * 1.5**n for n in range(60)] + [math.inf] * 41
 def test_why_it_breaks(recorded: Mapping[str, Any], facts: ModelFacts | None, causes: list[Cause]) -> None:
     found = why_it_breaks(window(recorded, facts=facts), since=60)
     assert [suspicion.cause for suspicion in found[: len(causes)]] == causes
+
+
+EQUAL = ModelFacts(parameters=(replace(PARAMETER, has_equal_rows=True),))
+DRAWN = ModelFacts(parameters=(PARAMETER,))
+DEAD, DIED = {G: {"l2": steady(0.0, 101)}}, {G: {"l2": along([1.0] * 20 + [0.0] * 81)}}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "ratio", "facts", "cause"),
+    [
+        pytest.param(DEAD, 0.0, EQUAL, Cause.SYMMETRIC_INITIALIZATION, id="rows-were-alike"),
+        pytest.param(DEAD, 0.0, None, Cause.SYMMETRIC_INITIALIZATION, id="nothing-is-known-of-the-rows"),
+        pytest.param(DIED, 0.5, DRAWN, Cause.LEARNING_RATE_TOO_HIGH, id="killed-by-large-steps"),
+        pytest.param(DIED, 1e-3, DRAWN, Cause.BAD_INITIALIZATION, id="gone-with-small-steps"),
+        pytest.param(DEAD, 0.5, DRAWN, Cause.BAD_INITIALIZATION, id="never-alive"),
+    ],
+)
+def test_why_gradients_are_zero(
+    recorded: Mapping[str, Any], ratio: float, facts: ModelFacts | None, cause: Cause
+) -> None:
+    found = why_nothing_is_learned(window(recorded, ratio=ratio, facts=facts))
+    assert [suspicion.cause for suspicion in found[:2]] == [Cause.DEAD_UNITS, cause]
+
+
+@pytest.mark.parametrize(
+    ("run", "causes"),
+    [
+        pytest.param(window(ratio=5.0), [Cause.LEARNING_RATE_TOO_HIGH], id="at-once"),
+        pytest.param(
+            window({W: {"update_ratio": falling(0.05, 0.3, 101)}}), [Cause.LEARNING_RATE_TOO_HIGH], id="in-the-end"
+        ),
+        pytest.param(window(facts=losing(scale=-1.0), ratio=5.0), [Cause.LOSS_SIGN], id="something-is-certain"),
+        pytest.param(window(), [], id="usual-steps"),
+        pytest.param(window({W: {"update_ratio": falling(0.6, 1e-3, 101)}}), [], id="large-at-first-only"),
+        pytest.param(window(ratio=math.nan), [], id="not-known"),
+    ],
+)
+def test_why_it_moves_wildly(run: Window, causes: list[Cause]) -> None:
+    assert [suspicion.cause for suspicion in why_it_moves_wildly(run)] == causes
+
+
+@pytest.mark.parametrize(
+    ("norms", "growth"),
+    [
+        pytest.param(falling(1.0, 20.0, 101), 12.0, id="they-grow"),
+        pytest.param(steady(1.0, 101), 0.999, id="they-stay"),
+        pytest.param(steady(1.0, 20), None, id="too-few"),
+        pytest.param(steady(0.0, 101), None, id="none"),
+    ],
+)
+def test_growth_of_gradients(norms: Mapping[int, float], growth: float | None) -> None:
+    found = Evidence(window({G: {"l2": norms}})).gradient_growth
+    assert found is None if growth is None else found is not None and found > growth
 
 
 def test_growth_is_that_of_the_ten_steps_before() -> None:

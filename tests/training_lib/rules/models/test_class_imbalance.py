@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trackside.contracts.cause import Cause
-from trackside.records.model_facts import ModelFacts, OptimizerFacts
-from trackside.rules.models.class_imbalance import ClassImbalance, imbalance
+from trackside.contracts.verdict import Severity
+from trackside.records.model_facts import LossFacts, ModelFacts, OptimizerFacts
+from trackside.rules.models.class_imbalance import ClassImbalance, certain_imbalance, imbalance
 from trackside.testing.rule_case import RuleCase, assert_case, replay
 
 Y = "CrossEntropyLoss_input_1"
 RANDOM = np.random.default_rng(0)
 TWO = ModelFacts(optimizers=(OptimizerFacts("Adam", "Adam"), OptimizerFacts("Adam_1", "Adam")))
+PLAIN = LossFacts("CrossEntropyLoss_output_0", "CrossEntropyLoss", "mean", class_count=2)
+BY_HAND = LossFacts("loss_output_0")
 
 
 def case(
@@ -45,7 +49,11 @@ CASES = [
     case("zeros and ones in floating point", [batch.astype(np.float32) for batch in RARE], fires=True),
     case("one-hot rows", [np.eye(2, dtype=np.float32)[batch] for batch in RARE], fires=True),
     case("columns", [batch[:, None] for batch in RARE], fires=True),
+    case("a plain loss", RARE, fires=True, facts=ModelFacts(losses=(PLAIN,))),
+    case("a loss by hand", RARE, fires=True, facts=ModelFacts(losses=(BY_HAND,))),
     case("even", drawn(0.5, 0.5)),
+    case("weights in the loss", RARE, facts=ModelFacts(losses=(replace(PLAIN, is_weighted=True),))),
+    case("perhaps chance", [np.array([0] * 47 + [1] * 3)] * 6),
     case("uneven, as data are", drawn(0.7, 0.2, 0.1)),
     case("too few labels to tell", drawn(0.98, 0.02, batches=3)),
     case("numbers to regress", [RANDOM.normal(size=64).astype(np.float32) for _ in range(20)]),
@@ -59,6 +67,21 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_cases(case: RuleCase) -> None:
     assert_case(ClassImbalance(), case)
+
+
+@pytest.mark.parametrize(
+    ("facts", "severity"),
+    [
+        pytest.param(None, Severity.WARNING, id="nothing-is-known"),
+        pytest.param(ModelFacts(losses=(PLAIN,)), Severity.WARNING, id="plain"),
+        pytest.param(ModelFacts(losses=(PLAIN, BY_HAND)), Severity.INFO, id="one-by-hand"),
+        pytest.param(ModelFacts(losses=(replace(PLAIN, reduction="none"),)), Severity.INFO, id="reduced-by-hand"),
+    ],
+)
+def test_how_bad_it_is(facts: ModelFacts | None, severity: Severity) -> None:
+    assert (
+        ClassImbalance().severity_of(assert_case(ClassImbalance(), case("", RARE, fires=True, facts=facts))) is severity
+    )
 
 
 def test_it_counts_every_class() -> None:
@@ -84,3 +107,8 @@ def test_the_ratio_does_not_depend_on_how_many_came(counts: dict[str, int], fact
     ratio = imbalance(counts)
     assert ratio >= 1
     assert imbalance({name: factor * count for name, count in counts.items()}) == pytest.approx(ratio)
+
+
+@given(counts=st.dictionaries(st.text(max_size=2), st.integers(1, 10_000), max_size=6))
+def test_what_is_certain_is_less_than_what_is_seen(counts: dict[str, int]) -> None:
+    assert 1 <= certain_imbalance(counts) <= imbalance(counts)

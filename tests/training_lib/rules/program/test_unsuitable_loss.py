@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from tests.training_lib.rules.columns import along, falling, steady
 from trackside.contracts.cause import Cause
+from trackside.contracts.verdict import Severity
 from trackside.records.model_facts import LossFacts, ModelFacts, OptimizerFacts
 from trackside.rules.program.unsuitable_loss import UnsuitableLoss
 from trackside.testing.rule_case import RuleCase, assert_case
@@ -28,12 +30,36 @@ def case(
     return RuleCase(name, recorded={loss.name: {"mean": values}}, fires=(loss.name,) if fires else (), facts=facts)
 
 
+def growing(
+    name: str,
+    values: list[float],
+    *,
+    gradient: float = 20.0,
+    fires: bool = False,
+    optimizers: tuple[OptimizerFacts, ...] = ONE,
+) -> RuleCase:
+    """A loss by hand, and a gradient whose norm goes from 1 to `gradient`."""
+    found = case(name, LossFacts("loss_output_0"), along(values), fires=fires, optimizers=optimizers)
+    recorded = {**found.recorded, "gradient/Net_0.weight": {"l2": falling(1.0, gradient)}}
+    return replace(found, recorded=recorded)
+
+
+BRIEF = falling(2.3, 0.1, 10)
+SPEEDS_UP = [1 - 0.02 * step**2 for step in range(60)]
 CASES = [
     case("maximised", LossFacts(CE, "CrossEntropyLoss", scale=-1.0, class_count=10), steady(2.3), fires=True),
     case("maximised by accumulation", LossFacts(MSE, "MSELoss", scale=-0.25), along(range(60)), fires=True),
     case("scores for NLLLoss", LossFacts(NLL, "NLLLoss", class_count=10), along(range(0, -60, -1)), fires=True),
     case("one class", LossFacts(CE, "CrossEntropyLoss", class_count=1), steady(0.0), fires=True),
     case("one class for NLLLoss", LossFacts(NLL, "NLLLoss", class_count=1), steady(-0.5), fires=True),
+    case("a column less a row", LossFacts(MSE, "MSELoss", input_shape=(32, 32), is_broadcast=True), BRIEF, fires=True),
+    case("a column less a row, by hand", LossFacts("loss_output_0", is_broadcast=True), BRIEF, fires=True),
+    growing("a squared error by hand with a minus", SPEEDS_UP, fires=True),
+    case("n by n of two models", LossFacts("loss_output_0", is_broadcast=True), BRIEF, optimizers=TWO),
+    growing("below zero, but it settles", [1 - 30 * (1 - 0.9**step) for step in range(60)]),
+    growing("below zero, but not far", [-0.2 * value for value in SPEEDS_UP]),
+    growing("it runs away, but nothing grows", SPEEDS_UP, gradient=1.0),
+    growing("two models against each other", SPEEDS_UP, optimizers=TWO),
     case("minimised", LossFacts(CE, "CrossEntropyLoss", class_count=10), falling(2.3, 0.1)),
     case("a generator", LossFacts(CE, "CrossEntropyLoss", scale=-1.0, class_count=2), steady(0.7), optimizers=TWO),
     case("a likelihood by hand", LossFacts("loss_output_0", ""), along(range(0, -60, -1))),
@@ -53,11 +79,24 @@ def test_cases(case: RuleCase) -> None:
         pytest.param(CASES[0], Cause.LOSS_SIGN, id="sign"),
         pytest.param(CASES[2], Cause.WRONG_LOSS, id="below-zero"),
         pytest.param(CASES[3], Cause.WRONG_LOSS, id="one-class"),
+        pytest.param(CASES[5], Cause.WRONG_LOSS, id="broadcasting"),
+        pytest.param(CASES[7], Cause.LOSS_SIGN, id="running-away"),
     ],
 )
 def test_what_it_suspects(case: RuleCase, cause: Cause) -> None:
     findings = assert_case(UnsuitableLoss(), case)
     assert UnsuitableLoss().suspicions(findings, case.window)[0].cause is cause
+
+
+@pytest.mark.parametrize(
+    ("case", "severity"),
+    [
+        pytest.param(CASES[0], Severity.CRITICAL, id="certain"),
+        pytest.param(CASES[7], Severity.WARNING, id="by-its-numbers"),
+    ],
+)
+def test_how_bad_it_is(case: RuleCase, severity: Severity) -> None:
+    assert UnsuitableLoss().severity_of(assert_case(UnsuitableLoss(), case)) is severity
 
 
 def test_a_dip_below_zero_is_no_finding() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,12 +13,13 @@ from hypothesis import strategies as st
 from tests.training_lib.rules.columns import along, falling, steady
 from trackside.contracts.cause import Cause
 from trackside.contracts.verdict import Severity
-from trackside.records.model_facts import LossFacts, ModelFacts, ModuleFacts, ParameterFacts
+from trackside.records.model_facts import LossFacts, ModelFacts, ModuleFacts, OptimizerFacts, ParameterFacts
 from trackside.rules.tensors.dead_relu import DeadRelu, dying
 from trackside.testing.rule_case import RuleCase, assert_case
 
 LOSS, HIDDEN, HEAD = "CrossEntropyLoss_output_0", "gradient/Net_hidden.bias", "gradient/Net_head.bias"
 WEIGHT = "gradient/Net_hidden.weight"
+TWO = ModelFacts(optimizers=(OptimizerFacts("Adam", "Adam"), OptimizerFacts("Adam_1", "Adam")))
 
 
 def facts(*, activation: str = "relu", batch: int = 64, role: str = "linear") -> ModelFacts:
@@ -38,6 +40,7 @@ def case(
     head: float = 0.0,
     weight: float | None = None,
     loss: Mapping[int, float] | None = None,
+    cut: bool = False,
     fires: bool = False,
     of: ModelFacts | None = None,
 ) -> RuleCase:
@@ -47,6 +50,8 @@ def case(
         HEAD: {"zero_share": steady(head, 11, every=10)},
         LOSS: {"mean": loss or steady(2.3, 101)},
     }
+    for name_, norm in {HIDDEN: 0.0, WEIGHT: 0.0, HEAD: 1.0}.items() if cut else ():
+        recorded[name_]["l2"] = steady(norm, 101)
     return RuleCase(name, recorded=recorded, fires=(HIDDEN,) if fires else (), facts=of or facts())
 
 
@@ -57,11 +62,14 @@ def tenth(share: float, count: int = 11) -> dict[int, float]:
 DIED = along([0.1] * 4 + [0.95] * 7, every=10)
 CASES = [
     case("most of a layer", tenth(0.9), fires=True),
-    case("a whole layer", tenth(1.0), fires=True),
+    case("a whole layer", tenth(1.0), cut=True, fires=True),
     case("it died after a while", DIED, fires=True),
     case("a whole layer, although it learns", tenth(1.0), loss=falling(2.3, 0.1, 101), fires=True),
+    case("a whole layer, and most of the loss is left", tenth(1.0), loss=falling(2.3, 1.7, 101), cut=True, fires=True),
     RuleCase("without facts", recorded=case("", tenth(0.9)).recorded, fires=(HIDDEN,)),
     case("as many as are usual", tenth(0.3)),
+    case("a wide layer that learns", tenth(0.95), loss=falling(2.3, 0.1, 101)),
+    replace(case("a wide layer that begins to learn", tenth(0.99), loss=falling(2.3, 0.5, 101)), step=30),
     case("no unit is dead for long", along([0.95, 0.2] * 5 + [0.95], every=10)),
     case("nothing to learn: all gradients are zero", tenth(1.0), head=1.0),
     case("a bias that cancels out", tenth(1.0), weight=0.0),
@@ -77,7 +85,15 @@ def test_cases(case: RuleCase) -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "severity"), [(CASES[0], Severity.WARNING), (CASES[1], Severity.CRITICAL)], ids=["most", "all"]
+    ("case", "severity"),
+    [
+        pytest.param(CASES[0], Severity.WARNING, id="most"),
+        pytest.param(CASES[1], Severity.CRITICAL, id="all"),
+        pytest.param(CASES[3], Severity.INFO, id="all-but-it-learns"),
+        pytest.param(CASES[4], Severity.WARNING, id="all-but-it-learns-a-little"),
+        pytest.param(case("", tenth(1.0), cut=True, fires=True, of=TWO), Severity.WARNING, id="two-optimizers"),
+        pytest.param(case("", tenth(1.0), fires=True), Severity.WARNING, id="other-gradients-are-not-known"),
+    ],
 )
 def test_how_bad_it_is(case: RuleCase, severity: Severity) -> None:
     assert DeadRelu().severity_of(assert_case(DeadRelu(), case)) is severity

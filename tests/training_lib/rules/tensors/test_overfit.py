@@ -40,11 +40,18 @@ CASES = [
     case("it rises in steps", [2.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 3.0, 3.0, 3.0], fires=True),
     case("it never learned anything", [2.3 + 0.01 * k for k in range(10)], fires=True),
     case("it learned hardly anything", [2.3 - 0.02 * k for k in range(10)], fires=True),
+    case("it rises slowly, for long", [2.0, 1.0, *[1.05 + 0.1 * k for k in range(8)]], fires=True),
+    case("it shared a third, and stays there", [2.0, 1.7, *[1.55 + 0.001 * k for k in range(8)]], fires=True),
+    case("a few samples: it rises above all jumps", [2.3, 0.6, 0.5, 0.7, 1.9, 2.1, 1.8, 2.2, 2.0, 2.4], fires=True),
     case("both fall", HEALTHY),
     case("validation is far above training, and falls", [value + 0.6 for value in HEALTHY]),
     case("one bad evaluation", [*HEALTHY[:6], 1.9, *HEALTHY[7:]]),
     case("both rise", RISES, training=along([*np.linspace(2.3, 1.0, 40), *np.linspace(1.0, 2.3, 61)])),
     case("too few evaluations", RISES[3:6], every=30),
+    case("it has turned just now", [*[2.3 - 0.2 * k for k in range(10)], *[0.6 + 0.4 * k for k in range(3)]], every=7),
+    case("a few samples: it jumps about", [2.3, 0.6, 1.1, 0.5, 1.0, 0.6, 1.1, 0.7, 1.2, 0.8]),
+    case("trained on to nothing: validation stays near its best", [2.3, 1.2, 0.8, *[0.6 + 0.01 * k for k in range(7)]]),
+    case("it shares half of it and gains more", [2.3 - 0.1 * k for k in range(10)]),
 ]
 
 

@@ -554,8 +554,12 @@ def _is_asked(configured: ConfiguredRule, judged_through: int, there: StepToJudg
         return False
     if rule.paced:
         return there.is_settled and (there.is_last or is_paced_step(step, judged_through))
-    # What is not paced but saves nothing lives on the statistics too, and one that watches the clock never waits.
-    return there.is_settled or rule.needs != () or rule.judges_waiting
+    is_always_ready = rule.judges_every_step or rule.judges_waiting or sees_only_what_was_saved(configured)
+    if there.is_settled or is_always_ready:
+        return True
+    # Else a step at which only something else was saved would pass for judged, and so would those before it, before
+    # what was recorded of them has come. A rule that has nothing saved lives on what is recorded, and is shown all of it.
+    return rule.needs != () and there.is_saved and rule.is_watching(there.saved)
 
 
 def _shared(window: Window, turns: Turns, thread: RuleThread) -> Window:

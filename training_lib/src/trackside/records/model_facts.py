@@ -132,6 +132,8 @@ class LossFacts:
     class_count    how many classes it tells apart; None for what is no classification
     line           where it was computed; "" if not known
     backward_line  where `backward` was called on it; "" if not known
+    is_weighted    it was given weights of classes or samples (`weight`, `pos_weight`)
+    is_broadcast   n predictions met n targets as n times n: a column less a row
     """
 
     name: str
@@ -143,6 +145,8 @@ class LossFacts:
     class_count: int | None = None
     line: str = ""
     backward_line: str = ""
+    is_weighted: bool = False
+    is_broadcast: bool = False
 
     @property
     def is_built_in(self) -> bool:
@@ -402,6 +406,8 @@ def _loss(found: UntrustedJson) -> LossFacts:
         input_from=_text(found, "input_from"),
         input_shape=found.counts("input_shape"),
         class_count=_count(found, "class_count"),
+        is_weighted=found.boolean("is_weighted", False),
+        is_broadcast=found.boolean("is_broadcast", False),
         line=_text(found, "line"),
         backward_line=_text(found, "backward_line"),
     )

@@ -19,6 +19,7 @@ from trackside.trial.window import Column, Window
 TRAINING_MODES = ("TRAIN", "GLOBAL")
 STILL = 1e-6  # relative update of the weights in a step, below which hundreds of steps lead nowhere
 WILD = 0.1  # above which a step replaces the weights rather than corrects them
+_AT_ONCE = 1.0  # in the first steps: nothing is left of the initialisation
 _NEWEST = 10  # measurements that stand for "now"
 _HARDLY_ANYTHING = 0.02  # share of the gradient that clipping leaves
 _SHRUNK, _GROWN = 0.5, 3.0  # norm of all weights, against its first
@@ -85,6 +86,26 @@ class Evidence:
         return sum(norm == 0 for norm in norms) / len(norms) if norms else None
 
     @cached_property
+    def had_gradients(self) -> bool:
+        """True if some gradient that is nothing but zeros now was not at first."""
+        return any(
+            float(column.values[-_NEWEST:].max()) == 0 < float(column.values[0])
+            for name in self.window.tensors("gradients")
+            for column in self.window.statistic(name, "l2", mode=None)
+        )
+
+    @cached_property
+    def first_update_ratio(self) -> float | None:
+        """Median over weights of the first relative updates |w' - w| / |w| (the largest of the first ten)."""
+        ratios = [
+            float(column.values[:_NEWEST].max())
+            for name in self.window.tensors("weights")
+            for column in self.window.statistic(name, "update_ratio", mode=None)
+        ]
+        finite = [ratio for ratio in ratios if math.isfinite(ratio)]
+        return float(np.median(finite)) if finite else None
+
+    @cached_property
     def gradient_spread(self) -> float | None:
         """The largest gradient norm of a weight over the smallest that is not zero, medians of the newest."""
         norms = [
@@ -95,6 +116,18 @@ class Evidence:
         ]
         sizes = [norm for norm in norms if math.isfinite(norm) and norm > 0]
         return max(sizes) / min(sizes) if len(sizes) > 1 else None
+
+    @cached_property
+    def gradient_growth(self) -> float | None:
+        """The norm of all gradients now, as a multiple of what it was at first (medians of the newest, the first)."""
+        columns = [c for n in self.window.tensors("gradients") for c in self.window.statistic(n, "l2", mode=None)]
+        if not columns or min(len(column.values) for column in columns) < 3 * _NEWEST:
+            return None
+        first, now = (
+            math.hypot(*[float(np.median(column.values[part])) for column in columns])
+            for part in (slice(_NEWEST), slice(-_NEWEST, None))
+        )
+        return now / first if first > 0 else None
 
     @cached_property
     def weight_growth(self) -> float | None:
@@ -220,6 +253,19 @@ def why_nothing_is_learned(window: Window) -> tuple[Suspicion, ...]:
     )
 
 
+def why_it_moves_wildly(window: Window) -> tuple[Suspicion, ...]:
+    """What is certain, and a learning rate with which most steps replace the weights; mostly nothing."""
+    seen = Evidence(window)
+    found = certain_causes(window)
+    if found:
+        return found
+    if (first := seen.first_update_ratio) is not None and first > _AT_ONCE:
+        return (Suspicion(Cause.LEARNING_RATE_TOO_HIGH, f"early steps changed weights by {first:.0%} of their size"),)
+    if (ratio := seen.update_ratio) is not None and ratio > WILD:
+        return (Suspicion(Cause.LEARNING_RATE_TOO_HIGH, f"a step changes weights by {ratio:.0%} of their size"),)
+    return ()
+
+
 def why_it_diverges(window: Window) -> tuple[Suspicion, ...]:
     """What may be behind numbers that grow without bound, likeliest first."""
     seen = Evidence(window)
@@ -286,10 +332,7 @@ def _measured(seen: Evidence) -> list[Suspicion]:
     if (kept := seen.kept_by_clipping) is not None and kept < _HARDLY_ANYTHING:
         found.append(Suspicion(Cause.CLIPPING_TOO_LOW, f"clipping leaves {kept:.2%} of the gradient"))
     if (zeros := seen.zero_gradients) is not None and zeros > 0.5:
-        found += [
-            Suspicion(Cause.DEAD_UNITS, f"{zeros:.0%} of the gradients are zero"),
-            Suspicion(Cause.SYMMETRIC_INITIALIZATION),
-        ]
+        found += [Suspicion(Cause.DEAD_UNITS, f"{zeros:.0%} of the gradients are zero"), _behind_zeros(seen)]
     if (decay := _decay(seen)) is not None:
         found.append(decay)
     if (spread := seen.gradient_spread) is not None and spread > _VANISHED:
@@ -300,6 +343,17 @@ def _measured(seen: Evidence) -> list[Suspicion]:
     elif ratio is not None and ratio > WILD:
         found.append(Suspicion(Cause.LEARNING_RATE_TOO_HIGH, f"a step changes weights by {ratio:.0%} of their size"))
     return found
+
+
+def _behind_zeros(seen: Evidence) -> Suspicion:
+    """Why gradients are zero: units that started alike, that were killed by too large a step, or that never lived."""
+    facts = seen.window.facts
+    if facts is None or any(parameter.has_equal_rows for parameter in facts.parameters):
+        return Suspicion(Cause.SYMMETRIC_INITIALIZATION)
+    ratio = seen.first_update_ratio
+    if seen.had_gradients and ratio is not None and ratio > WILD / 2:
+        return Suspicion(Cause.LEARNING_RATE_TOO_HIGH, f"early steps changed weights by {ratio:.0%} of their size")
+    return Suspicion(Cause.BAD_INITIALIZATION)
 
 
 def _decay(seen: Evidence) -> Suspicion | None:

@@ -36,7 +36,8 @@ class Rule(ABC):
 
     Facts are class attributes: `rule_id` names the problem; `watches` names the collections it reads, and it judges
     each step at which one of them was saved; `save_interval` is how often they should be saved when the user says
-    nothing; `since` is the release that it came with; `patience` is how many judged steps in a row must show a finding before the evaluator says so.
+    nothing; `since` is the release that it came with; `patience` is how many judged steps in a row must show a finding
+    before the evaluator says so.
     `judges_every_step` is for a rule that must be shown every complete step in order, whatever was saved at it.
 
     A rule that reads columns, and so sees at one step what happened at those before, is `paced`: it is asked at every

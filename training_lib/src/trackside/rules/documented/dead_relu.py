@@ -10,7 +10,9 @@ from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK
 from trackside.contracts.verdict import Finding, Severity
+from trackside.records.model_facts import ModelFacts
 from trackside.rules.layer_units import share_within
+from trackside.rules.role_collections import without_members
 from trackside.rules.rule import Rule, parameter
 from trackside.rules.selection import EVERY_COLLECTION, SavedValue, selected, values_at_step
 from trackside.trial.window import Window
@@ -57,6 +59,10 @@ class DocumentedDeadRelu(Rule):
     def lacks(self, window: Window) -> str:
         """Outputs of ReLU."""
         return "" if any(values_at_step(window, self._names(window))) else "outputs of ReLU layers"
+
+    def nothing_to_judge(self, facts: ModelFacts) -> str:
+        """A model without ReLU, where nobody named other tensors."""
+        return without_members((_ROLE,), facts) if self.tensor_regex == _DEFAULT_REGEX else ""
 
     def _names(self, window: Window) -> tuple[str, ...]:
         role = _ROLE if self.tensor_regex == _DEFAULT_REGEX else ""

@@ -9,7 +9,9 @@ from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK
 from trackside.contracts.verdict import Finding, Severity
+from trackside.records.model_facts import ModelFacts
 from trackside.rules.layer_units import share_within
+from trackside.rules.role_collections import without_members
 from trackside.rules.rule import Rule, parameter
 from trackside.rules.selection import EVERY_COLLECTION, SavedValue, selected, values_at_step
 from trackside.trial.window import Window
@@ -65,6 +67,11 @@ class DocumentedSaturatedActivation(Rule):
     def lacks(self, window: Window) -> str:
         """Inputs of such activations."""
         return "" if any(values_at_step(window, self._names(window))) else "inputs of tanh or sigmoid layers"
+
+    def nothing_to_judge(self, facts: ModelFacts) -> str:
+        """A model without tanh and sigmoid, where nobody named other tensors."""
+        is_usual = self.tensor_regex == _DEFAULT_REGEX and not self.collection_names.strip()
+        return without_members((_ROLE,), facts) if is_usual else ""
 
     def _names(self, window: Window) -> tuple[str, ...]:
         is_usual = self.tensor_regex == _DEFAULT_REGEX and not self.collection_names.strip()

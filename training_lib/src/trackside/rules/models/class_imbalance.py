@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trackside.contracts.capture_request import CollectionRequest, Schedule
@@ -27,9 +28,13 @@ class ClassImbalance(FoldingRule):
 
         1. After `samples` labels at least, r is the count of the commonest class over that of the rarest that came at
            all.
-        2. It fires where r > `threshold_imbalance`.
-        3. Labels that are no classes (numbers to regress, more than 20 different ones, letters or words of a text) are
+        2. It fires where r > `threshold_imbalance`, with the rarest class's count m put up by its error, sqrt(m).
+        3. A loss that was given weights of classes or samples (`weight`, `pos_weight`) makes up for it: silent.
+        4. Labels that are no classes (numbers to regress, more than 20 different ones, letters or words of a text) are
            left out, and so are programs with several optimizers.
+
+        A warning where a loss of the framework's counts each sample alike; information where the loss is one by hand (a
+        focal loss), of which nobody can tell whether it makes up for it.
 
         Amazon's ClassImbalance fires at a ratio of 10, or where a class is mispredicted in 70 % of its cases; it is the
         preset `aws-docs`.
@@ -79,7 +84,8 @@ class ClassImbalance(FoldingRule):
         seen = with_labels_of(state, window)
         ratio = imbalance(seen.counts)
         names = window.tensors("labels")
-        if seen.samples < self.samples or not ratio > self.threshold_imbalance or not names:
+        is_certain = certain_imbalance(seen.counts) > self.threshold_imbalance
+        if seen.samples < self.samples or not is_certain or not names or _is_weighted(window):
             return seen, []
         finding = Finding(
             subject=names[0],
@@ -89,9 +95,16 @@ class ClassImbalance(FoldingRule):
             observed=ratio,
             relation=">",
             threshold=self.threshold_imbalance,
-            statistics={f"class_{name}": float(count) for name, count in sorted(seen.counts.items())[:20]},
+            statistics={
+                "knows_the_loss": float(_counts_alike(window)),
+                **{f"class_{name}": float(count) for name, count in sorted(seen.counts.items())[:20]},
+            },
         )
         return seen, [finding]
+
+    def severity_of(self, findings: Sequence[Finding]) -> Severity:
+        """Information where the loss may make up for it."""
+        return Severity.WARNING if findings[0].statistics["knows_the_loss"] else Severity.INFO
 
     def lacks(self, window: Window) -> str:
         """Labels."""
@@ -101,3 +114,23 @@ class ClassImbalance(FoldingRule):
 def imbalance(counts: Mapping[str, int]) -> float:
     """The count of the commonest class over that of the rarest; 1 for fewer than two classes."""
     return max(counts.values()) / min(counts.values()) if len(counts) > 1 else 1.0
+
+
+def certain_imbalance(counts: Mapping[str, int]) -> float:
+    """The same, with the count of the rarest put up by its error: few samples of a class may be chance."""
+    if len(counts) < 2:
+        return 1.0
+    rarest = min(counts.values())
+    return max(1.0, max(counts.values()) / (rarest + math.sqrt(rarest)))
+
+
+def _is_weighted(window: Window) -> bool:
+    facts = window.facts
+    return facts is not None and any(loss.is_weighted for loss in facts.losses)
+
+
+def _counts_alike(window: Window) -> bool:
+    """True where every loss is one of the framework's, and its mean or sum; where nothing is known, too."""
+    facts = window.facts
+    losses = facts.losses if facts is not None else ()
+    return all(loss.is_built_in and loss.reduction != "none" for loss in losses)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, CALIBRATED
 from trackside.contracts.verdict import Finding, Severity
@@ -69,7 +70,7 @@ class Confusion(Rule):
     judges_until_found = True
     watches = ("labels", "predictions", "all")
     save_interval = 500
-    needs = ()
+    needs = (CollectionRequest("labels", Schedule(500)), CollectionRequest("predictions", Schedule(500)))
     severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.CLASS_IMBALANCE, Cause.WRONG_LABELS)

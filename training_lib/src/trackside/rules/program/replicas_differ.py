@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.verdict import Finding, Severity
+from trackside.records.model_facts import ModelFacts
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
@@ -77,6 +78,10 @@ class ReplicasDiffer(Rule):
         names = (*window.tensors("weights"), *window.tensors("biases"))
         found = [finding for name in names if (finding := self._judge(window, name)) is not None]
         return sorted(found, key=lambda finding: -finding.observed)
+
+    def nothing_to_judge(self, facts: ModelFacts) -> str:
+        """A training by a single process."""
+        return "one process trains, so there is no replica" if facts.program.world_size == 1 else ""
 
     def _judge(self, window: Window, name: str) -> Finding | None:
         columns = window.statistic(name, "l2", mode=None)

@@ -14,7 +14,7 @@ from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.errors import TensorNotSavedError
 from trackside.contracts.verdict import Finding, Severity
 from trackside.records.model_facts import ModelFacts
-from trackside.rules.diagnosis import learned_share
+from trackside.rules.diagnosis import has_several_aims, learned_share
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Window
 
@@ -45,7 +45,8 @@ class UnnormalizedInputs(Rule):
         tokens and are left out; so are batches of fewer than 8 samples):
 
         1. Any value that is not finite is a finding.
-        2. Constant: the deviation between the samples, over all features, is below 1e-7 of the inputs' size.
+        2. Constant: the deviation between the samples, over all features, is below 1e-7 of the inputs' size. Programs
+           with several optimizers are left out: what one model makes for another is no data.
         3. Too large: the root mean square is above `threshold_size`.
         4. Uneven, for inputs of shape (samples, features): the root mean square of the largest feature is more than
            `threshold_ratio` times that of the middle one.
@@ -94,15 +95,18 @@ class UnnormalizedInputs(Rule):
 
     def check(self, window: Window) -> Iterable[Finding]:
         """One finding per input."""
-        copes = _copes(window)
+        copes, several = _copes(window), has_several_aims(window)
         found = []
         for name in window.tensors("model_inputs"):
             for column in window.statistic(name, "mean", last=1):
                 if column.steps[-1] != window.step:
                     continue
                 finding = self._judge(window, name, column.worker)
-                if finding is not None and not (copes and finding.measure in {SIZE, SPREAD}):
-                    found.append(finding)
+                if finding is None or (copes and finding.measure in {SIZE, SPREAD}):
+                    continue
+                if several and finding.measure == CONSTANT:  # what one model makes for another is no data
+                    continue
+                found.append(finding)
         return found
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:

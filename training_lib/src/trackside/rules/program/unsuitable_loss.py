@@ -6,19 +6,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.verdict import Finding, Severity
 from trackside.records.model_facts import LossFacts
-from trackside.rules.diagnosis import has_several_aims, training_losses
+from trackside.rules.diagnosis import Evidence, has_several_aims, training_losses
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
-SIGN, BELOW_ZERO, ONE_CLASS = (
+SIGN, BELOW_ZERO, ONE_CLASS, BROADCAST, RUNAWAY = (
     "factor of the loss",
     "loss that cannot be negative",
     "classes",
+    "share of the differences that are of a prediction and its own target",
+    "loss over its largest size at first",
 )
+_FEWEST_LOSSES = 40  # for a loss that runs away
+_FIRST = 10  # losses that stand for the start
+_GRADIENTS_GROWN, _WEIGHTS_GROWN = 4.0, 2.5  # what runs away, grows
 _NEVER_NEGATIVE = (
     "CrossEntropyLoss", "NLLLoss", "MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BCELoss", "BCEWithLogitsLoss",
     "HingeEmbeddingLoss", "MarginRankingLoss", "MultiMarginLoss", "TripletMarginLoss", "SoftMarginLoss",
@@ -43,8 +49,14 @@ class UnsuitableLoss(Rule):
         2. Below zero: the median of the newest `steps` losses is negative. For NLLLoss that means that it was given
            scores, not log-probabilities.
         3. One class: cross entropy over a single output, which is zero whatever the model says.
+        4. Broadcasting: a column of n predictions met a row of n targets, so that each prediction was compared with
+           every target. Of losses by hand, too.
+        5. Running away, a warning only: what is minimised has fallen below -`runaway` times its largest size over the
+           first steps, falls ever faster, and gradients or weights grow. A loss whose minimum is not where the model
+           is right has the wrong sign; a likelihood of densities, a reward or an adversary's loss goes below zero too,
+           but settles. Programs with several optimizers are left out. Of losses by hand, too.
 
-        A loss that was written by hand has no known range and is left alone. Amazon's Debugger has no such rule.
+        Else a loss that was written by hand has no known range and is left alone. Amazon's Debugger has no such rule.
 
     What to do:
         Look up what the loss expects: CrossEntropyLoss takes scores, NLLLoss log-probabilities, BCEWithLogitsLoss one
@@ -82,6 +94,7 @@ class UnsuitableLoss(Rule):
     )
 
     steps: int = parameter(5, "newest losses whose median must be negative", minimum=1)
+    runaway: float = parameter(10.0, "how many times its first size a loss must be below zero to run away", minimum=1)
 
     def check(self, window: Window) -> Iterable[Finding]:
         """One finding per loss."""
@@ -94,9 +107,15 @@ class UnsuitableLoss(Rule):
             loss = facts.loss(column.tensor)
             level = float(np.median(column.values[-self.steps :])) if len(column.values) >= self.steps else 0.0
             wrong = misuse(loss, level=level, has_several_aims=several) if loss is not None else None
+            if wrong is None and not several and runs_away(column.values, times=self.runaway) and _grows(window):
+                wrong = Misuse(RUNAWAY, _in_first_sizes(column.values), -self.runaway)
             if loss is not None and wrong is not None:
                 found.append(self._finding(window, column, loss, wrong))
         return found
+
+    def severity_of(self, findings: Sequence[Finding]) -> Severity:
+        """A warning where only the numbers say so."""
+        return Severity.WARNING if all(finding.measure == RUNAWAY for finding in findings) else Severity.CRITICAL
 
     def lacks(self, window: Window) -> str:
         """What the hook tells of the program's losses."""
@@ -108,6 +127,8 @@ class UnsuitableLoss(Rule):
         """The sign, or the loss."""
         lead = findings[0]
         wrong_loss = Suspicion(Cause.WRONG_LOSS, lead.comparison)
+        if lead.measure == RUNAWAY:
+            return (Suspicion(Cause.LOSS_SIGN, "it falls ever faster below zero, and gradients grow"), wrong_loss)
         if lead.measure == SIGN:
             return (Suspicion(Cause.LOSS_SIGN, lead.comparison),)
         return (wrong_loss, Suspicion(Cause.LOSS_SIGN)) if lead.measure == BELOW_ZERO else (wrong_loss,)
@@ -138,6 +159,8 @@ class Misuse:
 
 def misuse(loss: LossFacts, *, level: float, has_several_aims: bool) -> Misuse | None:
     """How a loss whose value is `level` is misused; None if nothing speaks for that."""
+    if loss.is_broadcast and not has_several_aims:
+        return Misuse(BROADCAST, 1 / loss.input_shape[0] if loss.input_shape and loss.input_shape[0] > 1 else 0.5, 1.0)
     if loss.type_name not in _NEVER_NEGATIVE:
         return None
     if loss.type_name in {"CrossEntropyLoss", "NLLLoss"} and loss.class_count == 1:
@@ -145,3 +168,26 @@ def misuse(loss: LossFacts, *, level: float, has_several_aims: bool) -> Misuse |
     if loss.scale < 0 and not has_several_aims:
         return Misuse(SIGN, loss.scale, 0.0)
     return Misuse(BELOW_ZERO, level, 0.0) if level < 0 and loss.scale > 0 else None
+
+
+def runs_away(losses: NDArray[np.float64], *, times: float) -> bool:
+    """Whether losses (oldest first, shape (n,)) fall below zero, far and ever faster.
+
+    Far: below -`times` times their largest size over the first ten. Faster: more over the newest third than over the
+    third before.
+    """
+    if len(losses) < _FEWEST_LOSSES or not np.isfinite(losses).all() or not _in_first_sizes(losses) < -times:
+        return False
+    third = len(losses) // 3
+    old, middle, new = (float(np.median(part)) for part in (losses[:third], losses[third:-third], losses[-third:]))
+    return middle - new > max(old - middle, 0.0)
+
+
+def _in_first_sizes(losses: NDArray[np.float64]) -> float:
+    first = float(np.abs(losses[:_FIRST]).max())
+    return float(np.median(losses[-_FIRST:])) / first if first > 0 else 0.0
+
+
+def _grows(window: Window) -> bool:
+    seen = Evidence(window)
+    return (seen.gradient_growth or 0.0) > _GRADIENTS_GROWN or (seen.weight_growth or 0.0) > _WEIGHTS_GROWN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,14 +11,20 @@ import numpy as np
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.verdict import Finding, Severity
 from trackside.records.model_facts import ModelFacts
-from trackside.rules.diagnosis import Evidence, certain_causes, learned_share
+from trackside.rules.diagnosis import Evidence, certain_causes, has_several_aims, learned_share
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
 _MEASUREMENTS = 4  # of the newest, the smallest counts: a unit that ever answers is not dead
 _FEWEST_SAMPLES = 16  # a batch of one switches half of all units off
 _CUT = 0.98  # share of dead units from which on a layer lets nothing through
-_LEARNED, _LIVABLE = 0.5, 0.9
+_LEARNED = 0.5  # of the first loss: a model that has learned so much lives with what is left of it
+_LEARNS, _FIRST_STEPS = 0.1, 100  # of it in so many steps: a model that has begun to learn may be waited for
+_LEARNS_ON = 0.25  # of it later
+_AT_ONCE = 1  # step up to which a unit that is dead was dead from the start
+_LIVABLE = 0.9  # share of dead units
+_WASTED = 0.05  # of it, and of all gradients by tensors this share is zero: nothing can become of it
+_MOSTLY = 0.5
 _WITHOUT_ZEROS = ("tanh", "sigmoid", "gelu", "silu", "leaky_relu", "softmax", "log_softmax", "other")
 
 
@@ -42,10 +49,16 @@ class DeadRelu(Rule):
         4. It fires only where some layer is alive: where the loss itself is zero for every sample (a margin that is
            kept), all gradients are zero and nothing is dead.
         5. Batches of fewer than 16 samples cannot tell, and are left out.
-        6. A model that has lost half of its first loss lives with what is left of it, up to 90 % dead units in a layer.
+        6. A model that learns lives with what is left of it, for a wide layer needs but a few units. Where units are
+           dead from the first step on, it is silent in the first 100 steps while the loss falls, and later once that
+           has lost a quarter of its first value, unless half of the gradients of the model (by tensors) are nothing but
+           zeros. Where 98 % of a layer are dead although half of the loss is gone (there is a way around it), it is
+           information. Where units have died in training, it is silent up to 90 % of a layer once half of the loss is
+           gone.
 
-        Critical where 98 % of a layer are dead: nothing gets through. Else a warning. Amazon's DeadRelu counts zeros
-        in the outputs of layers whose names end in `relu_output`; that is the preset `aws-docs`.
+        Critical where the training is wasted: 98 % of a layer are dead, half of the gradients of the model (by tensors)
+        are nothing but zeros, and the loss has lost less than a twentieth. Else a warning. Amazon's DeadRelu counts
+        zeros in the outputs of layers whose names end in `relu_output`; that is the preset `aws-docs`.
 
     What to do:
         Lower the learning rate, initialise with Kaiming's method and biases at zero, or use LeakyReLU or GELU.
@@ -94,18 +107,34 @@ class DeadRelu(Rule):
         names = [
             n for n in dying(shares, threshold_layer=self.threshold_layer) if _reaches_weights(window, n, shares[n])
         ]
-        learned = learned_share(window)
-        if learned is not None and learned > _LEARNED and max([shares[n] for n in names], default=0.0) < _LIVABLE:
+        learned = learned_share(window) if names else None
+        zeros = Evidence(window).zero_gradients if names else None
+        died = any(self._dead_since(columns[name]) > _AT_ONCE for name in names)
+        if learned is not None and _can_be_lived_with(learned, zeros, window.step, dead=shares[names[0]], died=died):
             return []
-        return [self._finding(window, facts, columns[name], shares[name]) for name in names]
+        statistics = {
+            "loss_lost": math.nan if learned is None else learned,
+            "zero_gradients": math.nan if zeros is None else zeros,
+            "several_aims": float(has_several_aims(window)),
+        }
+        return [self._finding(window, facts, columns[name], shares[name], statistics) for name in names]
 
     def lacks(self, window: Window) -> str:
         """Measured gradients of biases."""
         return "" if _biases(window, window.facts) else f"{_MEASUREMENTS} measurements of the gradients of biases"
 
+    def nothing_to_judge(self, facts: ModelFacts) -> str:
+        """A model whose activations are known, and put out no zeros."""
+        return "no activation of the model is a ReLU" if _has_no_relu(facts) else ""
+
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Critical where nothing gets through a layer any more."""
-        return Severity.CRITICAL if findings[0].observed >= 100 * _CUT else Severity.WARNING
+        """Critical where nothing gets through and nothing is learned; information where much was learned."""
+        numbers = {"loss_lost": math.nan, "zero_gradients": math.nan, **findings[0].statistics}
+        if numbers["loss_lost"] > _LEARNED and all(finding.since_step <= _AT_ONCE for finding in findings):
+            return Severity.INFO
+        is_wasted = numbers["loss_lost"] < _WASTED and numbers["zero_gradients"] >= _MOSTLY  # NaN is neither
+        is_cut = findings[0].observed >= 100 * _CUT and not numbers["several_aims"]
+        return Severity.CRITICAL if is_cut and is_wasted else Severity.WARNING
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
         """What is certain; dead units; and what may have killed them."""
@@ -113,24 +142,29 @@ class DeadRelu(Rule):
             return (*certain, Suspicion(Cause.DEAD_UNITS))
         dead = Suspicion(Cause.DEAD_UNITS, f"{len(findings)} layers, up to {findings[0].observed:.0f} % of the units")
         ratio = Evidence(window).update_ratio
-        killed_at_once = findings[0].since_step <= 1
-        if killed_at_once:
+        if findings[0].since_step <= _AT_ONCE:
             return (dead, Suspicion(Cause.BAD_INITIALIZATION, "dead from the first step on"))
         because = f"a step changes weights by {ratio:.1%}" if ratio is not None else ""
         return (dead, Suspicion(Cause.LEARNING_RATE_TOO_HIGH, because))
 
-    def _finding(self, window: Window, facts: ModelFacts | None, column: Column, share: float) -> Finding:
+    def _dead_since(self, column: Column) -> int:
         alive = np.flatnonzero(~(column.values > self.threshold_layer / 100))
+        return int(column.steps[alive[-1] + 1 if alive.size else 0])
+
+    def _finding(
+        self, window: Window, facts: ModelFacts | None, column: Column, share: float, statistics: dict[str, float]
+    ) -> Finding:
         module = facts.module_of(column.tensor) if facts else None
         return Finding(
             subject=column.tensor,
             worker=column.worker,
             step=window.step,
-            since_step=int(column.steps[alive[-1] + 1 if alive.size else 0]),
+            since_step=self._dead_since(column),
             measure="dead units in %",
             observed=100 * share,
             relation=">",
             threshold=self.threshold_layer,
+            statistics={name: value for name, value in statistics.items() if math.isfinite(value)},
             series=tuple([(step, 100 * value) for step, value in column.series]),
             place=module.line if module else "",
         )
@@ -146,6 +180,20 @@ def dying(shares: Mapping[str, float], *, threshold_layer: float) -> tuple[str, 
         return ()
     found = [name for name, share in shares.items() if share > threshold_layer / 100]
     return tuple(sorted(found, key=lambda name: (-shares[name], name)))
+
+
+def _can_be_lived_with(learned: float, zeros: float | None, step: int, *, dead: float, died: bool) -> bool:
+    """Whether a model that has lost `learned` of its first loss needs no more of a layer than is alive, or may yet.
+
+    `zeros`: the share of its gradients (by tensors) that are nothing but zeros, if known; `dead`: of the layer's units;
+    `died`: in training, not before.
+    """
+    if died:
+        return learned > _LEARNED and dead < _LIVABLE
+    gets_through = zeros is None or zeros < _MOSTLY
+    if step < _FIRST_STEPS:
+        return learned > 0 and (gets_through or learned > _LEARNS)
+    return (learned > _LEARNED and dead < _CUT) or (learned > _LEARNS_ON and zeros is not None and gets_through)
 
 
 def _biases(window: Window, facts: ModelFacts | None) -> list[Column]:

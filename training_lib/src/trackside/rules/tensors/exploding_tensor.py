@@ -24,10 +24,12 @@ class ExplodingTensor(Rule):
         at full price. Most scripts do not notice, because comparing with NaN raises no error.
 
     How it decides:
-        At each step at which a tensor of `collection_names` was saved, for each tensor and worker:
+        At each step at which the always-on statistics measured a tensor of `collection_names`, or at which one was
+        saved, for each tensor and worker:
 
         1. Count the elements that are not finite (NaN, infinity, minus infinity); with `only_nan`, those that are NaN.
-           Where the run saved reductions instead of the tensor, its mean is counted as one element.
+           The always-on statistics count them where the tensors lie; nothing needs to be saved. Where the run has but
+           reductions, the mean is counted as one element.
         2. count > 0 is a finding, at once: there is no such thing as a harmless infinity in these collections.
         3. The first step at which the tensor broke is the step since which the finding holds. The tensor that broke
            first leads; among those of the same step, the order of `collection_names` decides, then the name.
@@ -61,6 +63,7 @@ class ExplodingTensor(Rule):
     rule_id = "exploding-tensor"
     watches = ("losses", "weights", "gradients")
     save_interval = 100
+    needs = ()
     severity = Severity.CRITICAL
     since = "0.1"
     likely_causes = (Cause.LEARNING_RATE_TOO_HIGH, Cause.NON_FINITE_DATA)

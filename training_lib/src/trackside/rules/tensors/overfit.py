@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import finite, training_losses
+from trackside.rules.diagnosis import finite, training_losses, why_it_moves_wildly
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
@@ -22,6 +22,8 @@ _MANY_EVALUATIONS = 8
 _MOSTLY_LEARNED, _BARELY_LEARNED = 0.3, 0.95  # of the first training loss that is left
 _NOTHING, _HARDLY_BETTER = 0.02, 0.7  # of the first validation loss, of the first training loss
 _NEWEST = 3  # evaluations at least that stand for now: one alone may be an accident
+_LONG = 0.2  # share of all evaluations that have come since the best: what has just turned may turn again
+_NOISES = 3  # how many times what evaluations differ by from one to the next the rise must be
 _NEAR_ITS_LOWEST = 0.1  # of the first training loss: one that rises again has other troubles
 _FIRST = 3  # losses that stand for the start
 _NEVER_LEARNED = 0.05  # share of the training's gain below which the validation loss never fell
@@ -47,15 +49,19 @@ class Overfit(Rule):
         2. Let b be the evaluation with the lowest E. The gain is G = max(E_0 - E_b, T_0 - T_now): what was learned, on
            either data.
         3. Lost again is r = (E_now - E_b) / G, with E_now the lowest of the newest `patience_evaluations`, all of them
-           after b: a single bad evaluation does not count.
+           after b, and of the newest fifth of all evaluations: a few bad ones do not count.
         4. It fires where r > `ratio_threshold`, the training loss has gone on falling since b (by more than 2 % of G),
-           E_now > (1 + `ratio_threshold`) E_b for positive losses, and E_now - E_b is more than two standard errors of
-           the evaluations' means where these hold several batches.
-
+           E_now > (1 + `ratio_threshold`) E_b for positive losses, and the rise is no noise: E_now - E_b is more than
+           two standard errors of the evaluations' means where these hold several batches, and more than three times
+           what neighbouring evaluations since b differ by (median, of the second differences): a validation set of a
+           few samples jumps about.
         5. It also fires where the validation data never shared what was learned: the training loss has lost most of its
-           first value (70 %), and the validation loss less than `shared_gain` of what the training loss lost; or the
-           training loss has lost a twentieth since the first evaluation, the validation loss nothing, and that is still
-           above 70 % of the first training loss. In both cases over eight evaluations and more.
+           first value (70 %), and the validation loss less than `shared_gain` of what the training loss lost, and gains
+           nothing more (or less than half of that); or the training loss has lost a twentieth since the first
+           evaluation, the validation loss nothing, and that is still above 70 % of the first training loss. In both
+           cases over eight evaluations and more.
+        6. Training on to a loss of zero is no fault by itself: as long as the validation loss stays near its best, the
+           model is as good as it was.
 
         A constant added to the losses, or a factor, changes nothing in r. Critical from r > 0.5 on, a warning before.
 
@@ -98,11 +104,11 @@ class Overfit(Rule):
 
     patience_evaluations: int = parameter(3, "newest evaluations that must all be worse than the best", minimum=1)
     ratio_threshold: float = parameter(
-        0.25, "share of what was learned that the validation loss must have lost again", minimum=0, maximum=10
+        0.3, "share of what was learned that the validation loss must have lost again", minimum=0, maximum=10
     )
 
     shared_gain: float = parameter(
-        0.6, "share of the training's gain that the validation loss must have", minimum=0, maximum=1
+        0.5, "share of the training's gain that the validation loss must have", minimum=0, maximum=1
     )
 
     def check(self, window: Window) -> Iterable[Finding]:
@@ -130,14 +136,15 @@ class Overfit(Rule):
         return Severity.CRITICAL if worst > _BADLY else Severity.WARNING
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Labels first where the validation loss never fell: there was nothing to learn but the labels by heart."""
+        """What is certain; labels where the validation loss never fell: nothing was learned but these by heart."""
         lead = findings[0].statistics
+        certain = why_it_moves_wildly(window)
         overfitting = Suspicion(
             Cause.OVERFITTING, f"validation loss {lead['lowest']:.3g} at best, {lead['now']:.3g} now"
         )
         if lead["validation_gain"] < _NEVER_LEARNED * lead["training_gain"]:
-            return (Suspicion(Cause.WRONG_LABELS, "the validation loss has never fallen"), overfitting)
-        return (overfitting, Suspicion(Cause.WRONG_LABELS))
+            return (*certain, Suspicion(Cause.WRONG_LABELS, "the validation loss has never fallen"), overfitting)
+        return (*certain, overfitting, Suspicion(Cause.WRONG_LABELS))
 
     def _judge(self, window: Window, evaluated: Column, trained: Column) -> Finding | None:
         steps, means, errors, training = by_evaluation(evaluated, trained)
@@ -215,8 +222,17 @@ def shared_of(evaluated: Losses, trained: Losses, *, first: float, most: float) 
         and validated > (1 - _NOTHING) * float(evaluated[0])
         and now < _BARELY_LEARNED * float(trained[0])
     )
-    has_little = now < _MOSTLY_LEARNED * first and seen < most * gain
-    return min(seen / gain, most * (1 - _NOTHING)) if has_nothing or has_little else None
+    share = seen / gain
+    has_little = now < _MOSTLY_LEARNED * first and share < most and (share < most / 2 or not _still_gains(evaluated))
+    return min(share, most * (1 - _NOTHING)) if has_nothing or has_little else None
+
+
+def _still_gains(evaluated: Losses) -> bool:
+    """True where the best of the evaluations is one of the newest tenth, or these are below those before by 2 %."""
+    tenth = max(_NEWEST, len(evaluated) // 10)
+    before = float(np.median(evaluated[-3 * tenth : -tenth]))
+    is_newest = int(np.argmin(evaluated)) >= len(evaluated) - tenth
+    return is_newest or float(np.median(evaluated[-tenth:])) < (1 - _NOTHING) * before
 
 
 @dataclass(frozen=True)
@@ -240,17 +256,28 @@ def lost_again(evaluated: Losses, trained: Losses, *, patience: int, errors: Los
     if len(evaluated) < max(_FEWEST_EVALUATIONS, patience + 1):
         return None
     best = int(np.argmin(evaluated))
-    lowest, newest = float(evaluated[best]), evaluated[-patience:]
-    if best >= len(evaluated) - patience:
+    long = max(patience, round(_LONG * len(evaluated)))
+    lowest, newest = float(evaluated[best]), evaluated[-long:]
+    if best >= len(evaluated) - long:
         return None
     now = float(newest.min())
     validation_gain, training_gain = float(evaluated[0]) - lowest, float(trained[0] - trained[-1])
     gain = max(validation_gain, training_gain)
     error = 0.0 if errors is None else math.hypot(float(errors[best]), float(errors[-patience:].max()))
     still_falls = float(trained[best] - np.median(trained[-patience:])) > _TRAINING_STILL_FALLS * gain
-    if not gain > 0 or not still_falls or not now - lowest > 2 * error:
+    if not gain > 0 or not still_falls or not now - lowest > max(2 * error, _NOISES * noise_of(evaluated[best:])):
         return None
     return Lost((now - lowest) / gain, best, lowest, now, validation_gain, training_gain)
+
+
+def noise_of(evaluated: Losses) -> float:
+    """By how much evaluations differ from what lies between their neighbours (median); 0 for fewer than five.
+
+    `evaluated`: shape (n,). The standard deviation, were they normal: a second difference has sqrt(6) times that.
+    """
+    if len(evaluated) < 5:
+        return 0.0
+    return 1.4826 * float(np.median(np.abs(np.diff(evaluated, n=2)))) / math.sqrt(6)
 
 
 def by_evaluation(evaluated: Column, trained: Column) -> tuple[NDArray[np.int64], Losses, Losses, Losses]:

@@ -31,7 +31,7 @@ class VanishingGradient(Rule):
         input.
 
     How it decides:
-        At each step at which gradients were saved, for each worker:
+        At each step at which the always-on statistics measured gradients, or at which they were saved, for each worker:
 
         1. The size of a gradient tensor g is the mean of |g| over the entries of g that are not exactly zero. Entries
            that took no part in the step (rows of an embedding that no sample used, units a ReLU switched off) say
@@ -81,6 +81,7 @@ class VanishingGradient(Rule):
     rule_id = "vanishing-gradient"
     watches = ("gradients",)
     save_interval = 100
+    needs = ()
     severity = Severity.CRITICAL
     since = "0.1"
     patience = 3

@@ -1,0 +1,175 @@
+"""data-leakage: a column of the inputs gives the answer away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trackside.contracts.cause import Cause
+from trackside.records.model_facts import ModelFacts, OptimizerFacts
+from trackside.rules.models.data_leakage import DataLeakage, correlated_with, explained_by, following, tells_all
+from trackside.testing.rule_case import RuleCase, assert_case, replay
+
+X, Y = "Net_input_0", "CrossEntropyLoss_input_1"
+RANDOM = np.random.default_rng(0)
+TWO = ModelFacts(optimizers=(OptimizerFacts("Adam", "Adam"), OptimizerFacts("Adam_1", "Adam")))
+Batch = tuple[Any, Any]
+
+
+def case(
+    name: str, batch: Callable[[], Batch], *, fires: bool = False, batches: int = 3, facts: ModelFacts | None = None
+) -> RuleCase:
+    drawn = [batch() for _ in range(batches)]
+    return RuleCase(
+        name,
+        {
+            X: {50 * number: inputs for number, (inputs, _) in enumerate(drawn)},
+            Y: {50 * number: labels for number, (_, labels) in enumerate(drawn)},
+        },
+        collections={"model_inputs": (f"^{X}$",), "labels": (f"^{Y}$",)},
+        fires=(X,) if fires else (),
+        facts=facts,
+    )
+
+
+def noise(*shape: int) -> np.ndarray:
+    return RANDOM.normal(size=shape).astype(np.float32)
+
+
+def classes(count: int, *, size: int = 48) -> np.ndarray:
+    return RANDOM.integers(0, count, size=size)
+
+
+def with_column(inputs: np.ndarray, values: np.ndarray, place: int = 3) -> np.ndarray:
+    inputs[..., place] = values
+    return inputs
+
+
+def leaky(count: int, size: int = 48) -> Batch:
+    labels = classes(count, size=size)
+    return with_column(noise(size, 8), (labels - 1) * 0.7), labels
+
+
+def one_hot_beside(*, without: int | None = None) -> Batch:
+    labels = np.arange(48) % 4
+    inputs = noise(48, 8)
+    inputs[:, :4] = np.eye(4)[labels]
+    if without is not None:
+        inputs[:, without:4] = noise(48, 4 - without)
+    return inputs, labels
+
+
+def regressed(share_of_noise: float) -> Batch:
+    target = noise(48, 1)
+    return with_column(noise(48, 8), target[:, 0] + share_of_noise * noise(48)), target
+
+
+def walk() -> Batch:
+    values = 100 + np.cumsum(noise(48, 25), axis=1)
+    return values[:, :-1, None], values[:, -1:]
+
+
+def tokens() -> Batch:
+    labels = classes(4)
+    return with_column(RANDOM.integers(5, 800, size=(48, 20)), labels, place=0), labels
+
+
+def told_apart() -> Batch:
+    labels = classes(2)
+    return with_column(noise(48, 8), 3.0 * labels + noise(48)), labels
+
+
+def zeros_and_ones() -> Batch:
+    inputs, labels = leaky(2)
+    return inputs, labels.astype(np.float32)[:, None]
+
+
+def a_pixel() -> Batch:
+    inputs, labels = leaky(3)
+    return inputs.reshape(-1, 1, 2, 4), labels
+
+
+SAME = noise(48, 8)
+CASES = [
+    case("a column is the class", lambda: leaky(3), fires=True),
+    case("a column is the answer to a yes-or-no question", lambda: leaky(2), fires=True),
+    case(
+        "zeros and ones in floating point",
+        zeros_and_ones,
+        fires=True,
+    ),
+    case("a column for each class", one_hot_beside, fires=True),
+    case("the number to regress, scaled", lambda: regressed(0.0), fires=True),
+    case("a word that stands for the class", tokens, fires=True),
+    case("a pixel", a_pixel, fires=True),
+    case("noise", lambda: (noise(48, 8), classes(3))),
+    case("classes that lie apart", told_apart),
+    case("nearly the number to regress", lambda: regressed(0.1)),
+    case("a random walk: the next is much like the last", walk),
+    case("what tells one class from the others alone", lambda: one_hot_beside(without=1)),
+    case("one batch", lambda: leaky(3), batches=1),
+    case("batches of eight", lambda: leaky(2, size=8)),
+    case("a GAN with labels", lambda: leaky(3), facts=TWO),
+    case("an autoencoder", lambda: (SAME, SAME)),
+    case("one class", lambda: (noise(48, 8), np.zeros(48, np.int64))),
+    case("a constant column", lambda: (with_column(noise(48, 8), np.zeros(48)), classes(2))),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cases(case: RuleCase) -> None:
+    assert_case(DataLeakage(), case)
+
+
+def test_as_many_silent_cases_as_firing_ones() -> None:
+    silent = sum(not case.fires for case in CASES)
+    assert silent >= len(CASES) - silent
+
+
+def test_what_it_says() -> None:
+    findings = assert_case(DataLeakage(), CASES[0])
+    assert set(findings[0].statistics) == {"feature_3"}
+    assert findings[0].observed == pytest.approx(1.0)
+    assert [s.cause for s in DataLeakage().suspicions(findings, CASES[0].window)] == [Cause.DATA_LEAKAGE]
+
+
+def test_it_is_told_with_the_second_batch() -> None:
+    (finding,) = replay(DataLeakage(), CASES[0].trial)
+    assert finding.step == 50
+
+
+def test_another_column_in_each_batch_is_chance() -> None:
+    places = iter((1, 2, 3))
+
+    def batch() -> Batch:
+        labels = classes(2)
+        return with_column(noise(48, 8), labels, place=next(places)), labels
+
+    assert_case(DataLeakage(), case("", batch))
+
+
+def test_what_it_lacks() -> None:
+    assert DataLeakage().lacks(RuleCase("no labels", {"Loss_output_0": {0: 1.0}}).window)
+
+
+@given(seed=st.integers(0, 2**16), factor=st.floats(0.01, 100), shift=st.floats(-10, 10), count=st.integers(2, 4))
+def test_scale_and_shift_of_a_column_change_nothing(seed: int, factor: float, shift: float, count: int) -> None:
+    random = np.random.default_rng(seed)
+    labels = np.arange(40) % count
+    inputs = random.normal(size=(40, 5))
+    inputs[:, 2] = labels * factor + shift
+    assert following(inputs, labels, explained=0.999) == (2,)
+    assert tells_all(inputs, labels, (2,))
+
+
+@given(seed=st.integers(0, 2**16), size=st.integers(16, 60))
+def test_shares_lie_between_nothing_and_all(seed: int, size: int) -> None:
+    random = np.random.default_rng(seed)
+    rows = random.normal(size=(size, 4)) * 10.0 ** random.integers(-6, 6)
+    for share in (explained_by(rows, random.integers(0, 3, size)), correlated_with(rows, random.normal(size=size))):
+        assert ((share >= 0) & (share <= 1 + 1e-9)).all()

@@ -1,0 +1,238 @@
+"""data-leakage: a column of the inputs gives the answer away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.contracts.capture_request import CollectionRequest, Schedule
+from trackside.contracts.cause import Cause
+from trackside.contracts.errors import TensorNotSavedError
+from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.diagnosis import TRAINING_MODES, has_several_aims
+from trackside.rules.labels import as_classes
+from trackside.rules.rule import FoldingRule, parameter
+from trackside.trial.window import Window
+
+_FEWEST_SAMPLES = 16
+_MOST_FEATURES = 20_000  # of an input that has more, the first
+_MOST_CANDIDATES = 64
+_STRICTER_OF_SEQUENCES = 100
+_FEWEST_BATCHES = 2  # one alone may be chance
+
+Samples = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Suspects:
+    """By input and labels ("input < labels"): in how many batches they were compared, and the features of the input
+    that followed the labels in all of these."""
+
+    batches: Mapping[str, int] = field(default_factory=dict)
+    features: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def with_batch(self, pair: str, features: tuple[int, ...]) -> Suspects:
+        """These, after a further batch of that pair."""
+        before = self.features.get(pair)
+        kept = features if before is None else tuple([one for one in before if one in set(features)])
+        return Suspects(
+            {**self.batches, pair: self.batches.get(pair, 0) + 1}, {**self.features, pair: kept[:_MOST_CANDIDATES]}
+        )
+
+
+@dataclass(frozen=True)
+class DataLeakage(FoldingRule):
+    """The inputs hold the answer: single features follow the labels exactly.
+
+    Why it matters:
+        A column that was made from the label, or that is only known once the answer is (the date of a discharge, a
+        case number), makes a model look perfect in every evaluation, for the column is in the evaluation data too. It
+        fails on the day that it is used.
+
+    How it decides:
+        Compares the model's inputs (a row for each sample: numbers, or the words of a text by their places) with the
+        labels of the same batch, in the few batches of which both were saved, of 16 samples or more:
+
+        1. Numbers to regress, one per sample: a feature follows them where the square of its correlation with them is
+           above e = `explained`. For sequences above 1 - (1 - e) / 100: the next value of a series is much like
+           its last.
+        2. Classes: a feature follows them where more than `explained` of its variance lies between the classes, that
+           is, where it is all but constant within each. Classes with a single sample in the batch are left out.
+        3. It fires where the same features follow the labels in two batches and more, and together tell every class
+           from every other.
+        4. Programs with several optimizers, and labels with several numbers per sample, are left out.
+
+        Amazon's Debugger has no such rule; its FeatureImportanceOverweight looks for a feature of XGBoost's that weighs
+        too much.
+
+    What to do:
+        Ask when each feature is known. Take out what is made from the label or only known after it.
+
+    Example:
+        ```python
+        import numpy as np
+        from trackside.rules.models.data_leakage import following
+
+        random = np.random.default_rng(0)
+        inputs, labels = random.normal(size=(64, 8)), random.integers(0, 2, size=64)
+        assert following(inputs, labels, explained=0.999) == ()
+        inputs[:, 3] = labels
+        assert following(inputs, labels, explained=0.999) == (3,)
+        ```
+
+    References:
+        - Kaufman, Rosset, Perlich: Leakage in data mining (2011).
+        - Kapoor, Narayanan: Leakage and the reproducibility crisis in machine-learning-based science (2023).
+    """
+
+    rule_id = "data-leakage"
+    watches = ("model_inputs",)
+    save_interval = 50
+    needs = (
+        CollectionRequest("model_inputs", Schedule(50, end_step=101)),
+        CollectionRequest("labels", Schedule(50, end_step=101)),
+    )
+    severity = Severity.WARNING
+    since = "0.1"
+    likely_causes = (Cause.DATA_LEAKAGE,)
+    what_to_do = (
+        "Ask of the features named above when their values are known: before the answer, or only with it.",
+        "Take out what is made from the label, and split the data before any processing.",
+    )
+
+    explained: float = parameter(
+        0.9995,
+        "share of a feature's variance that the labels explain, above which it follows them",
+        minimum=0.5,
+        maximum=1,
+    )
+
+    def start(self) -> Suspects:
+        """No batch so far."""
+        return Suspects()
+
+    def fold(self, state: Suspects, window: Window) -> tuple[Suspects, Iterable[Finding]]:
+        """Compares the inputs of this step with its labels."""
+        if window.mode not in TRAINING_MODES or has_several_aims(window):
+            return state, []
+        found = []
+        for worker, name, inputs in _saved(window, "model_inputs"):
+            for of, answer, labels in _saved(window, "labels"):
+                if of != worker or not _are_comparable(inputs, labels):
+                    continue
+                pair = f"{name} < {answer}"
+                state = state.with_batch(pair, following(inputs, labels, explained=self.explained))
+                features = state.features[pair]
+                if state.batches[pair] >= _FEWEST_BATCHES and tells_all(inputs, labels, features):
+                    shares = shares_of(inputs, labels)
+                    of_these = {number: float(shares[number]) for number in features}
+                    found.append(self._finding(window, name, worker, of_these))
+        return state, found
+
+    def lacks(self, window: Window) -> str:
+        """Inputs and labels of the same steps."""
+        return "" if window.tensors("labels") else f"inputs and labels of {_FEWEST_BATCHES} batches"
+
+    def _finding(self, window: Window, name: str, worker: str, shares: Mapping[int, float]) -> Finding:
+        return Finding(
+            subject=name,
+            worker=worker,
+            step=window.step,
+            since_step=window.step,
+            measure="share of a feature that the labels explain",
+            observed=max(shares.values()),
+            relation=">",
+            threshold=self.explained,
+            statistics={f"feature_{number}": share for number, share in list(shares.items())[:10]},
+        )
+
+
+def following(inputs: NDArray[np.generic], labels: NDArray[np.generic], *, explained: float) -> tuple[int, ...]:
+    """The numbers of the features that follow the labels, at most 64.
+
+    `inputs`: shape (samples, ...); `labels`: classes or numbers, shape (samples,) or (samples, 1).
+    """
+    if inputs.ndim > 2 and as_classes(labels) is None:
+        explained = 1 - (1 - explained) / _STRICTER_OF_SEQUENCES
+    numbers = np.flatnonzero(shares_of(inputs, labels) > explained)
+    return tuple(numbers[:_MOST_CANDIDATES].tolist())
+
+
+def shares_of(inputs: NDArray[np.generic], labels: NDArray[np.generic]) -> Samples:
+    """The share of each feature's variance that the labels explain, shape (features,). Arguments as above."""
+    rows, codes = _rows(inputs), as_classes(labels)
+    if codes is not None:
+        return explained_by(rows, codes)
+    return correlated_with(rows, labels.reshape(-1).astype(np.float64))
+
+
+def tells_all(inputs: NDArray[np.generic], labels: NDArray[np.generic], features: tuple[int, ...]) -> bool:
+    """True where these features are another for each class of the batch; for numbers, where there is a feature."""
+    codes = as_classes(labels)
+    if codes is None or not features:
+        return bool(features)
+    often = _often(codes)
+    if len(often) < 2:
+        return False
+    chosen = _rows(inputs)[:, list(features)]
+    means = np.array([chosen[codes == one].mean(axis=0) for one in often])
+    apart = np.abs(means[:, None, :] - means[None, :, :]).max(axis=2) > 0.05 * chosen.std(axis=0).max()
+    return bool(apart[~np.eye(len(often), dtype=bool)].all())
+
+
+def explained_by(rows: Samples, codes: NDArray[np.int64]) -> Samples:
+    """The share of each feature's variance that lies between classes; 0 for a constant one. Shape (features,).
+
+    Of the classes that have two samples and more; zeros where there are fewer than two such.
+    """
+    often = _often(codes)
+    kept = np.isin(codes, often)
+    if len(often) < 2 or kept.sum() < _FEWEST_SAMPLES:
+        return np.zeros(rows.shape[1])
+    rows, codes = rows[kept], codes[kept]
+    total = np.square(rows - rows.mean(axis=0)).sum(axis=0)
+    within = np.zeros(rows.shape[1])
+    for one in often:
+        of_class = rows[codes == one]
+        within += np.square(of_class - of_class.mean(axis=0)).sum(axis=0)
+    varies = total > 1e-12 * np.square(rows).sum(axis=0)
+    return np.where(varies, 1 - within / np.where(varies, total, 1.0), 0.0)
+
+
+def correlated_with(rows: Samples, numbers: Samples) -> Samples:
+    """The square of each feature's correlation with the numbers, shape (features,); 0 where either is constant."""
+    centred, target = rows - rows.mean(axis=0), numbers - numbers.mean()
+    sizes = np.square(centred).sum(axis=0) * float(np.square(target).sum())
+    varies = sizes > 1e-12 * np.square(rows).sum(axis=0) * float(np.square(numbers).sum())
+    return np.where(varies, np.square(target @ centred) / np.where(varies, sizes, 1.0), 0.0)
+
+
+def _saved(window: Window, collection: str) -> Iterator[tuple[str, str, NDArray[np.generic]]]:
+    """(worker, name, whole tensor) of what was saved of a collection at this very step."""
+    for name in window.tensors(collection):
+        for column in window.statistic(name, "mean", last=1):
+            if column.steps[-1] != window.step:
+                continue
+            try:
+                yield column.worker, name, window.value(name, worker=column.worker)
+            except TensorNotSavedError:  # reductions only
+                continue
+
+
+def _are_comparable(inputs: NDArray[np.generic], labels: NDArray[np.generic]) -> bool:
+    if inputs.dtype.kind not in "fiu" or inputs.ndim < 2 or not inputs.size or labels.dtype.kind not in "iubf":
+        return False
+    is_one_each = labels.ndim == 1 or (labels.ndim == 2 and (labels.shape[1] == 1 or as_classes(labels) is not None))
+    return is_one_each and len(labels) == len(inputs) >= _FEWEST_SAMPLES and bool(np.isfinite(labels).all())
+
+
+def _rows(inputs: NDArray[np.generic]) -> Samples:
+    return np.nan_to_num(inputs.reshape(len(inputs), -1)[:, :_MOST_FEATURES].astype(np.float64))
+
+
+def _often(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    classes, counts = np.unique(codes, return_counts=True)
+    return np.asarray(classes[counts > 1], np.int64)
