@@ -558,7 +558,7 @@ def _is_asked(configured: ConfiguredRule, judged_through: int, there: StepToJudg
     if there.is_settled or is_always_ready:
         return True
     # Else a step at which only something else was saved would pass for judged, and so would those before it, before
-    # what was recorded of them has come. A rule that has nothing saved lives on what is recorded, and is shown all of it.
+    # what was recorded of them has come. A rule that has nothing saved lives on what is recorded, and sees all of it.
     return rule.needs != () and there.is_saved and rule.is_watching(there.saved)
 
 
