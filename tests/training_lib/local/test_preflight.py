@@ -82,7 +82,7 @@ def test_what_capture_knows_by_itself_counts_as_saved(tmp_path: Path) -> None:
     )
     rule = RuleConfiguration("Mine", source=str(file))
     plan = plan_rules([rule], catalogue=RuleCatalogue({}), actions=None, save_interval=7)
-    assert [(c.name, c.schedule.save_interval) for c in plan.capture.collections] == [("labels", 7)]
+    assert [(c.name, c.schedule.save_interval) for c in plan.capture.collections] == [("losses", 7), ("labels", 7)]
     assert plan.notes == ()
 
 
@@ -126,7 +126,7 @@ def test_rules_of_the_users_own_are_tried_before_the_start_and_named_by_an_absol
         ("Mine", str(tmp_path / "mine.py")),
         ("Mine-2", str(tmp_path / "mine.py")),
     ]
-    assert [(c.name, c.schedule.save_interval) for c in plan.capture.collections] == [("weights", 500)]
+    assert [(c.name, c.schedule.save_interval) for c in plan.capture.collections] == [("losses", 500), ("weights", 500)]
     assert plan.notes == ()
     with pytest.raises(ConfigurationError) as raised:
         plan_rules(

@@ -156,10 +156,11 @@ def steps_in_the_backward_pass() -> None:
         optimizers[parameter].step()
         optimizers[parameter].zero_grad()
 
-    for parameter in net.parameters():
-        parameter.register_post_accumulate_grad_hook(step)
+    handles = [parameter.register_post_accumulate_grad_hook(step) for parameter in net.parameters()]
     for _ in range(STEPS):
         loss(net).backward()
+    for handle in handles:  # else the parameters keep the optimizers for good, and these the parameters
+        handle.remove()
 
 
 def compiled(*, clears: bool = True) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from trackside.contracts.action import Action
-from trackside.contracts.capture_request import CaptureRequest
+from trackside.contracts.capture_request import CaptureRequest, CollectionRequest
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.request_documents import with_needs
 from trackside.contracts.rule_catalogue import RuleCatalogue
@@ -51,7 +51,11 @@ def plan_rules(
     catalogue.check(RuleRequest(named))
     prepared = _with_their_files(named)
     request = RuleRequest(tuple([one.configuration for one in prepared]))
-    saved = catalogue.capture_request(request) if capture is None else with_needs(capture, request.rules, catalogue, [])
+    saved = (
+        _with_losses(catalogue.capture_request(request))
+        if capture is None
+        else with_needs(capture, request.rules, catalogue, [])
+    )
     if save_interval is not None:
         saved = _at_interval(saved, save_interval)
     notes = [n for one in prepared if (n := what_is_lacking(one.configuration, one.watches, catalogue, saved))]
@@ -102,6 +106,13 @@ def _with_their_files(rules: Sequence[RuleConfiguration]) -> tuple[_Prepared, ..
     if problems:
         raise ConfigurationError(problems, subject="The rule request")
     return tuple(found)
+
+
+def _with_losses(capture: CaptureRequest) -> CaptureRequest:
+    """Losses are saved, every 500 steps as by the original, also where no rule needs them."""
+    if any(collection.name == "losses" for collection in capture.collections):
+        return capture
+    return replace(capture, collections=(CollectionRequest("losses"), *capture.collections))
 
 
 def _at_interval(capture: CaptureRequest, save_interval: int) -> CaptureRequest:
