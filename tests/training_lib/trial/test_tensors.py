@@ -229,6 +229,24 @@ def test_a_huge_neighbour_is_not_held_up_nor_read_unasked() -> None:
     assert len(trial.columns("gradient/huge", "mean", last_step=20, mode="TRAIN")[0].steps) == 20
 
 
+def test_neighbours_that_become_huge_one_after_another_are_left_behind() -> None:
+    """As the inputs of a model that plays games of other lengths. Each once led back to the start of the block."""
+    store, huge = MemoryStore(), tensors.SMALL_RECORD_BYTES // 4
+    names = [f"Net_input_{k}" for k in range(6)]
+    for step in range(12):
+        others = {name: np.ones(huge if k + 1 == step else 3, np.float32) for k, name in enumerate(names)}
+        write_tensors(store, step, {LABELS: np.full(2, float(step), np.float32), **others})
+    write_collections(store, extra={"labels": [LABELS], "model_inputs": names})
+    end_run(store)
+    trial = Trial(store)
+    trial.refresh()
+    (column,) = trial.columns(LABELS, "mean", last_step=11, mode="TRAIN")
+    assert column.values.tolist() == list(range(12))
+    for name in names:
+        (column,) = trial.columns(name, "mean", last_step=11, mode="TRAIN")
+        assert column.values.tolist() == [1.0] * 12
+
+
 def test_a_step_of_many_large_tensors_is_read_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tensors, "MOST_BLOCK_BYTES", 1 << 12)
     monkeypatch.setattr(tensors, "MOST_BYTES_AT_ONCE", 1 << 12)

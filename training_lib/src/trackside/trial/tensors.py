@@ -203,9 +203,9 @@ class Reading:
         if joined != self._company.followers:
             self._company = _Company(joined)
         block, end, too_large = self._next_block(at)
-        if too_large:
-            self._company = _Company([f for f in joined if f not in too_large])
-            block, end, _ = self._next_block(at)
+        while too_large:  # one after another: others may become large at a later step of the block
+            self._company = _Company([f for f in self._company.followers if f not in too_large])
+            block, end, too_large = self._next_block(at)
         self._read(block)
         for follower in self._company.followers:
             follower.cursor = end

@@ -21,6 +21,7 @@ _FEWEST_SAMPLES = 16
 _MOST_FEATURES = 20_000  # of an input that has more, the first
 _MOST_CANDIDATES = 64
 _STRICTER_OF_SEQUENCES = 100
+_MOST_TENSORS = 8  # of a collection
 _FEWEST_BATCHES = 2  # one alone may be chance
 
 Samples = NDArray[np.float64]
@@ -119,8 +120,9 @@ class DataLeakage(FoldingRule):
         if window.mode not in TRAINING_MODES or has_several_aims(window):
             return state, []
         found = []
-        for worker, name, inputs in _saved(window, "model_inputs"):
-            for of, answer, labels in _saved(window, "labels"):
+        answers = list(_saved(window, "labels"))
+        for worker, name, inputs in _saved(window, "model_inputs") if answers else ():
+            for of, answer, labels in answers:
                 if of != worker or not _are_comparable(inputs, labels):
                     continue
                 pair = f"{name} < {answer}"
@@ -211,8 +213,9 @@ def correlated_with(rows: Samples, numbers: Samples) -> Samples:
 
 
 def _saved(window: Window, collection: str) -> Iterator[tuple[str, str, NDArray[np.generic]]]:
-    """(worker, name, whole tensor) of what was saved of a collection at this very step."""
-    for name in window.tensors(collection):
+    """(worker, name, whole tensor) of what was saved of a collection at this very step: of the first few tensors, for
+    a model that is called a hundred times a step is no matter of one batch and its labels."""
+    for name in window.tensors(collection)[:_MOST_TENSORS]:
         for column in window.statistic(name, "mean", last=1):
             if column.steps[-1] != window.step:
                 continue
