@@ -155,7 +155,7 @@ def test_random_numbers_stay_the_users(capturing: Any) -> None:
 def test_an_idle_step_costs_few_calls() -> None:
     """Counted, for a clock says little on a busy machine: all Python functions of ours that a step runs through.
 
-    The median step counts: what the garbage collector or an earlier test's leftovers run in one of them is not its cost.
+    The median step counts: what the garbage collector or an earlier test leaves to one of them is not its cost.
     """
     never = CaptureRequest((CollectionRequest("losses", Schedule(10**6)),), statistics=StatisticsRequest(enabled=False))
     capture = PyTorchCapture(
