@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -84,7 +85,13 @@ def evals(run: dict[tuple[str, int], dict[str, np.ndarray]]) -> list[list[str]]:
 
 
 def as_function(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    return functional.cross_entropy(scores, labels)  # looked up at the call, as scripts do
+    return functional.cross_entropy(scores, labels)  # looked up at the call
+
+
+def taken_before(
+    scores: torch.Tensor, labels: torch.Tensor, loss_of: Callable[..., torch.Tensor] = functional.cross_entropy
+) -> torch.Tensor:
+    return loss_of(scores, labels)  # as after `from torch.nn.functional import cross_entropy`
 
 
 def smoothed(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -100,6 +107,8 @@ def one_hot(labels: torch.Tensor) -> torch.Tensor:
     [
         pytest.param(nn.CrossEntropyLoss(), "CrossEntropyLoss", id="module"),
         pytest.param(as_function, "CrossEntropyLoss", id="function"),
+        pytest.param(taken_before, "CrossEntropyLoss", id="function-taken-out-of-torch-before"),
+        pytest.param(lambda s, y: functional.mse_loss(input=s, target=one_hot(y)), "MSELoss", id="by-keyword"),
         pytest.param(lambda s, y: functional.mse_loss(s, one_hot(y)), "MSELoss", id="mse"),
         pytest.param(lambda s, y: nn.L1Loss()(s, one_hot(y)), "L1Loss", id="l1"),
         pytest.param(lambda s, y: nn.BCEWithLogitsLoss()(s, one_hot(y)), "BCEWithLogitsLoss", id="binary-with-logits"),
@@ -368,29 +377,60 @@ def test_a_rule_sees_both(capturing: Any, tmp_path: Any) -> None:
 # Neutral and harmless
 
 
+def _in_place() -> tuple[Any, ...]:
+    functions = (functional.cross_entropy, functional.mse_loss)
+    return nn.Module.__call__, nn.Module.train, *functions, *(function.__code__ for function in functions)
+
+
 @pytest.fixture
 def untouched() -> Iterator[None]:
-    before = (nn.Module.__call__, nn.Module.train, functional.cross_entropy, functional.mse_loss)
+    before = _in_place()
+    names = set(vars(functional))
     yield
-    assert (nn.Module.__call__, nn.Module.train, functional.cross_entropy, functional.mse_loss) == before
+    assert _in_place() == before
+    assert set(vars(functional)) == names
 
 
 @pytest.mark.usefixtures("untouched")
 def test_nothing_is_in_place_in_training(capturing: Any) -> None:
     call, function = nn.Module.__call__, functional.cross_entropy
+    code, signature = function.__code__, inspect.signature(function)
     with capturing(losses=1):
         model = Net()
         optimizer = trained(model)
         model.eval()
         assert nn.Module.__call__ is not call
-        assert functional.cross_entropy is not function
+        assert function.__code__ is not code
+        assert functional.cross_entropy is function
+        assert inspect.signature(function) == signature
         model.train()
-        assert (nn.Module.__call__, functional.cross_entropy) == (call, function)
+        assert (nn.Module.__call__, function.__code__) == (call, code)
         model.eval()
         model(VALUES)
         optimizer.step()
-        assert (nn.Module.__call__, functional.cross_entropy) == (call, function)
+        assert (nn.Module.__call__, function.__code__) == (call, code)
         model.eval()
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_wrong_call_is_refused_in_the_same_words(capturing: Any) -> None:
+    def said(call: Callable[[], Any]) -> str:
+        with pytest.raises((TypeError, RuntimeError)) as caught:
+            call()
+        return f"{caught.type} {caught.value}"
+
+    calls: list[Callable[[], Any]] = [
+        lambda: functional.cross_entropy(VALUES),  # type: ignore[call-arg]
+        lambda: functional.mse_loss(VALUES, VALUES, mean=True),  # type: ignore[call-arg]
+        lambda: functional.cross_entropy(VALUES, LABELS.float()),
+    ]
+    bare = [said(call) for call in calls]
+    with capturing(losses=1):
+        model = Net()
+        trained(model)
+        model.eval()
+        model(VALUES)
+        assert [said(call) for call in calls] == bare
 
 
 @pytest.mark.usefixtures("untouched")

@@ -14,9 +14,9 @@ modules and of loss functions are seen. In between nothing is: training costs on
 - Nothing is an evaluation before the first optimizer step, and a model that trains in evaluation mode (a frozen
   batch norm) is evaluated only where gradients are off.
 
-Limits: not seen are a loss by hand, plain sums of losses in the loop (their parts are saved), a loss function that the
-script took out of torch.nn.functional by name, a loss inside of a compiled function unless the model gives it, an
-evaluation without `eval()`, and one of a model that was left in evaluation mode before.
+Limits: not seen are a loss by hand, plain sums of losses in the loop (their parts are saved), a loss inside of a
+compiled function unless the model gives it, an evaluation without `eval()`, and one of a model that was left in
+evaluation mode before.
 """
 
 from __future__ import annotations

@@ -1,15 +1,17 @@
 """Sees calls of the loss functions of torch.nn.functional, for as long as an evaluation lasts.
 
-They are replaced in that module's namespace only, so a script that took a function out of it before (`from
-torch.nn.functional import cross_entropy`) calls the original and is not seen. `torch.jit.script` finds the original
-through `__prepare_scriptable__`. In training nothing is replaced: there the graph tells the loss.
+What a function does is exchanged (its `__code__`), not the name in that module: scripts often take a function out of it
+(`loss_fn = F.cross_entropy`, `from torch.nn.functional import cross_entropy`), and the function itself stays the same
+object for whoever compares, pickles or looks it up. In training nothing is exchanged: there the graph tells the loss.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+import inspect
+from collections.abc import Callable, Sequence
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn import functional
@@ -20,30 +22,50 @@ from trackside.frameworks.pytorch.tracing import skip_frame
 Seen = Callable[[str, Any, Any, Any], None]
 
 
+class _Exchange(NamedTuple):
+    """What a function does by itself, what it does while it is watched, and the function that is handed its calls."""
+
+    function: FunctionType
+    own: CodeType
+    watched: CodeType
+    stand_in: Any
+
+
 class LossCalls:
-    """Replaces the functions and puts them back. `seen(loss_name, args, kwargs, result)` must not raise."""
+    """Exchanges what the functions do, and puts it back. `seen(loss_name, args, kwargs, result)` must not raise."""
 
     def __init__(self, seen: Seen) -> None:
         self._seen = seen
         self._depth = 0
-        self._replaced: dict[str, tuple[Any, Any]] = {}
+        self._is_on = False
 
     def switch(self, *, on: bool) -> None:
         """Makes calls seen, or no longer seen."""
-        if on and not self._replaced:
-            for name, loss_name in LOSS_OF_FUNCTION.items():
-                original = getattr(functional, name, None)
-                if original is not None:
-                    stand_in = self._stand_in(original, loss_name)
-                    self._replaced[name] = (original, stand_in)
-                    setattr(functional, name, stand_in)
-        elif not on:
-            for name, (original, stand_in) in self._replaced.items():
-                if getattr(functional, name) is stand_in:
-                    setattr(functional, name, original)
-            self._replaced = {}
+        if on is self._is_on:
+            return
+        self._is_on = on
+        for function, own, watched, stand_in in self._exchanges:
+            name, names = _name_in_globals(function), function.__globals__
+            if on and function.__code__ is own:
+                names[name] = stand_in
+                function.__code__ = watched
+            elif not on and function.__code__ is watched:
+                function.__code__ = own
+                names.pop(name, None)
 
-    def _stand_in(self, original: Any, loss_name: str) -> Any:
+    @functools.cached_property
+    def _exchanges(self) -> Sequence[_Exchange]:
+        """The same at each evaluation: what torch.compile has compiled holds for the code that it saw."""
+        named = ((getattr(functional, name, None), loss_name) for name, loss_name in LOSS_OF_FUNCTION.items())
+        return [
+            _Exchange(function, function.__code__, _calling_global(function), self._stand_in(function, loss_name))
+            for function, loss_name in named
+            if isinstance(function, FunctionType) and not function.__code__.co_freevars
+        ]
+
+    def _stand_in(self, watched: FunctionType, loss_name: str) -> Any:
+        original = FunctionType(watched.__code__, watched.__globals__, watched.__name__, watched.__defaults__)
+        original.__kwdefaults__ = watched.__kwdefaults__
         is_compiling = torch.compiler.is_compiling
 
         @functools.wraps(original)
@@ -58,6 +80,25 @@ class LossCalls:
             self._seen(loss_name, args, kwargs, result)
             return result
 
-        function.__prepare_scriptable__ = lambda: original  # type: ignore[attr-defined] # torch.jit asks for it
         skip_frame(function)
         return function
+
+
+def _name_in_globals(function: FunctionType) -> str:
+    return f"_trackside_{function.__name__}"
+
+
+def _calling_global(function: FunctionType) -> CodeType:
+    """Code with the parameters of `function`, which hands all of them to its stand-in among the globals.
+
+    Where it comes from is said to be where the function does: `inspect.getsource` and torch.jit look there.
+    """
+    parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
+    bare = [each.replace(annotation=inspect.Parameter.empty, default=inspect.Parameter.empty) for each in parameters]
+    given = ", ".join(each.name if place < 2 else f"{each.name}={each.name}" for place, each in enumerate(parameters))
+    source = f"def {function.__name__}{inspect.Signature(bare)}: return {_name_in_globals(function)}({given})"
+    made: dict[str, Any] = {}
+    exec(source, made)  # noqa: S102  the names are those of torch's own function
+    code: CodeType = made[function.__name__].__code__
+    own = function.__code__
+    return code.replace(co_filename=own.co_filename, co_firstlineno=own.co_firstlineno)
