@@ -80,7 +80,7 @@ class JobRecord:
         """The item; `expires_at` in seconds since the epoch, None: never."""
         return write_item(
             {
-                **_key(self.job.arn, JOB, expires_at),
+                **item_key(self.job.arn, JOB, expires_at),
                 "order": self.order,
                 "shelf": self.shelf,
                 "name": self.job.name,
@@ -144,8 +144,8 @@ class RuleRecord:
         name = self.evaluation.configuration_name
         return write_item(
             {
-                **_key(self.evaluation.job.arn, rule_key(name), expires_at),
-                **_of_evaluation(self.evaluation),
+                **item_key(self.evaluation.job.arn, rule_key(name), expires_at),
+                **evaluation_attributes(self.evaluation),
                 "first_found_at": self.first_found_at,
                 "last_found_at": self.last_found_at,
                 "findings": ",".join(map(str, self.findings)),
@@ -159,7 +159,7 @@ class RuleRecord:
         """Errors: `ConfigurationError`."""
         fields = read_item(item)
         record = cls(
-            evaluation=_read_evaluation(fields),
+            evaluation=read_evaluation(fields),
             first_found_at=fields.number("first_found_at", 0),
             last_found_at=fields.number("last_found_at", 0),
             findings=tuple(int(step) for step in fields.text("findings", "").split(",") if step),
@@ -187,8 +187,8 @@ class HistoryRecord:
         """The item; `expires_at` in seconds since the epoch, None: never."""
         return write_item(
             {
-                **_key(self.evaluation.job.arn, self.key, expires_at),
-                **_of_evaluation(self.evaluation),
+                **item_key(self.evaluation.job.arn, self.key, expires_at),
+                **evaluation_attributes(self.evaluation),
                 "event_id": self.event_id,
             }
         )
@@ -197,7 +197,7 @@ class HistoryRecord:
     def from_item(cls, item: Item) -> HistoryRecord:
         """Errors: `ConfigurationError`."""
         fields = read_item(item)
-        record = cls(evaluation=_read_evaluation(fields), event_id=fields.text("event_id", ""))
+        record = cls(evaluation=read_evaluation(fields), event_id=fields.text("event_id", ""))
         fields.finish(subject="The item of a rule's history")
         return record
 
@@ -253,11 +253,12 @@ def shelf_of_day(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, tz=timezone.utc).date().isoformat()
 
 
-def _key(job_arn: str, sort_key: str, expires_at: int | None) -> dict[str, str | int | None]:
+def item_key(job_arn: str, sort_key: str, expires_at: int | None) -> dict[str, str | int | None]:
+    """What every item begins with."""
     return {"pk": job_arn, "sk": sort_key, "version": VERSION, "expires_at": expires_at}
 
 
-def _of_evaluation(said: RuleEvaluation) -> dict[str, str | int | float | bool | None]:
+def evaluation_attributes(said: RuleEvaluation) -> dict[str, str | int | float | bool | None]:
     """The whole of it as one text, and beside it what people look for in a table."""
     return {
         "detail": to_json(said.to_detail()),
@@ -270,7 +271,8 @@ def _of_evaluation(said: RuleEvaluation) -> dict[str, str | int | float | bool |
     }
 
 
-def _read_evaluation(fields: Fields) -> RuleEvaluation:
+def read_evaluation(fields: Fields) -> RuleEvaluation:
+    """What `evaluation_attributes` wrote. Errors: `ConfigurationError`."""
     detail = parse_json(fields.text("detail", "{}"), subject="The item's detail")
     (said,) = read_rule_evaluations({"detail-type": DETAIL_TYPE, "detail": detail})
     return said if fields.boolean("names_actions") else replace(said, actions=None)
