@@ -23,7 +23,15 @@ def compose(app: cdk.App, settings: DeploymentSettings) -> None:
     evaluation = EvaluationStack(
         app, "TracksideEvaluation", settings=settings, runs=storage.runs, key=storage.key, bus=action.bus
     )
-    record = RecordStack(app, "TracksideRecord", settings=settings, table=storage.table, bus=action.bus)
+    record = RecordStack(
+        app,
+        "TracksideRecord",
+        settings=settings,
+        table=storage.table,
+        bus=action.bus,
+        start_queue=evaluation.reactions["start_evaluation"].queue,
+        finish_queue=evaluation.reactions["finish_run"].queue,
+    )
     reactions = {**evaluation.reactions, **action.reactions, **record.reactions}
     MonitoringStack(
         app,

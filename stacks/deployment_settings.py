@@ -44,6 +44,7 @@ class DeploymentSettings:
     instance_prices               what an instance costs an hour, as `ml.m5.large=0.12`; to tell what a stop spared
     owner_emails                  who is told of issues and of dead letters; each address confirms once
     run_retention_days            when runs are deleted (0: never)
+    reconcile_minutes             how often it is looked for what events missed
     record_retention_days         when what is known of a run is forgotten, in the table of runs (0: never)
     archive_retention_days        how long events can be replayed
     log_retention_days            of the functions' logs
@@ -71,6 +72,7 @@ class DeploymentSettings:
     instance_prices: tuple[str, ...] = ()
     owner_emails: tuple[str, ...] = ()
     run_retention_days: int = 90
+    reconcile_minutes: int = 5
     record_retention_days: int = 365
     archive_retention_days: int = 30
     log_retention_days: int = 30
@@ -210,6 +212,7 @@ _CHECKS: Mapping[str, Callable[[Any], None]] = {
     "instance_prices": _check_prices,
     "owner_emails": _check_emails,
     "run_retention_days": _between(0, 36_500),
+    "reconcile_minutes": _between(1, 1_440),
     "record_retention_days": _between(0, 36_500),
     "archive_retention_days": _between(1, 36_500),
     "log_retention_days": _check_log_retention,

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from botocore.exceptions import ClientError
 
 from lambdas.shared.clients import client, code_of
-from trackside.contracts.run_table import HISTORY_PREFIX, JOB, HistoryRecord, JobRecord, RuleRecord, rule_key
+from trackside.contracts.run_table import (
+    HISTORY_PREFIX,
+    JOB,
+    RUNNING,
+    SHELVES,
+    HistoryRecord,
+    JobRecord,
+    RuleRecord,
+    rule_key,
+)
 from trackside.contracts.table_item import Item
 
 SECONDS_A_DAY = 24 * 3600
@@ -17,6 +26,8 @@ REFUSED = "ConditionalCheckFailed"
 CONDITION_FAILED = "ConditionalCheckFailedException"
 BUDGET = "budget"  # the partition that counts the stops of each hour
 BUDGET_DAYS = 7
+UNWATCHED = "unwatched"  # the sort key of the mark that a job asked for nothing
+MOST_KEYS = 100  # API_BatchGetItem
 
 
 class RunTable:
@@ -80,6 +91,48 @@ class RunTable:
                 raise
             return False
         return True
+
+    def running(self) -> list[JobRecord]:
+        """Every job that has not ended, as far as is known; a change of the last second may be missing."""
+        pages = client("dynamodb").get_paginator("query")
+        return [
+            JobRecord.from_item(item)
+            for page in pages.paginate(
+                TableName=self.name,
+                IndexName=SHELVES,
+                KeyConditionExpression="shelf = :running",
+                ExpressionAttributeValues={":running": {"S": RUNNING}},
+            )
+            for item in page["Items"]
+        ]
+
+    def unwatched(self, arns: Sequence[str]) -> set[str]:
+        """Those of the jobs that are known to have asked for nothing."""
+        found: set[str] = set()
+        for first in range(0, len(arns), MOST_KEYS):
+            keys = [{"pk": {"S": arn}, "sk": {"S": UNWATCHED}} for arn in arns[first : first + MOST_KEYS]]
+            wanted = {self.name: {"Keys": keys}}
+            while wanted:
+                answer = client("dynamodb").batch_get_item(RequestItems=wanted)
+                found.update(str(item["pk"]["S"]) for item in answer["Responses"].get(self.name, ()))
+                wanted = answer.get("UnprocessedKeys") or {}
+        return found
+
+    def mark_unwatched(self, arn: str) -> None:
+        """So that nobody asks for its tags again today."""
+        expires_at = int(self._clock()) + SECONDS_A_DAY
+        item = {"pk": {"S": arn}, "sk": {"S": UNWATCHED}, "expires_at": {"N": str(expires_at)}}
+        client("dynamodb").put_item(TableName=self.name, Item=item)
+
+    def mark_judged(self, arn: str, *, by: str) -> None:
+        """So that nobody asks for its processing job again."""
+        client("dynamodb").update_item(
+            TableName=self.name,
+            Key={"pk": {"S": arn}, "sk": {"S": JOB}},
+            UpdateExpression="SET evaluator = :by",
+            ConditionExpression="attribute_exists(pk)",
+            ExpressionAttributeValues={":by": {"S": by}},
+        )
 
     def put_job(self, record: JobRecord) -> bool:
         """False if the same or a later state of the job is known."""

@@ -89,3 +89,9 @@ class QueueBackedFunction(Construct):
             event_pattern=pattern,
             targets=[target],
         )
+
+    def run_every(self, minutes: int, *, description: str) -> events.Rule:
+        """Sends a message to the queue so often."""
+        target = targets.SqsQueue(self.queue, dead_letter_queue=self.dead_letters)
+        schedule = events.Schedule.rate(Duration.minutes(minutes))
+        return events.Rule(self, "Schedule", description=description, schedule=schedule, targets=[target])

@@ -39,7 +39,7 @@ def rules(resources: Mapping[str, Any]) -> dict[str, tuple[bool, Any]]:
             filled_in(body["Properties"]["EventPattern"]),
         )
         for body in resources.values()
-        if body["Type"] == "AWS::Events::Rule"
+        if body["Type"] == "AWS::Events::Rule" and "EventPattern" in body["Properties"]
     }
 
 

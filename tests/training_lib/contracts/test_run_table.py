@@ -21,6 +21,7 @@ from trackside.contracts.run_table import (
     merged,
     shelf_of_day,
 )
+from trackside.contracts.stop_record import DecisionRecord, Savings, StopOutcome, VetoRecord
 from trackside.contracts.table_item import read_item, write_item
 from trackside.contracts.verdict import Severity
 
@@ -91,6 +92,34 @@ def test_what_a_rule_said_comes_back_as_it_was_said(said: RuleEvaluation, event_
     rule, history = merged(None, said), HistoryRecord(said, event_id)
     assert RuleRecord.from_item(rule.to_item(expires_at=7)) == rule
     assert HistoryRecord.from_item(history.to_item(expires_at=None)) == history
+
+
+@given(
+    st.builds(
+        DecisionRecord,
+        evaluation=EVALUATIONS,
+        outcome=st.sampled_from(StopOutcome),
+        at=MOMENTS,
+        reason=TEXTS,
+        event_id=TEXTS,
+        savings=st.builds(
+            Savings,
+            remaining_seconds=st.integers(0, 10**7),
+            instances=TEXTS,
+            price_per_hour=st.floats(0, 1000),
+            most_money=st.floats(0, 10**6),
+        ),
+    ),
+    st.builds(VetoRecord, job_arn=st.just(JOB.arn), at=MOMENTS, by=TEXTS, reason=TEXTS),
+)
+def test_a_decision_and_a_veto_come_back_as_they_went(decision: DecisionRecord, veto: VetoRecord) -> None:
+    assert DecisionRecord.from_item(decision.to_item(expires_at=None)) == decision
+    assert VetoRecord.from_item(veto.to_item(expires_at=7)) == veto
+
+
+def test_what_is_final_is_final() -> None:
+    on_the_way = {outcome.value for outcome in StopOutcome if not outcome.is_final}
+    assert on_the_way == {"Unconfirmed", "Announced", "OverBudget", "Stopping"}
 
 
 @given(st.lists(EVALUATIONS, min_size=1, max_size=5), st.randoms(use_true_random=False))
