@@ -222,6 +222,12 @@ def test_each_thing_that_was_said_has_a_key_of_its_own() -> None:
     assert keys[0] < keys[1], "in the order of time"
 
 
+def test_half_a_surrogate_pair_does_not_break_an_item() -> None:
+    item = merged(None, replace(ISSUE, details="a\ud800b")).to_item(expires_at=None)
+    assert item["details"] == {"S": "a?b"}
+    assert RuleRecord.from_item(item).evaluation.details == "a\ud800b"
+
+
 def test_an_item_that_is_none_of_ours_is_refused() -> None:
     with pytest.raises(ConfigurationError):
         read_item({"pk": {"SS": ["a"]}})

@@ -80,7 +80,7 @@ class RunTable:
     def known(self, job: str, *, with_history: bool = False) -> KnownJob:
         """All about the job of that name or ARN. Errors: also `RunNotFoundError`, if nothing is known of it."""
         arn = self.arn_of(job)
-        items = {key: item for key, item in self._by_key(arn) if with_history or not key.startswith(HISTORY_PREFIX)}
+        items = dict(self._by_key(arn, with_history=with_history))
         if not items:
             raise RunNotFoundError(
                 f"The table {self.name} knows no training job {job!r}. It knows those that are tagged `trackside:run`, "
@@ -122,9 +122,12 @@ class RunTable:
         values = {":pk": {"S": arn}, ":prefix": {"S": prefix}}
         return self._query("pk = :pk AND begins_with(sk, :prefix)", values, ConsistentRead=True)
 
-    def _by_key(self, arn: str) -> Iterator[tuple[str, Item]]:
-        for item in self._query("pk = :pk", {":pk": {"S": arn}}, ConsistentRead=True):
-            yield str(item["sk"]["S"]), item
+    def _by_key(self, arn: str, *, with_history: bool) -> Iterator[tuple[str, Item]]:
+        before, after = {":h": {"S": HISTORY_PREFIX}}, {":h": {"S": f"{HISTORY_PREFIX}~"}}  # "~" comes after all digits
+        ranges = [(" AND sk < :h", before), (" AND sk > :h", after)] if not with_history else [("", {})]
+        for condition, limit in ranges:
+            for item in self._query(f"pk = :pk{condition}", {":pk": {"S": arn}, **limit}, ConsistentRead=True):
+                yield str(item["sk"]["S"]), item
 
     def _query(self, condition: str, values: dict[str, Any], **more: Any) -> Iterator[Item]:
         request = {"KeyConditionExpression": condition, "ExpressionAttributeValues": values, **more}

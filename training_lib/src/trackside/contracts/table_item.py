@@ -24,7 +24,10 @@ def read_item(item: Item) -> Fields:
 def _write(value: str | int | float | bool) -> dict[str, Any]:
     if isinstance(value, bool):
         return {"BOOL": value}
-    return {"S": value} if isinstance(value, str) else {"N": repr(value)}
+    if isinstance(value, str):
+        # JSON can carry half of a surrogate pair, UTF-8 cannot: a strange name must not hinder what follows from it.
+        return {"S": value.encode("utf-8", "replace").decode("utf-8")}
+    return {"N": repr(value)}
 
 
 def _read(name: str, typed: Mapping[str, Any]) -> str | int | float | bool:
