@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from trackside.cli import main
+from trackside.cloud.run_table import RunTable
 from trackside.contracts.action import Action
 from trackside.contracts.event import DETAIL_TYPE, SOURCE, TrainingJob, evaluation_of
 from trackside.contracts.run_layout import RunLocation
@@ -317,15 +318,18 @@ def test_a_person_sees_what_is_known_forbids_a_stop_and_learns_of_an_end_that_no
     functions.update_function_configuration(FunctionName=name, Environment={"Variables": variables})
     job = cloud.train("known", tags=_tag(run))
 
-    def known() -> Any:
-        return json.loads(cloud.trackside("aws", "verdicts", job.name, "--json"))
+    table = RunTable(cloud.outputs["RunTableName"], client=cloud.account.client)
 
     def decided() -> set[str]:
-        return {decision["outcome"] for decision in known()["decisions"]}
+        return {decision.outcome.value for decision in table.known(job.arn).decisions}
+
+    def state() -> str:
+        known = table.known(job.arn).job
+        return known.status if known else ""
 
     cloud.say_issue(job, Action.STOP_TRAINING)
     assert "trackside aws veto known" in eventually(lambda: cloud.mail_about(job), "the stop is announced")[0]
-    eventually(lambda: known()["rules"], "the verdict is recorded")
+    eventually(lambda: table.rules(job.arn), "the verdict is recorded")
     assert "vanishing-gradient  IssuesFound  step 0" in cloud.trackside("aws", "verdicts", job.name)
     cloud.trackside("aws", "veto", job.name, "--by", "ada")
     cloud.say_issue(job, Action.STOP_TRAINING)
@@ -339,9 +343,9 @@ def test_a_person_sees_what_is_known_forbids_a_stop_and_learns_of_an_end_that_no
             events.disable_rule(Name=rule["Name"])
     cloud.account.client("sagemaker").stop_training_job(TrainingJobName=job.name)
     eventually(lambda: cloud.status(job) == "Stopped", "the job has ended")
-    assert known()["state"] == "InProgress", "no event told of it"
+    assert state() == "InProgress", "no event told of it"
     cloud.sqs.send_message(QueueUrl=cloud.outputs["ReconcileQueueUrl"], MessageBody='{"id": "a tick of the schedule"}')
-    eventually(lambda: known()["state"] == "Stopped", "it is found and recorded")
+    eventually(lambda: state() == "Stopped", "it is found and recorded")
     marker = f"{job.name}/debug-output/training_job_end.ts"
     s3 = cloud.account.client("s3")
     eventually(lambda: marker in _keys(s3, cloud.outputs["RunBucketName"]), "the run is finished")

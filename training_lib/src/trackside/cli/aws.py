@@ -13,7 +13,9 @@ from trackside.cli.terminal.options import shared_options
 @click.group("aws")
 @shared_options
 def command() -> None:
-    """See what a deployment in AWS knows of training jobs, and keep one alive.
+    """See what a deployment in AWS knows of jobs.
+
+    It watches those with the tag trackside:run; `veto` keeps one alive.
 
     \b
     Example:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 @table_option
 @shared_options
 def command(*, days: int, output: str, table: str) -> None:
-    """List the jobs that run, and those that ended lately: their state, and what their rules say.
+    """List the jobs that run, and those that ended lately.
+
+    With their state, and what their rules say.
 
     \b
     Example:

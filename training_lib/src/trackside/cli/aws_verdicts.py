@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 @table_option
 @shared_options
 def command(*, job: str, with_history: bool, output: str, table: str) -> None:
-    """Show what the rules said of the training JOB, a name or an ARN, and what was decided about stopping it.
+    """Show what rules said of JOB, and what was decided.
 
-    With --json it also has DebugRuleEvaluationStatuses, as DescribeTrainingJob gave it.
+    JOB is the name of a training job, or its ARN. Decisions are those about stopping it, with their reasons. With
+    --json it also has DebugRuleEvaluationStatuses, as DescribeTrainingJob gave it.
 
     \b
     Example:

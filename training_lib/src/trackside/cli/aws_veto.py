@@ -15,9 +15,10 @@ from trackside.cli.terminal.table_option import table_option
 @table_option
 @shared_options
 def command(*, job: str, by: str, reason: str, table: str) -> None:
-    """Forbid to stop the training JOB, a name or an ARN, for what was found until now.
+    """Forbid to stop JOB for what was found until now.
 
-    It also holds for the deployment's cool-down after it. A job that was stopped already stays so.
+    JOB is the name of a training job, or its ARN. The veto also holds for the deployment's cool-down
+    after it. A job that was stopped already stays so.
 
     \b
     Example:

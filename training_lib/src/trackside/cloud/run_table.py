@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from trackside.contracts.errors import (
@@ -61,7 +62,7 @@ class RunTable:
     def __init__(
         self, name: str = "", *, client: Callable[[str], Any] | None = None, clock: Callable[[], float] = time.time
     ) -> None:
-        self._client, self._clock = client or _connect, clock
+        self._client, self._clock = cache(client or _connect), clock
         self.name = name or CloudEnvironment.read().run_table or self._deployed()
 
     def jobs(self, *, days: int) -> Iterator[JobRecord]:
