@@ -43,11 +43,13 @@ class Listed:
 @dataclass(frozen=True)
 class Doubts:
     """Whom to ask about: jobs that `may_have_ended`, that run and are `unknown`, and that perhaps nothing judges.
-    `left` says what the next sweep must look at."""
+    `judged_by_debugger`: some of those whose statuses SageMaker itself has, others in each sweep. `left` says what the
+    next sweep must look at."""
 
     may_have_ended: tuple[JobRecord, ...] = ()
     unknown: tuple[Listed, ...] = ()
     unjudged: tuple[JobRecord, ...] = ()
+    judged_by_debugger: tuple[JobRecord, ...] = ()
     left: tuple[str, ...] = ()
 
 
@@ -85,6 +87,7 @@ def doubts(
         may_have_ended=first(sorted(ended, key=lambda one: one.modified_at), "may have ended"),
         unknown=first(unknown, "nothing is known of"),
         unjudged=first(sorted(unjudged, key=lambda one: -one.created_at), "may not be judged"),
+        judged_by_debugger=_in_turn([one for one in held if not one.run_uri and one.job.arn in running], settings, now),
         left=tuple(left),
     )
 
@@ -99,6 +102,12 @@ def missed_event(description: Mapping[str, Any], *, run_uri: str) -> dict[str, A
         "detail-type": AWS_DETAIL_TYPE,
         "detail": {**detail, "Tags": {RUN_TAG: run_uri} if run_uri else {}},
     }
+
+
+def _in_turn(some: Sequence[JobRecord], settings: ReconcileSettings, now: float) -> tuple[JobRecord, ...]:
+    """As many as may be asked about, beginning with another one each minute."""
+    first = int(now // 60) % len(some) if some else 0
+    return (*some[first:], *some[:first])[: settings.most_asked]
 
 
 def _in_milliseconds(value: Any) -> Any:

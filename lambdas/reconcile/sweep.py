@@ -36,6 +36,8 @@ class Sweep:
             yield self._look_who_it_is(job)
         for record in found.unjudged:
             yield self._look_whether_judged(record)
+        for record in found.judged_by_debugger:
+            yield self._look_at_statuses(record)
         for left in found.left:
             yield Nothing(f"left for later: {left}.", surprising=True)
         yield Nothing(f"{len(listed)} jobs run; the table holds {len(held)} of those that are watched.")
@@ -77,6 +79,13 @@ class Sweep:
             return Nothing(f"{record.job.name} ended meanwhile.")
         self._send(missed_event(description, run_uri=record.run_uri), self._settings.start_queue_url)
         return Done(f"Nothing judges {record.job.name}: its start is told again.")
+
+    def _look_at_statuses(self, record: JobRecord) -> Done | Nothing:
+        description = sagemaker.describe(record.job.name)
+        if description is None or not description.get("DebugRuleEvaluationStatuses"):
+            return Nothing(f"SageMaker has no statuses of rules for {record.job.name}.")
+        self._send(missed_event(description, run_uri=""), self._settings.record_queue_url)
+        return Nothing(f"The statuses of {record.job.name} are told as SageMaker has them; what is known is not news.")
 
     def _send(self, event: Mapping[str, Any], queue_url: str) -> None:
         client("sqs").send_message(QueueUrl=queue_url, MessageBody=json.dumps(event))

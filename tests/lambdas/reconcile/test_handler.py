@@ -78,7 +78,7 @@ def lists(sagemaker: Stubber, *names: str, token: str = "", after: str = "") -> 
     sagemaker.add_response("list_training_jobs", answer, expected)
 
 
-def describes(sagemaker: Stubber, name: str, status: str) -> None:
+def describes(sagemaker: Stubber, name: str, status: str, **more: Any) -> None:
     description = {
         "TrainingJobName": name,
         "TrainingJobArn": ARN + name,
@@ -90,6 +90,7 @@ def describes(sagemaker: Stubber, name: str, status: str) -> None:
         "StoppingCondition": {"MaxRuntimeInSeconds": 60},
         "CreationTime": at(CREATED),
         "LastModifiedTime": at(NOW),
+        **more,
     }
     sagemaker.add_response("describe_training_job", description, {"TrainingJobName": name})
 
@@ -128,6 +129,21 @@ def test_a_job_of_sagemaker_debugger_is_recorded_only(
     describes(sagemaker, "theirs", "Completed")
     assert deliver(handle, TICK) == []
     assert {name: sent(url) for name, url in queues.items()} == {"start": [], "finish": [], "record": ["Completed"]}
+
+
+def test_statuses_that_no_event_told_are_recorded(sagemaker: Stubber, queues: dict[str, str], deliver: Deliver) -> None:
+    hold("theirs", run_uri="")
+    statuses = [
+        {"RuleConfigurationName": "Overfit", "RuleEvaluationStatus": "IssuesFound", "LastModifiedTime": at(NOW)}
+    ]
+    lists(sagemaker, "theirs")
+    describes(sagemaker, "theirs", "InProgress", DebugRuleEvaluationStatuses=statuses)
+    assert deliver(handle, TICK) == []
+    assert {name: sent(url) for name, url in queues.items()} == {"start": [], "finish": [], "record": ["InProgress"]}
+    lists(sagemaker, "theirs")
+    describes(sagemaker, "theirs", "InProgress")
+    assert deliver(handle, TICK) == []
+    assert sent(queues["record"]) == []
 
 
 def test_a_tagged_job_that_nobody_told_of_is_started(

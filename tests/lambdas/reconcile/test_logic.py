@@ -105,6 +105,24 @@ def test_a_sweep_is_capped_and_says_what_it_left() -> None:
     assert "more than 1 jobs run" in cut.left[0]
 
 
+def test_jobs_that_sagemaker_debugger_judges_are_asked_about_in_turn() -> None:
+    theirs = [held(f"t{n}", run_uri="") for n in range(5)]
+    jobs = [listed(f"t{n}") for n in range(5)]
+    asked = set()
+    for sweep in range(5):
+        some = doubts(
+            [*theirs, held("ours")],
+            [*jobs, listed("ours")],
+            is_whole=True,
+            unwatched=(),
+            settings=replace(SETTINGS, most_asked=2),
+            now=NOW + sweep * 60,
+        ).judged_by_debugger
+        assert len(some) == 2
+        asked.update(one.job.name for one in some)
+    assert asked == {"t0", "t1", "t2", "t3", "t4"}
+
+
 def test_the_missed_event_tells_what_the_real_one_would() -> None:
     at = datetime.fromtimestamp(NOW, tz=timezone.utc)
     description = {

@@ -13,6 +13,7 @@ from botocore.stub import Stubber
 from moto.sqs.models import sqs_backends
 
 from lambdas.shared.run_table import RunTable
+from lambdas.stop_training import ladder
 from lambdas.stop_training.handler import handle
 from lambdas.stop_training.settings import StopTrainingSettings
 from trackside.contracts.action import Action
@@ -260,6 +261,25 @@ def test_of_two_findings_that_confirm_each_other_one_stops(
     sagemaker.add_response("stop_training_job", {}, JOB)
     assert deliver(handle, golden("ours_issues_found", RuleConfigurationName="dead-relu")) == []
     assert outcomes(account) == {"Unconfirmed", "Stopping", "Stopped"}
+
+
+def test_two_findings_that_come_at_once_do_not_overlook_one_another(
+    account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second is handled from its beginning to its end between what the first writes and what it reads."""
+    settle(monkeypatch, after_findings=2)
+    read, overtaken = ladder.read_known, []
+
+    def read_late(*given: Any, **more: Any) -> Any:
+        if not overtaken:
+            overtaken.append(True)
+            assert deliver(handle, golden("ours_issues_found", RuleConfigurationName="dead-relu")) == []
+        return read(*given, **more)
+
+    monkeypatch.setattr(ladder, "read_known", read_late)
+    sagemaker.add_response("stop_training_job", {}, JOB)
+    assert deliver(handle, golden("ours_issues_found")) == []
+    assert outcomes(account) == {"Unconfirmed", "Stopping", "Stopped", "CoolingDown"}
 
 
 def test_a_crash_between_the_stop_and_its_record_is_made_up_for(
