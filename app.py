@@ -11,6 +11,7 @@ from stacks.action_stack import ActionStack
 from stacks.deployment_settings import DeploymentSettings
 from stacks.evaluation_stack import EvaluationStack
 from stacks.monitoring_stack import MonitoringStack
+from stacks.record_stack import RecordStack
 from stacks.storage_stack import StorageStack
 from trackside.contracts.errors import ConfigurationError
 
@@ -18,11 +19,20 @@ from trackside.contracts.errors import ConfigurationError
 def compose(app: cdk.App, settings: DeploymentSettings) -> None:
     """All stacks of one deployment."""
     storage = StorageStack(app, "TracksideStorage", settings=settings)
-    action = ActionStack(app, "TracksideAction", settings=settings, key=storage.key)
+    action = ActionStack(app, "TracksideAction", settings=settings, key=storage.key, run_table=storage.table)
     evaluation = EvaluationStack(
         app, "TracksideEvaluation", settings=settings, runs=storage.runs, key=storage.key, bus=action.bus
     )
-    reactions = {**evaluation.reactions, **action.reactions}
+    record = RecordStack(
+        app,
+        "TracksideRecord",
+        settings=settings,
+        table=storage.table,
+        bus=action.bus,
+        start_queue=evaluation.reactions["start_evaluation"].queue,
+        finish_queue=evaluation.reactions["finish_run"].queue,
+    )
+    reactions = {**evaluation.reactions, **action.reactions, **record.reactions}
     MonitoringStack(
         app,
         "TracksideMonitoring",

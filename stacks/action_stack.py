@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
+from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from lambdas.notify_owner.settings import NotifyOwnerSettings
@@ -18,6 +22,7 @@ from stacks.constructs.acknowledge import accept_wildcard, acknowledge
 from stacks.constructs.encrypted_topic import EncryptedTopic
 from stacks.constructs.python_lambda import PowertoolsLayer
 from stacks.constructs.queue_backed_function import QueueBackedFunction
+from stacks.constructs.run_table import RunTable
 from stacks.deployment_settings import DeploymentSettings
 from stacks.event_patterns import issue_found, official_issue_found
 from trackside.contracts.action import Action
@@ -27,7 +32,15 @@ from trackside.contracts.event import SOURCE
 class ActionStack(Stack):
     """`bus`: where verdicts arrive. `topic`: where owners are told. `reactions`: by name, as in lambdas/."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, settings: DeploymentSettings, key: kms.IKey) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: DeploymentSettings,
+        key: kms.IKey,
+        run_table: RunTable,
+    ) -> None:
         super().__init__(scope, construct_id, description="Trackside: what follows from a verdict")
         self._settings = settings
         self.bus = self._create_bus()
@@ -37,7 +50,7 @@ class ActionStack(Stack):
         self.table = self._create_table()
         layer = PowertoolsLayer(self, "Layer")
         self.reactions = {
-            "stop_training": self._create_stop_training(layer),
+            "stop_training": self._create_stop_training(layer, key, run_table),
             "notify_owner": self._create_notify_owner(layer, key),
             "publish_metric": self._create_publish_metric(layer),
         }
@@ -68,18 +81,50 @@ class ActionStack(Stack):
         )
         return table
 
-    def _create_stop_training(self, layer: lambda_.ILayerVersion) -> QueueBackedFunction:
+    def _create_dry_run_switch(self) -> ssm.StringParameter:
+        """A person may switch it at any time; a deployment sets it only if the setting changed since the last one."""
+        return ssm.StringParameter(
+            self,
+            "DryRun",
+            parameter_name=f"/trackside/{self._settings.event_bus_name}/dry-run",
+            string_value="true" if self._settings.dry_run else "false",
+            allowed_pattern="^(true|false)$",
+            description="Trackside: true while no training job may be stopped",
+        )
+
+    def _create_stop_training(
+        self, layer: lambda_.ILayerVersion, key: kms.IKey, run_table: RunTable
+    ) -> QueueBackedFunction:
         stops_by_default = Action.STOP_TRAINING in self._settings.default_actions
+        settings, dry_run = self._settings, self._create_dry_run_switch()
         reaction = self._create_reaction(
             Action.STOP_TRAINING,
             layer,
             name="stop_training",
-            settings=StopTrainingSettings(
+            settings=lambda queue: StopTrainingSettings(
                 idempotency_table=self.table.table_name,
-                dry_run=self._settings.dry_run,
-                default_actions=self._settings.default_actions,
+                run_table=run_table.table_name,
+                queue_url=queue.queue_url,
+                topic_arn=self.topic.topic_arn,
+                dry_run_parameter=dry_run.parameter_name,
+                stops_per_hour=settings.stops_per_hour,
+                cool_down_minutes=settings.stop_cool_down_minutes,
+                veto_minutes=settings.veto_minutes,
+                after_findings=settings.stop_after_findings,
+                after_rules=settings.stop_after_rules,
+                instance_prices=",".join(settings.instance_prices),
+                retention_days=settings.record_retention_days,
+                default_actions=settings.default_actions,
             ),
         )
+        run_table.let(reaction.function, "PutItem", "Query", "UpdateItem")
+        for actions, resource in (
+            (["ssm:GetParameter"], dry_run.parameter_arn),
+            (["sqs:SendMessage"], reaction.queue.queue_arn),
+            (["sns:Publish"], self.topic.topic_arn),
+            (["kms:Decrypt", "kms:GenerateDataKey"], key.key_arn),
+        ):
+            reaction.function.add_to_role_policy(iam.PolicyStatement(actions=actions, resources=[resource]))
         reaction.function.add_to_role_policy(
             iam.PolicyStatement(
                 actions=["sagemaker:StopTrainingJob"],
@@ -133,7 +178,12 @@ class ActionStack(Stack):
         return reaction
 
     def _create_reaction(
-        self, action: Action, layer: lambda_.ILayerVersion, *, name: str, settings: EnvironmentSettings
+        self,
+        action: Action,
+        layer: lambda_.ILayerVersion,
+        *,
+        name: str,
+        settings: EnvironmentSettings | Callable[[sqs.IQueue], EnvironmentSettings],
     ) -> QueueBackedFunction:
         reaction = QueueBackedFunction(
             self,
@@ -167,6 +217,8 @@ class ActionStack(Stack):
     def _write_outputs(self) -> None:
         CfnOutput(self, "EventBusName", value=self.bus.event_bus_name, description="Verdicts travel on it")
         CfnOutput(self, "IssueTopicArn", value=self.topic.topic_arn, description="Subscribe to be told of issues")
+        switch = f"/trackside/{self._settings.event_bus_name}/dry-run"
+        CfnOutput(self, "DryRunParameterName", value=switch, description="true: nothing is stopped")
         CfnOutput(self, "IdempotencyTableName", value=self.table.table_name)
         for action, reaction in zip(Action, self.reactions.values(), strict=True):
             CfnOutput(self, f"{action.value}QueueUrl", value=reaction.queue.queue_url)

@@ -34,12 +34,22 @@ class DeploymentSettings:
     custom_rule_repository        name of the ECR repository of the container that runs them
     custom_rule_image_tag         tag in it (default: this version)
     default_actions               for events of the original, which name no action
-    dry_run                       true: stop_training says what it would stop and stops nothing
+    dry_run                       true: stop_training says what it would stop and stops nothing. Only what the switch
+                                  (an SSM parameter) says at first: a person may change it without a deployment
+    stops_per_hour                how many training jobs may be stopped in an hour (0: any number)
+    stop_cool_down_minutes        how long after a stop or a veto the same job is not stopped (0: not at all)
+    veto_minutes                  how long before a stop people are told of it, and may forbid it (0: made at once)
+    stop_after_findings           how many findings of a job must ask for its stop
+    stop_after_rules              of how many rules, whose issue still stands
+    instance_prices               what an instance costs an hour, as `ml.m5.large=0.12`; to tell what a stop spared
     owner_emails                  who is told of issues and of dead letters; each address confirms once
     run_retention_days            when runs are deleted (0: never)
+    reconcile_minutes             how often it is looked for what events missed
+    record_retention_days         when what is known of a run is forgotten, in the table of runs (0: never)
     archive_retention_days        how long events can be replayed
     log_retention_days            of the functions' logs
-    keep_data                     false: `cdk destroy` also deletes the bucket of runs, if it is empty, and its key
+    keep_data                     false: `cdk destroy` also deletes the table of runs, the bucket, if it is empty, and
+                                  their key
     """
 
     event_bus_name: str = "trackside"
@@ -54,8 +64,16 @@ class DeploymentSettings:
     custom_rule_image_tag: str = trackside.__version__
     default_actions: tuple[Action, ...] = (Action.NOTIFY, Action.PUBLISH_METRIC)
     dry_run: bool = False
+    stops_per_hour: int = 20
+    stop_cool_down_minutes: int = 60
+    veto_minutes: int = 0
+    stop_after_findings: int = 1
+    stop_after_rules: int = 1
+    instance_prices: tuple[str, ...] = ()
     owner_emails: tuple[str, ...] = ()
     run_retention_days: int = 90
+    reconcile_minutes: int = 5
+    record_retention_days: int = 365
     archive_retention_days: int = 30
     log_retention_days: int = 30
     keep_data: bool = True
@@ -160,6 +178,12 @@ def _check_emails(value: tuple[str, ...]) -> None:
         raise ValueError(f"not an e-mail address: {', '.join(wrong)}")
 
 
+def _check_prices(value: tuple[str, ...]) -> None:
+    wrong = [entry for entry in value if not re.fullmatch(r"ml\.[a-z0-9-]+\.[a-z0-9-]+=\d+(\.\d+)?", entry)]
+    if wrong:
+        raise ValueError(f"not like 'ml.m5.large=0.12': {', '.join(wrong)}")
+
+
 def _check_rules_place(value: str) -> None:
     """No blank, asterisk, question mark or dollar sign, all of which would mean more in a policy."""
     place = re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](?P<prefix>(/[\w.=@+-]+)*)", value)
@@ -180,8 +204,16 @@ _CHECKS: Mapping[str, Callable[[Any], None]] = {
     "custom_rules_from": _check_rules_place,
     "custom_rule_repository": _matching(r"[a-z0-9]+([._/-][a-z0-9]+)*", "'trackside-custom-rule'"),
     "custom_rule_image_tag": _matching(r"\w[\w.-]{0,127}", "'0.1.0'"),
+    "stops_per_hour": _between(0, 10_000),
+    "stop_cool_down_minutes": _between(0, 10_080),
+    "veto_minutes": _between(0, 10_080),
+    "stop_after_findings": _between(1, 100),
+    "stop_after_rules": _between(1, 100),
+    "instance_prices": _check_prices,
     "owner_emails": _check_emails,
     "run_retention_days": _between(0, 36_500),
+    "reconcile_minutes": _between(1, 1_440),
+    "record_retention_days": _between(0, 36_500),
     "archive_retention_days": _between(1, 36_500),
     "log_retention_days": _check_log_retention,
 }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aws_cdk import aws_events as events
 
+from lambdas.shared.processing_jobs import NAME_PREFIX
 from lambdas.shared.runs import RUN_TAG
-from lambdas.start_evaluation.settings import NAME_PREFIX
 from trackside.contracts.action import Action
 from trackside.contracts.event import (
     AWS_DETAIL_TYPE,
@@ -39,6 +39,27 @@ def official_issue_found() -> events.EventPattern:
             "TrainingJobStatus": ["InProgress"],
             "DebugRuleEvaluationStatuses": {"RuleEvaluationStatus": [ISSUES_FOUND]},
         },
+    )
+
+
+def rule_status_changed() -> events.EventPattern:
+    """Our event, whatever the rule said."""
+    return events.EventPattern(source=[SOURCE], detail_type=[DETAIL_TYPE])
+
+
+def official_rule_status_changed() -> events.EventPattern:
+    """AWS's event of a job that the original's rules judge, in every state of the job."""
+    return events.EventPattern(
+        source=[AWS_SOURCE],
+        detail_type=[AWS_DETAIL_TYPE],
+        detail={"DebugRuleEvaluationStatuses": {"RuleConfigurationName": [{"exists": True}]}},
+    )
+
+
+def training_changed() -> events.EventPattern:
+    """A training job that opted in by its tag is in another state."""
+    return events.EventPattern(
+        source=[AWS_SOURCE], detail_type=[AWS_DETAIL_TYPE], detail={"Tags": {RUN_TAG: [{"exists": True}]}}
     )
 
 

@@ -1,4 +1,4 @@
-"""Where runs lie: one private bucket and the key that encrypts it."""
+"""Where runs lie, and what is known of them: one private bucket, one table, and the key that encrypts both."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from stacks.constructs.private_bucket import PrivateBucket
+from stacks.constructs.run_table import RunTable
 from stacks.deployment_settings import DeploymentSettings
 
 ACCESS_LOG_DAYS = 90
 
 
 class StorageStack(Stack):
-    """`runs`: the bucket. `key`: encrypts it, and the topics of the other stacks."""
+    """`runs`: the bucket. `table`: of runs, rules and verdicts. `key`: encrypts both, and the topics of the other
+    stacks."""
 
     def __init__(self, scope: Construct, construct_id: str, *, settings: DeploymentSettings) -> None:
         super().__init__(scope, construct_id, description="Trackside: where runs lie")
@@ -35,8 +37,10 @@ class StorageStack(Stack):
             keep=settings.keep_data,
             expire_after_days=settings.run_retention_days,
         )
+        self.table = RunTable(self, "RunTable", key=self.key, keep=settings.keep_data)
         CfnOutput(self, "RunBucketName", value=self.runs.bucket_name, description="Runs lie at s3://<this>/<prefix>")
         CfnOutput(self, "KeyArn", value=self.key.key_arn, description="Training jobs' roles need it to write runs")
+        CfnOutput(self, "RunTableName", value=self.table.table_name, description="What `trackside aws` reads")
 
     def _let_alarms_reach_encrypted_topics(self) -> None:
         self.key.add_to_resource_policy(

@@ -280,6 +280,7 @@ QUESTIONS: Mapping[str, Callable[[Callable[[str], Any], str], Any]] = {
     "AWS::SNS::TopicPolicy": _topic_policies,
     "AWS::SQS::Queue": lambda c, url: c("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"]),
     "AWS::SQS::QueuePolicy": _queue_policies,
+    "AWS::SSM::Parameter": lambda c, name: c("ssm").get_parameter(Name=name),
 }
 
 

@@ -48,7 +48,7 @@ def _subject(evaluation: RuleEvaluation) -> str:
 
 def _body(evaluation: RuleEvaluation, *, default_actions: tuple[Action, ...]) -> str:
     actions = default_actions if evaluation.actions is None else evaluation.actions
-    what_follows = "is being stopped" if Action.STOP_TRAINING in actions else "goes on"
+    what_follows = "it asks to stop" if Action.STOP_TRAINING in actions else "goes on"
     lines = [
         f"The rule {_one_line(evaluation.configuration_name)} found an issue in the training job",
         f"{evaluation.job.name}, which {what_follows}.",

@@ -27,8 +27,11 @@ def once(
     *,
     table: str,
     context: LambdaContext,
+    part: str = "",
 ) -> Done | Nothing:
-    """Carries `act` out unless the same action was carried out for the same job and rule within 14 days.
+    """Carries `act` out unless the same action was carried out for the same finding of the same job within 14 days. An
+    issue that recovered and came back is another finding (`RuleEvaluation.finding_id`). `part` names a part of an
+    action that is done once by itself.
 
     If `act` raises, nothing is remembered and the next delivery tries again. A delivery that comes while another one
     is at work raises Powertools' IdempotencyAlreadyInProgressError: its message returns to the queue.
@@ -47,7 +50,7 @@ def once(
         ),
         key_prefix=action.value,
     )
-    guarded(key=[evaluation.job.arn, evaluation.configuration_name, action.value])
+    guarded(key=[evaluation.job.arn, evaluation.finding_id, action.value, *([part] if part else [])])
     if answers:
         return answers[0]
     return Nothing(

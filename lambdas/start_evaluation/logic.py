@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from lambdas.shared.decisions import Nothing
+from lambdas.shared.processing_jobs import processing_job_name
 from lambdas.shared.runs import find_run
-from lambdas.start_evaluation.settings import NAME_PREFIX, StartEvaluationSettings
+from lambdas.start_evaluation.settings import StartEvaluationSettings
 from trackside.contracts.custom_rule_job import MOST_JOBS, MOST_VALUE_CHARACTERS, CustomRuleJob, judged_apart
 from trackside.contracts.event import TrainingJob, TrainingJobStateChange
 from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run_layout import RunLocation
-
-MOST_NAME_CHARACTERS = 63  # API_CreateProcessingJob: [a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}
-HASH_CHARACTERS = 10
 
 
 @dataclass(frozen=True)
@@ -82,17 +78,6 @@ def decide_custom(
         image, role = settings.custom_rule_image_uri, settings.custom_rule_role_arn
         given = _request(name, job, run, told.to_environment(), settings, image_uri=image, role_arn=role)
         yield StartEvaluation(name, run, given)
-
-
-def processing_job_name(job: TrainingJob, configuration: str = "") -> str:
-    """`trackside-<training job>-<hash of its ARN and the rule>`, at most 63 characters: the same for every delivery of
-    an event, and another for every other job and rule, however long and alike their names are. `configuration` is the
-    rule from a file that the job judges; "": it is the evaluator."""
-    of_rule = f"\0{configuration}" if configuration else ""
-    digest = hashlib.sha256(f"{job.arn}{of_rule}".encode()).hexdigest()[:HASH_CHARACTERS]
-    room = MOST_NAME_CHARACTERS - len(NAME_PREFIX) - HASH_CHARACTERS - 1
-    readable = re.sub(r"[^a-zA-Z0-9]+", "-", job.name)[:room].strip("-")
-    return f"{NAME_PREFIX}{readable}-{digest}" if readable else f"{NAME_PREFIX}{digest}"
 
 
 def _request(

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from lambdas.shared.settings import EnvironmentSettings
 
-NAME_PREFIX = "trackside-"  # of every processing job that judges a training job
-
 
 @dataclass(frozen=True)
 class StartEvaluationSettings(EnvironmentSettings):

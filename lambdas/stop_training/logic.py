@@ -1,51 +1,222 @@
-"""Which training job is to be stopped, and what AWS's refusal to stop it means."""
+"""Whether a training job is to be stopped now, later or not at all, and what AWS's refusal to stop it means."""
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from lambdas.shared.asked import reason_not_to
 from lambdas.shared.decisions import Nothing
 from lambdas.stop_training.settings import StopTrainingSettings
 from trackside.contracts.action import Action
-from trackside.contracts.event import RuleEvaluation
+from trackside.contracts.event import TERMINAL_JOB_STATUSES, RuleEvaluation, RuleEvaluationStatus
+from trackside.contracts.run_table import JobRecord, RuleRecord, order_of
+from trackside.contracts.stop_record import DecisionRecord, Savings, StopOutcome, VetoRecord
 
 _JOB_ARN = re.compile(
     r"arn:[a-z-]+:sagemaker:[a-z0-9-]+:\d{12}:training-job/(?P<name>[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62})"
 )
+SECONDS_AN_HOUR = 3600
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the table and the switch say at the moment of the decision; `rules` by configuration name."""
+
+    decisions: tuple[DecisionRecord, ...] = ()
+    rules: Mapping[str, RuleRecord] = field(default_factory=dict)
+    job: JobRecord | None = None
+    veto: VetoRecord | None = None
+    dry_run: bool = False
 
 
 @dataclass(frozen=True)
 class StopRun:
-    """Stop the training job of exactly this name."""
+    """Stop the training job of exactly this name, if the hour's budget allows it."""
 
     job_name: str
 
 
-def decide(evaluation: RuleEvaluation, settings: StopTrainingSettings) -> StopRun | Nothing:
-    """Stops the job that the event's ARN names; never one that merely resembles it."""
+@dataclass(frozen=True)
+class Answer:
+    """The job is not stopped: `outcome` and why. `surprising`: somebody may have wanted otherwise."""
+
+    outcome: StopOutcome
+    reason: str
+    surprising: bool = False
+
+
+@dataclass(frozen=True)
+class Announce:
+    """Tell people that the job will be stopped in `wait_seconds`, then wait."""
+
+    wait_seconds: int
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Decide again in `seconds`."""
+
+    seconds: int
+    reason: str
+
+
+Decision = StopRun | Answer | Announce | Wait | Nothing
+
+
+def asked(evaluation: RuleEvaluation, settings: StopTrainingSettings) -> StopRun | Nothing:
+    """The job that the event's ARN names, if a stop is asked for; never one that merely resembles it."""
     refusal = reason_not_to(Action.STOP_TRAINING, evaluation, default_actions=settings.default_actions)
     if refusal:
         return refusal
     match = _JOB_ARN.fullmatch(evaluation.job.arn)
     if match is None:
         return Nothing(f"{evaluation.job.arn!r} is not the ARN of a training job.", surprising=True)
-    if settings.dry_run:
-        return Nothing(
-            f"dry run: {match['name']} would be stopped for {evaluation.configuration_name}.", surprising=True
-        )
     return StopRun(match["name"])
 
 
-def read_refusal(job_name: str, *, code: str, message: str) -> Nothing | None:
+def weigh(
+    evaluation: RuleEvaluation, stop: StopRun, known: Known, settings: StopTrainingSettings, *, now: float
+) -> Decision:
+    """How far the finding gets on the ladder: it stops where one of the rungs holds it, in this order."""
+    for rung in (_concluded, _ended, _recovered, _unconfirmed, _vetoed, _cooling_down, _dry, _unannounced):
+        held = rung(evaluation, known, settings, now)
+        if held is not None:
+            return held
+    return stop
+
+
+def needs_others(settings: StopTrainingSettings) -> bool:
+    """True if one finding alone never stops a job."""
+    return settings.after_findings > 1 or settings.after_rules > 1
+
+
+def savings(job: JobRecord | None, settings: StopTrainingSettings, *, now: float) -> Savings:
+    """What a stop at `now` spares at most. Nothing is guessed: what is not known is 0."""
+    if job is None or not job.started_at or not job.max_runtime_seconds or not job.instance_count:
+        return Savings()
+    left = max(0, int(job.started_at + job.max_runtime_seconds - now))
+    price = price_of(job.instance_type, settings.instance_prices)
+    return Savings(
+        remaining_seconds=left,
+        instances=f"{job.instance_count} x {job.instance_type}",
+        price_per_hour=price,
+        most_money=round(left / SECONDS_AN_HOUR * job.instance_count * price, 2),
+    )
+
+
+def price_of(instance_type: str, prices: str) -> float:
+    """The price of `ml.m5.large` in `ml.m5.large=0.12,ml.p4d.24xlarge=37.69`; 0: it is not given."""
+    for entry in prices.split(","):
+        name, _, price = entry.partition("=")
+        if name == instance_type and price:
+            return float(price)
+    return 0.0
+
+
+def read_refusal(job_name: str, *, code: str, message: str) -> Answer | None:
     """What StopTrainingJob's error means: None if trying again may help.
 
     AWS says "The request was rejected because the training job is in status Stopped." (seen in awslabs/benchmark-ai
     #928) and "Requested resource not found.", both as ValidationException.
     """
     if code == "ValidationException" and "in status" in message:
-        return Nothing(f"{job_name} is stopping or has ended: {message}")
+        return Answer(StopOutcome.ALREADY_ENDED, f"{job_name} is stopping or has ended: {message}")
     if code == "ResourceNotFound" or (code == "ValidationException" and "not found" in message.lower()):
-        return Nothing(f"there is no training job {job_name}: {message}", surprising=True)
+        return Answer(StopOutcome.REFUSED, f"there is no training job {job_name}: {message}", surprising=True)
     return None
+
+
+# The rungs: each answers if it holds the finding, and None if it lets it pass ----------------------------------------
+
+
+def _concluded(said: RuleEvaluation, known: Known, _: StopTrainingSettings, now: float) -> Nothing | None:
+    for decision in known.decisions:
+        if decision.evaluation.finding_id == said.finding_id and decision.outcome.is_final:
+            outcome = decision.outcome.value
+            return Nothing(f"{said.finding_id} of {said.job.name} was decided by an earlier delivery: {outcome}.")
+    return None
+
+
+def _ended(said: RuleEvaluation, known: Known, _: StopTrainingSettings, now: float) -> Answer | None:
+    if known.job is None or known.job.status not in (*TERMINAL_JOB_STATUSES, "Stopping"):
+        return None
+    if was_asked(said, known.decisions):
+        return Answer(StopOutcome.STOPPED, f"{said.job.name} is {known.job.status}: an earlier attempt stopped it.")
+    return Answer(StopOutcome.ALREADY_ENDED, f"{said.job.name} is {known.job.status}.")
+
+
+def _recovered(said: RuleEvaluation, known: Known, _: StopTrainingSettings, now: float) -> Answer | None:
+    if _stands(said, known):
+        return None
+    return Answer(StopOutcome.RECOVERED, f"{said.configuration_name} of {said.job.name} has recovered since.")
+
+
+def _unconfirmed(said: RuleEvaluation, known: Known, settings: StopTrainingSettings, now: float) -> Answer | None:
+    others = [decision.evaluation for decision in known.decisions]
+    findings = len({one.finding_id for one in [said, *others]})
+    rules = len({one.configuration_name for one in [said, *others] if _stands(one, known)})
+    if findings >= settings.after_findings and rules >= settings.after_rules:
+        return None
+    wanted = f"{settings.after_findings} findings of {settings.after_rules} rules"
+    return Answer(
+        StopOutcome.UNCONFIRMED, f"{said.job.name} is stopped after {wanted}; so far {findings} of {rules} ask for it."
+    )
+
+
+def _vetoed(said: RuleEvaluation, known: Known, settings: StopTrainingSettings, now: float) -> Answer | None:
+    veto = known.veto
+    if veto is None or (said.modified_at > veto.at and now >= veto.at + 60 * settings.cool_down_minutes):
+        return None
+    why = f": {veto.reason}" if veto.reason else ""
+    return Answer(StopOutcome.VETOED, f"{said.job.name} goes on by the veto of {veto.by or 'somebody'}{why}")
+
+
+def _cooling_down(said: RuleEvaluation, known: Known, settings: StopTrainingSettings, now: float) -> Answer | None:
+    stops = [one.at for one in known.decisions if one.outcome is StopOutcome.STOPPED]
+    if not stops or now >= max(stops) + 60 * settings.cool_down_minutes:
+        return None
+    return Answer(
+        StopOutcome.COOLING_DOWN, f"{said.job.name} was stopped less than {settings.cool_down_minutes} minutes ago."
+    )
+
+
+def _dry(said: RuleEvaluation, known: Known, _: StopTrainingSettings, now: float) -> Answer | None:
+    if not known.dry_run:
+        return None
+    why = f"dry run: {said.job.name} would be stopped for {said.configuration_name}."
+    return Answer(StopOutcome.WOULD_STOP, why, surprising=True)
+
+
+def _unannounced(said: RuleEvaluation, known: Known, settings: StopTrainingSettings, now: float) -> Decision | None:
+    """One announcement holds for all findings of a job that come while it waits."""
+    window = 60 * settings.veto_minutes
+    if not window:
+        return None
+    done = {one.evaluation.finding_id for one in known.decisions if one.outcome.is_final}
+    announced = [
+        one.at
+        for one in known.decisions
+        if one.outcome is StopOutcome.ANNOUNCED and one.evaluation.finding_id not in done
+    ]
+    if not announced:
+        return Announce(window)
+    left = math.ceil(min(announced) + window - now)
+    return Wait(left, f"{said.job.name} is stopped in {left} s unless somebody vetoes it.") if left > 0 else None
+
+
+def was_asked(said: RuleEvaluation, decisions: tuple[DecisionRecord, ...]) -> bool:
+    """True if SageMaker was asked to stop the job for this finding, whatever came of it."""
+    return any(
+        one.outcome is StopOutcome.STOPPING and one.evaluation.finding_id == said.finding_id for one in decisions
+    )
+
+
+def _stands(said: RuleEvaluation, known: Known) -> bool:
+    """False once the rule said later that the issue is gone. Its processing job may well end before that."""
+    record = known.rules.get(said.configuration_name)
+    if record is None or record.evaluation.status is not RuleEvaluationStatus.NO_ISSUES_FOUND:
+        return True
+    return record.order < order_of(said)

@@ -10,8 +10,25 @@ from trackside.contracts.action import Action
 
 @dataclass(frozen=True)
 class StopTrainingSettings(EnvironmentSettings):
-    """`dry_run`: say what would be stopped and stop nothing. `default_actions` hold for events that name none."""
+    """The ladder that a finding climbs before its job is stopped.
+
+    `dry_run_parameter` is the SSM parameter that says `true` while nothing may be stopped. 0 switches off:
+    `stops_per_hour` (no limit), `cool_down_minutes` (none), `veto_minutes` (stops without announcement),
+    `retention_days` (the table forgets nothing). `after_findings` and `after_rules`: so many findings of a job, and so
+    many rules whose issue stands, ask for the stop before it is made. `instance_prices`: `ml.m5.large=0.12,...`, an
+    hour. `default_actions` hold for events that name none.
+    """
 
     idempotency_table: str
-    dry_run: bool = False
+    run_table: str
+    queue_url: str
+    topic_arn: str
+    dry_run_parameter: str
+    stops_per_hour: int = 20
+    cool_down_minutes: int = 60
+    veto_minutes: int = 0
+    after_findings: int = 1
+    after_rules: int = 1
+    instance_prices: str = ""
+    retention_days: int = 365
     default_actions: tuple[Action, ...] = DEFAULT_ACTIONS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from aws_cdk import Duration
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
@@ -21,6 +23,7 @@ class QueueBackedFunction(Construct):
     """Queue, dead-letter queue and function of lambdas/<name>.
 
     What fails `ATTEMPTS` times, and what EventBridge cannot deliver, lies in `dead_letters` for 14 days.
+    `settings` may be made of the queue, for a function that sends to it itself.
     """
 
     def __init__(
@@ -30,7 +33,7 @@ class QueueBackedFunction(Construct):
         *,
         name: str,
         description: str,
-        settings: EnvironmentSettings,
+        settings: EnvironmentSettings | Callable[[sqs.IQueue], EnvironmentSettings],
         layer: lambda_.ILayerVersion,
         log_retention_days: int,
         most_at_once: int | None = None,
@@ -58,7 +61,7 @@ class QueueBackedFunction(Construct):
             "Function",
             name=name,
             description=description,
-            settings=settings,
+            settings=settings if isinstance(settings, EnvironmentSettings) else settings(self.queue),
             layer=layer,
             log_retention_days=log_retention_days,
         )
@@ -86,3 +89,9 @@ class QueueBackedFunction(Construct):
             event_pattern=pattern,
             targets=[target],
         )
+
+    def run_every(self, minutes: int, *, description: str) -> events.Rule:
+        """Sends a message to the queue so often."""
+        target = targets.SqsQueue(self.queue, dead_letter_queue=self.dead_letters)
+        schedule = events.Schedule.rate(Duration.minutes(minutes))
+        return events.Rule(self, "Schedule", description=description, schedule=schedule, targets=[target])

@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from trackside.cli import main
+from trackside.cloud.run_table import RunTable
 from trackside.contracts.action import Action
 from trackside.contracts.event import DETAIL_TYPE, SOURCE, TrainingJob, evaluation_of
 from trackside.contracts.run_layout import RunLocation
@@ -96,6 +99,12 @@ class Cloud:
             "EventBusName": self.outputs["EventBusName"],
         }
         assert self.account.client("events").put_events(Entries=[entry])["FailedEntryCount"] == 0
+
+    def trackside(self, *words: str) -> str:
+        """What the command prints, with the account's credentials."""
+        result = CliRunner().invoke(main, words, env=self.account.environment(), catch_exceptions=False)
+        assert result.exit_code == 0, result.stderr
+        return result.stdout
 
     def messages(self, queue_url: str) -> list[str]:
         bodies = []
@@ -297,6 +306,50 @@ def test_a_rule_from_a_file_stops_the_job_from_a_job_of_its_own(tmp_path: Path) 
         assert "custom/rule-output/large/verdicts.jsonl" in _keys(s3, bucket)
         started = account.client("sagemaker").list_processing_jobs(NameContains="custom")["ProcessingJobSummaries"]
         assert len(started) == 2, "the evaluator, and one rule: the other file lies where anybody may put one"
+
+
+def test_a_person_sees_what_is_known_forbids_a_stop_and_learns_of_an_end_that_nobody_told(cloud: Cloud) -> None:
+    """The veto window is set here as the stack would. The message that waits is not waited for: a duplicate comes."""
+    run = RunLocation(f"s3://{cloud.outputs['RunBucketName']}/known")
+    functions = cloud.account.client("lambda")
+    name = _function_of(cloud, "stoptraining")
+    variables = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
+    variables["TRACKSIDE_VETO_MINUTES"] = "15"
+    functions.update_function_configuration(FunctionName=name, Environment={"Variables": variables})
+    job = cloud.train("known", tags=_tag(run))
+
+    table = RunTable(cloud.outputs["RunTableName"], client=cloud.account.client)
+
+    def decided() -> set[str]:
+        return {decision.outcome.value for decision in table.known(job.arn).decisions}
+
+    def state() -> str:
+        known = table.known(job.arn).job
+        return known.status if known else ""
+
+    cloud.say_issue(job, Action.STOP_TRAINING)
+    assert "trackside aws veto known" in eventually(lambda: cloud.mail_about(job), "the stop is announced")[0]
+    eventually(lambda: table.rules(job.arn), "the verdict is recorded")
+    assert "vanishing-gradient  IssuesFound  step 0" in cloud.trackside("aws", "verdicts", job.name)
+    cloud.trackside("aws", "veto", job.name, "--by", "ada")
+    cloud.say_issue(job, Action.STOP_TRAINING)
+    eventually(lambda: "Vetoed" in decided(), "the veto is heeded")
+    assert decided() == {"Announced", "Vetoed"}
+    assert cloud.status(job) == "InProgress"
+
+    events = cloud.account.client("events")
+    for rule in events.list_rules()["Rules"]:
+        if "TrainingEnded" in rule["Name"] or "TrainingChanged" in rule["Name"]:
+            events.disable_rule(Name=rule["Name"])
+    cloud.account.client("sagemaker").stop_training_job(TrainingJobName=job.name)
+    eventually(lambda: cloud.status(job) == "Stopped", "the job has ended")
+    assert state() == "InProgress", "no event told of it"
+    cloud.sqs.send_message(QueueUrl=cloud.outputs["ReconcileQueueUrl"], MessageBody='{"id": "a tick of the schedule"}')
+    eventually(lambda: state() == "Stopped", "it is found and recorded")
+    marker = f"{job.name}/debug-output/training_job_end.ts"
+    s3 = cloud.account.client("s3")
+    eventually(lambda: marker in _keys(s3, cloud.outputs["RunBucketName"]), "the run is finished")
+    assert "known" in cloud.trackside("aws", "status")
 
 
 def test_a_job_without_the_tag_is_left_alone(cloud: Cloud) -> None:

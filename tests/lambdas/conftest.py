@@ -15,6 +15,7 @@ from botocore.stub import Stubber
 from moto import mock_aws
 
 from lambdas.shared.clients import client
+from trackside.contracts.run_table import SHELVES
 
 EVENTS = Path(__file__).parent / "events"
 REGION = "us-east-1"
@@ -38,6 +39,7 @@ class Account:
     """The parts of the deployed account that reactions touch."""
 
     table: str
+    run_table: str
     topic: str
     subscribed_queue: str
     bucket: str
@@ -47,6 +49,11 @@ class Account:
         sqs = boto3.client("sqs", region_name=REGION)
         answer = sqs.receive_message(QueueUrl=self.subscribed_queue, MaxNumberOfMessages=10)
         return [json.loads(message["Body"]) for message in answer.get("Messages", ())]
+
+    def items(self, prefix: str = "") -> dict[str, dict[str, Any]]:
+        """Sort key -> item, of the table of runs, of all jobs."""
+        found = boto3.client("dynamodb", region_name=REGION).scan(TableName=self.run_table)["Items"]
+        return {item["sk"]["S"]: item for item in found if item["sk"]["S"].startswith(prefix)}
 
     def remembered(self) -> int:
         """How many actions the idempotency table holds."""
@@ -113,13 +120,32 @@ def account() -> Iterator[Account]:
             KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
             BillingMode="PAY_PER_REQUEST",
         )["TableDescription"]["TableName"]
+        run_table = boto3.client("dynamodb", region_name=REGION).create_table(
+            TableName="runs",
+            AttributeDefinitions=[
+                {"AttributeName": name, "AttributeType": kind}
+                for name, kind in (("pk", "S"), ("sk", "S"), ("shelf", "S"), ("created_at", "N"))
+            ],
+            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+            GlobalSecondaryIndexes=[
+                {
+                    "IndexName": SHELVES,
+                    "KeySchema": [
+                        {"AttributeName": "shelf", "KeyType": "HASH"},
+                        {"AttributeName": "created_at", "KeyType": "RANGE"},
+                    ],
+                    "Projection": {"ProjectionType": "ALL"},
+                }
+            ],
+            BillingMode="PAY_PER_REQUEST",
+        )["TableDescription"]["TableName"]
         topic = boto3.client("sns", region_name=REGION).create_topic(Name="issues")["TopicArn"]
         queue = boto3.client("sqs", region_name=REGION).create_queue(QueueName="owner")["QueueUrl"]
         boto3.client("sns", region_name=REGION).subscribe(
             TopicArn=topic, Protocol="sqs", Endpoint="arn:aws:sqs:us-east-1:123456789012:owner"
         )
         boto3.client("s3", region_name=REGION).create_bucket(Bucket="runs-bucket")
-        yield Account(table=table, topic=topic, subscribed_queue=queue, bucket="runs-bucket")
+        yield Account(table=table, run_table=run_table, topic=topic, subscribed_queue=queue, bucket="runs-bucket")
 
 
 @pytest.fixture

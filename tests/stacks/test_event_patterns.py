@@ -39,33 +39,40 @@ def rules(resources: Mapping[str, Any]) -> dict[str, tuple[bool, Any]]:
             filled_in(body["Properties"]["EventPattern"]),
         )
         for body in resources.values()
-        if body["Type"] == "AWS::Events::Rule"
+        if body["Type"] == "AWS::Events::Rule" and "EventPattern" in body["Properties"]
     }
 
 
 def filled_in(pattern: Any) -> Any:
     """As deployed: a reference to the role of custom rules stands for its ARN; there is no other."""
-    roles = pattern["detail"].get("RoleArn", [])
+    detail = pattern.get("detail", {})
+    roles = detail.get("RoleArn", [])
     assert all("CustomRuleRole" in role["Fn::GetAtt"][0] for role in roles)
-    return {**pattern, "detail": {**pattern["detail"], **({"RoleArn": [CUSTOM]} if roles else {})}}
+    return {**pattern, "detail": {**detail, "RoleArn": [CUSTOM]}} if roles else pattern
 
 
-OURS = {"StopTraining/IssueFound", "Notify/IssueFound", "PublishMetric/IssueFound"}
-OFFICIAL = {"Notify/OfficialIssueFound", "PublishMetric/OfficialIssueFound"}  # stopping is not the default
+SAID = {"RecordVerdict/RuleStatusChanged"}
+CHANGED = {"RecordVerdict/TrainingChanged"}
+REPEATED = {"RecordVerdict/OfficialRuleStatusChanged"}
+ACTIONS = {"StopTraining/IssueFound", "Notify/IssueFound", "PublishMetric/IssueFound"}
+OURS = ACTIONS | SAID
+OFFICIAL = {"Notify/OfficialIssueFound", "PublishMetric/OfficialIssueFound"} | REPEATED  # stopping is not the default
+STARTED = {"StartEvaluation/TrainingStarted"} | CHANGED
+ENDED = {"FinishRun/TrainingEnded"} | CHANGED
 
 
 @pytest.mark.parametrize(
     ("event", "reached"),
     [
         pytest.param(golden("ours_issues_found"), OURS, id="all three actions"),
-        pytest.param(golden("ours_issues_found", Actions=["Notify"]), {"Notify/IssueFound"}, id="one action"),
+        pytest.param(golden("ours_issues_found", Actions=["Notify"]), {"Notify/IssueFound"} | SAID, id="one action"),
         pytest.param(golden("official_issues_found"), OFFICIAL, id="official, one rule of two found something"),
-        pytest.param(golden("training_started"), {"StartEvaluation/TrainingStarted"}, id="started"),
-        pytest.param(golden("training_stopped"), {"FinishRun/TrainingEnded"}, id="stopped"),
-        pytest.param(golden("training_stopped", TrainingJobStatus="Failed"), {"FinishRun/TrainingEnded"}, id="failed"),
+        pytest.param(golden("training_started"), STARTED, id="started"),
+        pytest.param(golden("training_stopped"), ENDED, id="stopped"),
+        pytest.param(golden("training_stopped", TrainingJobStatus="Failed"), ENDED, id="failed"),
         pytest.param(
             golden("official_issues_found", Tags={"trackside:run": "s3://b/r"}),
-            OFFICIAL | {"StartEvaluation/TrainingStarted"},
+            OFFICIAL | STARTED,
             id="official and opted in",
         ),
         pytest.param(
@@ -81,14 +88,14 @@ OFFICIAL = {"Notify/OfficialIssueFound", "PublishMetric/OfficialIssueFound"}  # 
         pytest.param(processing_ended("Completed"), set(), id="an evaluation is done"),
         pytest.param(processing_ended("Stopped"), set(), id="an evaluation was stopped by hand"),
         pytest.param(processing_ended("Failed", "nightly-features"), set(), id="someone else's processing job failed"),
-        pytest.param(golden("ours_issues_found", RuleEvaluationStatus="NoIssuesFound"), set(), id="clean"),
-        pytest.param(golden("ours_issues_found", RuleEvaluationStatus="Error"), set(), id="could not be judged"),
-        pytest.param(golden("ours_issues_found", Actions=[]), set(), id="no action asked for"),
+        pytest.param(golden("ours_issues_found", RuleEvaluationStatus="NoIssuesFound"), SAID, id="clean"),
+        pytest.param(golden("ours_issues_found", RuleEvaluationStatus="Error"), SAID, id="could not be judged"),
+        pytest.param(golden("ours_issues_found", Actions=[]), SAID, id="no action asked for"),
         pytest.param({**golden("ours_issues_found"), "source": "someone"}, set(), id="someone else's event"),
         pytest.param({**golden("ours_issues_found"), "detail-type": "Other"}, set(), id="another kind of ours"),
-        pytest.param(golden("official_stopped"), set(), id="official, stopped: the statuses are old"),
+        pytest.param(golden("official_stopped"), REPEATED, id="official, stopped: the statuses are old"),
         pytest.param(golden("training_started", Tags={"team": "vision"}), set(), id="not opted in"),
-        pytest.param(golden("training_started", TrainingJobStatus="Stopping"), set(), id="stopping"),
+        pytest.param(golden("training_started", TrainingJobStatus="Stopping"), CHANGED, id="stopping"),
         pytest.param({**golden("training_started"), "source": "trackside"}, set(), id="a forged start"),
     ],
 )
@@ -102,4 +109,4 @@ def test_our_events_are_awaited_on_our_bus_and_amazons_on_the_default_one(
     rules: dict[str, tuple[bool, Any]],
 ) -> None:
     assert {name for name, (on_our_bus, _) in rules.items() if on_our_bus} == OURS
-    assert len(rules) == 9
+    assert len(rules) == 12

@@ -17,6 +17,10 @@ WILDCARDS = (
     ("ecr:GetAuthorizationToken", "*", "knows no resources"),
     ("cloudwatch:PutMetricData", "*", "metrics have no ARNs; the namespace is a condition"),
     ("sagemaker:StopTrainingJob", ":training-job/*", "jobs to come; the tag is a condition"),
+    ("sagemaker:ListTrainingJobs", "*", "knows no resources"),
+    ("sagemaker:DescribeTrainingJob", ":training-job/*", "reads only; who asked for us is not known before"),
+    ("sagemaker:ListTags", ":training-job/*", "reads only; who asked for us is not known before"),
+    ("sagemaker:DescribeProcessingJob", ":processing-job/trackside-*", "named so by start_evaluation"),
     ("sagemaker:CreateProcessingJob", ":processing-job/trackside-*", "named so by start_evaluation"),
     ("sagemaker:AddTags", ":processing-job/trackside-*", "tags them while it creates them"),
     ("s3:GetObject", "/*", "a run lies where its job's tag says"),
@@ -119,7 +123,7 @@ def _ends(resource: str, end: str) -> bool:
 
 def test_every_role_is_for_one_service_and_has_no_managed_policy(resources: Mapping[str, Any]) -> None:
     roles = {name: body["Properties"] for name, body in resources.items() if body["Type"] == "AWS::IAM::Role"}
-    assert len(roles) == 8
+    assert len(roles) == 10
     for name, role in roles.items():
         (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
         assert trust["Principal"]["Service"] in ("lambda.amazonaws.com", "sagemaker.amazonaws.com"), name
@@ -190,6 +194,27 @@ def test_metrics_may_be_put_in_our_namespace_only(allowed: list[tuple[str, str, 
 def test_only_tagged_jobs_may_be_stopped(allowed: list[tuple[str, str, Statement]]) -> None:
     (statement,) = [s for _, _, s in allowed if "sagemaker:StopTrainingJob" in as_list(s["Action"])]
     assert statement["Condition"] == {"Null": {"aws:ResourceTag/trackside:run": "false"}}
+
+
+def test_the_key_serves_the_table_of_runs_through_dynamodb_only(allowed: list[tuple[str, str, Statement]]) -> None:
+    through = [s["Condition"] for _, _, s in allowed if "kms:Encrypt" in as_list(s["Action"])]
+    assert len(through) == 3
+    for condition in through:
+        assert text(condition["StringEquals"]["kms:ViaService"]).startswith("dynamodb.")
+
+
+def test_only_three_functions_touch_the_table_of_runs(allowed: list[tuple[str, str, Statement]]) -> None:
+    """A person vetoes with rights of their own; nothing else writes what is known of a job."""
+    may = {
+        name.split("/")[1]: {action.removeprefix("dynamodb:") for action in as_list(s["Action"])}
+        for name, _, s in allowed
+        if any(action.startswith("dynamodb:") for action in as_list(s["Action"])) and "RunTable" in str(s["Resource"])
+    }
+    assert sorted(map(sorted, may.values())) == [
+        ["BatchGetItem", "PutItem", "Query", "UpdateItem"],
+        ["GetItem", "PutItem", "UpdateItem"],
+        ["PutItem", "Query", "UpdateItem"],
+    ]
 
 
 def test_no_one_from_outside_the_account_is_let_in(allowed: list[tuple[str, str, Statement]]) -> None:

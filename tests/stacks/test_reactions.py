@@ -87,7 +87,7 @@ def test_the_launcher_does_not_outrun_sagemaker(functions: dict[str, Any], resou
 
 def test_every_rule_sends_to_a_queue_and_keeps_what_it_cannot_deliver(resources: Mapping[str, Any]) -> None:
     rules = of_type(resources, "AWS::Events::Rule")
-    assert len(rules) == 9
+    assert len(rules) == 13
     for name, rule in rules.items():
         (target,) = rule["Targets"]
         assert "Queue" in target["Arn"]["Fn::GetAtt"][0], name
@@ -111,12 +111,14 @@ def test_every_queue_that_only_people_empty_has_an_alarm_that_goes_to_the_topic(
     assert len(watched) == len(queues)
 
 
-def test_topics_are_encrypted_and_the_table_forgets(resources: Mapping[str, Any]) -> None:
+def test_topics_are_encrypted_and_tables_forget(resources: Mapping[str, Any]) -> None:
     topics = of_type(resources, "AWS::SNS::Topic")
     assert len(topics) == 2
     assert all("KmsMasterKeyId" in topic for topic in topics.values())
-    (table,) = of_type(resources, "AWS::DynamoDB::Table").values()
-    assert table["TimeToLiveSpecification"] == {"AttributeName": "expiration", "Enabled": True}
+    tables = of_type(resources, "AWS::DynamoDB::Table").values()
+    forgetting = [table["TimeToLiveSpecification"] for table in tables]
+    assert sorted(each["AttributeName"] for each in forgetting) == ["expiration", "expires_at"]
+    assert all(each["Enabled"] for each in forgetting)
 
 
 def test_verdicts_are_archived(resources: Mapping[str, Any]) -> None:
@@ -130,3 +132,15 @@ def test_images_are_scanned_and_a_tag_never_moves(resources: Mapping[str, Any]) 
     for repository in repositories:
         assert repository["ImageScanningConfiguration"] == {"ScanOnPush": True}
         assert repository["ImageTagMutability"] == "IMMUTABLE"
+
+
+def test_what_events_missed_is_looked_for_every_five_minutes(resources: Mapping[str, Any]) -> None:
+    (rule,) = [rule for rule in of_type(resources, "AWS::Events::Rule").values() if "ScheduleExpression" in rule]
+    assert rule["ScheduleExpression"] == "rate(5 minutes)"
+    assert "Reconcile" in rule["Targets"][0]["Arn"]["Fn::GetAtt"][0]
+
+
+def test_the_switch_says_at_first_what_the_setting_says(resources: Mapping[str, Any]) -> None:
+    (switch,) = of_type(resources, "AWS::SSM::Parameter").values()
+    assert (switch["Name"], switch["Value"]) == ("/trackside/trackside/dry-run", "false")
+    assert switch["AllowedPattern"] == "^(true|false)$"

@@ -38,9 +38,23 @@ def test_everything_in_a_bucket_ends(buckets: Mapping[str, Any]) -> None:
 
 def test_what_cannot_be_made_again_outlives_the_stack(templates: Mapping[str, Mapping[str, Any]]) -> None:
     kept = {body["Type"] for body in templates["TracksideStorage"].values() if body.get("DeletionPolicy") == "Retain"}
-    assert kept == {"AWS::S3::Bucket", "AWS::KMS::Key"}
+    assert kept == {"AWS::S3::Bucket", "AWS::KMS::Key", "AWS::DynamoDB::Table"}
 
 
 def test_the_key_rotates(templates: Mapping[str, Mapping[str, Any]]) -> None:
     (key,) = [body for body in templates["TracksideStorage"].values() if body["Type"] == "AWS::KMS::Key"]
     assert key["Properties"]["EnableKeyRotation"] is True
+
+
+def test_the_table_of_runs_is_encrypted_with_our_key_and_can_be_restored_to_any_second(
+    templates: Mapping[str, Mapping[str, Any]],
+) -> None:
+    (table,) = [
+        body["Properties"] for body in templates["TracksideStorage"].values() if body["Type"] == "AWS::DynamoDB::Table"
+    ]
+    assert table["BillingMode"] == "PAY_PER_REQUEST"
+    assert table["SSESpecification"]["SSEType"] == "KMS"
+    assert "Key" in str(table["SSESpecification"]["KMSMasterKeyId"])
+    assert table["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+    (index,) = table["GlobalSecondaryIndexes"]
+    assert index["IndexName"] == "shelves"

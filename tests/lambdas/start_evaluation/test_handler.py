@@ -9,8 +9,8 @@ import boto3
 import pytest
 from botocore.stub import ANY, Stubber
 
+from lambdas.shared.processing_jobs import processing_job_name
 from lambdas.start_evaluation.handler import handle
-from lambdas.start_evaluation.logic import processing_job_name
 from lambdas.start_evaluation.settings import StartEvaluationSettings
 from trackside.contracts.event import TrainingJob
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lambdas.shared.decisions import Nothing
-from lambdas.start_evaluation.logic import StartEvaluation, decide, decide_custom, processing_job_name
+from lambdas.shared.processing_jobs import processing_job_name
+from lambdas.start_evaluation.logic import StartEvaluation, decide, decide_custom
 from lambdas.start_evaluation.settings import StartEvaluationSettings
 from trackside.contracts.action import Action
 from trackside.contracts.custom_rule_job import MOST_JOBS, CustomRuleJob

@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
+import boto3
 import pytest
+from botocore.exceptions import ClientError
 from botocore.stub import Stubber
+from moto.sqs.models import sqs_backends
 
+from lambdas.shared.run_table import RunTable
+from lambdas.stop_training import ladder
 from lambdas.stop_training.handler import handle
 from lambdas.stop_training.settings import StopTrainingSettings
 from trackside.contracts.action import Action
+from trackside.contracts.event import TrainingJob
+from trackside.contracts.run_table import JobRecord
+from trackside.contracts.stop_record import DecisionRecord, Savings, VetoRecord
 
 JOB = {"TrainingJobName": "digits-01"}
+SWITCH = "/trackside/trackside/dry-run"
 Golden = Callable[..., dict[str, Any]]
 Deliver = Callable[..., list[str]]
 
 
-def settle(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
-    settings = StopTrainingSettings(idempotency_table="done", **changes)
+def settle(monkeypatch: pytest.MonkeyPatch, *, dry_run: str = "false", **changes: Any) -> None:
+    queue = boto3.client("sqs").create_queue(QueueName="stop-training")["QueueUrl"]
+    boto3.client("ssm").put_parameter(Name=SWITCH, Value=dry_run, Type="String", Overwrite=True)
+    settings = StopTrainingSettings(
+        idempotency_table="done",
+        run_table="runs",
+        queue_url=queue,
+        topic_arn="arn:aws:sns:us-east-1:123456789012:issues",
+        dry_run_parameter=SWITCH,
+        **changes,
+    )
     for name, value in settings.to_environment().items():
         monkeypatch.setenv(name, value)
 
@@ -31,13 +50,13 @@ def test_stops_the_job_once_for_three_deliveries(
     event = golden("ours_issues_found")
     assert deliver(handle, event, event) == []
     assert deliver(handle, event) == []
-    assert account.remembered() == 1
+    assert outcomes(account) == {"Stopping", "Stopped"}
 
 
 def test_another_rule_of_the_same_job_stops_it_too(
     account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settle(monkeypatch)
+    settle(monkeypatch, cool_down_minutes=0)
     sagemaker.add_response("stop_training_job", {}, JOB)
     sagemaker.add_client_error(
         "stop_training_job",
@@ -47,7 +66,7 @@ def test_another_rule_of_the_same_job_stops_it_too(
     )
     assert deliver(handle, golden("ours_issues_found")) == []
     assert deliver(handle, golden("ours_issues_found", RuleConfigurationName="exploding-tensor")) == []
-    assert account.remembered() == 2
+    assert outcomes(account) == {"Stopping", "Stopped", "AlreadyEnded"}
 
 
 @pytest.mark.parametrize(
@@ -108,12 +127,213 @@ def test_the_end_of_a_job_that_overtakes_its_issue_stops_nothing(
     assert account.remembered() == 0
 
 
-def test_a_dry_run_stops_and_remembers_nothing(
-    account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+def outcomes(account: Any) -> set[str]:
+    return {item["outcome"]["S"] for item in account.items("decision#").values()}
+
+
+def waiting() -> list[int]:
+    """The delays, in seconds, of the messages that the function sent to its own queue."""
+    messages = sqs_backends["123456789012"]["us-east-1"].queues["stop-training"]._messages
+    return [round((message.delayed_until - message.sent_timestamp) / 1000) for message in messages]
+
+
+class Clock:
+    """Time as the function sees it."""
+
+    def __init__(self) -> None:
+        self.now = 1795226700.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("lambdas.stop_training.handler.time", SimpleNamespace(time=clock))
+    return clock
+
+
+@pytest.mark.parametrize("switch", ["true", "TRUE", "flase", "yes"])
+def test_a_dry_run_stops_nothing_and_says_so_in_the_table(
+    *, account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch, switch: str
 ) -> None:
-    settle(monkeypatch, dry_run=True)
+    settle(monkeypatch, dry_run=switch)
     assert deliver(handle, golden("ours_issues_found")) == []
     assert account.remembered() == 0
+    assert outcomes(account) == {"WouldStop"}
+
+
+def test_the_switch_is_turned_without_a_deployment(
+    account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(monkeypatch, dry_run="true")
+    assert deliver(handle, golden("ours_issues_found")) == []
+    boto3.client("ssm").put_parameter(Name=SWITCH, Value="false", Overwrite=True)
+    sagemaker.add_response("stop_training_job", {}, JOB)
+    assert deliver(handle, came_back(golden)) == []
+    assert outcomes(account) == {"WouldStop", "Stopping", "Stopped"}
+
+
+def came_back(golden: Golden) -> dict[str, Any]:
+    event = golden("ours_issues_found", LastModifiedTime=1795226690000)
+    event["detail"]["Evidence"]["SinceStep"] = 400
+    return event
+
+
+def test_an_issue_that_comes_back_acts_again(
+    account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(monkeypatch, cool_down_minutes=0)
+    sagemaker.add_response("stop_training_job", {}, JOB)
+    sagemaker.add_response("stop_training_job", {}, JOB)
+    event = golden("ours_issues_found")
+    assert deliver(handle, event, event, came_back(golden), came_back(golden), event) == []
+    stops = [key for key in account.items("decision#") if key.endswith("#Stopped")]
+    assert stops == ["decision#vanishing-gradient@120#Stopped", "decision#vanishing-gradient@400#Stopped"]
+
+
+def test_a_veto_in_its_window_prevents_the_stop(
+    *, account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    settle(monkeypatch, veto_minutes=20)
+    event = golden("ours_issues_found")
+    assert deliver(handle, event) == []
+    (mail,) = account.messages()
+    assert "trackside aws veto digits-01" in mail["Message"]
+    assert waiting() == [900]
+    clock.now += 900
+    assert deliver(handle, event) == []
+    assert waiting() == [900, 300]
+    assert account.messages() == [], "it is announced once"
+    put(VetoRecord(event["detail"]["TrainingJobArn"], clock.now, by="ada").to_item(expires_at=None))
+    clock.now += 300
+    assert deliver(handle, event, event) == []
+    assert outcomes(account) == {"Announced", "Vetoed"}
+    assert len(waiting()) == 2
+
+
+def test_without_a_veto_it_is_stopped_when_the_window_closes(
+    *, account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    settle(monkeypatch, veto_minutes=1)
+    event = golden("ours_issues_found")
+    assert deliver(handle, event) == []
+    clock.now += 60
+    sagemaker.add_response("stop_training_job", {}, JOB)
+    assert deliver(handle, event, event) == []
+    assert outcomes(account) == {"Announced", "Stopping", "Stopped"}
+
+
+def put(item: Any) -> None:
+    boto3.client("dynamodb").put_item(TableName="runs", Item=item)
+
+
+def of_job(golden: Golden, name: str) -> dict[str, Any]:
+    arn = f"arn:aws:sagemaker:us-east-1:123456789012:training-job/{name}"
+    return golden("ours_issues_found", TrainingJobName=name, TrainingJobArn=arn)
+
+
+def test_what_is_over_the_budget_waits_for_the_next_hour_and_says_so_once(
+    *, account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    settle(monkeypatch, stops_per_hour=2)
+    for name in ("one", "two"):
+        sagemaker.add_response("stop_training_job", {}, {"TrainingJobName": name})
+    clock.now = 500_000 * 3600 + 3000
+    assert deliver(handle, *(of_job(golden, name) for name in ("one", "two", "three", "three", "one"))) == []
+    (mail,) = account.messages()
+    assert "NOT stopped" in mail["Subject"]
+    assert waiting() == [600, 600]
+    clock.now += 600
+    sagemaker.add_response("stop_training_job", {}, {"TrainingJobName": "three"})
+    assert deliver(handle, of_job(golden, "three"), of_job(golden, "three")) == []
+    assert outcomes(account) == {"Stopping", "Stopped", "OverBudget"}
+
+
+def test_of_two_findings_that_confirm_each_other_one_stops(
+    account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(monkeypatch, after_findings=2, after_rules=2)
+    first = golden("ours_issues_found")
+    assert deliver(handle, first, first, came_back(golden)) == []
+    assert outcomes(account) == {"Unconfirmed"}
+    sagemaker.add_response("stop_training_job", {}, JOB)
+    assert deliver(handle, golden("ours_issues_found", RuleConfigurationName="dead-relu")) == []
+    assert outcomes(account) == {"Unconfirmed", "Stopping", "Stopped"}
+
+
+def test_two_findings_that_come_at_once_do_not_overlook_one_another(
+    account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second is handled from its beginning to its end between what the first writes and what it reads."""
+    settle(monkeypatch, after_findings=2)
+    read, overtaken = ladder.read_known, []
+
+    def read_late(*given: Any, **more: Any) -> Any:
+        if not overtaken:
+            overtaken.append(True)
+            assert deliver(handle, golden("ours_issues_found", RuleConfigurationName="dead-relu")) == []
+        return read(*given, **more)
+
+    monkeypatch.setattr(ladder, "read_known", read_late)
+    sagemaker.add_response("stop_training_job", {}, JOB)
+    assert deliver(handle, golden("ours_issues_found")) == []
+    assert outcomes(account) == {"Unconfirmed", "Stopping", "Stopped", "CoolingDown"}
+
+
+def test_a_crash_between_the_stop_and_its_record_is_made_up_for(
+    account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(monkeypatch)
+    event, put_once = golden("ours_issues_found"), RunTable.put_once
+
+    def crash(self: RunTable, item: Any) -> bool:
+        if item.get("outcome") == {"S": "Stopped"}:
+            raise ClientError({"Error": {"Code": "InternalServerError"}}, "PutItem")
+        return put_once(self, item)
+
+    sagemaker.add_response("stop_training_job", {}, JOB)
+    with monkeypatch.context() as patch:
+        patch.setattr(RunTable, "put_once", crash)
+        assert deliver(handle, event) == ["message-0"]
+    status = "The request was rejected because the training job is in status Stopping."
+    sagemaker.add_client_error("stop_training_job", "ValidationException", status, expected_params=JOB)
+    assert deliver(handle, event) == []
+    assert outcomes(account) == {"Stopping", "Stopped"}, "it was ours, and the record says so"
+
+
+def test_a_switch_that_cannot_be_read_stops_nothing(
+    account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(monkeypatch)
+    boto3.client("ssm").delete_parameter(Name=SWITCH)
+    assert deliver(handle, golden("ours_issues_found")) == ["message-0"]
+    assert outcomes(account) == set()
+
+
+def test_the_record_holds_the_evidence_the_event_and_what_it_spared(
+    *, account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    settle(monkeypatch, instance_prices="ml.p4d.24xlarge=40")
+    arn = golden("ours_issues_found")["detail"]["TrainingJobArn"]
+    job = JobRecord(
+        TrainingJob("digits-01", arn),
+        "InProgress",
+        started_at=clock.now - 3600,
+        max_runtime_seconds=3 * 3600,
+        instance_type="ml.p4d.24xlarge",
+        instance_count=4,
+    )
+    put(job.to_item(expires_at=None))
+    sagemaker.add_response("stop_training_job", {}, JOB)
+    assert deliver(handle, golden("ours_issues_found")) == []
+    record = DecisionRecord.from_item(account.items("decision#")["decision#vanishing-gradient@120#Stopped"])
+    assert record.event_id == golden("ours_issues_found")["id"]
+    assert record.evaluation.evidence.tensor_name == "gradient/Net_fc1.weight"
+    assert record.savings == Savings(7200, "4 x ml.p4d.24xlarge", 40, 320)
+    assert "at most 2.0 h" in record.reason
+    assert "earlier by itself" in record.reason
 
 
 def test_a_function_without_its_settings_loses_no_message(

@@ -156,6 +156,21 @@ class OldNamesEnvironment:
         )
 
 
+@dataclass(frozen=True)
+class CloudEnvironment:
+    """What commands about a deployment are told.
+
+    TRACKSIDE_TABLE  name of the table of runs; unset: the deployment's own, by the output of its stack
+    """
+
+    run_table: str
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str] | None = None) -> CloudEnvironment:
+        """Reads the process's environment, or the given one."""
+        return cls(run_table=_environ(environ).get("TRACKSIDE_TABLE", "").strip())
+
+
 def inherited() -> dict[str, str]:
     """A copy of this process's environment, for a child process."""
     return dict(os.environ)  # noqa: TID251

@@ -236,6 +236,14 @@ def table() -> None:
     assert described == {"TimeToLiveStatus": "ENABLED", "AttributeName": "end"}
 
 
+def parameter() -> None:
+    properties = {"Name": "/a/switch", "Type": "String", "Value": "false", "Tags": {"project": "trackside"}}
+    name = create({"Parameter": resource("SSM::Parameter", **properties)})["Parameter"]
+    assert client("ssm").get_parameter(Name=name)["Parameter"]["Value"] == "false"
+    tags = client("ssm").list_tags_for_resource(ResourceType="Parameter", ResourceId=name)["TagList"]
+    assert tags == [{"Key": "project", "Value": "trackside"}]
+
+
 def repository() -> None:
     text = json.dumps(
         {
@@ -408,6 +416,7 @@ PROBES: Mapping[str, Callable[[], None]] = {
     "bucket-policy-enforcement": bucket_policy_enforcement,
     "topic": topic,
     "table": table,
+    "parameter": parameter,
     "repository": repository,
     "skipped-types": skipped_types,
     "template-url": template_url,

@@ -96,6 +96,14 @@ class RuleEvaluation:
         """True for IssuesFound only."""
         return self.status is RuleEvaluationStatus.ISSUES_FOUND
 
+    @property
+    def finding_id(self) -> str:
+        """Which issue of the job this is about: the same however often it is said, another once the rule found it
+        again. An event of the original tells no step, so all that it says about a rule is one finding."""
+        return (
+            self.configuration_name if self.actions is None else f"{self.configuration_name}@{self.evidence.since_step}"
+        )
+
     def to_detail(self) -> dict[str, Any]:
         """The `detail` of our event: plain JSON values, well under EventBridge's 256 KB."""
         return {
@@ -106,7 +114,7 @@ class RuleEvaluation:
             "RuleEvaluationJobArn": self.evaluation_job_arn,
             "RuleEvaluationStatus": self.status.value,
             "StatusDetails": self.details[:MOST_STATUS_DETAILS],
-            "LastModifiedTime": int(self.modified_at * 1000),  # milliseconds, as in AWS's events
+            "LastModifiedTime": round(self.modified_at * 1000),  # milliseconds, as in AWS's events
             "Rule": self.rule_id,
             "Severity": self.severity.value,
             "Actions": [action.value for action in self.actions or ()],
@@ -160,11 +168,12 @@ def evaluation_of(verdict: Verdict, *, job: TrainingJob, run_uri: str, evaluatio
     )
 
 
-def read_rule_evaluations(event: Mapping[str, Any]) -> tuple[RuleEvaluation, ...]:
+def read_rule_evaluations(event: Mapping[str, Any], *, and_of_ended_jobs: bool = False) -> tuple[RuleEvaluation, ...]:
     """Every rule status in an EventBridge event of either shape.
 
-    An official event of a job that is no longer InProgress yields nothing: AWS repeats the old statuses on each later
-    state change. Errors: `ConfigurationError` for any other event, with every problem at once.
+    An official event of a job that is no longer InProgress yields nothing, for AWS repeats the old statuses on each
+    later state change; `and_of_ended_jobs` is for whoever keeps a record and does not act. Errors: `ConfigurationError`
+    for any other event, with every problem at once.
     """
     subject = f"The event {event.get('id', '')!r}"
     kind = event.get("detail-type")
@@ -176,18 +185,31 @@ def read_rule_evaluations(event: Mapping[str, Any]) -> tuple[RuleEvaluation, ...
         evaluations: tuple[RuleEvaluation, ...] = (_read_ours(fields),)
     else:
         evaluations = _read_official(fields)
+        if not and_of_ended_jobs and fields.text("TrainingJobStatus") != "InProgress":
+            evaluations = ()
     fields.finish(subject=subject)
     return evaluations
 
 
 @dataclass(frozen=True)
 class TrainingJobStateChange:
-    """A training job changed its state. Tags opt a job in: `trackside:run` says where its data lies."""
+    """A training job changed its state. Tags opt a job in: `trackside:run` says where its data lies.
+
+    Moments are seconds since the epoch; what the event does not say is 0 or "".
+    """
 
     job: TrainingJob
     status: str
     secondary_status: str
     tags: Mapping[str, str]
+    created_at: float = 0.0
+    started_at: float = 0.0
+    ended_at: float = 0.0
+    modified_at: float = 0.0
+    failure_reason: str = ""
+    instance_type: str = ""
+    instance_count: int = 0
+    max_runtime_seconds: int = 0
 
     @property
     def has_ended(self) -> bool:
@@ -198,11 +220,20 @@ class TrainingJobStateChange:
 def read_training_job_state_change(event: Mapping[str, Any]) -> TrainingJobStateChange:
     """AWS's `SageMaker Training Job State Change`. Errors: `ConfigurationError`."""
     fields = Fields(event.get("detail"), where="detail")
+    resources = _part(fields, "ResourceConfig")
     change = TrainingJobStateChange(
         job=_read_job(fields),
         status=fields.text("TrainingJobStatus"),
         secondary_status=fields.text("SecondaryStatus", ""),
         tags={str(key): str(value) for key, value in fields.mapping("Tags", {}).items()},
+        created_at=_number(fields, "CreationTime") / 1000,
+        started_at=_number(fields, "TrainingStartTime") / 1000,
+        ended_at=_number(fields, "TrainingEndTime") / 1000,
+        modified_at=_number(fields, "LastModifiedTime") / 1000,
+        failure_reason=fields.text("FailureReason", ""),
+        instance_type=resources.text("InstanceType", ""),
+        instance_count=int(_number(resources, "InstanceCount")),
+        max_runtime_seconds=int(_number(_part(fields, "StoppingCondition"), "MaxRuntimeInSeconds")),
     )
     fields.finish(subject=f"The event {event.get('id', '')!r}")
     return change
@@ -210,6 +241,17 @@ def read_training_job_state_change(event: Mapping[str, Any]) -> TrainingJobState
 
 def _read_job(fields: Fields) -> TrainingJob:
     return TrainingJob(name=fields.text("TrainingJobName"), arn=fields.text("TrainingJobArn"))
+
+
+def _part(fields: Fields, name: str) -> Fields:
+    """An object that may be absent; AWS writes "" for some that are."""
+    inner = fields.mapping(name, {}) if fields.is_object(name) else {}
+    return Fields(inner, where=f"detail.{name}", problems=fields.problems)
+
+
+def _number(fields: Fields, name: str) -> float:
+    """A fact that is good to know, yet no reason to refuse the event: 0 where it is no number."""
+    return fields.number(name) if fields.is_number(name) else 0.0
 
 
 def _read_ours(fields: Fields) -> RuleEvaluation:
@@ -242,7 +284,6 @@ def _read_ours(fields: Fields) -> RuleEvaluation:
 
 def _read_official(fields: Fields) -> tuple[RuleEvaluation, ...]:
     job = _read_job(fields)
-    in_progress = fields.text("TrainingJobStatus") == "InProgress"
 
     def read_status(status: Fields) -> RuleEvaluation:
         return RuleEvaluation(
@@ -254,5 +295,4 @@ def _read_official(fields: Fields) -> tuple[RuleEvaluation, ...]:
             modified_at=status.number("LastModifiedTime", 0) / 1000,
         )
 
-    statuses = fields.items("DebugRuleEvaluationStatuses", read_status, required=False)
-    return statuses if in_progress else ()
+    return fields.items("DebugRuleEvaluationStatuses", read_status, required=False)

@@ -29,6 +29,15 @@ class Fields:
     def __contains__(self, name: str) -> bool:
         return name in self._data
 
+    def is_object(self, name: str) -> bool:
+        """True if an object stands there, for values that may be anything."""
+        return isinstance(self._data.get(name), Mapping)
+
+    def is_number(self, name: str) -> bool:
+        """True if a finite number stands there, for values that may be anything."""
+        number = read_number(self._data.get(name))
+        return number is not None and math.isfinite(number)
+
     def problem(self, name: str, what: str, fix: str = "") -> None:
         where = ".".join(part for part in (self.where, name) if part) or "the whole of it"
         self.problems.append(Problem(where=where, what=what, fix=fix))

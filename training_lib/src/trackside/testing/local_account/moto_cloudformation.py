@@ -26,6 +26,7 @@ from moto.iam.access_control import IAMPolicy
 from moto.kms.models import Key
 from moto.s3.models import FakeBucket, s3_backends
 from moto.sns.models import Topic, sns_backends
+from moto.ssm.models import Parameter
 
 
 @dataclass(frozen=True)
@@ -217,6 +218,14 @@ def _mend_table() -> None:
     _complete(Table, complete)
 
 
+def _mend_parameter() -> None:
+    def prepare(properties: dict[str, Any]) -> None:
+        if isinstance(properties.get("Tags"), Mapping):  # for this type, and hardly another, they are no list
+            properties["Tags"] = [{"Key": key, "Value": value} for key, value in properties["Tags"].items()]
+
+    _prepare(Parameter, prepare)
+
+
 def _mend_repository() -> None:
     original = Repository.create_from_cloudformation_json
 
@@ -369,6 +378,7 @@ REPAIRS: tuple[Repair, ...] = (
     Repair("bucket-policy-enforcement", "a denial of plain HTTP denies everything", _mend_bucket_policy_enforcement),
     Repair("topic", "tags are dropped", _mend_topic),
     Repair("table", "the time to live is dropped", _mend_table),
+    Repair("parameter", "tags, which are an object here, raise", _mend_parameter),
     Repair("repository", "a generated name has capitals; scanning and lifecycle are dropped", _mend_repository),
     Repair("skipped-types", "policies of buckets, queues, topics; subscriptions; alarms", _mend_skipped_types),
     Repair("template-url", "a template on 127.0.0.1 is sought in a bucket called 127", _mend_template_url),

@@ -1,0 +1,22 @@
+"""Every few minutes: find what events missed, for their delivery is best effort."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from lambdas.reconcile.settings import ReconcileSettings
+from lambdas.reconcile.sweep import Sweep
+from lambdas.shared.decisions import Done, Nothing
+from lambdas.shared.reaction import reaction
+from lambdas.shared.run_table import RunTable
+
+
+@reaction
+def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | Nothing]:
+    settings = ReconcileSettings.from_environment()
+    table = RunTable(settings.run_table, retention_days=settings.retention_days)
+    yield from Sweep(table, settings).run(now=time.time())

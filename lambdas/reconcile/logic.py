@@ -1,0 +1,120 @@
+"""What may have been missed: where SageMaker and the table differ, and the events that would have told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from lambdas.reconcile.settings import ReconcileSettings
+from lambdas.shared.runs import RUN_TAG
+from trackside.contracts.event import AWS_DETAIL_TYPE
+from trackside.contracts.run_table import JobRecord
+
+T = TypeVar("T")
+
+# What is read of a job; not its hyperparameters or its environment, which may hold what nobody else should see.
+_DETAIL = (
+    "TrainingJobName",
+    "TrainingJobArn",
+    "TrainingJobStatus",
+    "SecondaryStatus",
+    "FailureReason",
+    "ResourceConfig",
+    "StoppingCondition",
+    "CreationTime",
+    "TrainingStartTime",
+    "TrainingEndTime",
+    "LastModifiedTime",
+    "DebugRuleEvaluationStatuses",
+)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A running training job, as ListTrainingJobs has it."""
+
+    name: str
+    arn: str
+    created_at: float
+
+
+@dataclass(frozen=True)
+class Doubts:
+    """Whom to ask about: jobs that `may_have_ended`, that run and are `unknown`, and that perhaps nothing judges.
+    `judged_by_debugger`: some of those whose statuses SageMaker itself has, others in each sweep. `left` says what the
+    next sweep must look at."""
+
+    may_have_ended: tuple[JobRecord, ...] = ()
+    unknown: tuple[Listed, ...] = ()
+    unjudged: tuple[JobRecord, ...] = ()
+    judged_by_debugger: tuple[JobRecord, ...] = ()
+    left: tuple[str, ...] = ()
+
+
+def doubts(
+    held: Sequence[JobRecord],
+    listed: Sequence[Listed],
+    *,
+    is_whole: bool,
+    unwatched: Iterable[str],
+    settings: ReconcileSettings,
+    now: float,
+) -> Doubts:
+    """`held`: jobs that run, as the table has it. `listed`: those of SageMaker, newest first; all, if `is_whole`.
+    `unwatched`: ARNs of jobs that are known to have asked for nothing."""
+    running, known = {job.arn for job in listed}, {record.job.arn for record in held} | set(unwatched)
+    oldest = 0.0 if is_whole else min((job.created_at for job in listed), default=now)
+    due = now - settings.grace_seconds
+    gone = [one for one in held if one.job.arn not in running]
+    ended = [one for one in gone if one.created_at >= oldest]
+    unknown = [one for one in listed if one.arn not in known and one.created_at <= due]
+    unjudged = [
+        one for one in held if one.run_uri and not one.evaluator and one.job.arn in running and one.created_at <= due
+    ]
+    left = []
+    if not is_whole:
+        left.append(f"more than {len(listed)} jobs run: of older ones only what events say is known")
+
+    def first(some: Sequence[T], what: str) -> tuple[T, ...]:
+        if len(some) > settings.most_asked:
+            left.append(f"{len(some) - settings.most_asked} jobs that {what}")
+        return tuple(some[: settings.most_asked])
+
+    return Doubts(
+        # Whoever was held longest is asked about first, so that none starves; of what runs the newest.
+        may_have_ended=first(sorted(ended, key=lambda one: one.modified_at), "may have ended"),
+        unknown=first(unknown, "nothing is known of"),
+        unjudged=first(sorted(unjudged, key=lambda one: -one.created_at), "may not be judged"),
+        judged_by_debugger=_in_turn([one for one in held if not one.run_uri and one.job.arn in running], settings, now),
+        left=tuple(left),
+    )
+
+
+def missed_event(description: Mapping[str, Any], *, run_uri: str) -> dict[str, Any]:
+    """The state change that the description of a training job tells, as EventBridge would have sent it."""
+    detail = {name: _in_milliseconds(description[name]) for name in _DETAIL if name in description}
+    name, status = detail["TrainingJobName"], detail["TrainingJobStatus"]
+    return {
+        "id": f"reconcile-{name}-{status}",
+        "source": "trackside.reconcile",
+        "detail-type": AWS_DETAIL_TYPE,
+        "detail": {**detail, "Tags": {RUN_TAG: run_uri} if run_uri else {}},
+    }
+
+
+def _in_turn(some: Sequence[JobRecord], settings: ReconcileSettings, now: float) -> tuple[JobRecord, ...]:
+    """As many as may be asked about, beginning with another one each minute."""
+    first = int(now // 60) % len(some) if some else 0
+    return (*some[first:], *some[:first])[: settings.most_asked]
+
+
+def _in_milliseconds(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return round(value.timestamp() * 1000)
+    if isinstance(value, Mapping):
+        return {name: _in_milliseconds(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_in_milliseconds(inner) for inner in value]
+    return value

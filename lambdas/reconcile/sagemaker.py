@@ -1,0 +1,77 @@
+"""What SageMaker says of jobs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from lambdas.reconcile.logic import Listed
+from lambdas.reconcile.settings import ReconcileSettings
+from lambdas.shared.clients import client, code_of, message_of
+from lambdas.shared.runs import RUN_TAG
+
+LONGEST_DAYS = 60  # a job may run for 28 days, and wait for capacity before
+
+
+def running_jobs(settings: ReconcileSettings, *, now: float) -> tuple[list[Listed], bool]:
+    """Training jobs in progress, newest first, and whether these are all."""
+    request: dict[str, Any] = {
+        "StatusEquals": "InProgress",
+        "CreationTimeAfter": datetime.fromtimestamp(now - LONGEST_DAYS * 24 * 3600, tz=timezone.utc),
+        "SortBy": "CreationTime",
+        "SortOrder": "Descending",
+        "MaxResults": 100,
+    }
+    found: list[Listed] = []
+    for page in range(settings.most_pages):
+        if page:
+            time.sleep(settings.list_pause_seconds)
+        answer = client("sagemaker").list_training_jobs(**request)
+        found += [
+            Listed(each["TrainingJobName"], each["TrainingJobArn"], each["CreationTime"].timestamp())
+            for each in answer["TrainingJobSummaries"]
+        ]
+        if not answer.get("NextToken"):
+            return found, True
+        request["NextToken"] = answer["NextToken"]
+    return found, False
+
+
+def describe(name: str) -> Mapping[str, Any] | None:
+    """The training job of that name; None if there is none any more."""
+    try:
+        description: Mapping[str, Any] = client("sagemaker").describe_training_job(TrainingJobName=name)
+    except ClientError as error:
+        if not _is_missing(error):
+            raise
+        return None
+    return description
+
+
+def run_uri_of(arn: str) -> str:
+    """The tag `trackside:run` of a training job; "": it has none."""
+    for page in client("sagemaker").get_paginator("list_tags").paginate(ResourceArn=arn):
+        for tag in page["Tags"]:
+            if tag["Key"] == RUN_TAG:
+                return str(tag["Value"])
+    return ""
+
+
+def is_judged_by(processing_job: str) -> bool:
+    """True if there is, or was, a processing job of that name."""
+    try:
+        client("sagemaker").describe_processing_job(ProcessingJobName=processing_job)
+    except ClientError as error:
+        if not _is_missing(error):
+            raise
+        return False
+    return True
+
+
+def _is_missing(error: ClientError) -> bool:
+    says_so = any(words in message_of(error).lower() for words in ("not found", "could not find"))
+    return code_of(error) == "ResourceNotFound" or (code_of(error) == "ValidationException" and says_so)

@@ -1,0 +1,28 @@
+"""Settings of reconcile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lambdas.shared.settings import EnvironmentSettings
+
+
+@dataclass(frozen=True)
+class ReconcileSettings(EnvironmentSettings):
+    """One sweep over what SageMaker says and what the table holds.
+
+    What an event should have said is sent to the queues that the event would have reached. `grace_seconds`: how long
+    events may take. `most_pages` (of 100 jobs) and `most_asked` (jobs that are asked about one by one) keep a sweep
+    within the function's time and the API's rates; `list_pause_seconds` with them: ListTrainingJobs takes two calls a
+    second in an account, whoever makes them.
+    """
+
+    run_table: str
+    start_queue_url: str
+    finish_queue_url: str
+    record_queue_url: str
+    retention_days: int = 365
+    grace_seconds: int = 300
+    most_pages: int = 10
+    most_asked: int = 20
+    list_pause_seconds: int = 1

@@ -1,0 +1,91 @@
+"""One sweep: asks about every doubt, and sends what events should have said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from lambdas.reconcile import sagemaker
+from lambdas.reconcile.logic import Listed, doubts, missed_event
+from lambdas.reconcile.settings import ReconcileSettings
+from lambdas.shared.clients import client
+from lambdas.shared.decisions import Done, Nothing
+from lambdas.shared.processing_jobs import processing_job_name
+from lambdas.shared.run_table import RunTable
+from trackside.contracts.event import TERMINAL_JOB_STATUSES
+from trackside.contracts.run_table import JobRecord
+
+
+class Sweep:
+    """All that is sent may be sent twice: whoever receives it acts once."""
+
+    def __init__(self, table: RunTable, settings: ReconcileSettings) -> None:
+        self._table, self._settings = table, settings
+
+    def run(self, *, now: float) -> Iterator[Done | Nothing]:
+        """What was found and done, one by one. Errors: `ClientError`; the next sweep begins anew."""
+        held = self._table.running()
+        listed, is_whole = sagemaker.running_jobs(self._settings, now=now)
+        known = {record.job.arn for record in held}
+        unwatched = self._table.unwatched([job.arn for job in listed if job.arn not in known])
+        found = doubts(held, listed, is_whole=is_whole, unwatched=unwatched, settings=self._settings, now=now)
+        for record in found.may_have_ended:
+            yield self._look_whether_ended(record)
+        for job in found.unknown:
+            yield self._look_who_it_is(job)
+        for record in found.unjudged:
+            yield self._look_whether_judged(record)
+        for record in found.judged_by_debugger:
+            yield self._look_at_statuses(record)
+        for left in found.left:
+            yield Nothing(f"left for later: {left}.", surprising=True)
+        yield Nothing(f"{len(listed)} jobs run; the table holds {len(held)} of those that are watched.")
+
+    def _look_whether_ended(self, record: JobRecord) -> Done | Nothing:
+        name = record.job.name
+        description = sagemaker.describe(name)
+        if description is None:
+            return Nothing(f"{name} runs, as the table has it, but is no more.", surprising=True)
+        status = description["TrainingJobStatus"]
+        if status == record.status:
+            return Nothing(f"{name} is {status}, as the table has it.")
+        event = missed_event(description, run_uri=record.run_uri)
+        self._send(event, self._settings.record_queue_url)
+        if record.run_uri and status in TERMINAL_JOB_STATUSES:
+            self._send(event, self._settings.finish_queue_url)
+        return Done(f"{name} is {status}, and no event had said so.")
+
+    def _look_who_it_is(self, job: Listed) -> Done | Nothing:
+        run_uri = sagemaker.run_uri_of(job.arn)
+        if not run_uri:
+            self._table.mark_unwatched(job.arn)
+            return Nothing(f"{job.name} did not ask for Trackside.")
+        description = sagemaker.describe(job.name)
+        if description is None or description["TrainingJobStatus"] != "InProgress":
+            return Nothing(f"{job.name} ended meanwhile.")
+        event = missed_event(description, run_uri=run_uri)
+        self._send(event, self._settings.record_queue_url)
+        self._send(event, self._settings.start_queue_url)
+        return Done(f"{job.name} runs, and no event had said so.")
+
+    def _look_whether_judged(self, record: JobRecord) -> Done | Nothing:
+        name = processing_job_name(record.job)
+        if sagemaker.is_judged_by(name):
+            self._table.mark_judged(record.job.arn, by=name)
+            return Nothing(f"{record.job.name} is judged by {name}.")
+        description = sagemaker.describe(record.job.name)
+        if description is None or description["TrainingJobStatus"] != "InProgress":
+            return Nothing(f"{record.job.name} ended meanwhile.")
+        self._send(missed_event(description, run_uri=record.run_uri), self._settings.start_queue_url)
+        return Done(f"Nothing judges {record.job.name}: its start is told again.")
+
+    def _look_at_statuses(self, record: JobRecord) -> Done | Nothing:
+        description = sagemaker.describe(record.job.name)
+        if description is None or not description.get("DebugRuleEvaluationStatuses"):
+            return Nothing(f"SageMaker has no statuses of rules for {record.job.name}.")
+        self._send(missed_event(description, run_uri=""), self._settings.record_queue_url)
+        return Nothing(f"The statuses of {record.job.name} are told as SageMaker has them; what is known is not news.")
+
+    def _send(self, event: Mapping[str, Any], queue_url: str) -> None:
+        client("sqs").send_message(QueueUrl=queue_url, MessageBody=json.dumps(event))

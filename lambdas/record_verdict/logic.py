@@ -1,0 +1,56 @@
+"""What an event tells about a job and its rules, and what of it is news."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from lambdas.shared.decisions import Nothing
+from lambdas.shared.runs import RUN_TAG
+from trackside.contracts.event import AWS_DETAIL_TYPE, read_rule_evaluations, read_training_job_state_change
+from trackside.contracts.run_table import HistoryRecord, JobRecord, RuleRecord, job_record, merged
+
+
+@dataclass(frozen=True)
+class Told:
+    """What one event tells: the state of its job (None: nothing of it), and what rules said."""
+
+    job: JobRecord | None
+    said: tuple[HistoryRecord, ...]
+
+
+def read(event: Mapping[str, Any]) -> Told:
+    """An event of either shape. Errors: `ConfigurationError`."""
+    event_id = str(event.get("id", ""))
+    # An official status may come without a moment of its own: then the event's holds.
+    at = _seconds(event.get("time"))
+    said = tuple(
+        HistoryRecord(replace(one, modified_at=one.modified_at or at), event_id)
+        for one in read_rule_evaluations(event, and_of_ended_jobs=True)
+    )
+    if event.get("detail-type") != AWS_DETAIL_TYPE:
+        return Told(None, said)
+    change = read_training_job_state_change(event)
+    job = job_record(change, run_uri=change.tags.get(RUN_TAG, ""))
+    return Told(replace(job, modified_at=job.modified_at or at), said)
+
+
+def decide(said: HistoryRecord, known: RuleRecord | None) -> RuleRecord | Nothing:
+    """The rule's record once this is part of it; nothing if the latest that is known says the same."""
+    now = said.evaluation
+    if known and _says(known.evaluation) == _says(now):
+        return Nothing(f"{now.configuration_name} of {now.job.name} is {now.status.value}, as is known.")
+    return merged(known, now)
+
+
+def _says(one: Any) -> tuple[Any, ...]:
+    return one.status, one.finding_id, one.details, one.severity
+
+
+def _seconds(moment: Any) -> float:
+    try:
+        return datetime.fromisoformat(str(moment)).timestamp()
+    except ValueError:
+        return 0.0

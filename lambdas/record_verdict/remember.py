@@ -1,0 +1,26 @@
+"""Writes what a rule said, while other deliveries may be at the same."""
+
+from __future__ import annotations
+
+from lambdas.record_verdict.logic import decide
+from lambdas.shared.decisions import Done, Nothing
+from lambdas.shared.run_table import REFUSED, RunTable
+from trackside.contracts.run_table import HistoryRecord
+
+MOST_TRIES = 5  # then the message waits in its queue
+
+
+def remember(said: HistoryRecord, table: RunTable) -> Done | Nothing:
+    """Errors: `TimeoutError` if other functions kept changing the same rule's record."""
+    one = said.evaluation
+    for _ in range(MOST_TRIES):
+        known = table.rule(one.job.arn, one.configuration_name)
+        decision = decide(said, known)
+        if isinstance(decision, Nothing):
+            return decision
+        hindrance = table.put_said(said, decision, known=known)
+        if hindrance == REFUSED:
+            return Nothing(f"an earlier delivery recorded {one.configuration_name} of {one.job.name}.")
+        if not hindrance:
+            return Done(f"{one.configuration_name} of {one.job.name} is {one.status.value}.")
+    raise TimeoutError(f"The record of {one.configuration_name} of {one.job.name} kept changing: {hindrance}.")

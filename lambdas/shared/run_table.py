@@ -1,0 +1,202 @@
+"""The table of runs, as functions read and write it: no later state is ever replaced by an earlier one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from lambdas.shared.clients import client, code_of
+from trackside.contracts.run_table import (
+    HISTORY_PREFIX,
+    JOB,
+    RUNNING,
+    SHELVES,
+    HistoryRecord,
+    JobRecord,
+    RuleRecord,
+    rule_key,
+)
+from trackside.contracts.table_item import Item
+
+SECONDS_A_DAY = 24 * 3600
+REFUSED = "ConditionalCheckFailed"
+CONDITION_FAILED = "ConditionalCheckFailedException"
+BUDGET = "budget"  # the partition that counts the stops of each hour
+BUDGET_DAYS = 7
+UNWATCHED = "unwatched"  # the sort key of the mark that a job asked for nothing
+MOST_KEYS = 100  # API_BatchGetItem
+
+
+class RunTable:
+    """`retention_days`: how long an item is kept after its last change; 0: for ever."""
+
+    def __init__(self, name: str, *, retention_days: int, clock: Callable[[], float] = time.time) -> None:
+        self.name = name
+        self._retention_days = retention_days
+        self._clock = clock
+
+    @property
+    def expires_at(self) -> int | None:
+        """When an item that is written now may be forgotten, in seconds since the epoch."""
+        return int(self._clock()) + self._retention_days * SECONDS_A_DAY if self._retention_days else None
+
+    def job(self, arn: str) -> JobRecord | None:
+        """What is known of the job."""
+        item = self._get(arn, JOB)
+        # What was first heard of a job may be a mark that is no state of it.
+        return JobRecord.from_item(item) if item and "status" in item else None
+
+    def rule(self, arn: str, configuration_name: str) -> RuleRecord | None:
+        """The latest that this rule said of the job."""
+        item = self._get(arn, rule_key(configuration_name))
+        return RuleRecord.from_item(item) if item else None
+
+    def about(self, arn: str) -> tuple[Item, ...]:
+        """All that is known of the job, but for what its rules said earlier."""
+        return (
+            *self._query(arn, "sk < :history", history=HISTORY_PREFIX),
+            *self._query(arn, "sk > :history", history=f"{HISTORY_PREFIX}~"),
+        )
+
+    def put_once(self, item: Item) -> bool:
+        """False if there is an item of that key."""
+        try:
+            client("dynamodb").put_item(TableName=self.name, Item=item, ConditionExpression="attribute_not_exists(pk)")
+        except ClientError as error:
+            if code_of(error) != CONDITION_FAILED:
+                raise
+            return False
+        return True
+
+    def take_turn(self, arn: str, *, hour: str, most: int) -> bool:
+        """Counts the job among at most `most` of that hour; False if they are full. A job counts once."""
+        try:
+            client("dynamodb").update_item(
+                TableName=self.name,
+                Key={"pk": {"S": BUDGET}, "sk": {"S": hour}},
+                UpdateExpression="ADD jobs :job SET expires_at = :expires_at",
+                ConditionExpression="attribute_not_exists(jobs) OR contains(jobs, :arn) OR size(jobs) < :most",
+                ExpressionAttributeValues={
+                    ":job": {"SS": [arn]},
+                    ":arn": {"S": arn},
+                    ":most": {"N": str(most)},
+                    ":expires_at": {"N": str(int(self._clock()) + BUDGET_DAYS * SECONDS_A_DAY)},
+                },
+            )
+        except ClientError as error:
+            if code_of(error) != CONDITION_FAILED:
+                raise
+            return False
+        return True
+
+    def running(self) -> list[JobRecord]:
+        """Every job that has not ended, as far as is known; a change of the last second may be missing."""
+        pages = client("dynamodb").get_paginator("query")
+        return [
+            JobRecord.from_item(item)
+            for page in pages.paginate(
+                TableName=self.name,
+                IndexName=SHELVES,
+                KeyConditionExpression="shelf = :running",
+                ExpressionAttributeValues={":running": {"S": RUNNING}},
+            )
+            for item in page["Items"]
+        ]
+
+    def unwatched(self, arns: Sequence[str]) -> set[str]:
+        """Those of the jobs that are known to have asked for nothing."""
+        found: set[str] = set()
+        for first in range(0, len(arns), MOST_KEYS):
+            keys = [{"pk": {"S": arn}, "sk": {"S": UNWATCHED}} for arn in arns[first : first + MOST_KEYS]]
+            wanted = {self.name: {"Keys": keys}}
+            while wanted:
+                answer = client("dynamodb").batch_get_item(RequestItems=wanted)
+                found.update(str(item["pk"]["S"]) for item in answer["Responses"].get(self.name, ()))
+                wanted = answer.get("UnprocessedKeys") or {}
+        return found
+
+    def mark_unwatched(self, arn: str) -> None:
+        """So that nobody asks for its tags again today."""
+        expires_at = int(self._clock()) + SECONDS_A_DAY
+        item = {"pk": {"S": arn}, "sk": {"S": UNWATCHED}, "expires_at": {"N": str(expires_at)}}
+        client("dynamodb").put_item(TableName=self.name, Item=item)
+
+    def mark_judged(self, arn: str, *, by: str) -> None:
+        """So that nobody asks for its processing job again."""
+        client("dynamodb").update_item(
+            TableName=self.name,
+            Key={"pk": {"S": arn}, "sk": {"S": JOB}},
+            UpdateExpression="SET evaluator = :by",
+            ConditionExpression="attribute_exists(pk)",
+            ExpressionAttributeValues={":by": {"S": by}},
+        )
+
+    def put_job(self, record: JobRecord) -> bool:
+        """False if the same or a later state of the job is known."""
+        item = record.to_item(expires_at=self.expires_at)
+        values = {name: value for name, value in item.items() if name not in ("pk", "sk")}
+        names = {f"#{name}": name for name in values}
+        try:
+            client("dynamodb").update_item(
+                TableName=self.name,
+                Key={"pk": item["pk"], "sk": item["sk"]},
+                UpdateExpression="SET " + ", ".join(f"#{name} = :{name}" for name in values),
+                ConditionExpression="attribute_not_exists(#order) OR #order < :order",
+                ExpressionAttributeNames=names,
+                ExpressionAttributeValues={f":{name}": value for name, value in values.items()},
+            )
+        except ClientError as error:
+            if code_of(error) != CONDITION_FAILED:
+                raise
+            return False
+        return True
+
+    def put_said(self, history: HistoryRecord, rule: RuleRecord, *, known: RuleRecord | None) -> str:
+        """Both or neither: "" if they are written, `REFUSED` if the history held it, else why to look and try again.
+
+        Errors: `ClientError` for anything that a second look cannot change.
+        """
+        expires_at = self.expires_at
+        unchanged: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(pk)"}
+        if known is not None:
+            revision = {":revision": {"N": str(known.revision)}}
+            unchanged = {"ConditionExpression": "revision = :revision", "ExpressionAttributeValues": revision}
+        puts: list[Mapping[str, Any]] = [
+            {"Item": history.to_item(expires_at=expires_at), "ConditionExpression": "attribute_not_exists(pk)"},
+            {"Item": rule.to_item(expires_at=expires_at), **unchanged},
+        ]
+        try:
+            client("dynamodb").transact_write_items(
+                TransactItems=[{"Put": {"TableName": self.name, **put}} for put in puts]
+            )
+        except ClientError as error:
+            if code_of(error) != "TransactionCanceledException":
+                raise
+            codes = [reason.get("Code") or "None" for reason in error.response.get("CancellationReasons", ())]
+            if REFUSED in codes[:1]:
+                return REFUSED
+            if not set(codes) & {REFUSED, "TransactionConflict"}:
+                raise  # throttled, or too large: the queue tries again, and keeps it
+            return ", ".join(codes)
+        return ""
+
+    def _query(self, arn: str, condition: str, *, history: str) -> Iterator[Item]:
+        pages = client("dynamodb").get_paginator("query")
+        for page in pages.paginate(
+            TableName=self.name,
+            KeyConditionExpression=f"pk = :pk AND {condition}",
+            ExpressionAttributeValues={":pk": {"S": arn}, ":history": {"S": history}},
+            ConsistentRead=True,
+        ):
+            yield from page["Items"]
+
+    def _get(self, arn: str, sort_key: str) -> Mapping[str, Any] | None:
+        item: Mapping[str, Any] | None = (
+            client("dynamodb")
+            .get_item(TableName=self.name, Key={"pk": {"S": arn}, "sk": {"S": sort_key}}, ConsistentRead=True)
+            .get("Item")
+        )
+        return item

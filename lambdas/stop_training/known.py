@@ -1,0 +1,30 @@
+"""What is known of a job at the moment of a decision."""
+
+from __future__ import annotations
+
+from lambdas.shared.clients import client
+from lambdas.shared.run_table import RunTable
+from lambdas.stop_training.logic import Known
+from trackside.contracts.run_table import JOB, RULE_PREFIX, JobRecord, RuleRecord
+from trackside.contracts.stop_record import DECISION_PREFIX, VETO, DecisionRecord, VetoRecord
+
+
+def read_known(arn: str, table: RunTable, *, dry_run_parameter: str) -> Known:
+    """Consistent reads: what another delivery wrote before is in it. Errors: `ClientError`."""
+    by_key = {str(item["sk"]["S"]): item for item in table.about(arn)}
+    decisions = [DecisionRecord.from_item(item) for key, item in by_key.items() if key.startswith(DECISION_PREFIX)]
+    rules = [RuleRecord.from_item(item) for key, item in by_key.items() if key.startswith(RULE_PREFIX)]
+    job, veto = by_key.get(JOB), by_key.get(VETO)
+    return Known(
+        decisions=tuple(decisions),
+        rules={record.evaluation.configuration_name: record for record in rules},
+        job=JobRecord.from_item(job) if job and "status" in job else None,
+        veto=VetoRecord.from_item(veto) if veto else None,
+        dry_run=_is_dry_run(dry_run_parameter),
+    )
+
+
+def _is_dry_run(parameter: str) -> bool:
+    """True for all but `false`: whoever mistypes the switch stops nothing."""
+    value = client("ssm").get_parameter(Name=parameter)["Parameter"]["Value"]
+    return str(value).strip().lower() != "false"

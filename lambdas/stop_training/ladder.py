@@ -1,0 +1,162 @@
+"""Carries out what was decided about a finding, and records it: each decision once, with its evidence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from functools import partial
+from typing import Any
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+from botocore.exceptions import ClientError
+
+from lambdas.shared.clients import client, code_of, message_of
+from lambdas.shared.decisions import Done, Nothing
+from lambdas.shared.once import once
+from lambdas.shared.run_table import RunTable
+from lambdas.stop_training import messages
+from lambdas.stop_training.known import read_known
+from lambdas.stop_training.logic import (
+    SECONDS_AN_HOUR,
+    Announce,
+    Answer,
+    Known,
+    StopRun,
+    Wait,
+    asked,
+    needs_others,
+    read_refusal,
+    savings,
+    was_asked,
+    weigh,
+)
+from lambdas.stop_training.settings import StopTrainingSettings
+from trackside.contracts.action import Action
+from trackside.contracts.event import RuleEvaluation
+from trackside.contracts.stop_record import DecisionRecord, Savings, StopOutcome
+
+MOST_DELAY_SECONDS = 900  # API_SendMessage
+
+
+class Ladder:
+    """One event's way. `wait_seconds` is after how long it must be looked at again; None: not at all."""
+
+    def __init__(
+        self,
+        event: Mapping[str, Any],
+        settings: StopTrainingSettings,
+        context: LambdaContext,
+        clock: Callable[[], float],
+    ) -> None:
+        self._event, self._settings, self._context, self._clock = event, settings, context, clock
+        self._table = RunTable(settings.run_table, retention_days=settings.retention_days, clock=clock)
+        self.wait_seconds: int | None = None
+
+    def climb(self, said: RuleEvaluation) -> Done | Nothing:
+        """Decides about one finding, and carries it out. Errors: `ClientError`; then nothing wrong was done, and the
+        next delivery goes on where this one ended."""
+        stop = asked(said, self._settings)
+        if isinstance(stop, Nothing):
+            return stop
+        if needs_others(self._settings):
+            # Written before it is read what others wrote: of two findings that come at once one sees the other.
+            self._record(said, StopOutcome.UNCONFIRMED, f"{said.finding_id} of {said.job.name} asks for a stop.")
+        known = read_known(said.job.arn, self._table, dry_run_parameter=self._settings.dry_run_parameter)
+        decision = weigh(said, stop, known, self._settings, now=self._clock())
+        if isinstance(decision, Nothing):
+            return decision
+        if isinstance(decision, Answer):
+            return self._answer(said, decision)
+        if isinstance(decision, Wait):
+            return self._wait(decision.seconds, decision.reason)
+        if isinstance(decision, Announce):
+            return self._announce(said, decision)
+        return self._stop_within_budget(said, decision, known)
+
+    def look_again(self) -> None:
+        """Sends the event to its own queue once more, if anything of it waits. A new message has all its attempts."""
+        if self.wait_seconds is not None:
+            client("sqs").send_message(
+                QueueUrl=self._settings.queue_url,
+                MessageBody=json.dumps(self._event),
+                DelaySeconds=max(0, min(self.wait_seconds, MOST_DELAY_SECONDS)),
+            )
+
+    def _answer(self, said: RuleEvaluation, answer: Answer) -> Nothing:
+        self._record(said, answer.outcome, answer.reason)
+        return Nothing(answer.reason, surprising=answer.surprising)
+
+    def _wait(self, seconds: int, reason: str, *, surprising: bool = False) -> Nothing:
+        self.wait_seconds = seconds if self.wait_seconds is None else min(seconds, self.wait_seconds)
+        return Nothing(reason, surprising=surprising)
+
+    def _announce(self, said: RuleEvaluation, announce: Announce) -> Done | Nothing:
+        minutes = self._settings.veto_minutes
+        reason = f"{said.job.name} is stopped in {minutes} minutes unless somebody vetoes it."
+
+        def act() -> Done:
+            self._tell(*messages.announcement(said, minutes=minutes))
+            self._record(said, StopOutcome.ANNOUNCED, reason)
+            return Done(f"Announced: {reason}")
+
+        answer = self._once(said, act, part="announce")
+        self._wait(announce.wait_seconds, reason)
+        return answer
+
+    def _stop_within_budget(self, said: RuleEvaluation, stop: StopRun, known: Known) -> Done | Nothing:
+        now, most = self._clock(), self._settings.stops_per_hour
+        hour = datetime.fromtimestamp(now, tz=timezone.utc).strftime("%Y-%m-%dT%H")
+        if not most or self._table.take_turn(said.job.arn, hour=hour, most=most):
+            return self._once(said, partial(self._stop, said, stop, known))
+        reason = f"{said.job.name} is NOT stopped: {most} jobs were in this hour. It is tried again in the next one."
+
+        def tell() -> Done:
+            self._tell(*messages.over_budget(said, most=most))
+            self._record(said, StopOutcome.OVER_BUDGET, reason)
+            return Done(reason)
+
+        self._once(said, tell, part=f"over budget {hour}")
+        return self._wait(SECONDS_AN_HOUR - int(now) % SECONDS_AN_HOUR, reason, surprising=True)
+
+    def _stop(self, said: RuleEvaluation, stop: StopRun, known: Known) -> Done | Nothing:
+        """What SageMaker is asked for is recorded before: after a crash it is known whose stop it was."""
+        was_tried = was_asked(said, known.decisions)
+        self._record(said, StopOutcome.STOPPING, f"SageMaker is asked to stop {stop.job_name}.")
+        try:
+            client("sagemaker").stop_training_job(TrainingJobName=stop.job_name)
+        except ClientError as error:
+            refusal = read_refusal(stop.job_name, code=code_of(error), message=message_of(error))
+            if refusal is None:
+                raise
+            if not was_tried or refusal.outcome is not StopOutcome.ALREADY_ENDED:
+                return self._answer(said, refusal)
+        spared = savings(known.job, self._settings, now=self._clock())
+        self._record(said, StopOutcome.STOPPED, f"Stopped {stop.job_name}.{_told(spared)}", spared)
+        return Done(f"Stopped {stop.job_name}.")
+
+    def _record(self, said: RuleEvaluation, outcome: StopOutcome, reason: str, spared: Savings | None = None) -> None:
+        record = DecisionRecord(
+            evaluation=said,
+            outcome=outcome,
+            at=self._clock(),
+            reason=reason,
+            event_id=str(self._event.get("id", "")),
+            savings=spared or Savings(),
+        )
+        self._table.put_once(record.to_item(expires_at=self._table.expires_at))
+
+    def _once(self, said: RuleEvaluation, act: Callable[[], Done | Nothing], *, part: str = "") -> Done | Nothing:
+        table = self._settings.idempotency_table
+        return once(Action.STOP_TRAINING, said, act, table=table, context=self._context, part=part)
+
+    def _tell(self, subject: str, body: str) -> None:
+        client("sns").publish(TopicArn=self._settings.topic_arn, Subject=subject, Message=body)
+
+
+def _told(spared: Savings) -> str:
+    if not spared.remaining_seconds:
+        return ""
+    hours = f"{spared.remaining_seconds / SECONDS_AN_HOUR:.1f} h of {spared.instances} until its time limit"
+    money = f", {spared.most_money:.2f} at {spared.price_per_hour:g} an hour" if spared.price_per_hour else ""
+    return f" It spares at most {hours}{money}; the job might have ended earlier by itself."

@@ -1,0 +1,66 @@
+"""The table of runs, rules and verdicts: encrypted with our key, to be restored to any second, paid by use."""
+
+from __future__ import annotations
+
+from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from trackside.contracts.run_table import SHELVES
+
+# What DynamoDB does with the key in the name of whoever reads or writes items.
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/encryption.usagenotes.html
+KEY_ACTIONS = [
+    "kms:Decrypt",
+    "kms:DescribeKey",
+    "kms:Encrypt",
+    "kms:GenerateDataKey",
+    "kms:ReEncryptFrom",
+    "kms:ReEncryptTo",
+]
+
+
+class RunTable(dynamodb.Table):
+    """Items as trackside.contracts.run_table has them. `keep`: it outlives its stack."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, key: kms.IKey, keep: bool) -> None:
+        self._key = key
+        super().__init__(
+            scope,
+            construct_id,
+            partition_key=dynamodb.Attribute(name="pk", type=dynamodb.AttributeType.STRING),
+            sort_key=dynamodb.Attribute(name="sk", type=dynamodb.AttributeType.STRING),
+            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED,
+            encryption_key=key,
+            point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
+                point_in_time_recovery_enabled=True
+            ),
+            time_to_live_attribute="expires_at",
+            removal_policy=RemovalPolicy.RETAIN if keep else RemovalPolicy.DESTROY,
+        )
+        self.add_global_secondary_index(
+            index_name=SHELVES,
+            partition_key=dynamodb.Attribute(name="shelf", type=dynamodb.AttributeType.STRING),
+            sort_key=dynamodb.Attribute(name="created_at", type=dynamodb.AttributeType.NUMBER),
+        )
+
+    def let(self, function: lambda_.Function, *actions: str, and_shelves: bool = False) -> None:
+        """Lets the function do that (`GetItem`, ...) with items; `and_shelves`: also look at the index."""
+        index = [f"{self.table_arn}/index/{SHELVES}"] if and_shelves else []
+        function.add_to_role_policy(
+            iam.PolicyStatement(
+                actions=[f"dynamodb:{action}" for action in actions], resources=[self.table_arn, *index]
+            )
+        )
+        through_dynamodb = f"dynamodb.{Stack.of(function).region}.amazonaws.com"
+        function.add_to_role_policy(
+            iam.PolicyStatement(
+                actions=KEY_ACTIONS,
+                resources=[self._key.key_arn],
+                conditions={"StringEquals": {"kms:ViaService": through_dynamodb}},
+            )
+        )

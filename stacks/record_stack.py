@@ -1,0 +1,122 @@
+"""What is remembered of runs: who writes the table, and who finds what no event said."""
+
+from __future__ import annotations
+
+from aws_cdk import CfnOutput, Stack
+from aws_cdk import aws_events as events
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from lambdas.reconcile.settings import ReconcileSettings
+from lambdas.record_verdict.settings import RecordVerdictSettings
+from lambdas.shared.processing_jobs import NAME_PREFIX
+from stacks.constructs.acknowledge import accept_wildcard
+from stacks.constructs.python_lambda import PowertoolsLayer
+from stacks.constructs.queue_backed_function import QueueBackedFunction
+from stacks.constructs.run_table import RunTable
+from stacks.deployment_settings import DeploymentSettings
+from stacks.event_patterns import official_rule_status_changed, rule_status_changed, training_changed
+
+LEAST_AT_ONCE = 2  # Lambda's least for a queue; one sweep at a time is what is meant
+
+
+class RecordStack(Stack):
+    """`reactions`: by name, as in lambdas/."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: DeploymentSettings,
+        table: RunTable,
+        bus: events.IEventBus,
+        start_queue: sqs.IQueue,
+        finish_queue: sqs.IQueue,
+    ) -> None:
+        super().__init__(scope, construct_id, description="Trackside: what is remembered of runs")
+        self._settings, self._table = settings, table
+        layer = PowertoolsLayer(self, "Layer")
+        record_verdict = self._create_record_verdict(layer, bus)
+        self.reactions = {
+            "record_verdict": record_verdict,
+            "reconcile": self._create_reconcile(
+                layer, start_queue=start_queue, finish_queue=finish_queue, record_queue=record_verdict.queue
+            ),
+        }
+        for name, reaction in self.reactions.items():
+            title = "".join(word.capitalize() for word in name.split("_"))
+            CfnOutput(self, f"{title}QueueUrl", value=reaction.queue.queue_url)
+            CfnOutput(self, f"{title}DeadLettersUrl", value=reaction.dead_letters.queue_url)
+
+    def _create_record_verdict(self, layer: lambda_.ILayerVersion, bus: events.IEventBus) -> QueueBackedFunction:
+        reaction = QueueBackedFunction(
+            self,
+            "RecordVerdict",
+            name="record_verdict",
+            description="Trackside: remembers what rules said and what became of jobs",
+            settings=RecordVerdictSettings(
+                run_table=self._table.table_name, retention_days=self._settings.record_retention_days
+            ),
+            layer=layer,
+            log_retention_days=self._settings.log_retention_days,
+        )
+        reaction.react_to(
+            "RuleStatusChanged", rule_status_changed(), event_bus=bus, description="A rule said something of a job"
+        )
+        reaction.react_to(
+            "OfficialRuleStatusChanged",
+            official_rule_status_changed(),
+            description="A rule of SageMaker Debugger itself may have said something",
+        )
+        reaction.react_to(
+            "TrainingChanged", training_changed(), description="A training job that opted in is in another state"
+        )
+        self._table.let(reaction.function, "GetItem", "PutItem", "UpdateItem")
+        return reaction
+
+    def _create_reconcile(
+        self,
+        layer: lambda_.ILayerVersion,
+        *,
+        start_queue: sqs.IQueue,
+        finish_queue: sqs.IQueue,
+        record_queue: sqs.IQueue,
+    ) -> QueueBackedFunction:
+        reaction = QueueBackedFunction(
+            self,
+            "Reconcile",
+            name="reconcile",
+            description="Trackside: finds what events missed",
+            settings=ReconcileSettings(
+                run_table=self._table.table_name,
+                start_queue_url=start_queue.queue_url,
+                finish_queue_url=finish_queue.queue_url,
+                record_queue_url=record_queue.queue_url,
+                retention_days=self._settings.record_retention_days,
+            ),
+            layer=layer,
+            log_retention_days=self._settings.log_retention_days,
+            most_at_once=LEAST_AT_ONCE,
+        )
+        # Behind a queue like all others: a sweep that fails is tried again, and one that keeps failing raises an alarm.
+        reaction.run_every(self._settings.reconcile_minutes, description="What may have been missed is looked for")
+        self._table.let(reaction.function, "BatchGetItem", "PutItem", "Query", "UpdateItem", and_shelves=True)
+        jobs = self.format_arn(service="sagemaker", resource="training-job", resource_name="*")
+        evaluators = self.format_arn(service="sagemaker", resource="processing-job", resource_name=f"{NAME_PREFIX}*")
+        for actions, resources in (
+            (["sagemaker:ListTrainingJobs"], ["*"]),  # it knows no resources
+            (["sagemaker:DescribeTrainingJob", "sagemaker:ListTags"], [jobs]),
+            (["sagemaker:DescribeProcessingJob"], [evaluators]),
+            (["sqs:SendMessage"], [queue.queue_arn for queue in (start_queue, finish_queue, record_queue)]),
+        ):
+            reaction.function.add_to_role_policy(iam.PolicyStatement(actions=actions, resources=resources))
+        prefix = "arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>"
+        reason = "Reads only; whoever asked for Trackside is not known before its tags are read."
+        accept_wildcard(reaction.function, f"{prefix}:training-job/*", reason=reason)
+        accept_wildcard(
+            reaction.function, f"{prefix}:processing-job/{NAME_PREFIX}*", reason="Reads only, what is ours."
+        )
+        return reaction

@@ -1,0 +1,234 @@
+"""A sweep finds what events missed, tells it once, and stays within SageMaker's rates."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timezone
+from types import SimpleNamespace
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import ANY, Stubber
+
+from lambdas.reconcile.handler import handle
+from lambdas.reconcile.settings import ReconcileSettings
+from lambdas.shared.processing_jobs import processing_job_name
+from trackside.contracts.event import TrainingJob
+from trackside.contracts.run_table import JobRecord
+
+ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job/"
+NOW = 1_795_226_674.0
+CREATED = NOW - 3600
+TICK = {"id": "tick", "source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}
+NOT_FOUND = ("ValidationException", "Could not find requested job with name: x")
+Deliver = Callable[..., list[str]]
+
+
+def at(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, tz=timezone.utc)
+
+
+@pytest.fixture
+def queues(account: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """start, finish and record; the function's clock stands still, and it never sleeps."""
+    sqs = boto3.client("sqs")
+    urls = {name: sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("start", "finish", "record")}
+    settings = ReconcileSettings(
+        run_table="runs", **{f"{name}_queue_url": url for name, url in urls.items()}, list_pause_seconds=0
+    )
+    for name, value in settings.to_environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("lambdas.reconcile.handler.time", SimpleNamespace(time=lambda: NOW))
+    return urls
+
+
+def sent(url: str) -> list[str]:
+    """The statuses that were told there."""
+    messages = boto3.client("sqs").receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", ())
+    return [json.loads(message["Body"])["detail"]["TrainingJobStatus"] for message in messages]
+
+
+def hold(name: str, *, run_uri: str = "s3://runs-bucket/digits") -> JobRecord:
+    record = JobRecord(TrainingJob(name, ARN + name), "InProgress", run_uri=run_uri, created_at=CREATED)
+    boto3.client("dynamodb").put_item(TableName="runs", Item=record.to_item(expires_at=None))
+    return record
+
+
+def lists(sagemaker: Stubber, *names: str, token: str = "", after: str = "") -> None:
+    summaries = [
+        {
+            "TrainingJobName": name,
+            "TrainingJobArn": ARN + name,
+            "TrainingJobStatus": "InProgress",
+            "CreationTime": at(CREATED),
+        }
+        for name in names
+    ]
+    expected = {
+        "StatusEquals": "InProgress",
+        "CreationTimeAfter": ANY,
+        "SortBy": "CreationTime",
+        "SortOrder": "Descending",
+        "MaxResults": 100,
+        **({"NextToken": after} if after else {}),
+    }
+    answer = {"TrainingJobSummaries": summaries, **({"NextToken": token} if token else {})}
+    sagemaker.add_response("list_training_jobs", answer, expected)
+
+
+def describes(sagemaker: Stubber, name: str, status: str, **more: Any) -> None:
+    description = {
+        "TrainingJobName": name,
+        "TrainingJobArn": ARN + name,
+        "ModelArtifacts": {"S3ModelArtifacts": "s3://x"},
+        "TrainingJobStatus": status,
+        "SecondaryStatus": status,
+        "AlgorithmSpecification": {"TrainingInputMode": "File"},
+        "ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
+        "StoppingCondition": {"MaxRuntimeInSeconds": 60},
+        "CreationTime": at(CREATED),
+        "LastModifiedTime": at(NOW),
+        **more,
+    }
+    sagemaker.add_response("describe_training_job", description, {"TrainingJobName": name})
+
+
+def tags(sagemaker: Stubber, name: str, **found: str) -> None:
+    answer = {"Tags": [{"Key": key.replace("_", ":"), "Value": value} for key, value in found.items()]}
+    sagemaker.add_response("list_tags", answer, {"ResourceArn": ARN + name})
+
+
+@pytest.mark.parametrize("status", ["Completed", "Failed", "Stopped"])
+def test_a_job_whose_end_was_not_told_is_finished_and_recorded(
+    sagemaker: Stubber, queues: dict[str, str], deliver: Deliver, status: str
+) -> None:
+    hold("digits")
+    lists(sagemaker)
+    describes(sagemaker, "digits", status)
+    assert deliver(handle, TICK) == []
+    assert {name: sent(url) for name, url in queues.items()} == {"start": [], "finish": [status], "record": [status]}
+
+
+def test_a_job_that_is_stopping_is_recorded_and_not_finished(
+    sagemaker: Stubber, queues: dict[str, str], deliver: Deliver
+) -> None:
+    hold("digits")
+    lists(sagemaker)
+    describes(sagemaker, "digits", "Stopping")
+    assert deliver(handle, TICK) == []
+    assert {name: sent(url) for name, url in queues.items()} == {"start": [], "finish": [], "record": ["Stopping"]}
+
+
+def test_a_job_of_sagemaker_debugger_is_recorded_only(
+    sagemaker: Stubber, queues: dict[str, str], deliver: Deliver
+) -> None:
+    hold("theirs", run_uri="")
+    lists(sagemaker)
+    describes(sagemaker, "theirs", "Completed")
+    assert deliver(handle, TICK) == []
+    assert {name: sent(url) for name, url in queues.items()} == {"start": [], "finish": [], "record": ["Completed"]}
+
+
+def test_statuses_that_no_event_told_are_recorded(sagemaker: Stubber, queues: dict[str, str], deliver: Deliver) -> None:
+    hold("theirs", run_uri="")
+    statuses = [
+        {"RuleConfigurationName": "Overfit", "RuleEvaluationStatus": "IssuesFound", "LastModifiedTime": at(NOW)}
+    ]
+    lists(sagemaker, "theirs")
+    describes(sagemaker, "theirs", "InProgress", DebugRuleEvaluationStatuses=statuses)
+    assert deliver(handle, TICK) == []
+    assert {name: sent(url) for name, url in queues.items()} == {"start": [], "finish": [], "record": ["InProgress"]}
+    lists(sagemaker, "theirs")
+    describes(sagemaker, "theirs", "InProgress")
+    assert deliver(handle, TICK) == []
+    assert sent(queues["record"]) == []
+
+
+def test_a_tagged_job_that_nobody_told_of_is_started(
+    sagemaker: Stubber, queues: dict[str, str], deliver: Deliver
+) -> None:
+    lists(sagemaker, "digits")
+    tags(sagemaker, "digits", trackside_run="s3://runs-bucket/digits", team="vision")
+    describes(sagemaker, "digits", "InProgress")
+    assert deliver(handle, TICK) == []
+    told = {name: sent(url) for name, url in queues.items()}
+    assert told == {"start": ["InProgress"], "finish": [], "record": ["InProgress"]}
+
+
+def test_a_job_without_the_tag_is_asked_about_once(
+    sagemaker: Stubber, queues: dict[str, str], deliver: Deliver
+) -> None:
+    lists(sagemaker, "private")
+    tags(sagemaker, "private", team="vision")
+    lists(sagemaker, "private")
+    assert deliver(handle, TICK, TICK) == []
+    assert all(sent(url) == [] for url in queues.values())
+
+
+def test_a_watched_job_without_evaluator_is_started_and_one_with_it_is_asked_about_once(
+    sagemaker: Stubber, queues: dict[str, str], deliver: Deliver
+) -> None:
+    judged = hold("judged")
+    name = processing_job_name(judged.job)
+    evaluator = {
+        "ProcessingJobName": name,
+        "ProcessingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:processing-job/x",
+        "ProcessingJobStatus": "InProgress",
+        "ProcessingResources": {
+            "ClusterConfig": {"InstanceCount": 1, "InstanceType": "ml.t3.medium", "VolumeSizeInGB": 1}
+        },
+        "AppSpecification": {"ImageUri": "x"},
+        "CreationTime": at(NOW),
+    }
+    lists(sagemaker, "judged")
+    sagemaker.add_response("describe_processing_job", evaluator, {"ProcessingJobName": name})
+    lists(sagemaker, "judged")
+    assert deliver(handle, TICK, TICK) == []
+    assert sent(queues["start"]) == []
+    forgotten = hold("forgotten")
+    lists(sagemaker, "judged", "forgotten")
+    sagemaker.add_client_error(
+        "describe_processing_job", *NOT_FOUND, expected_params={"ProcessingJobName": processing_job_name(forgotten.job)}
+    )
+    describes(sagemaker, "forgotten", "InProgress")
+    assert deliver(handle, TICK) == []
+    assert sent(queues["start"]) == ["InProgress"]
+
+
+def test_reads_page_by_page(sagemaker: Stubber, queues: dict[str, str], deliver: Deliver) -> None:
+    hold("a")
+    lists(sagemaker, "b", token="more")
+    lists(sagemaker, "a", after="more")
+    tags(sagemaker, "b")
+    describing = {"ProcessingJobName": ANY}
+    sagemaker.add_client_error("describe_processing_job", *NOT_FOUND, expected_params=describing)
+    describes(sagemaker, "a", "Completed")
+    assert deliver(handle, TICK) == []
+    assert sent(queues["start"]) == [], "it ended while the sweep went on"
+
+
+@pytest.mark.parametrize("operation", ["list_training_jobs", "describe_training_job"])
+def test_throttling_returns_the_message_and_the_next_sweep_begins_anew(
+    sagemaker: Stubber, queues: dict[str, str], deliver: Deliver, operation: str
+) -> None:
+    hold("digits")
+    if operation != "list_training_jobs":
+        lists(sagemaker)
+    sagemaker.add_client_error(operation, "ThrottlingException", "Rate exceeded")
+    assert deliver(handle, TICK) == ["message-0"]
+    lists(sagemaker)
+    describes(sagemaker, "digits", "Completed")
+    assert deliver(handle, TICK) == []
+    assert sent(queues["finish"]) == ["Completed"]
+
+
+def test_a_job_that_was_deleted_holds_nothing_up(sagemaker: Stubber, queues: dict[str, str], deliver: Deliver) -> None:
+    hold("deleted")
+    hold("digits")
+    lists(sagemaker)
+    sagemaker.add_client_error("describe_training_job", "ValidationException", "Requested resource not found.")
+    describes(sagemaker, "digits", "Completed")
+    assert deliver(handle, TICK) == []
+    assert sent(queues["record"]) == ["Completed"]

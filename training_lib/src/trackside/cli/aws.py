@@ -1,0 +1,30 @@
+"""`trackside aws`: what a deployment in AWS knows of training jobs."""
+
+from __future__ import annotations
+
+import click
+
+from trackside.cli.aws_status import command as status
+from trackside.cli.aws_verdicts import command as verdicts
+from trackside.cli.aws_veto import command as veto
+from trackside.cli.terminal.options import shared_options
+
+
+@click.group("aws")
+@shared_options
+def command() -> None:
+    """See what a deployment in AWS knows of jobs.
+
+    It watches those with the tag trackside:run; `veto` keeps one alive.
+
+    \b
+    Example:
+      trackside aws status
+      trackside aws verdicts digits-01
+      trackside aws veto digits-01 --by ada --reason "it is meant to"
+    """
+
+
+command.add_command(status)
+command.add_command(verdicts)
+command.add_command(veto)

@@ -1,0 +1,131 @@
+"""`trackside aws verdicts`: what the rules of a deployment said of one job, and what was decided about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trackside.cli.terminal.options import format_option, shared_options, wants_color
+from trackside.cli.terminal.rows import print_json, print_table
+from trackside.cli.terminal.table_option import shown_moment, table_option
+
+if TYPE_CHECKING:
+    from trackside.cloud.run_table import KnownJob
+    from trackside.contracts.event import RuleEvaluation
+    from trackside.contracts.run_table import RuleRecord
+    from trackside.contracts.stop_record import DecisionRecord, VetoRecord
+
+
+@click.command("verdicts")
+@click.argument("job")
+@click.option("--history", "with_history", is_flag=True, help="Also all that the rules said before.")
+@format_option("table", "json")
+@table_option
+@shared_options
+def command(*, job: str, with_history: bool, output: str, table: str) -> None:
+    """Show what rules said of JOB, and what was decided.
+
+    JOB is the name of a training job, or its ARN. Decisions are those about stopping it, with their reasons. With
+    --json it also has DebugRuleEvaluationStatuses, as DescribeTrainingJob gave it.
+
+    \b
+    Example:
+      trackside aws verdicts digits-01
+      trackside aws verdicts digits-01 --history --json
+    """
+    from trackside.cloud.run_table import RunTable
+
+    known = RunTable(table).known(job, with_history=with_history)
+    if output == "json":
+        print_json(_plain(known))
+    else:
+        _print(known, with_history=with_history)
+
+
+def _plain(known: KnownJob) -> dict[str, Any]:
+    from trackside.cloud.rule_statuses import statuses_of
+
+    statuses = statuses_of(known.rules)
+    return {
+        "arn": known.arn,
+        "state": known.job.status if known.job else None,
+        "rules": [_plain_rule(record) for record in known.rules],
+        "DebugRuleEvaluationStatuses": [
+            {**status, "LastModifiedTime": status["LastModifiedTime"].isoformat()} for status in statuses
+        ],
+        "history": [_plain_said(record.evaluation) for record in known.history],
+        "decisions": [_plain_decision(decision) for decision in known.decisions],
+        "veto": _plain_veto(known.veto) if known.veto else None,
+    }
+
+
+def _plain_rule(record: RuleRecord) -> dict[str, Any]:
+    return {
+        **_plain_said(record.evaluation),
+        "finding_count": len(record.findings),
+        "first_found_at": record.first_found_at or None,
+        "last_found_at": record.last_found_at or None,
+    }
+
+
+def _plain_said(said: RuleEvaluation) -> dict[str, Any]:
+    return {
+        "rule": said.configuration_name,
+        "status": said.status.value,
+        "severity": said.severity.value,
+        "since_step": said.evidence.since_step,
+        "details": said.details,
+        "comparison": said.evidence.comparison,
+        "at": said.modified_at,
+    }
+
+
+def _plain_decision(decision: DecisionRecord) -> dict[str, Any]:
+    saved = decision.savings
+    return {
+        "outcome": decision.outcome.value,
+        "finding": decision.evaluation.finding_id,
+        "at": decision.at,
+        "reason": decision.reason,
+        "event_id": decision.event_id,
+        "most_seconds_spared": saved.remaining_seconds,
+        "instances": saved.instances,
+        "most_money_spared": saved.most_money,
+    }
+
+
+def _plain_veto(veto: VetoRecord) -> dict[str, Any]:
+    return {"by": veto.by, "reason": veto.reason, "at": veto.at}
+
+
+def _print(known: KnownJob, *, with_history: bool) -> None:
+    name = known.arn.rpartition("/")[2]
+    click.echo(f"{name}: {known.job.status if known.job else 'its state is not known'}")
+    if known.rules:
+        cells = [_said_cells(record.evaluation) for record in sorted(known.rules, key=_issues_first)]
+        _section(("rule", "status", "since", "at", "what"), cells)
+    else:
+        click.echo("No rule has judged it yet.")
+    if with_history and known.history:
+        _section(("history", "status", "since", "at", "what"), [_said_cells(one.evaluation) for one in known.history])
+    if known.decisions:
+        cells = [(one.outcome.value, shown_moment(one.at), one.reason) for one in known.decisions]
+        _section(("decision", "at", "why"), cells)
+    if known.veto:
+        who = known.veto.by or "somebody"
+        _section(("veto", "at", "why"), [(who, shown_moment(known.veto.at), known.veto.reason or "-")])
+
+
+def _section(header: tuple[str, ...], cells: list[tuple[str, ...]]) -> None:
+    click.echo()
+    print_table(header, cells, color=wants_color())
+
+
+def _said_cells(said: RuleEvaluation) -> tuple[str, ...]:
+    since = f"step {said.evidence.since_step}" if said.found_issues and said.actions is not None else "-"
+    return said.configuration_name, said.status.value, since, shown_moment(said.modified_at), said.details or "-"
+
+
+def _issues_first(record: RuleRecord) -> tuple[bool, str]:
+    return not record.evaluation.found_issues, record.evaluation.configuration_name

@@ -1,0 +1,30 @@
+"""`trackside aws veto`: a person keeps a job alive."""
+
+from __future__ import annotations
+
+import click
+
+from trackside.cli.terminal.options import shared_options
+from trackside.cli.terminal.table_option import table_option
+
+
+@click.command("veto")
+@click.argument("job")
+@click.option("--by", default="", metavar="NAME", help="Who says so; it stands in the record.")
+@click.option("--reason", default="", metavar="TEXT", help="Why; it stands in the record.")
+@table_option
+@shared_options
+def command(*, job: str, by: str, reason: str, table: str) -> None:
+    """Forbid to stop JOB for what was found until now.
+
+    JOB is the name of a training job, or its ARN. The veto also holds for the deployment's cool-down
+    after it. A job that was stopped already stays so.
+
+    \b
+    Example:
+      trackside aws veto digits-01 --by ada --reason "the loss rises on purpose"
+    """
+    from trackside.cloud.run_table import RunTable
+
+    veto = RunTable(table).veto(job, by=by, reason=reason)
+    click.echo(f"{veto.job_arn.rpartition('/')[2]} is not stopped for what was found until now.")
