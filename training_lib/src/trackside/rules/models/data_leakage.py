@@ -17,30 +17,34 @@ from trackside.rules.labels import as_classes
 from trackside.rules.rule import FoldingRule, parameter
 from trackside.trial.window import Window
 
-_FEWEST_SAMPLES = 16
+_FEWEST_SAMPLES, _FEWEST_OF_ALL = 6, 24  # in a batch, in all of them
 _MOST_FEATURES = 20_000  # of an input that has more, the first
 _MOST_CANDIDATES = 64
 _STRICTER_OF_SEQUENCES = 100
 _MOST_TENSORS = 8  # of a collection
 _FEWEST_BATCHES = 2  # one alone may be chance
+_WORDS = 1_000_000  # the number of the feature "holds word 0"; those of the places are below
 
 Samples = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Suspects:
-    """By input and labels ("input < labels"): in how many batches they were compared, and the features of the input
-    that followed the labels in all of these."""
+    """By input and labels ("input < labels"): in how many batches they were compared, how many samples these held, and
+    the features of the input that followed the labels in all of them."""
 
     batches: Mapping[str, int] = field(default_factory=dict)
+    samples: Mapping[str, int] = field(default_factory=dict)
     features: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
-    def with_batch(self, pair: str, features: tuple[int, ...]) -> Suspects:
+    def with_batch(self, pair: str, samples: int, features: tuple[int, ...]) -> Suspects:
         """These, after a further batch of that pair."""
         before = self.features.get(pair)
         kept = features if before is None else tuple([one for one in before if one in set(features)])
         return Suspects(
-            {**self.batches, pair: self.batches.get(pair, 0) + 1}, {**self.features, pair: kept[:_MOST_CANDIDATES]}
+            {**self.batches, pair: self.batches.get(pair, 0) + 1},
+            {**self.samples, pair: self.samples.get(pair, 0) + samples},
+            {**self.features, pair: kept[:_MOST_CANDIDATES]},
         )
 
 
@@ -54,16 +58,17 @@ class DataLeakage(FoldingRule):
         fails on the day that it is used.
 
     How it decides:
-        Compares the model's inputs (a row for each sample: numbers, or the words of a text by their places) with the
-        labels of the same batch, in the few batches of which both were saved, of 16 samples or more:
+        Compares the model's inputs (a row for each sample: numbers, or words of a text) with the labels of the same
+        batch, in the few batches of which both were saved. A feature is a number, a word at a place, or that a text
+        holds a word at any place:
 
         1. Numbers to regress, one per sample: a feature follows them where the square of its correlation with them is
            above e = `explained`. For sequences above 1 - (1 - e) / 100: the next value of a series is much like
            its last.
         2. Classes: a feature follows them where more than `explained` of its variance lies between the classes, that
            is, where it is all but constant within each. Classes with a single sample in the batch are left out.
-        3. It fires where the same features follow the labels in two batches and more, and together tell every class
-           from every other.
+        3. It fires where the same features follow the labels in two batches and more, of 24 samples in all at least,
+           and together tell every class from every other.
         4. Programs with several optimizers, and labels with several numbers per sample, are left out.
 
         Amazon's Debugger has no such rule; its FeatureImportanceOverweight looks for a feature of XGBoost's that weighs
@@ -79,9 +84,9 @@ class DataLeakage(FoldingRule):
 
         random = np.random.default_rng(0)
         inputs, labels = random.normal(size=(64, 8)), random.integers(0, 2, size=64)
-        assert following(inputs, labels, explained=0.999) == ()
+        assert not following(inputs, labels, explained=0.999)
         inputs[:, 3] = labels
-        assert following(inputs, labels, explained=0.999) == (3,)
+        assert list(following(inputs, labels, explained=0.999)) == [3]
         ```
 
     References:
@@ -123,15 +128,15 @@ class DataLeakage(FoldingRule):
         answers = list(_saved(window, "labels"))
         for worker, name, inputs in _saved(window, "model_inputs") if answers else ():
             for of, answer, labels in answers:
-                if of != worker or not _are_comparable(inputs, labels):
+                if of != worker or not _are_comparable(inputs, labels) or not _says_something(labels):
                     continue
                 pair = f"{name} < {answer}"
-                state = state.with_batch(pair, following(inputs, labels, explained=self.explained))
+                shares = following(inputs, labels, explained=self.explained)
+                state = state.with_batch(pair, len(labels), tuple(shares))
                 features = state.features[pair]
-                if state.batches[pair] >= _FEWEST_BATCHES and tells_all(inputs, labels, features):
-                    shares = shares_of(inputs, labels)
-                    of_these = {number: float(shares[number]) for number in features}
-                    found.append(self._finding(window, name, worker, of_these))
+                is_enough = state.batches[pair] >= _FEWEST_BATCHES and state.samples[pair] >= _FEWEST_OF_ALL
+                if is_enough and tells_all(inputs, labels, features):
+                    found.append(self._finding(window, name, worker, {number: shares[number] for number in features}))
         return state, found
 
     def lacks(self, window: Window) -> str:
@@ -148,27 +153,31 @@ class DataLeakage(FoldingRule):
             observed=max(shares.values()),
             relation=">",
             threshold=self.explained,
-            statistics={f"feature_{number}": share for number, share in list(shares.items())[:10]},
+            statistics={feature_name(number): share for number, share in list(shares.items())[:10]},
         )
 
 
-def following(inputs: NDArray[np.generic], labels: NDArray[np.generic], *, explained: float) -> tuple[int, ...]:
-    """The numbers of the features that follow the labels, at most 64.
+def following(inputs: NDArray[np.generic], labels: NDArray[np.generic], *, explained: float) -> dict[int, float]:
+    """The features that follow the labels, at most 64, and the share of each one's variance that the labels explain.
 
-    `inputs`: shape (samples, ...); `labels`: classes or numbers, shape (samples,) or (samples, 1).
+    `inputs`: shape (samples, ...); `labels`: classes or numbers, shape (samples,) or (samples, 1). The features are
+    numbered as those of a row, "holds word w" of a text is 1,000,000 + w.
     """
-    if inputs.ndim > 2 and as_classes(labels) is None:
+    codes = as_classes(labels)
+    if inputs.ndim > 2 and codes is None:
         explained = 1 - (1 - explained) / _STRICTER_OF_SEQUENCES
-    numbers = np.flatnonzero(shares_of(inputs, labels) > explained)
-    return tuple(numbers[:_MOST_CANDIDATES].tolist())
+    found = {}
+    for numbers, rows in _features(inputs):
+        shares = (
+            correlated_with(rows, labels.reshape(-1).astype(np.float64)) if codes is None else explained_by(rows, codes)
+        )
+        found.update({int(numbers[one]): float(shares[one]) for one in np.flatnonzero(shares > explained)})
+    return dict(list(found.items())[:_MOST_CANDIDATES])
 
 
-def shares_of(inputs: NDArray[np.generic], labels: NDArray[np.generic]) -> Samples:
-    """The share of each feature's variance that the labels explain, shape (features,). Arguments as above."""
-    rows, codes = _rows(inputs), as_classes(labels)
-    if codes is not None:
-        return explained_by(rows, codes)
-    return correlated_with(rows, labels.reshape(-1).astype(np.float64))
+def feature_name(number: int) -> str:
+    """How a feature is told of."""
+    return f"holds_word_{number - _WORDS}" if number >= _WORDS else f"feature_{number}"
 
 
 def tells_all(inputs: NDArray[np.generic], labels: NDArray[np.generic], features: tuple[int, ...]) -> bool:
@@ -179,7 +188,8 @@ def tells_all(inputs: NDArray[np.generic], labels: NDArray[np.generic], features
     often = _often(codes)
     if len(often) < 2:
         return False
-    chosen = _rows(inputs)[:, list(features)]
+    kinds = [rows[:, np.isin(numbers, features)] for numbers, rows in _features(inputs)]
+    chosen = np.concatenate(kinds, axis=1)
     means = np.array([chosen[codes == one].mean(axis=0) for one in often])
     apart = np.abs(means[:, None, :] - means[None, :, :]).max(axis=2) > 0.05 * chosen.std(axis=0).max()
     return bool(apart[~np.eye(len(often), dtype=bool)].all())
@@ -232,8 +242,25 @@ def _are_comparable(inputs: NDArray[np.generic], labels: NDArray[np.generic]) ->
     return is_one_each and len(labels) == len(inputs) >= _FEWEST_SAMPLES and bool(np.isfinite(labels).all())
 
 
-def _rows(inputs: NDArray[np.generic]) -> Samples:
-    return np.nan_to_num(inputs.reshape(len(inputs), -1)[:, :_MOST_FEATURES].astype(np.float64))
+def _features(inputs: NDArray[np.generic]) -> Iterator[tuple[NDArray[np.int64], Samples]]:
+    """(numbers, a column for each feature) of what stands at each place, then of which words each text holds."""
+    flat = inputs.reshape(len(inputs), -1)[:, :_MOST_FEATURES]
+    yield np.arange(flat.shape[1]), np.nan_to_num(flat.astype(np.float64))
+    if inputs.dtype.kind in "iu" and inputs.ndim == 2 and inputs.shape[1] > 1:
+        words, places = np.unique(flat, return_inverse=True)
+        if len(words) <= _MOST_FEATURES and words[0] >= 0:
+            held = np.zeros((len(flat), len(words)))
+            held[np.arange(len(flat))[:, None], places.reshape(flat.shape)] = 1
+            yield words.astype(np.int64) + _WORDS, held
+
+
+def _says_something(labels: NDArray[np.generic]) -> bool:
+    """False for a batch with hardly two samples of any class."""
+    codes = as_classes(labels)
+    if codes is None:
+        return True
+    often = _often(codes)
+    return len(often) > 1 and int(np.isin(codes, often).sum()) >= _FEWEST_SAMPLES
 
 
 def _often(codes: NDArray[np.int64]) -> NDArray[np.int64]:
