@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trackside.contracts.cause import Cause
-from trackside.records.model_facts import ModelFacts, OptimizerFacts
+from trackside.records.model_facts import ModelFacts, ModuleFacts, OptimizerFacts
 from trackside.rules.models.data_leakage import DataLeakage, correlated_with, explained_by, following, tells_all
 from trackside.testing.rule_case import RuleCase, assert_case, replay
 
@@ -112,6 +112,22 @@ def few_of_each_class() -> Batch:
     return with_column(RANDOM.integers(5, 800, size=(8, 20)), labels), labels
 
 
+BOTH_WAYS = ModelFacts(modules=(ModuleFacts("Net", "Net"), ModuleFacts("rnn", "LSTM", "recurrent", sees_ahead=True)))
+ONE_WAY = ModelFacts(modules=(ModuleFacts("Net", "Net"), ModuleFacts("rnn", "LSTM", "recurrent")))
+
+
+def next_words(*, ignored: int = 0, is_turned: bool = False, shorter: int = 0) -> Batch:
+    words = RANDOM.integers(0, 40, size=(16, 21))
+    inputs, labels = words[:, :-1], words[:, 1 : 21 - shorter].copy()
+    labels[:, :ignored] = -100
+    return (inputs.T, labels.T.ravel()) if is_turned else (inputs, labels.ravel())
+
+
+def same_words() -> Batch:
+    words = RANDOM.integers(0, 40, size=(16, 20))
+    return words, words.ravel()
+
+
 SAME = noise(48, 8)
 CASES = [
     case("a column is the class", lambda: leaky(3), fires=True),
@@ -128,6 +144,15 @@ CASES = [
     case("a word at any place", a_word_somewhere, fires=True),
     case("batches of eight", lambda: leaky(2, size=8), fires=True),
     case("single samples of some classes", few_of_each_class, fires=True, batches=4),
+    case("the next word, read both ways", next_words, fires=True, facts=BOTH_WAYS),
+    case("the same, some of it ignored", lambda: next_words(ignored=5), fires=True, facts=BOTH_WAYS),
+    case("the same, places first", lambda: next_words(is_turned=True), fires=True, facts=BOTH_WAYS),
+    case("the same, the last place left out", lambda: next_words(shorter=1), fires=True, facts=BOTH_WAYS),
+    case("the next word, read forwards", next_words, facts=ONE_WAY),
+    case("the next word, of a model of which nothing is known", next_words),
+    case("words to be said again, read both ways", same_words, facts=BOTH_WAYS),
+    case("classes of words, read both ways", lambda: (same_words()[0], classes(3, size=320)), facts=BOTH_WAYS),
+    case("the next word, in one batch", next_words, batches=1, facts=BOTH_WAYS),
     case("noise", lambda: (noise(48, 8), classes(3))),
     case("classes that lie apart", told_apart),
     case("nearly the number to regress", lambda: regressed(0.1)),
@@ -159,6 +184,13 @@ def test_what_it_says() -> None:
     assert set(findings[0].statistics) == {"feature_3"}
     assert findings[0].observed == pytest.approx(1.0)
     assert [s.cause for s in DataLeakage().suspicions(findings, CASES[0].window)] == [Cause.DATA_LEAKAGE]
+
+
+def test_the_layer_that_sees_the_next_word_is_named() -> None:
+    foretold = case("", next_words, fires=True, facts=BOTH_WAYS)
+    (suspicion,) = DataLeakage().suspicions(assert_case(DataLeakage(), foretold), foretold.window)
+    assert suspicion.cause is Cause.DATA_LEAKAGE
+    assert "rnn" in suspicion.because
 
 
 def test_a_word_is_told_as_a_word() -> None:
