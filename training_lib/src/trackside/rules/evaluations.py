@@ -94,13 +94,19 @@ def noise_of(evaluated: Losses) -> float:
     return 1.4826 * float(np.median(np.abs(np.diff(evaluated, n=2)))) / math.sqrt(6)
 
 
+def has_stopped_falling(seen: Evaluations) -> bool:
+    """True where there are many evaluations, and the best is none of the last third."""
+    count = len(seen.means)
+    return count >= MANY and int(np.argmin(seen.means)) < count - count // 3
+
+
 def was_never_better(seen: Evaluations, guess: Guess) -> bool:
     """True where many evaluations were never better than guessing, and the last third of them no better than before.
 
     Of numbers, a few rows to validate on may be easier than others: there none may be better than the first, either.
     """
     means = seen.means
-    if len(means) < MANY or int(np.argmin(means)) >= len(means) - len(means) // 3:
+    if not has_stopped_falling(seen):
         return False
     if guess.is_of_classes:
         return float(means.min()) > (1 - _BETTER) * guess.loss

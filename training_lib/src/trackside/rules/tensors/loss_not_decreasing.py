@@ -18,7 +18,7 @@ from trackside.rules.diagnosis import (
     why_it_diverges,
     why_nothing_is_learned,
 )
-from trackside.rules.evaluations import by_evaluation, training_of, was_never_better
+from trackside.rules.evaluations import by_evaluation, has_stopped_falling, training_of, was_never_better
 from trackside.rules.guessing import best_guess
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
@@ -209,8 +209,10 @@ def _never_exceeded_guessing(window: Window, trained: Column) -> float | None:
         if training_of(column, (trained,)) is None:
             continue
         seen = by_evaluation(column, trained)
-        guess = best_guess(window, trained.tensor, worker=trained.worker) if seen is not None else None
-        if seen is not None and guess is not None and was_never_better(seen, guess):
+        if seen is None or not has_stopped_falling(seen):
+            continue
+        guess = best_guess(window, trained.tensor, worker=trained.worker)
+        if guess is not None and was_never_better(seen, guess):
             return guess.loss
     return None
 

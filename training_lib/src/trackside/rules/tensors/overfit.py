@@ -29,6 +29,7 @@ LOST, UNSHARED = "share of the gain lost on validation data", "share of the gain
 _FEWEST_EVALUATIONS = 4
 _MOSTLY_LEARNED, _BARELY_LEARNED = 0.3, 0.95  # of the first training loss that is left
 _NOTHING = 0.02  # share of a loss by which nobody is better
+_MUCH = 0.5  # of the first validation loss
 _BY_HEART = 0.92  # of the loss of guessing: what was learned of the training data
 _HARDLY_ANY = 0.15  # share of what was learned of the training data beyond guessing
 _LONG = 0.2  # share of all evaluations that have come since the best: what has just turned may turn again
@@ -171,9 +172,12 @@ class Overfit(Rule):
         seen = by_evaluation(evaluated, trained)
         if seen is None:
             return None
-        guess = best_guess(window, trained.tensor, worker=trained.worker)
         lost = lost_again(seen.means, seen.training, patience=self.patience_evaluations, batches=seen.batches)
-        if lost is not None and self._is_fault(lost, seen):
+        is_fault = lost is not None and self._is_fault(lost, seen)
+        # Reading labels takes time, and a validation loss of which much is gone is better than guessing.
+        asks = is_fault or (len(seen.means) >= MANY and float(seen.means.min()) > _MUCH * float(seen.means[0]))
+        guess = best_guess(window, trained.tensor, worker=trained.worker) if asks else None
+        if is_fault:
             return self._finding(window, seen, evaluated, guess=guess, lost=lost)
         shared = shared_of(seen, most=self.shared_gain, guess=guess)
         return None if shared is None else self._finding(window, seen, evaluated, guess=guess, shared=shared)
