@@ -492,7 +492,6 @@ for _program, _edit, _what in (
         ),
         "A large LSTM and sixty passages.",
     ),
-    ("adding-plain-gru", edits.both(edits.few_rows(40), edits.settings(epochs=200)), "Forty sequences."),
     (
         "diabetes-few-validated",
         edits.both(
