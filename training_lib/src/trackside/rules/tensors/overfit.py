@@ -32,6 +32,7 @@ _NOTHING = 0.02  # share of a loss by which nobody is better
 _MUCH = 0.5  # of the first validation loss
 _BY_HEART = 0.92  # of the loss of guessing: what was learned of the training data
 _HARDLY_ANY = 0.15  # share of what was learned of the training data beyond guessing
+_NEAR_GUESSING = 0.9  # of the loss of guessing
 _LONG = 0.2  # share of all evaluations that have come since the best: what has just turned may turn again
 _NOISES = 3  # how many times what evaluations differ by from one to the next the rise must be
 _NEAR_ITS_LOWEST = 0.1  # of the first training loss: one that rises again has other troubles
@@ -251,15 +252,16 @@ def shared_of(seen: Evaluations, *, most: float, guess: Guess | None) -> float |
 def _has_nothing(seen: Evaluations, guess: Guess) -> bool:
     """True where the training loss is below that of guessing, and the validation loss never was by a share of that.
 
-    Means, not medians, for the loss of guessing is a mean. Of numbers a few rows may weigh more than all others: there
-    the validation loss must also never have fallen.
+    Means, not medians, for the loss of guessing is a mean. Of numbers, the rows to validate on may be easier or harder:
+    there the validation loss must never have fallen, and be near the loss of guessing.
     """
     learned = guess.loss - float(seen.training_means[-NEWEST:].mean())
     if not learned > (1 - _BY_HEART) * guess.loss:
         return False
     lowest = float(seen.means.min())
-    never_fell = guess.is_of_classes or lowest > (1 - _NOTHING) * float(seen.means[0])
-    return never_fell and guess.loss - lowest < _HARDLY_ANY * learned
+    if guess.is_of_classes:
+        return guess.loss - lowest < _HARDLY_ANY * learned
+    return lowest > max((1 - _NOTHING) * float(seen.means[0]), _NEAR_GUESSING * guess.loss)
 
 
 def _rises(evaluated: Losses, trained: Losses) -> bool:
