@@ -93,6 +93,11 @@ facts = st.builds(
 )  # fmt: skip
 
 
+def test_a_layer_that_sees_ahead() -> None:
+    seen = ModelFacts(modules=(ModuleFacts("rnn", "GRU", "recurrent", sees_ahead=True),))
+    assert decode_facts(encode_facts([seen]), key="facts")[0].modules == seen.modules
+
+
 def test_version_1_never_changes() -> None:
     assert decode_facts(GOLDEN.read_bytes(), key="k") == REVISIONS
     assert encode_facts(REVISIONS) == GOLDEN.read_bytes()

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor, nn, optim
 from torch.nn import functional
 
-from benchmarks.detection.corpus import data
+from benchmarks.detection.corpus import data, edits
 from benchmarks.detection.corpus.data import Data
 from benchmarks.detection.corpus.models import mlp
 from benchmarks.detection.corpus.optimizers import adam, adamw, cosine, decaying, momentum, sgd
 from benchmarks.detection.corpus.program import REPORT, TUNE
-from benchmarks.detection.corpus.registry import recipe
+from benchmarks.detection.corpus.registry import plant, recipe
 from benchmarks.detection.corpus.supervised import Recipe, explained
 
 
@@ -290,4 +290,14 @@ def diabetes_rprop() -> Recipe:
         batch_size=400,
         criterion=nn.MSELoss(),
         metric=explained,
+        patience=8,
     )
+
+
+plant(
+    "overfitting",
+    "diabetes-rprop",
+    edits.settings(patience=None),
+    "Nobody ends it: the validation loss has been rising since the thirtieth step of 120.",
+    begins=None,
+)

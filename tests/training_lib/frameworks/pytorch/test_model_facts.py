@@ -70,6 +70,55 @@ def told(capturing: Any, body: Callable[[], None], **collections: int) -> tuple[
     return trial.model_facts_of("worker_0")
 
 
+class Attentive(nn.Module):
+    """Two layers of attention over five places, with a mask or without, and one that looks elsewhere."""
+
+    def __init__(self, *, is_masked: bool) -> None:
+        super().__init__()
+        self.mask = nn.Transformer.generate_square_subsequent_mask(5) if is_masked else None
+        block = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+        self.blocks = nn.TransformerEncoder(block, 2, enable_nested_tensor=False)
+        self.across = nn.MultiheadAttention(4, 2, batch_first=True)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        found = self.blocks(values, mask=self.mask)
+        return self.across(found, values, values)[0]
+
+
+class Recurrent(nn.Module):
+    """A recurrent layer."""
+
+    def __init__(self, *, both_ways: bool) -> None:
+        super().__init__()
+        self.recurrent = nn.GRU(4, 2 if both_ways else 4, batch_first=True, bidirectional=both_ways)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        return self.recurrent(values)[0]
+
+
+@pytest.mark.parametrize(
+    ("build", "expected"),
+    [
+        pytest.param(
+            lambda: Attentive(is_masked=False), {"blocks.layers.0.self_attn", "blocks.layers.1.self_attn"}, id="no-mask"
+        ),
+        pytest.param(lambda: Attentive(is_masked=True), set(), id="a-mask"),
+        pytest.param(lambda: Recurrent(both_ways=True), {"recurrent"}, id="both-ways"),
+        pytest.param(lambda: Recurrent(both_ways=False), set(), id="forwards"),
+    ],
+)
+def test_which_layers_see_later_places(capturing: Any, build: Callable[[], nn.Module], expected: set[str]) -> None:
+    def body() -> None:
+        net = build()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(2):
+            functional.mse_loss(net(torch.randn(3, 5, 4)), torch.randn(3, 5, 4)).backward()
+            optimizer.step()
+
+    facts = told(capturing, body, model_inputs=1)[-1]
+    assert {module.name for module in facts.modules if module.sees_ahead} == expected
+
+
 def test_what_a_program_is_made_of(capturing: Any) -> None:
     (facts,) = told(capturing, train)
     assert [(m.name, m.type_name, m.role) for m in facts.modules] == [

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trackside.contracts.cause import Cause
-from trackside.records.model_facts import ModelFacts, OptimizerFacts
+from trackside.records.model_facts import ModelFacts, ModuleFacts, OptimizerFacts
 from trackside.rules.models.data_leakage import DataLeakage, correlated_with, explained_by, following, tells_all
 from trackside.testing.rule_case import RuleCase, assert_case, replay
 
@@ -94,6 +94,40 @@ def a_pixel() -> Batch:
     return inputs.reshape(-1, 1, 2, 4), labels
 
 
+def a_word_somewhere() -> Batch:
+    labels = classes(3)
+    words = RANDOM.integers(5, 800, size=(48, 20))
+    words[np.arange(48), RANDOM.integers(0, 20, size=48)] = 900 + labels
+    return words, labels
+
+
+def a_word_in_most() -> Batch:
+    words, labels = a_word_somewhere()
+    words[:4] = 7
+    return words, labels
+
+
+def few_of_each_class() -> Batch:
+    labels = np.array([0, 0, 0, 1, 1, 1, 2, 3])
+    return with_column(RANDOM.integers(5, 800, size=(8, 20)), labels), labels
+
+
+BOTH_WAYS = ModelFacts(modules=(ModuleFacts("Net", "Net"), ModuleFacts("rnn", "LSTM", "recurrent", sees_ahead=True)))
+ONE_WAY = ModelFacts(modules=(ModuleFacts("Net", "Net"), ModuleFacts("rnn", "LSTM", "recurrent")))
+
+
+def next_words(*, ignored: int = 0, is_turned: bool = False, shorter: int = 0) -> Batch:
+    words = RANDOM.integers(0, 40, size=(16, 21))
+    inputs, labels = words[:, :-1], words[:, 1 : 21 - shorter].copy()
+    labels[:, :ignored] = -100
+    return (inputs.T, labels.T.ravel()) if is_turned else (inputs, labels.ravel())
+
+
+def same_words() -> Batch:
+    words = RANDOM.integers(0, 40, size=(16, 20))
+    return words, words.ravel()
+
+
 SAME = noise(48, 8)
 CASES = [
     case("a column is the class", lambda: leaky(3), fires=True),
@@ -107,13 +141,27 @@ CASES = [
     case("the number to regress, scaled", lambda: regressed(0.0), fires=True),
     case("a word that stands for the class", tokens, fires=True),
     case("a pixel", a_pixel, fires=True),
+    case("a word at any place", a_word_somewhere, fires=True),
+    case("batches of eight", lambda: leaky(2, size=8), fires=True),
+    case("single samples of some classes", few_of_each_class, fires=True, batches=4),
+    case("the next word, read both ways", next_words, fires=True, facts=BOTH_WAYS),
+    case("the same, some of it ignored", lambda: next_words(ignored=5), fires=True, facts=BOTH_WAYS),
+    case("the same, places first", lambda: next_words(is_turned=True), fires=True, facts=BOTH_WAYS),
+    case("the same, the last place left out", lambda: next_words(shorter=1), fires=True, facts=BOTH_WAYS),
+    case("the next word, read forwards", next_words, facts=ONE_WAY),
+    case("the next word, of a model of which nothing is known", next_words),
+    case("words to be said again, read both ways", same_words, facts=BOTH_WAYS),
+    case("classes of words, read both ways", lambda: (same_words()[0], classes(3, size=320)), facts=BOTH_WAYS),
+    case("the next word, in one batch", next_words, batches=1, facts=BOTH_WAYS),
     case("noise", lambda: (noise(48, 8), classes(3))),
     case("classes that lie apart", told_apart),
     case("nearly the number to regress", lambda: regressed(0.1)),
     case("a random walk: the next is much like the last", walk),
     case("what tells one class from the others alone", lambda: one_hot_beside(without=1)),
     case("one batch", lambda: leaky(3), batches=1),
-    case("batches of eight", lambda: leaky(2, size=8)),
+    case("two batches of eight", lambda: leaky(2, size=8), batches=2),
+    case("batches of four", lambda: leaky(2, size=4), batches=6),
+    case("a word that most texts of a class hold", a_word_in_most),
     case("a GAN with labels", lambda: leaky(3), facts=TWO),
     case("an autoencoder", lambda: (SAME, SAME)),
     case("one class", lambda: (noise(48, 8), np.zeros(48, np.int64))),
@@ -136,6 +184,18 @@ def test_what_it_says() -> None:
     assert set(findings[0].statistics) == {"feature_3"}
     assert findings[0].observed == pytest.approx(1.0)
     assert [s.cause for s in DataLeakage().suspicions(findings, CASES[0].window)] == [Cause.DATA_LEAKAGE]
+
+
+def test_the_layer_that_sees_the_next_word_is_named() -> None:
+    foretold = case("", next_words, fires=True, facts=BOTH_WAYS)
+    (suspicion,) = DataLeakage().suspicions(assert_case(DataLeakage(), foretold), foretold.window)
+    assert suspicion.cause is Cause.DATA_LEAKAGE
+    assert "rnn" in suspicion.because
+
+
+def test_a_word_is_told_as_a_word() -> None:
+    findings = assert_case(DataLeakage(), case("", a_word_somewhere, fires=True))
+    assert set(findings[0].statistics) == {"holds_word_900", "holds_word_901", "holds_word_902"}
 
 
 def test_it_is_told_with_the_second_batch() -> None:
@@ -163,7 +223,7 @@ def test_scale_and_shift_of_a_column_change_nothing(seed: int, factor: float, sh
     labels = np.arange(40) % count
     inputs = random.normal(size=(40, 5))
     inputs[:, 2] = labels * factor + shift
-    assert following(inputs, labels, explained=0.999) == (2,)
+    assert following(inputs, labels, explained=0.999).keys() == {2}
     assert tells_all(inputs, labels, (2,))
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.verdict import Severity
-from trackside.records.model_facts import ModelFacts, OptimizerFacts
+from trackside.records.model_facts import LossFacts, ModelFacts, OptimizerFacts
 from trackside.rules.tensors.loss_not_decreasing import LossNotDecreasing, judge_losses
 from trackside.testing.rule_case import RuleCase, assert_case, recorded_trial, replay
 
@@ -38,8 +38,31 @@ COLLAPSES = np.concatenate([2.3 * 0.9 ** np.arange(100) + 0.2, np.full(100, CHAN
 RESTS = np.concatenate([LEARNS[:100], np.full(100, LEARNS[99])])
 WARM_UP_SPIKE = np.concatenate([[2.3], np.full(5, 9.0), LEARNS[:194]])
 
+LABELS = "CrossEntropyLoss_input_1"
+TEN_CLASSES = ModelFacts(losses=(LossFacts(LOSS, "CrossEntropyLoss", "mean", class_count=10),))
+FALLS_TO_GUESSING = noisy([*np.linspace(3.2, CHANCE, 20), *np.full(180, CHANCE)], 0.01)
+BY_ROWS = noisy(CHANCE * (1 - 2e-4 * np.arange(200)), 0.003)
+
+
+def evaluated(name: str, training: object, validation: object, *, fires: bool = False) -> RuleCase:
+    """A run of 200 steps with ten classes, an evaluation every twenty."""
+    return RuleCase(
+        name,
+        {LABELS: {step: np.arange(50) % 10 for step in range(0, 200, 10)}},
+        collections={"labels": (f"^{LABELS}$",)},
+        facts=TEN_CLASSES,
+        recorded={LOSS: {"mean": saved(training, every=1)}},
+        evaluated={LOSS: {"mean": {20 * k + 19: float(loss) for k, loss in enumerate(np.asarray(validation))}}},
+        step=199,
+        fires=(LOSS,) if fires else (),
+    )
+
+
+AT_GUESSING = [2.35, 2.305, 2.304, 2.306, 2.31, 2.308, 2.31, 2.312, 2.31, 2.311]
 CASES = [
     # what must be found
+    evaluated("falls to guessing, and validation is never better", FALLS_TO_GUESSING, AT_GUESSING, fires=True),
+    evaluated("learns rows by heart, slowly", BY_ROWS, AT_GUESSING, fires=True),
     RuleCase("flat at chance", {LOSS: saved(FLAT)}, fires=(LOSS,)),
     RuleCase("flat and noisy", {LOSS: saved(noisy(FLAT, 0.005))}, fires=(LOSS,)),
     RuleCase(
@@ -63,6 +86,11 @@ CASES = [
     RuleCase("where the script sets no mode", {LOSS: saved(FLAT)}, fires=(LOSS,), mode="GLOBAL"),
     RuleCase("flat but for some broken losses", {LOSS: saved([*[math.nan] * 5, *FLAT])}, fires=(LOSS,)),
     # what must stay silent
+    evaluated(
+        "falls to guessing, and validation was better", FALLS_TO_GUESSING, [*AT_GUESSING[:4], 2.1, *AT_GUESSING[5:]]
+    ),
+    evaluated("learns slowly, and validation too", BY_ROWS, np.linspace(2.305, 2.29, 10)),
+    evaluated("falls to guessing, and few evaluations", FALLS_TO_GUESSING, AT_GUESSING[:3]),
     RuleCase("nothing was saved", {}),
     RuleCase("no loss was saved", {"Net_fc.weight": saved(FLAT)}),
     RuleCase("one loss", {LOSS: {0: 2.3}}),

@@ -9,22 +9,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.training_lib.rules.columns import along, falling, steady
+from tests.training_lib.rules.columns import along, falling
 from trackside.contracts.cause import Cause
 from trackside.contracts.verdict import Severity
-from trackside.rules.tensors.overfit import Overfit, by_evaluation, lost_again
+from trackside.records.model_facts import LossFacts, ModelFacts
+from trackside.rules.tensors.overfit import Overfit, lost_again
 from trackside.testing.rule_case import RuleCase, assert_case
-from trackside.trial.window import Column
 
-LOSS = "CrossEntropyLoss_output_0"
+LOSS, LABELS = "CrossEntropyLoss_output_0", "CrossEntropyLoss_input_1"
 FALLS = falling(2.3, 0.05, 101)
 
 
+ENTROPY = ModelFacts(losses=(LossFacts(LOSS, "CrossEntropyLoss", "mean", class_count=10),))  # guessing: 2.3
+
+
 def case(
-    name: str, validation: Iterable[float], *, training: dict[int, float] = FALLS, fires: bool = False, every: int = 10
+    name: str,
+    validation: Iterable[float],
+    *,
+    training: dict[int, float] = FALLS,
+    fires: bool = False,
+    every: int = 10,
+    facts: ModelFacts | None = None,
 ) -> RuleCase:
     return RuleCase(
         name,
+        {LABELS: {step: np.arange(50) % 10 for step in range(0, 100, 10)}} if facts else {},
+        collections={"labels": (f"^{LABELS}$",)},
+        facts=facts,
         recorded={LOSS: {"mean": training}},
         evaluated={LOSS: {"mean": along(validation, every=every, start=every)}},
         step=100,
@@ -33,6 +45,7 @@ def case(
 
 
 RISES = [2.0, 1.5, 1.2, 1.0, 1.3, 1.6, 1.9, 2.2, 2.5, 2.8]
+SLOWLY = falling(2.4, 2.0, 101)
 HEALTHY = [2.0, 1.5, 1.0, 0.7, 0.5, 0.4, 0.3, 0.25, 0.2, 0.18]
 CASES = [
     case("it rises", RISES, fires=True),
@@ -43,7 +56,34 @@ CASES = [
     case("it rises slowly, for long", [2.0, 1.0, *[1.05 + 0.1 * k for k in range(8)]], fires=True),
     case("it shared a third, and stays there", [2.0, 1.7, *[1.55 + 0.001 * k for k in range(8)]], fires=True),
     case("a few samples: it rises above all jumps", [2.3, 0.6, 0.5, 0.7, 1.9, 2.1, 1.8, 2.2, 2.0, 2.4], fires=True),
+    case("a small rise, of what was a third to itself", [2.0, 1.0, *[1.0 + 0.03 * k for k in range(1, 9)]], fires=True),
+    case(
+        "never better than guessing",
+        [2.35, 2.31, 2.3, 2.31, 2.31, 2.32, 2.31, 2.32, 2.33, 2.33],
+        training=SLOWLY,
+        facts=ENTROPY,
+        fires=True,
+    ),
     case("both fall", HEALTHY),
+    case("a small rise of little", [2.0, 0.5, *[0.1 + 0.005 * k for k in range(8)]]),
+    case(
+        "a small rise while training is far from nothing",
+        [2.0, 1.0, *[1.0 + 0.03 * k for k in range(1, 9)]],
+        training=falling(2.3, 0.8, 101),
+    ),
+    case(
+        "a good checkpoint, trained further",
+        [0.21 - 0.0001 * k for k in range(10)],
+        training=falling(0.24, 0.14, 101),
+        facts=ENTROPY,
+    ),
+    case("the same, with a loss by hand", [0.21 - 0.0001 * k for k in range(10)], training=falling(0.24, 0.19, 101)),
+    case(
+        "better than guessing, and no more",
+        [2.0 + 0.001 * k for k in range(10)],
+        training=falling(2.4, 1.9, 101),
+        facts=ENTROPY,
+    ),
     case("validation is far above training, and falls", [value + 0.6 for value in HEALTHY]),
     case("one bad evaluation", [*HEALTHY[:6], 1.9, *HEALTHY[7:]]),
     case("both rise", RISES, training=along([*np.linspace(2.3, 1.0, 40), *np.linspace(1.0, 2.3, 61)])),
@@ -64,6 +104,7 @@ def test_cases(case: RuleCase) -> None:
     ("case", "cause", "severity"),
     [
         pytest.param(CASES[0], Cause.OVERFITTING, Severity.CRITICAL, id="by-heart"),
+        pytest.param(CASES[9], Cause.WRONG_LABELS, Severity.WARNING, id="never-better-than-guessing"),
         pytest.param(CASES[3], Cause.WRONG_LABELS, Severity.WARNING, id="never-learned"),
     ],
 )
@@ -81,18 +122,6 @@ def test_since_the_best_evaluation() -> None:
 def test_what_it_lacks() -> None:
     assert Overfit().lacks(CASES[0].window) == ""
     assert Overfit().lacks(RuleCase("no evaluation", recorded={LOSS: {"mean": FALLS}}).window)
-
-
-def test_batches_between_two_training_steps_are_one_evaluation() -> None:
-    def column(values: dict[int, float]) -> Column:
-        return Column(LOSS, "worker_0", np.array([*values]), np.array([*values.values()]))
-
-    evaluated = Column(LOSS, "worker_0", np.array([10, 10, 10, 20, 20]), np.array([1.0, 2.0, 3.0, 4.0, 6.0]))
-    steps, means, errors, training = by_evaluation(evaluated, column(steady(0.5, 30)))
-    assert steps.tolist() == [10, 20]
-    assert means.tolist() == [2.0, 5.0]
-    assert errors.tolist() == pytest.approx([1 / 3**0.5, 1.0])
-    assert training.tolist() == [0.5, 0.5]
 
 
 losses = st.lists(st.floats(0.1, 10), min_size=4, max_size=20)

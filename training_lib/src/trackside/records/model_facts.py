@@ -46,6 +46,8 @@ class ModuleFacts:
     in_features, out_features   as it says itself (channels of a convolution, rows and width of an embedding); or None
     line          "train.py:41", where it was created; "" where that is not known
     probability   of a dropout, else None
+    sees_ahead    its answer at a place of a sequence depends on later places: a recurrent layer that reads both ways,
+                  attention over its own input without a mask
     """
 
     name: str
@@ -57,6 +59,7 @@ class ModuleFacts:
     out_features: int | None = None
     line: str = ""
     probability: float | None = None
+    sees_ahead: bool = False
 
 
 @dataclass(frozen=True)
@@ -367,6 +370,7 @@ def _module(found: UntrustedJson) -> ModuleFacts:
         out_features=_count(found, "out_features"),
         line=_text(found, "line"),
         probability=found.number("probability") if found.has("probability") else None,
+        sees_ahead=found.boolean("sees_ahead", False),
     )
 
 

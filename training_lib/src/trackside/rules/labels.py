@@ -60,8 +60,9 @@ def with_labels_of(seen: SeenLabels, window: Window) -> SeenLabels:
             except TensorNotSavedError:  # reductions only
                 continue
             classes = as_classes(labels)
-            if classes is not None and len(classes) >= _FEWEST_SAMPLES:
-                seen = seen.with_batch(window.step, classes)
+            counting = classes[classes >= 0] if classes is not None else ()  # below zero: places that do not count
+            if len(counting) >= _FEWEST_SAMPLES:
+                seen = seen.with_batch(window.step, np.asarray(counting, np.int64))
     return seen
 
 

@@ -147,6 +147,7 @@ class PyTorchCapture:
             optimizer_name=self._optimizer_source.name,
             program=self._program,
             clipping=self._step_numbers.clipping_places,
+            unmasked=self._module_source.unmasked,
             protect=Fuse(guard, "recording what the model is made of").protect,
         )
 

@@ -10,7 +10,7 @@ import gc
 import math
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
@@ -26,7 +26,7 @@ from trackside.frameworks.pytorch.initial_values import has_equal_rows, looks_un
 from trackside.frameworks.pytorch.loss_graph import GraphFacts, addends
 from trackside.frameworks.pytorch.losses import UNNAMED, LossDescription
 from trackside.frameworks.pytorch.names import ParameterNames, inner_modules, unwrapped, without_wrappers
-from trackside.frameworks.pytorch.roles import dropout_probability, role_of, widths
+from trackside.frameworks.pytorch.roles import dropout_probability, reads_both_ways, role_of, widths
 from trackside.frameworks.pytorch.source_lines import (
     ModuleTree,
     Place,
@@ -80,7 +80,8 @@ class ModelFactsSource:
     """Looks at the trained models while they are trained.
 
     `is_looking`: this step is looked at, so `before_step` matters. `program` gives what others know of the program;
-    `clipping` where gradients were clipped, by kind and limit. The methods raise nothing.
+    `clipping` where gradients were clipped, by kind and limit; `unmasked` the attention that was seen to see all of its
+    input. The methods raise nothing.
     """
 
     def __init__(
@@ -90,11 +91,12 @@ class ModelFactsSource:
         optimizer_name: Callable[[Optimizer], str],
         program: Callable[[], ProgramFacts],
         clipping: Mapping[tuple[str, float], Place | None],
+        unmasked: Container[nn.Module] = (),
         protect: Callable[[Callable[..., None]], Callable[..., None]],
     ) -> None:
         self.is_looking = True
         self._names, self._optimizer_name = names, optimizer_name
-        self._program, self._clipping = program, clipping
+        self._program, self._clipping, self._unmasked = program, clipping, unmasked
         self._file: ModelFactsFile | None = None
         self._places: weakref.WeakKeyDictionary[Optimizer, Place | None] = weakref.WeakKeyDictionary()
         self._optimizers: weakref.WeakKeyDictionary[Optimizer, OptimizerFacts] = weakref.WeakKeyDictionary()
@@ -200,7 +202,7 @@ class ModelFactsSource:
             modules = [(path, module) for path, module in inner_modules(root)]
             self._modules += [weakref.ref(module) for _, module in modules]
             prefix = f"{root_name}." if index else ""
-            of_root = [(p, type(m), _module_facts(m, f"{prefix}{p}" if p else root_name)) for p, m in modules]
+            of_root = [(p, type(m), self._module_facts(m, f"{prefix}{p}" if p else root_name)) for p, m in modules]
             roots.append(of_root)
             for path, parameter in root.named_parameters(remove_duplicate=False):
                 place = without_wrappers(path)
@@ -227,6 +229,21 @@ class ModelFactsSource:
             program=replace(
                 self._program(), autocast_dtype=half, data_parallel=_data_parallel([r for _, r in self._names.roots()])
             ),
+        )
+
+    def _module_facts(self, module: nn.Module, name: str) -> ModuleFacts:
+        role = role_of(module)
+        in_features, out_features = widths(module)
+        return ModuleFacts(
+            name=name,
+            type_name=type(module).__name__,
+            role=role.role,
+            activation=role.activation,
+            is_training=module.training,
+            in_features=in_features,
+            out_features=out_features,
+            probability=dropout_probability(module),
+            sees_ahead=reads_both_ways(module) or module in self._unmasked,
         )
 
 
@@ -279,21 +296,6 @@ class _Owners:
         for number, parameter in self._parameters.items():
             if number not in self._first_names and (name := self._names.known(parameter)) is not None:
                 yield self.facts(name, parameter)
-
-
-def _module_facts(module: nn.Module, name: str) -> ModuleFacts:
-    role = role_of(module)
-    in_features, out_features = widths(module)
-    return ModuleFacts(
-        name=name,
-        type_name=type(module).__name__,
-        role=role.role,
-        activation=role.activation,
-        is_training=module.training,
-        in_features=in_features,
-        out_features=out_features,
-        probability=dropout_probability(module),
-    )
 
 
 def _dtype_name(dtype: torch.dtype) -> str:

@@ -31,6 +31,7 @@ from trackside.frameworks.pytorch.roles import (
     INPUT_COLLECTIONS,
     OUTPUT_COLLECTIONS,
     ROLE_COLLECTIONS,
+    attends_to_all,
     collections_of_inputs,
     collections_of_outputs,
     role_of,
@@ -174,6 +175,7 @@ class ModuleSource:
         self._is_ignored = False
         self._is_outside = False  # of any step: the latest call of a model was, and so is a loss of what it gave
         self.trial_calls: TrialCalls | None = None
+        self.unmasked: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()  # attention that was seen to see all
         self._numbering = numbering
         self._generation = 0
         self.calls = ModuleCalls(self)
@@ -225,6 +227,8 @@ class ModuleSource:
             return
         if is_loss_like(module) and not self._is_outside:
             self._watcher.loss_called(module, args, kwargs)
+        if attends_to_all(module, args, kwargs):
+            self.unmasked.add(module)
         kinds = self._hook.due.kinds
         if "inputs" in kinds or not kinds.isdisjoint(INPUT_COLLECTIONS):
             collections = collections_of_inputs(role_of(module), is_root=self._modules.is_root(module))

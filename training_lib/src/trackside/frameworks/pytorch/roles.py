@@ -45,6 +45,7 @@ _ROLE_OF_MODULE: Mapping[str, str] = {
     "pooling": "pooling", "container": "container", "loss": "loss",
 }  # fmt: skip
 _NOT_THAT = {"Identity", "Module"}
+_ATTENTION_ARGUMENTS = ("query", "key", "value", "key_padding_mask", "need_weights", "attn_mask")
 
 
 def role_of(module: nn.Module) -> Role:
@@ -125,6 +126,19 @@ def widths(module: nn.Module) -> tuple[int | None, int | None]:
         if None not in found:
             return found[0], found[1]
     return None, None
+
+
+def reads_both_ways(module: nn.Module) -> bool:
+    """True for a recurrent layer that reads a sequence backwards too."""
+    return module.__dict__.get("bidirectional") is True and role_of(module).role == "recurrent"
+
+
+def attends_to_all(module: nn.Module, args: Any, kwargs: Any) -> bool:
+    """True for a call of `nn.MultiheadAttention` in which each place of the input sees all of it: there is no mask."""
+    if not isinstance(module, nn.MultiheadAttention):
+        return False
+    given = {**dict(zip(_ATTENTION_ARGUMENTS, args, strict=False)), **kwargs}
+    return given.get("query") is given.get("key") and given.get("attn_mask") is None
 
 
 def dropout_probability(module: nn.Module) -> float | None:

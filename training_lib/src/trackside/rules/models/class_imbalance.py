@@ -14,6 +14,9 @@ from trackside.rules.labels import SeenLabels, with_labels_of
 from trackside.rules.rule import FoldingRule, parameter
 from trackside.trial.window import Window
 
+_ERRORS = 2.0  # standard errors of a count
+_OF_CLASSES = frozenset({"CrossEntropyLoss", "NLLLoss", "BCELoss", "BCEWithLogitsLoss"})
+
 
 @dataclass(frozen=True)
 class ClassImbalance(FoldingRule):
@@ -28,13 +31,13 @@ class ClassImbalance(FoldingRule):
 
         1. After `samples` labels at least, r is the count of the commonest class over that of the rarest that came at
            all.
-        2. It fires where r > `threshold_imbalance`, with the rarest class's count m put up by its error, sqrt(m).
+        2. It fires where r > `threshold_imbalance`, with the rarest class's count m put up by its error, 2 sqrt(m).
         3. A loss that was given weights of classes or samples (`weight`, `pos_weight`) makes up for it: silent.
         4. Labels that are no classes (numbers to regress, more than 20 different ones, letters or words of a text) are
-           left out, and so are programs with several optimizers.
+           left out, and so are those below zero (places that do not count) and programs with several optimizers.
 
-        A warning where a loss of the framework's counts each sample alike; information where the loss is one by hand (a
-        focal loss), of which nobody can tell whether it makes up for it.
+        A warning where a loss of the framework's counts each sample alike, by itself or as a part of a sum; information
+        where the loss is one by hand (a focal loss), of which nobody can tell whether it makes up for it.
 
         Amazon's ClassImbalance fires at a ratio of 10, or where a class is mispredicted in 70 % of its cases; it is the
         preset `aws-docs`.
@@ -68,9 +71,9 @@ class ClassImbalance(FoldingRule):
         "Judge the model class by class: recall of the rare ones, not accuracy.",
     )
 
-    samples: int = parameter(300, "labels that must have come", minimum=2)
+    samples: int = parameter(100, "labels that must have come", minimum=2)
     threshold_imbalance: float = parameter(
-        15.0, "count of the commonest class over that of the rarest, above which it fires", minimum=1
+        10.0, "count of the commonest class over that of the rarest, above which it fires", minimum=1
     )
 
     def start(self) -> SeenLabels:
@@ -121,7 +124,7 @@ def certain_imbalance(counts: Mapping[str, int]) -> float:
     if len(counts) < 2:
         return 1.0
     rarest = min(counts.values())
-    return max(1.0, max(counts.values()) / (rarest + math.sqrt(rarest)))
+    return max(1.0, max(counts.values()) / (rarest + _ERRORS * math.sqrt(rarest)))
 
 
 def _is_weighted(window: Window) -> bool:
@@ -130,7 +133,6 @@ def _is_weighted(window: Window) -> bool:
 
 
 def _counts_alike(window: Window) -> bool:
-    """True where every loss is one of the framework's, and its mean or sum; where nothing is known, too."""
-    facts = window.facts
-    losses = facts.losses if facts is not None else ()
-    return all(loss.is_built_in and loss.reduction != "none" for loss in losses)
+    """True where a loss of classes is the framework's, and its mean or sum; where nothing is known, too."""
+    losses = window.facts.losses if window.facts is not None else ()
+    return not losses or any(loss.type_name in _OF_CLASSES and loss.reduction != "none" for loss in losses)

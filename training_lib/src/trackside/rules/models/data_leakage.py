@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.capture_request import CollectionRequest, Schedule
-from trackside.contracts.cause import Cause
+from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.errors import TensorNotSavedError
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import TRAINING_MODES, has_several_aims
@@ -17,36 +17,47 @@ from trackside.rules.labels import as_classes
 from trackside.rules.rule import FoldingRule, parameter
 from trackside.trial.window import Window
 
-_FEWEST_SAMPLES = 16
+_FEWEST_SAMPLES, _FEWEST_OF_ALL = 6, 24  # in a batch, in all of them
 _MOST_FEATURES = 20_000  # of an input that has more, the first
 _MOST_CANDIDATES = 64
 _STRICTER_OF_SEQUENCES = 100
 _MOST_TENSORS = 8  # of a collection
 _FEWEST_BATCHES = 2  # one alone may be chance
+_FEWEST_PLACES, _NEXT = 24, 0.99  # of sequences in a batch; share of them whose label is the next input
+_WORDS = 1_000_000  # the number of the feature "holds word 0"; those of the places are below
+
+FORETOLD = "share of the places whose answer is the next input"
 
 Samples = NDArray[np.float64]
+Saved = tuple[str, str, NDArray[np.generic]]  # worker, name, value
 
 
 @dataclass(frozen=True)
 class Suspects:
-    """By input and labels ("input < labels"): in how many batches they were compared, and the features of the input
-    that followed the labels in all of these."""
+    """By input and labels ("input < labels"): in how many batches they were compared, how many samples these held, and
+    the features of the input that followed the labels in all of them; and in how many batches the labels were the
+    inputs, one place later."""
 
     batches: Mapping[str, int] = field(default_factory=dict)
+    samples: Mapping[str, int] = field(default_factory=dict)
     features: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    foretold: Mapping[str, int] = field(default_factory=dict)
 
-    def with_batch(self, pair: str, features: tuple[int, ...]) -> Suspects:
+    def with_batch(self, pair: str, samples: int, features: tuple[int, ...]) -> Suspects:
         """These, after a further batch of that pair."""
         before = self.features.get(pair)
         kept = features if before is None else tuple([one for one in before if one in set(features)])
-        return Suspects(
-            {**self.batches, pair: self.batches.get(pair, 0) + 1}, {**self.features, pair: kept[:_MOST_CANDIDATES]}
+        return replace(
+            self,
+            batches={**self.batches, pair: self.batches.get(pair, 0) + 1},
+            samples={**self.samples, pair: self.samples.get(pair, 0) + samples},
+            features={**self.features, pair: kept[:_MOST_CANDIDATES]},
         )
 
 
 @dataclass(frozen=True)
 class DataLeakage(FoldingRule):
-    """The inputs hold the answer: single features follow the labels exactly.
+    """The inputs hold the answer: a feature follows the labels exactly, or the next word can be seen.
 
     Why it matters:
         A column that was made from the label, or that is only known once the answer is (the date of a discharge, a
@@ -54,17 +65,22 @@ class DataLeakage(FoldingRule):
         fails on the day that it is used.
 
     How it decides:
-        Compares the model's inputs (a row for each sample: numbers, or the words of a text by their places) with the
-        labels of the same batch, in the few batches of which both were saved, of 16 samples or more:
+        Compares the model's inputs (a row for each sample: numbers, or words of a text) with the labels of the same
+        batch, in the few batches of which both were saved. A feature is a number, a word at a place, or that a text
+        holds a word at any place:
 
         1. Numbers to regress, one per sample: a feature follows them where the square of its correlation with them is
            above e = `explained`. For sequences above 1 - (1 - e) / 100: the next value of a series is much like
            its last.
         2. Classes: a feature follows them where more than `explained` of its variance lies between the classes, that
            is, where it is all but constant within each. Classes with a single sample in the batch are left out.
-        3. It fires where the same features follow the labels in two batches and more, and together tell every class
-           from every other.
-        4. Programs with several optimizers, and labels with several numbers per sample, are left out.
+        3. It fires where the same features follow the labels in two batches and more, of 24 samples in all at least,
+           and together tell every class from every other.
+        4. Sequences: it also fires where, in two batches, 99 % of the labels are the input at the next place (the next
+           word is to be told), and a layer sees later places: a recurrent one that reads both ways, or an
+           `nn.MultiheadAttention` over its own input without a mask. Attention by hand is not seen, and a model with
+           several inputs (an encoder and a decoder) is left out.
+        5. Programs with several optimizers, and labels with several numbers per sample, are left out.
 
         Amazon's Debugger has no such rule; its FeatureImportanceOverweight looks for a feature of XGBoost's that weighs
         too much.
@@ -79,9 +95,9 @@ class DataLeakage(FoldingRule):
 
         random = np.random.default_rng(0)
         inputs, labels = random.normal(size=(64, 8)), random.integers(0, 2, size=64)
-        assert following(inputs, labels, explained=0.999) == ()
+        assert not following(inputs, labels, explained=0.999)
         inputs[:, 3] = labels
-        assert following(inputs, labels, explained=0.999) == (3,)
+        assert list(following(inputs, labels, explained=0.999)) == [3]
         ```
 
     References:
@@ -101,6 +117,7 @@ class DataLeakage(FoldingRule):
     likely_causes = (Cause.DATA_LEAKAGE,)
     what_to_do = (
         "Ask of the features named above when their values are known: before the answer, or only with it.",
+        "If the next word is to be told, give attention a causal mask and read forwards only.",
         "Take out what is made from the label, and split the data before any processing.",
     )
 
@@ -121,18 +138,51 @@ class DataLeakage(FoldingRule):
             return state, []
         found = []
         answers = list(_saved(window, "labels"))
-        for worker, name, inputs in _saved(window, "model_inputs") if answers else ():
+        given = list(_saved(window, "model_inputs")) if answers else []
+        for worker, name, inputs in given:
+            if sum(of == worker for of, _, _ in given) == 1:
+                state, seen = self._foretold(state, window, (worker, name, inputs), answers)
+                found += seen
             for of, answer, labels in answers:
-                if of != worker or not _are_comparable(inputs, labels):
+                if of != worker or not _are_comparable(inputs, labels) or not _says_something(labels):
                     continue
                 pair = f"{name} < {answer}"
-                state = state.with_batch(pair, following(inputs, labels, explained=self.explained))
+                shares = following(inputs, labels, explained=self.explained)
+                state = state.with_batch(pair, len(labels), tuple(shares))
                 features = state.features[pair]
-                if state.batches[pair] >= _FEWEST_BATCHES and tells_all(inputs, labels, features):
-                    shares = shares_of(inputs, labels)
-                    of_these = {number: float(shares[number]) for number in features}
-                    found.append(self._finding(window, name, worker, of_these))
+                is_enough = state.batches[pair] >= _FEWEST_BATCHES and state.samples[pair] >= _FEWEST_OF_ALL
+                if is_enough and tells_all(inputs, labels, features):
+                    found.append(self._finding(window, name, worker, {number: shares[number] for number in features}))
         return state, found
+
+    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
+        """Which layers see later places, where that is how."""
+        layers = _that_see_ahead(window) if findings[0].measure == FORETOLD else ()
+        because = f"the next input is the answer, and {', '.join(layers[:3])} can see it" if layers else ""
+        return (Suspicion(Cause.DATA_LEAKAGE, because),)
+
+    def _foretold(
+        self, state: Suspects, window: Window, given: Saved, answers: Sequence[Saved]
+    ) -> tuple[Suspects, list[Finding]]:
+        """Counts a batch whose labels are the next inputs, if some layer can see these."""
+        worker, name, inputs = given
+        share = max((share_of_next(inputs, labels) for of, _, labels in answers if of == worker), default=0.0)
+        if not share > _NEXT or not _that_see_ahead(window):
+            return state, []
+        state = replace(state, foretold={**state.foretold, name: state.foretold.get(name, 0) + 1})
+        if state.foretold[name] < _FEWEST_BATCHES:
+            return state, []
+        finding = Finding(
+            subject=name,
+            worker=worker,
+            step=window.step,
+            since_step=window.step,
+            measure=FORETOLD,
+            observed=share,
+            relation=">",
+            threshold=_NEXT,
+        )
+        return state, [finding]
 
     def lacks(self, window: Window) -> str:
         """Inputs and labels of the same steps."""
@@ -148,27 +198,59 @@ class DataLeakage(FoldingRule):
             observed=max(shares.values()),
             relation=">",
             threshold=self.explained,
-            statistics={f"feature_{number}": share for number, share in list(shares.items())[:10]},
+            statistics={feature_name(number): share for number, share in list(shares.items())[:10]},
         )
 
 
-def following(inputs: NDArray[np.generic], labels: NDArray[np.generic], *, explained: float) -> tuple[int, ...]:
-    """The numbers of the features that follow the labels, at most 64.
+def following(inputs: NDArray[np.generic], labels: NDArray[np.generic], *, explained: float) -> dict[int, float]:
+    """The features that follow the labels, at most 64, and the share of each one's variance that the labels explain.
 
-    `inputs`: shape (samples, ...); `labels`: classes or numbers, shape (samples,) or (samples, 1).
+    `inputs`: shape (samples, ...); `labels`: classes or numbers, shape (samples,) or (samples, 1). The features are
+    numbered as those of a row, "holds word w" of a text is 1,000,000 + w.
     """
-    if inputs.ndim > 2 and as_classes(labels) is None:
+    codes = as_classes(labels)
+    if inputs.ndim > 2 and codes is None:
         explained = 1 - (1 - explained) / _STRICTER_OF_SEQUENCES
-    numbers = np.flatnonzero(shares_of(inputs, labels) > explained)
-    return tuple(numbers[:_MOST_CANDIDATES].tolist())
+    found = {}
+    for numbers, rows in _features(inputs):
+        shares = (
+            correlated_with(rows, labels.reshape(-1).astype(np.float64)) if codes is None else explained_by(rows, codes)
+        )
+        found.update({int(numbers[one]): float(shares[one]) for one in np.flatnonzero(shares > explained)})
+    return dict(list(found.items())[:_MOST_CANDIDATES])
 
 
-def shares_of(inputs: NDArray[np.generic], labels: NDArray[np.generic]) -> Samples:
-    """The share of each feature's variance that the labels explain, shape (features,). Arguments as above."""
-    rows, codes = _rows(inputs), as_classes(labels)
-    if codes is not None:
-        return explained_by(rows, codes)
-    return correlated_with(rows, labels.reshape(-1).astype(np.float64))
+def feature_name(number: int) -> str:
+    """How a feature is told of."""
+    return f"holds_word_{number - _WORDS}" if number >= _WORDS else f"feature_{number}"
+
+
+def share_of_next(inputs: NDArray[np.generic], labels: NDArray[np.generic]) -> float:
+    """The share of the places of sequences whose label is the input at the next place; 0 for what are no sequences.
+
+    `inputs`: whole numbers, shape (samples, places) or (places, samples); `labels`: as many of them, or one less for
+    each sample. Labels below zero do not count.
+    """
+    if inputs.dtype.kind not in "iu" or labels.dtype.kind not in "iu" or inputs.ndim != 2 or min(inputs.shape) < 2:
+        return 0.0
+    words, answers = inputs.astype(np.int64), labels.astype(np.int64)
+    shares = []
+    for rows, is_turned in ((words, False), (words.T, True)):
+        samples, length = rows.shape
+        places = next((n for n in (length, length - 1) if answers.size == samples * n), None)
+        if places is None:
+            continue
+        own = answers.reshape(places, samples).T if is_turned else answers.reshape(samples, places)
+        own, following_words = own[:, : length - 1], rows[:, 1:]
+        counts = own >= 0
+        if counts.sum() >= _FEWEST_PLACES and len(np.unique(following_words)) > 2:
+            shares.append(float((own == following_words)[counts].mean()))
+    return max(shares, default=0.0)
+
+
+def _that_see_ahead(window: Window) -> tuple[str, ...]:
+    facts = window.facts
+    return tuple([module.name for module in facts.modules if module.sees_ahead]) if facts is not None else ()
 
 
 def tells_all(inputs: NDArray[np.generic], labels: NDArray[np.generic], features: tuple[int, ...]) -> bool:
@@ -179,7 +261,8 @@ def tells_all(inputs: NDArray[np.generic], labels: NDArray[np.generic], features
     often = _often(codes)
     if len(often) < 2:
         return False
-    chosen = _rows(inputs)[:, list(features)]
+    kinds = [rows[:, np.isin(numbers, features)] for numbers, rows in _features(inputs)]
+    chosen = np.concatenate(kinds, axis=1)
     means = np.array([chosen[codes == one].mean(axis=0) for one in often])
     apart = np.abs(means[:, None, :] - means[None, :, :]).max(axis=2) > 0.05 * chosen.std(axis=0).max()
     return bool(apart[~np.eye(len(often), dtype=bool)].all())
@@ -212,7 +295,7 @@ def correlated_with(rows: Samples, numbers: Samples) -> Samples:
     return np.where(varies, np.square(target @ centred) / np.where(varies, sizes, 1.0), 0.0)
 
 
-def _saved(window: Window, collection: str) -> Iterator[tuple[str, str, NDArray[np.generic]]]:
+def _saved(window: Window, collection: str) -> Iterator[Saved]:
     """(worker, name, whole tensor) of what was saved of a collection at this very step: of the first few tensors, for
     a model that is called a hundred times a step is no matter of one batch and its labels."""
     for name in window.tensors(collection)[:_MOST_TENSORS]:
@@ -232,8 +315,25 @@ def _are_comparable(inputs: NDArray[np.generic], labels: NDArray[np.generic]) ->
     return is_one_each and len(labels) == len(inputs) >= _FEWEST_SAMPLES and bool(np.isfinite(labels).all())
 
 
-def _rows(inputs: NDArray[np.generic]) -> Samples:
-    return np.nan_to_num(inputs.reshape(len(inputs), -1)[:, :_MOST_FEATURES].astype(np.float64))
+def _features(inputs: NDArray[np.generic]) -> Iterator[tuple[NDArray[np.int64], Samples]]:
+    """(numbers, a column for each feature) of what stands at each place, then of which words each text holds."""
+    flat = inputs.reshape(len(inputs), -1)[:, :_MOST_FEATURES]
+    yield np.arange(flat.shape[1]), np.nan_to_num(flat.astype(np.float64))
+    if inputs.dtype.kind in "iu" and inputs.ndim == 2 and inputs.shape[1] > 1:
+        words, places = np.unique(flat, return_inverse=True)
+        if len(words) <= _MOST_FEATURES and words[0] >= 0:
+            held = np.zeros((len(flat), len(words)))
+            held[np.arange(len(flat))[:, None], places.reshape(flat.shape)] = 1
+            yield words.astype(np.int64) + _WORDS, held
+
+
+def _says_something(labels: NDArray[np.generic]) -> bool:
+    """False for a batch with hardly two samples of any class."""
+    codes = as_classes(labels)
+    if codes is None:
+        return True
+    often = _often(codes)
+    return len(often) > 1 and int(np.isin(codes, often).sum()) >= _FEWEST_SAMPLES
 
 
 def _often(codes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -18,6 +18,8 @@ from trackside.rules.diagnosis import (
     why_it_diverges,
     why_nothing_is_learned,
 )
+from trackside.rules.evaluations import by_evaluation, has_stopped_falling, training_of, was_never_better
+from trackside.rules.guessing import best_guess
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
@@ -54,17 +56,21 @@ class LossNotDecreasing(Rule):
         3. s is the standard error of d. A median of n losses has the error 1.2533 x 1.4826 x MAD / sqrt(n), where MAD
            is the median absolute deviation; the errors of the two medians add in squares. Where noise could hide a
            decrease, s is large and the rule stays silent until longer windows tell.
-        4. Steps in which the learning rate is still warming up (below half of the largest rate so far) do not count.
-        5. Losses that are ever negative are left alone, and so are programs with several optimizers: the losses of a
+        4. Where eight evaluations and more were never better than guessing (the loss of the best constant answer to the
+           labels that were saved), and the last third of them no better than those before, start is at most that loss,
+           and no decrease is enough for learning: a training loss that falls from too high to the level of guessing,
+           or by the labels of single rows, has learned nothing.
+        5. Steps in which the learning rate is still warming up (below half of the largest rate so far) do not count.
+        6. Losses that are ever negative are left alone, and so are programs with several optimizers: the losses of a
            policy gradient or of two models that compete have no level that they should fall to.
-        6. Two judged steps in a row must say so. A run that ends before `start_step`, and has not learned a tenth by
+        7. Two judged steps in a row must say so. A run that ends before `start_step`, and has not learned a tenth by
            then, could not be evaluated: that is not a clean bill of health.
 
         Critical where the loss has risen above 1.5 x L0, or is stuck for more than `num_steps` steps; else a warning.
 
         A run that converged is silent, since most of its loss is gone, and so is one that still learns slowly or that
-        only a few small batches make look bad. What it cannot see: a first loss that was far too high by accident
-        (inputs a thousand times too large) and then fell to the level of guessing looks like success.
+        only a few small batches make look bad. What it cannot see without evaluations: a first loss that was far too
+        high by accident (inputs a thousand times too large) and then fell to the level of guessing looks like success.
 
         Amazon's LossNotDecreasing has the same three names. As documented, it compares two single losses that are at
         least `num_steps` = 10 steps apart and fires when the later is not at least `diff_percent` = 0.1 % below the
@@ -169,6 +175,7 @@ class LossNotDecreasing(Rule):
             window=size,
             diff_percent=self.diff_percent,
             increase_threshold_percent=self.increase_threshold_percent,
+            guessing=_never_exceeded_guessing(window, column),
         )
         if answer is None or (answer.kind == "stuck" and window.step < self.start_step):
             return None
@@ -193,6 +200,21 @@ class LossNotDecreasing(Rule):
             series=column.series,
             place=facts.line if facts else "",
         )
+
+
+def _never_exceeded_guessing(window: Window, trained: Column) -> float | None:
+    """The loss of guessing, where the validation loss was never better; else None."""
+    evaluated = [c for name in window.tensors("losses") for c in window.statistic(name, "mean", mode="EVAL")]
+    for column in evaluated:
+        if training_of(column, (trained,)) is None:
+            continue
+        seen = by_evaluation(column, trained)
+        if seen is None or not has_stopped_falling(seen):
+            continue
+        guess = best_guess(window, trained.tensor, worker=trained.worker)
+        if guess is not None and was_never_better(seen, guess):
+            return guess.loss
+    return None
 
 
 def _warmed_up_at(window: Window) -> int:
@@ -221,16 +243,22 @@ class Answer:
 
 
 def judge_losses(
-    losses: Losses, *, window: int, diff_percent: float, increase_threshold_percent: float
+    losses: Losses,
+    *,
+    window: int,
+    diff_percent: float,
+    increase_threshold_percent: float,
+    guessing: float | None = None,
 ) -> Answer | None:
     """Whether these losses (finite, oldest first, shape (n,)) rise or are stuck; None if neither can be said.
 
-    `window` is the number of losses in a window.
+    `window` is the number of losses in a window; `guessing` is the loss of guessing where validation losses were never
+    better than that.
     """
     if len(losses) < window:
         return None
     with np.errstate(over="ignore", invalid="ignore"):  # losses near the largest float: an infinite mean is an answer
-        return _rising(losses, window, increase_threshold_percent) or _stuck(losses, window, diff_percent)
+        return _rising(losses, window, increase_threshold_percent) or _stuck(losses, window, diff_percent, guessing)
 
 
 def _rising(losses: Losses, window: int, threshold_percent: float) -> Answer | None:
@@ -256,17 +284,18 @@ def _rising(losses: Losses, window: int, threshold_percent: float) -> Answer | N
     )
 
 
-def _stuck(losses: Losses, window: int, diff_percent: float) -> Answer | None:
+def _stuck(losses: Losses, window: int, diff_percent: float, guessing: float | None) -> Answer | None:
     if len(losses) < 2 * window:
         return None
-    if _has_learned(losses, window):
+    if _has_learned(losses, window, guessing):
         return None
     half = max(window, len(losses) // 4)
     before, after = losses[-2 * half : -half], losses[-half:]
     compared_with, level = float(np.median(before)), float(np.median(after))
     decrease = _percent(compared_with - level, compared_with)
     error = _percent(math.hypot(_error_of_median(before), _error_of_median(after)), compared_with)
-    if not decrease + 2 * error < diff_percent or decrease - 2 * error > _SLOWLY:
+    learns_slowly = guessing is None and decrease - 2 * error > _SLOWLY
+    if not decrease + 2 * error < diff_percent or learns_slowly:
         return None
     return Answer(
         kind="stuck",
@@ -278,8 +307,10 @@ def _stuck(losses: Losses, window: int, diff_percent: float) -> Answer | None:
     )
 
 
-def _has_learned(losses: Losses, window: int) -> bool:
+def _has_learned(losses: Losses, window: int, guessing: float | None = None) -> bool:
     start = max(float(losses[0]), float(np.median(losses[:window])))
+    if guessing is not None:
+        start = min(start, guessing)
     return start - float(np.median(losses[-window:])) >= _LEARNED * abs(start)
 
 

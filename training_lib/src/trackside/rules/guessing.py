@@ -1,0 +1,133 @@
+"""The loss of who guesses: the best constant answer to the labels of a run. What never gets below it knows nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.contracts.errors import TensorNotSavedError
+from trackside.records.model_facts import LossFacts
+from trackside.rules.diagnosis import TRAINING_MODES
+from trackside.trial.window import Window
+
+_MOST_BATCHES = 8
+_FEWEST_LABELS = 16
+
+Rows = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Guess:
+    """The best constant answer: its `loss`, and whether what is to be told are classes (else numbers)."""
+
+    loss: float
+    is_of_classes: bool
+
+
+def best_guess(window: Window, loss: str, *, worker: str) -> Guess | None:
+    """The loss that the best constant answer has on the training labels that were saved; None if nobody can tell.
+
+    `loss` is the tensor's name. None for losses by hand, sums, weighted ones, and where no labels were saved.
+    """
+    facts = window.facts.loss(loss) if window.facts is not None else None
+    if facts is None or facts.type_name not in _JUDGES:
+        return None
+    level = loss_of_guessing(facts, list(_labels_of(window, loss, worker)))
+    return None if level is None or not level > 0 else Guess(level, facts.type_name in _OF_CLASSES)
+
+
+def loss_of_guessing(loss: LossFacts, labels: Sequence[NDArray[np.generic]]) -> float | None:
+    """The same for labels at hand: batches of them, each of shape (samples, ...)."""
+    judge = _JUDGES.get(loss.type_name)
+    if judge is None or loss.reduction != "mean" or loss.is_weighted or loss.is_broadcast:
+        return None
+    widths = {batch.shape[1:] for batch in labels}
+    if len(widths) != 1 or sum(len(batch) for batch in labels) < _FEWEST_LABELS:
+        return None
+    rows = np.concatenate(labels)
+    return judge(rows) if rows.dtype.kind in "fiub" and bool(np.isfinite(rows).all()) else None
+
+
+def _cross_entropy(labels: NDArray[np.generic]) -> float | None:
+    if labels.dtype.kind == "f":  # probabilities of the classes
+        shares = labels.astype(np.float64).reshape(len(labels), -1).mean(axis=0)
+    else:
+        classes = labels.reshape(-1).astype(np.int64)
+        shares = np.bincount(classes[classes >= 0]).astype(np.float64)  # below zero: places that do not count
+    total = float(shares.sum())
+    if not total > 0:
+        return None
+    return float(-_log_product(shares / total).sum())
+
+
+def _binary_cross_entropy(labels: NDArray[np.generic]) -> float:
+    shares = _rows(labels).mean(axis=0)
+    return float(-(_log_product(shares) + _log_product(1 - shares)).mean())
+
+
+def _squared(labels: NDArray[np.generic]) -> float:
+    return float(_rows(labels).var(axis=0).mean())
+
+
+def _absolute(labels: NDArray[np.generic]) -> float:
+    rows = _rows(labels)
+    return float(np.abs(rows - np.median(rows, axis=0)).mean())
+
+
+def _huber(labels: NDArray[np.generic]) -> float:
+    rows = _rows(labels)
+    return min(_huber_of(rows - rows.mean(axis=0)), _huber_of(rows - np.median(rows, axis=0)))
+
+
+def _huber_of(errors: Rows) -> float:
+    sizes = np.abs(errors)
+    return float(np.where(sizes < 1, sizes**2 / 2, sizes - 0.5).mean())
+
+
+_JUDGES: Mapping[str, Callable[[NDArray[np.generic]], float | None]] = MappingProxyType(
+    {
+        "CrossEntropyLoss": _cross_entropy,
+        "NLLLoss": _cross_entropy,
+        "BCELoss": _binary_cross_entropy,
+        "BCEWithLogitsLoss": _binary_cross_entropy,
+        "MSELoss": _squared,
+        "L1Loss": _absolute,
+        "SmoothL1Loss": _huber,
+        "HuberLoss": _huber,
+    }
+)
+
+
+_OF_CLASSES = frozenset({"CrossEntropyLoss", "NLLLoss", "BCELoss", "BCEWithLogitsLoss"})
+
+
+def _rows(labels: NDArray[np.generic]) -> Rows:
+    return labels.reshape(len(labels), -1).astype(np.float64)
+
+
+def _log_product(shares: Rows) -> Rows:
+    """p log p, 0 for 0."""
+    return shares * np.log(np.where(shares > 0, shares, 1.0))
+
+
+def _labels_of(window: Window, loss: str, worker: str) -> Iterator[NDArray[np.generic]]:
+    """Some of the saved training labels of a loss, spread over the run: those of its name, or the only ones."""
+    names = window.tensors("labels")
+    own = [name for name in names if name.startswith(f"{loss.rpartition('_output_')[0]}_input_")]
+    for name in own[:1] or (names if len(names) == 1 else ()):
+        for mode in TRAINING_MODES:
+            for column in window.statistic(name, "mean", mode=mode):
+                if column.worker != worker:
+                    continue
+                chosen = np.unique(np.linspace(0, len(column.steps) - 1, _MOST_BATCHES).astype(int))
+                for step in column.steps[chosen].tolist():
+                    try:
+                        value = window.value(name, worker=worker, step=step)
+                    except TensorNotSavedError:  # reductions only
+                        continue
+                    if value.ndim:
+                        yield value
