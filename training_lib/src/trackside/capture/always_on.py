@@ -13,15 +13,16 @@ A number may still be on its way from a device when its step ends: the row is ta
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from trackside.capture.budget import EVERY_STEP, ROWS, Intervals, OverheadBudget
-from trackside.capture.statistic_rows import Marks, Reading, StatisticRows, Values
+from trackside.capture.statistic_rows import Marks, PlainShape, PlainStep, Reading, StatisticRows, Values
 from trackside.capture.statistics_log import StatisticsLog
 from trackside.contracts.capture_request import StatisticsRequest
 
@@ -40,8 +41,7 @@ SETTLED_SECONDS = 10.0  # a training that ends before is too short to be told ho
 _JUST_AFTER = 1e-4  # seconds by which a row is younger than the one it corrects
 
 
-@dataclass(eq=False)  # not frozen: that takes three times as long to make
-class _Step:
+class _Step(NamedTuple):
     """A step that has ended."""
 
     marks: Marks
@@ -59,6 +59,22 @@ class _Step:
         if any(not isinstance(number, float) and not number.is_here() for number in self.numbers.values()):
             return False
         return all(map(Reading.is_here, self.readings))
+
+    def plain_shape(self) -> PlainShape | None:
+        """What it holds, if it is a training step like most: without norms, and all of it known at once."""
+        if self.overhead is None or self.changes or not self.is_judged or self.marks["mode"] != TRAIN:
+            return None
+        if any(type(number) is not float for number in (*[loss for _, loss in self.losses], *self.numbers.values())):
+            return None
+        if any(r.norms is not None or r.dear is not None or type(r.rates) is not list for r in self.readings):
+            return None
+        names = tuple([name for name, _ in self.losses])
+        return PlainShape(names, tuple([reading.watched for reading in self.readings]), tuple(self.numbers))
+
+    def plain(self) -> PlainStep:
+        """Its numbers, where it has a plain shape."""
+        rates = [rate for reading in self.readings for rate in reading.rates]  # type: ignore[union-attr] # it is a list
+        return self.marks, [*[loss for _, loss in self.losses], *rates, self.overhead], list(self.numbers.values())
 
 
 class AlwaysOn:
@@ -150,10 +166,18 @@ class AlwaysOn:
             return
         self._is_recording = True
         try:
-            while self._waiting and self._waiting[0].is_here():
-                self._record(self._rows, self._waiting.popleft())
+            for shape, steps in itertools.groupby(self._arrived(), _Step.plain_shape):
+                if shape is not None:
+                    self._rows.record_alike(shape, [step.plain() for step in steps])
+                    continue
+                for step in steps:
+                    self._record(self._rows, step)
         finally:
             self._is_recording = False
+
+    def _arrived(self) -> Iterator[_Step]:
+        while self._waiting and self._waiting[0].is_here():
+            yield self._waiting.popleft()
 
     def _decide(self) -> None:
         intervals = self.budget.intervals
