@@ -145,17 +145,21 @@ class AlwaysOn:
             return
         budget = self.budget
         overhead = budget.end_step()
-        started = budget.clock()
+        started = budget.ended_at
         readings, self._readings = self._readings, []
         numbers, self._numbers = self._numbers, {}
         changes = self._changed_intervals() if budget.intervals is not self._recorded else {}
         is_known = not losses or isinstance(losses[0][1], float)
-        is_known = is_known and all(reading.norms is None or reading.total is not None for reading in readings)
-        ended = _Step(marks, losses, readings, overhead, changes, numbers, is_judged=is_known)
+        norm: float | None = None
+        for reading in readings:
+            if reading.total is not None:
+                norm = reading.total if norm is None else math.hypot(norm, reading.total)
+            elif reading.norms is not None:
+                is_known = False
+        ended = _Step(marks, losses, readings, overhead, changes, numbers, is_known)
         self._steps += 1
         if is_known:
-            totals = [reading.total for reading in readings if reading.total is not None]
-            self._judge(losses, math.hypot(*totals) if totals else None)
+            self._judge(losses, norm)
         self._decide()
         started = budget.spend(EVERY_STEP, started)
         self._keep(ended, now=started)

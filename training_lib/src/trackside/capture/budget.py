@@ -94,7 +94,8 @@ class OverheadBudget:
         self._costs: Costs | None = None
         self._spent = [0.0, 0.0, 0.0, 0.0]
         self._window: list[tuple[float, ...]] = []
-        self._ended_at: float | None = None
+        self.ended_at = 0.0  # the last step
+        self._is_first = True
 
     @property
     def costs(self) -> Costs | None:
@@ -112,8 +113,9 @@ class OverheadBudget:
         first step, a clock that stands still)."""
         now = self.clock()
         spent, self._spent = self._spent, [0.0, 0.0, 0.0, 0.0]
-        began, self._ended_at = self._ended_at, now
-        if began is None:  # the first step begins before we are there, and is never like the others
+        began, self.ended_at = self.ended_at, now
+        if self._is_first:  # it begins before we are there, and is never like the others
+            self._is_first = False
             return None
         ours = sum(spent)
         theirs = now - began - ours

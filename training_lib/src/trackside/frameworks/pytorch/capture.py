@@ -264,12 +264,14 @@ class PyTorchCapture:
             return
         for tensor in (tensors,) if isinstance(tensors, torch.Tensor) else tensors:
             if isinstance(tensor, torch.Tensor) and tensor.numel() == 1 and not is_in_cuda_graph(tensor):
-                started = self._statistics.clock()
+                started = self._statistics.budget.clock()
                 loss = describe_loss(tensor.grad_fn)
-                self._facts.loss_seen(tensor, loss)
+                if self._facts.wants_loss(loss.name):
+                    self._facts.loss_seen(tensor, loss)
                 self._evaluation.trained_on(loss.name)
                 self._statistics.add_loss(loss.name, tensor, loss.scale, mode=self._hook.mode, started=started)
-                self._add_loss(tensor, loss)
+                if self._hook.due is not NOTHING:
+                    self._add_loss(tensor, loss)
 
     def _add_loss(self, tensor: torch.Tensor, loss: LossDescription) -> None:
         if self._hook.due.losses:
@@ -328,7 +330,7 @@ class PyTorchCapture:
             return None
         if self._hook.due is not NOTHING:
             self._skipped_steps.look_into(optimizer)
-        wrapped = self._with_observed_closure(optimizer, args, kwargs)
+        wrapped = self._with_observed_closure(optimizer, args, kwargs) if kwargs or len(args) > 1 else None
         if wrapped is None:
             self._copy_parameters(optimizer)
         return wrapped
