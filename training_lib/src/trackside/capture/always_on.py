@@ -137,7 +137,11 @@ class AlwaysOn:
 
         With `keep_unsettled`, the losses since the last `settle` are the next step's.
         """
-        losses = self._take_losses(mode, keep_unsettled=keep_unsettled)
+        losses = self._losses.get(mode) or []
+        if keep_unsettled or self._settled:
+            losses = self._take_losses(mode, keep_unsettled=keep_unsettled)
+        elif losses:
+            self._losses[mode] = []
         marks = Marks(step=step, mode=mode, mode_step=mode_step, wall_time=self._clock())
         if mode != TRAIN:
             if losses:
@@ -158,8 +162,10 @@ class AlwaysOn:
                 is_known = False
         ended = _Step(marks, losses, readings, overhead, changes, numbers, is_known)
         self._steps += 1
-        if is_known:
+        if is_known and (norm is not None or len(losses) != 1):
             self._judge(losses, norm)
+        elif is_known and self._loss_jumps.sees(losses[0][1]):  # type: ignore[arg-type] # it is known
+            self._tiers.densify(self._steps, dear_interval=budget.intervals.dear)
         self._decide()
         started = budget.spend(EVERY_STEP, started)
         self._keep(ended, now=started)
@@ -184,9 +190,9 @@ class AlwaysOn:
             yield self._waiting.popleft()
 
     def _decide(self) -> None:
-        intervals = self.budget.intervals
-        self.takes_dear = self._tiers.is_dense(self._steps) or self._steps % intervals.dear == 0
-        self.takes_norms = self.takes_dear or self._steps % intervals.norms == 0
+        intervals, steps = self.budget.intervals, self._steps
+        self.takes_dear = steps < self._tiers.dense_until or steps % intervals.dear == 0
+        self.takes_norms = self.takes_dear or steps % intervals.norms == 0
 
     def _take_losses(self, mode: str, *, keep_unsettled: bool) -> list[tuple[str, float | Values]]:
         losses = self._losses.get(mode, [])
@@ -258,18 +264,18 @@ class TierSchedule:
     """When the dear tier is taken at every step: at the start, and after anything unusual."""
 
     def __init__(self, request: StatisticsRequest) -> None:
-        self._dense_until = request.dense_start_steps
+        self.dense_until = request.dense_start_steps  # the dear tier is taken at each step before
         self._burst = request.dense_after_steps
         self._next_burst = 0
 
     def is_dense(self, step: int) -> bool:
         """True if the dear tier is taken at this step whatever the budget says."""
-        return step < self._dense_until
+        return step < self.dense_until
 
     def densify(self, step: int, *, dear_interval: int) -> None:
         """From `step` on, for a few steps. Bursts come so seldom that they at most double what the dear tier costs."""
         if step >= self._next_burst:
-            self._dense_until = max(self._dense_until, step + self._burst)
+            self.dense_until = max(self.dense_until, step + self._burst)
             self._next_burst = step + self._burst * dear_interval
 
 
@@ -290,11 +296,11 @@ class Jumps:
         was_finite, self._was_finite = self._was_finite, math.isfinite(value)
         if not self._was_finite:
             return was_finite
-        above = value - self._mean
-        is_jump = self._seen >= self._FEWEST and above > max(self._DEVIATIONS * self._deviation, abs(self._mean))
-        weight = max(self._WEIGHT, 1 / (self._seen + 1))
-        if self._seen:
-            self._deviation += weight * (abs(above) - self._deviation)
-        self._mean += weight * above
-        self._seen += 1
-        return is_jump
+        seen, mean, deviation = self._seen, self._mean, self._deviation
+        above = value - mean
+        weight = self._WEIGHT if seen > self._FEWEST else max(self._WEIGHT, 1 / (seen + 1))
+        if seen:
+            self._deviation = deviation + weight * (abs(above) - deviation)
+        self._mean = mean + weight * above
+        self._seen = seen + 1
+        return seen >= self._FEWEST and above > abs(mean) and above > self._DEVIATIONS * deviation

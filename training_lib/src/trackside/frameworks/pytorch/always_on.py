@@ -10,7 +10,7 @@ import math
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from operator import is_
-from typing import Any, ParamSpec
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,7 +40,6 @@ _REAL = {torch.float32, torch.float64}
 _NOT_MEASURED = -1.0
 
 Tensors = list[torch.Tensor]
-P = ParamSpec("P")
 
 
 class PyTorchStatistics:
@@ -62,8 +61,8 @@ class PyTorchStatistics:
         is_late: Callable[[torch.Tensor], bool] = is_on_device,
     ) -> None:
         self.is_on = request.enabled
-        self._statistics = statistics or AlwaysOn(request)
-        self.budget = self._statistics.budget
+        self.recorder = statistics or AlwaysOn(request)
+        self.budget = self.recorder.budget
         self._names, self._optimizer_name, self._guard = names, optimizer_name, guard
         self._device = DeviceNumbers(is_late)
         self._plans: dict[int, _Plan] = {}
@@ -73,7 +72,7 @@ class PyTorchStatistics:
 
     def connect(self, log: StatisticsLog) -> None:
         """Says where rows go; steps that ended before wait for it."""
-        self._statistics.connect(log)
+        self.recorder.connect(log)
 
     def add_loss(
         self, name: str, value: torch.Tensor, scale: float | LateScale, *, mode: str, started: float
@@ -85,14 +84,14 @@ class PyTorchStatistics:
         if not self.is_on:
             return
         try:
-            self._statistics.add_loss(name, self._device.take_loss(value, scale), mode=mode)
+            self.recorder.add_loss(name, self._device.take_loss(value, scale), mode=mode)
             self.budget.spend(EVERY_STEP, started)
-        except Exception as error:  # noqa: BLE001 - as `_give_up` says
-            self._give_up(error)
+        except Exception as error:  # noqa: BLE001 - as `give_up` says
+            self.give_up(error)
 
     def add_number(self, tensor: str, statistic: str, value: float | Values) -> None:
         """Adds one number to the open training step; one that lies on a device comes from `numbers`."""
-        self._statistics.add_number(tensor, statistic, value)
+        self.recorder.add_number(tensor, statistic, value)
 
     @property
     def numbers(self) -> DeviceNumbers:
@@ -105,19 +104,15 @@ class PyTorchStatistics:
             return
         try:
             started = self.budget.clock()
-            takes_norms = self._statistics.takes_norms
-            plan = self._plans.get(id(optimizer))
-            # Without norms only its learning rates matter, not whether its parameters are still the same.
-            if takes_norms or plan is None or not plan.is_of(optimizer):
-                plan = self._plan(optimizer)
-            if plan.parameters and plan.parameters[0].is_cuda and is_in_cuda_graph(plan.parameters[0]):
+            plan = self._plan(optimizer)
+            if plan.parameters and is_in_cuda_graph(plan.parameters[0]):
                 return
             reading = self._open[id(optimizer)] = self._plain_reading(plan, optimizer)
             started = self.budget.spend(EVERY_STEP, started)
-            if takes_norms and plan.parameters:
+            if self.recorder.takes_norms and plan.parameters:
                 self._open[id(optimizer)] = self._measured(plan, reading.rates, optimizer, started)
-        except Exception as error:  # noqa: BLE001 - as `_give_up` says
-            self._give_up(error)
+        except Exception as error:  # noqa: BLE001 - as `give_up` says
+            self.give_up(error)
 
     def after_step(self, optimizer: Optimizer) -> None:
         """Reads what the step did to the weights."""
@@ -129,14 +124,40 @@ class PyTorchStatistics:
             if isinstance(reading, _OpenReading):
                 reading, started = self._closed(reading, started)
             if reading is not None:
-                self._statistics.add(reading)
+                self.recorder.add(reading)
                 self.budget.spend(EVERY_STEP, started)
-        except Exception as error:  # noqa: BLE001 - as `_give_up` says
-            self._give_up(error)
+        except Exception as error:  # noqa: BLE001 - as `give_up` says
+            self.give_up(error)
+
+    def reading_without_norms(self, optimizer: Optimizer) -> Reading:
+        """What `before_step` reads where no norms are taken; for `hold`. May raise, as what follows.
+
+        Then only its learning rates matter, not whether its parameters are still the same.
+        """
+        plan = self._plans.get(id(optimizer))
+        groups = optimizer.param_groups
+        if plan is None or plan.optimizer() is not optimizer or len(groups) != plan.group_count or plan.plain is None:
+            return self._plain_reading(self._plan(optimizer), optimizer)
+        for number, known in plan.rates:
+            rate = groups[number]["lr"]
+            if type(rate) is not float or rate != known:
+                return self._plain_reading(plan, optimizer)
+        return plan.plain
+
+    def hold(self, optimizer: Optimizer, reading: Reading) -> None:
+        """Makes it what `after_step` finds."""
+        self._open[id(optimizer)] = reading
+
+    def give_up(self, error: Exception) -> None:
+        """What is broken is switched off, and nothing else."""
+        self.is_on = False
+        self._open.clear()
+        what = "always-on statistics are switched off, all else goes on: %s."
+        self._guard.say_once("always-on statistics", what, describe(error))
 
     def settle(self, mode: str) -> None:
         """As `Hook.settle`."""
-        self._statistics.settle(mode)
+        self.recorder.settle(mode)
 
     def end_step(self, hook: Hook, *, keep_unsettled: bool = False) -> None:
         """Ends the hook's open step here as well; call it right before the hook's own `end_step`."""
@@ -147,30 +168,23 @@ class PyTorchStatistics:
                 started = self.budget.clock()
                 self._device.send()
                 self.budget.spend(EVERY_STEP, started)
-            self._statistics.end_step(
+            self.recorder.end_step(
                 step=hook.step, mode=hook.mode, mode_step=hook.mode_step(), keep_unsettled=keep_unsettled
             )
-        except Exception as error:  # noqa: BLE001 - as `_give_up` says
-            self._give_up(error)
+        except Exception as error:  # noqa: BLE001 - as `give_up` says
+            self.give_up(error)
 
     def evaluation_step_ends(self, hook: Hook, losses: Sequence[tuple[str, Any]]) -> None:
         """Records the losses of an evaluation step, which are arrays of one element; as `end_step`."""
         if not losses:
             return
         for name, value in losses:
-            self._statistics.add_loss(name, float(value), mode=hook.mode)
+            self.recorder.add_loss(name, float(value), mode=hook.mode)
         self.end_step(hook)
 
     def finish(self) -> None:
         """Takes what is still on its way from a device, waiting for it at most a second."""
         self._guard.attempt("recording the last statistics", self._finish)
-
-    def _give_up(self, error: Exception) -> None:
-        """What is broken is switched off, and nothing else."""
-        self.is_on = False
-        self._open.clear()
-        what = "always-on statistics are switched off, all else goes on: %s."
-        self._guard.say_once("always-on statistics", what, describe(error))
 
     def _measured(
         self, plan: _Plan, rates: list[float] | Values, optimizer: Optimizer, started: float
@@ -181,7 +195,7 @@ class PyTorchStatistics:
             scale = fused_scale_of(optimizer)
             self._take_norms(reading, scale)
             started = self.budget.spend(NORMS, started)
-            if self._statistics.takes_dear:
+            if self.recorder.takes_dear:
                 self._take_weights(reading, plan.next_part(), scale)
                 self.budget.spend(DEAR, started)
         return reading
@@ -199,7 +213,7 @@ class PyTorchStatistics:
 
     def _finish(self) -> None:
         self._device.wait(1.0)
-        self._statistics.drain()
+        self.recorder.drain()
 
     def _plan(self, optimizer: Optimizer) -> _Plan:
         known = self._plans.get(id(optimizer))
@@ -207,7 +221,7 @@ class PyTorchStatistics:
         parameters = groups[0]["params"] if len(groups) == 1 else [p for group in groups for p in group["params"]]
         if (
             known is not None
-            and known.is_of(optimizer)
+            and known.optimizer() is optimizer
             and len(parameters) == len(known.given)
             and all(map(is_, parameters, known.given))
         ):
@@ -222,15 +236,8 @@ class PyTorchStatistics:
         return plan
 
     def _plain_reading(self, plan: _Plan, optimizer: Optimizer) -> Reading:
-        """Of learning rates alone: the one of the step before, as long as they are the same."""
+        """Of learning rates alone."""
         groups = optimizer.param_groups
-        if plan.plain is not None:
-            for number, known in plan.rates:
-                rate = groups[number]["lr"]
-                if type(rate) is not float or rate != known:
-                    break
-            else:
-                return plan.plain
         rates = [groups[number]["lr"] for number in plan.rate_groups]
         for rate in rates:
             if type(rate) is not float and isinstance(rate, torch.Tensor) and self._device.is_late(rate):
@@ -252,7 +259,7 @@ class PyTorchStatistics:
         reading.total = math.sqrt(norms @ norms)
         if math.isfinite(reading.total):
             self._was_broken = False
-        elif not self._was_broken or self._statistics.takes_dear:  # while it lasts, it is counted now and then
+        elif not self._was_broken or self.recorder.takes_dear:  # while it lasts, it is counted now and then
             self._was_broken = True
             _count_exactly(reading, norms, float(scale))
             reading.total = math.sqrt(norms @ norms)
@@ -320,13 +327,9 @@ class _Plan:
         )
         self.rates: list[tuple[int, float]] = []  # (group, rate) of `plain`
         self.plain: Reading | None = None
-        self._group_count = len(optimizer.param_groups)
+        self.group_count = len(optimizer.param_groups)
         self._parts = _parts([_local(p) for p in self.parameters])
         self._next = 0
-
-    def is_of(self, optimizer: Optimizer) -> bool:
-        """True if it is this optimizer's, with as many groups."""
-        return self.optimizer() is optimizer and len(optimizer.param_groups) == self._group_count
 
     def next_part(self) -> _Part:
         """The parameters whose turn it is: all of them, but for a model too large to be copied at once."""

@@ -50,6 +50,27 @@ class ClearedGradients:
         for remembered in self._remembered.values():
             remembered.after_backward()
 
+    @property
+    def are_expected_gone(self) -> bool:
+        """True if there is one optimizer, whose gradients were gone before its last step's backward passes."""
+        return len(self._remembered) == 1 and all(one.are_expected_gone for one in self._remembered.values())
+
+    def are_gone(self) -> bool:
+        """`before_backward` where all are gone: few steps are otherwise. False, and nothing done, where one is not."""
+        for remembered in self._remembered.values():
+            if not remembered.are_gone():
+                return False
+        self.is_waiting = False
+        return True
+
+    def are_there(self) -> bool:
+        """`after_step` of the only optimizer, after `are_gone`. False, and nothing done, if a gradient is gone."""
+        for remembered in self._remembered.values():
+            if not remembered.are_there():
+                return False
+        self.is_waiting = True
+        return True
+
     def after_step(self, optimizer: Optimizer) -> None:
         """To be called right after each step of an optimizer."""
         number = id(optimizer)
@@ -98,6 +119,27 @@ class _OfOptimizer:
             self._gradients = [gradient for gradient in chosen if gradient.remember()]
         self._is_open = bool(self._gradients)
 
+    @property
+    def are_expected_gone(self) -> bool:
+        return bool(self._gradients) and all(gradient.was_gone for gradient in self._gradients)
+
+    def are_gone(self) -> bool:
+        for gradient in self._gradients:
+            parameter = gradient.parameter()
+            if parameter is None or parameter.grad is not None:
+                return False
+        self._is_open = False
+        return True
+
+    def are_there(self) -> bool:
+        """What `remember` does with those that are expected to be gone before the next backward pass."""
+        for gradient in self._gradients:
+            parameter = gradient.parameter()
+            if parameter is None or parameter.grad is None:
+                return False
+        self._is_open = True
+        return True
+
     def before_backward(self, is_late: Callable[[torch.Tensor], bool]) -> bool:
         if not self._is_open:
             return False
@@ -132,23 +174,26 @@ def _chosen(optimizer: Optimizer) -> list[torch.Tensor]:
 
 
 class _Gradient:
-    """One gradient, from an optimizer's step to its next. `is_kept` None: no backward pass has reached it."""
+    """The gradient of a parameter, from an optimizer's step to its next.
 
-    __slots__ = ("_parameter", "_seen", "_suspect", "_version", "_was_gone", "is_cleared", "is_kept")
+    `is_kept` None: no backward pass has reached it; `was_gone` right before the last time that one was to begin.
+    """
+
+    __slots__ = ("_seen", "_suspect", "_version", "is_cleared", "is_kept", "parameter", "was_gone")
 
     def __init__(self, parameter: torch.Tensor) -> None:
-        self._parameter = weakref.ref(parameter)
-        self._was_gone = False
+        self.parameter = weakref.ref(parameter)
+        self.was_gone = False
         self._seen: weakref.ref[torch.Tensor] | None = None
         self._version = 0
 
     def remember(self) -> bool:
         """Begins anew with the gradient as it is now; False if there is none."""
-        parameter = self._parameter()
+        parameter = self.parameter()
         gradient = None if parameter is None else parameter.grad
         if gradient is None or not (gradient.is_cpu or _can_be_remembered(gradient)):
             return False
-        if self._was_gone:
+        if self.was_gone:
             self._seen = None
         else:
             self._seen, self._version = weakref.ref(gradient), gradient._version
@@ -161,9 +206,9 @@ class _Gradient:
         """False once it is known to have been cleared."""
         if self.is_cleared:
             return False
-        parameter = self._parameter()
+        parameter = self.parameter()
         gradient = None if parameter is None else parameter.grad
-        self._was_gone = gradient is None
+        self.was_gone = gradient is None
         if gradient is None or self._has_changed(gradient):
             self.is_cleared = True
             return False
@@ -190,7 +235,7 @@ class _Gradient:
         return self._seen is not None and (gradient is not self._seen() or gradient._version != self._version)
 
     def _gradient(self) -> torch.Tensor | None:
-        parameter = self._parameter()
+        parameter = self.parameter()
         return None if parameter is None else parameter.grad
 
 

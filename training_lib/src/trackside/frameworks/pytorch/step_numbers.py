@@ -56,6 +56,11 @@ class StepNumbers:
             self.cleared.after_step(optimizer)
             self._statistics.budget.spend(EVERY_STEP, started)
 
+    def end_cleared_step(self) -> None:
+        """`after_step` and `end_step` where all gradients are known to have been cleared. May raise."""
+        self._clippings = 0
+        self._statistics.recorder.add_number(GRADIENTS_KEPT, "mean", 0.0)
+
     def _clipped(self, function: str, args: Any, kwargs: Any, result: Any) -> None:
         """Sees a call of a clipping function, with its arguments after the parameters."""
         limit = args[0] if args else kwargs.get("max_norm", kwargs.get("clip_value"))
