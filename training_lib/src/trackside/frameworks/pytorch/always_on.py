@@ -74,9 +74,7 @@ class PyTorchStatistics:
         """Says where rows go; steps that ended before wait for it."""
         self.recorder.connect(log)
 
-    def add_loss(
-        self, name: str, value: torch.Tensor, scale: float | LateScale, *, mode: str, started: float
-    ) -> None:
+    def add_loss(self, name: str, value: torch.Tensor, scale: float | LateScale, *, mode: str, started: float) -> None:
         """Adds a scalar loss to the open step of a mode; its true value is `value` / `scale`.
 
         `started`, of the budget's clock, is when finding it out began.
@@ -186,9 +184,7 @@ class PyTorchStatistics:
         """Takes what is still on its way from a device, waiting for it at most a second."""
         self._guard.attempt("recording the last statistics", self._finish)
 
-    def _measured(
-        self, plan: _Plan, rates: list[float] | Values, optimizer: Optimizer, started: float
-    ) -> _OpenReading:
+    def _measured(self, plan: _Plan, rates: list[float] | Values, optimizer: Optimizer, started: float) -> _OpenReading:
         reading = _OpenReading(plan, rates)
         with torch.no_grad():
             reading.gradients = _present([parameter.grad for parameter in plan.parameters], reading)

@@ -216,9 +216,9 @@ class PyTorchCapture:
         short_way = self._short_way
 
         def before_step(optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
-            if not is_dynamo_compiling() and short_way.is_open and compiler_at_work() is None:
-                if short_way.begin(optimizer, args, kwargs):
-                    return None
+            is_open = not is_dynamo_compiling() and short_way.is_open and compiler_at_work() is None
+            if is_open and short_way.begin(optimizer, args, kwargs):
+                return None
             return long_way(optimizer, args, kwargs)
 
         skip_frame(before_step)
@@ -229,10 +229,9 @@ class PyTorchCapture:
         short_way = self._short_way
 
         def after_step(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-            if not is_dynamo_compiling() and short_way.is_stepping and compiler_at_work() is None:
-                if short_way.end(optimizer):
-                    return
-            long_way(optimizer, args, kwargs)
+            is_open = not is_dynamo_compiling() and short_way.is_stepping and compiler_at_work() is None
+            if not (is_open and short_way.end(optimizer)):
+                long_way(optimizer, args, kwargs)
 
         skip_frame(after_step)
         return after_step
@@ -246,10 +245,8 @@ class PyTorchCapture:
 
         @functools.wraps(original)
         def backward(*args: Any, **kwargs: Any) -> None:
-            is_seen = False
-            if not is_dynamo_compiling() and short_way.is_open and compiler_at_work() is None:
-                is_seen = short_way.see_loss(args, kwargs)
-            if not is_seen:
+            is_open = not is_dynamo_compiling() and short_way.is_open and compiler_at_work() is None
+            if not (is_open and short_way.see_loss(args, kwargs)):
                 if statistics.is_on or hook.due is not NOTHING or evaluation.is_on:
                     see_loss(*args, **kwargs)
                 if cleared.is_waiting:

@@ -79,8 +79,9 @@ class _Found:
 class ModelFactsSource:
     """Looks at the trained models while they are trained.
 
-    `is_looking`: this step is looked at, so `before_step` matters; `wants_loss` says the same of `loss_seen`. `program` gives what others know of the program;
-    `clipping` where gradients were clipped, by kind and limit. The methods raise nothing.
+    `is_looking`: this step is looked at, so `before_step` matters; `wants_loss` says the same of `loss_seen`. `program`
+    gives what others know of the program; `clipping` where gradients were clipped, by kind and limit. Of the methods
+    only `wants_loss` could raise.
     """
 
     def __init__(

@@ -27,7 +27,6 @@ from trackside.frameworks.pytorch.model_facts import ModelFactsSource
 from trackside.frameworks.pytorch.optimizers import SkippedSteps
 from trackside.frameworks.pytorch.step_numbers import StepNumbers
 
-
 NOT_READ = Reading(Watched(()), [])
 
 
@@ -78,16 +77,14 @@ class ShortWay:
             return False
         try:
             started = self._statistics.budget.clock()
-            loss = args[0]
-            if type(loss) is not torch.Tensor or (args[1] if len(args) > 1 else kwargs.get("grad_tensors")) is not None:
-                return False
-            if not loss.is_cpu or loss.numel() != 1:
+            loss, grad_tensors = args[0], args[1] if len(args) > 1 else kwargs.get("grad_tensors")
+            if type(loss) is not torch.Tensor or grad_tensors is not None or not loss.is_cpu or loss.numel() != 1:
                 return False
             name, scale, _ = describe_loss(loss.grad_fn)
             if type(scale) is not float or self._facts.wants_loss(name):
                 return False
-            if not self._has_seen_loss and not self._cleared.are_gone():
-                self.is_open = False
+            self.is_open = self._has_seen_loss or self._cleared.are_gone()
+            if not self.is_open:
                 return False
             self._has_seen_loss = True
             self._statistics.recorder.add_loss(name, loss.item() / scale)

@@ -43,7 +43,9 @@ class StepNumbers:
         self.clipped: Callable[[str, Any, Any, Any], None] = untraced(protect(self._clipped))
 
     def _before_backward(self) -> None:
-        if torch._C._current_graph_task_id() == -1:  # not in a backward pass: reentrant checkpoints have their own there
+        if (
+            torch._C._current_graph_task_id() == -1
+        ):  # not in a backward pass: reentrant checkpoints have their own there
             self.cleared.before_backward()
 
     def _after_backward(self) -> None:

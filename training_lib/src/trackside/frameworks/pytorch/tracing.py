@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 import torch
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
