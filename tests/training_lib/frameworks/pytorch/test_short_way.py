@@ -162,7 +162,12 @@ def test_records_what_the_long_way_does(
 ) -> None:
     taken = []
     end = ShortWay.end
-    monkeypatch.setattr(ShortWay, "end", lambda self, optimizer: taken.append(end(self, optimizer)) or taken[-1])
+
+    def noted(self: ShortWay, optimizer: torch.optim.Optimizer) -> bool:
+        taken.append(end(self, optimizer))
+        return taken[-1]
+
+    monkeypatch.setattr(ShortWay, "end", noted)
     bare = train(loop)
     with capturing(tmp_path / "short", CaptureRequest((), statistics=THINNED)):
         short = train(loop)
