@@ -66,7 +66,7 @@ class Ours(Nobody):
     @property
     def intervals(self):
         """How often the always-on statistics are taken now."""
-        return self.capture._statistics._budget.intervals
+        return self.capture._statistics.budget.intervals
 
     def flush(self):
         self.capture.flush(60)

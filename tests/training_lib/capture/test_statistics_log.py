@@ -153,6 +153,23 @@ def test_the_values_are_copied() -> None:
     assert [rows[("Loss_output_0", "mean")] for rows in contents(store)[0].values()] == [0, 1, 2]
 
 
+def test_many_rows_at_once_are_as_many_single_ones() -> None:
+    store, other = GrowingStore(), GrowingStore()
+    log, single = opened(store), opened(other)
+    values = np.arange(20_000, dtype=np.float64).reshape(-1, 2)
+    values[7] = 1e300, np.nan  # brought into the range of single precision, and kept
+    table, table_of_single = log.open_table(PAIR), single.open_table(PAIR)
+    table.record_rows(values[:3], [(step, 1, step, step + 0.5) for step in range(3)])
+    table.record_rows(values[3:], [(step, 1, step, step + 0.5) for step in range(3, len(values))])
+    for step, row in enumerate(values):
+        table_of_single.record(row, step=step, mode="TRAIN", mode_step=step, wall_time=step + 0.5)
+    log.flush()
+    single.flush()
+    found, expected = contents(store), contents(other)
+    assert sum(map(len, found.values())) == len(values)
+    assert repr(found) == repr(expected)  # a NaN is no other NaN
+
+
 def test_double_precision_is_kept_where_the_schema_asks_for_it_and_brought_into_range_elsewhere() -> None:
     store = ObjectStore()
     log = opened(store)

@@ -13,15 +13,16 @@ A number may still be on its way from a device when its step ends: the row is ta
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from trackside.capture.budget import EVERY_STEP, ROWS, Intervals, OverheadBudget
-from trackside.capture.statistic_rows import Marks, Reading, StatisticRows, Values
+from trackside.capture.statistic_rows import Marks, PlainShape, PlainStep, Reading, StatisticRows, Values
 from trackside.capture.statistics_log import StatisticsLog
 from trackside.contracts.capture_request import StatisticsRequest
 
@@ -40,8 +41,7 @@ SETTLED_SECONDS = 10.0  # a training that ends before is too short to be told ho
 _JUST_AFTER = 1e-4  # seconds by which a row is younger than the one it corrects
 
 
-@dataclass(eq=False)  # not frozen: that takes three times as long to make
-class _Step:
+class _Step(NamedTuple):
     """A step that has ended."""
 
     marks: Marks
@@ -59,6 +59,22 @@ class _Step:
         if any(not isinstance(number, float) and not number.is_here() for number in self.numbers.values()):
             return False
         return all(map(Reading.is_here, self.readings))
+
+    def plain_shape(self) -> PlainShape | None:
+        """What it holds, if it is a training step like most: without norms, and all of it known at once."""
+        if self.overhead is None or self.changes or not self.is_judged or self.marks["mode"] != TRAIN:
+            return None
+        if any(type(number) is not float for number in (*[loss for _, loss in self.losses], *self.numbers.values())):
+            return None
+        if any(r.norms is not None or r.dear is not None or type(r.rates) is not list for r in self.readings):
+            return None
+        names = tuple([name for name, _ in self.losses])
+        return PlainShape(names, tuple([reading.watched for reading in self.readings]), tuple(self.numbers))
+
+    def plain(self) -> PlainStep:
+        """Its numbers, where it has a plain shape."""
+        rates = [rate for reading in self.readings for rate in reading.rates]  # type: ignore[union-attr] # it is a list
+        return self.marks, [*[loss for _, loss in self.losses], *rates, self.overhead], list(self.numbers.values())
 
 
 class AlwaysOn:
@@ -121,7 +137,11 @@ class AlwaysOn:
 
         With `keep_unsettled`, the losses since the last `settle` are the next step's.
         """
-        losses = self._take_losses(mode, keep_unsettled=keep_unsettled)
+        losses = self._losses.get(mode) or []
+        if keep_unsettled or self._settled:
+            losses = self._take_losses(mode, keep_unsettled=keep_unsettled)
+        elif losses:
+            self._losses[mode] = []
         marks = Marks(step=step, mode=mode, mode_step=mode_step, wall_time=self._clock())
         if mode != TRAIN:
             if losses:
@@ -129,17 +149,23 @@ class AlwaysOn:
             return
         budget = self.budget
         overhead = budget.end_step()
-        started = budget.clock()
+        started = budget.ended_at
         readings, self._readings = self._readings, []
         numbers, self._numbers = self._numbers, {}
         changes = self._changed_intervals() if budget.intervals is not self._recorded else {}
         is_known = not losses or isinstance(losses[0][1], float)
-        is_known = is_known and all(reading.norms is None or reading.total is not None for reading in readings)
-        ended = _Step(marks, losses, readings, overhead, changes, numbers, is_judged=is_known)
+        norm: float | None = None
+        for reading in readings:
+            if reading.total is not None:
+                norm = reading.total if norm is None else math.hypot(norm, reading.total)
+            elif reading.norms is not None:
+                is_known = False
+        ended = _Step(marks, losses, readings, overhead, changes, numbers, is_known)
         self._steps += 1
-        if is_known:
-            totals = [reading.total for reading in readings if reading.total is not None]
-            self._judge(losses, math.hypot(*totals) if totals else None)
+        if is_known and (norm is not None or len(losses) != 1):
+            self._judge(losses, norm)
+        elif is_known and self._loss_jumps.sees(losses[0][1]):  # type: ignore[arg-type] # it is known
+            self._tiers.densify(self._steps, dear_interval=budget.intervals.dear)
         self._decide()
         started = budget.spend(EVERY_STEP, started)
         self._keep(ended, now=started)
@@ -150,15 +176,23 @@ class AlwaysOn:
             return
         self._is_recording = True
         try:
-            while self._waiting and self._waiting[0].is_here():
-                self._record(self._rows, self._waiting.popleft())
+            for shape, steps in itertools.groupby(self._arrived(), _Step.plain_shape):
+                if shape is not None:
+                    self._rows.record_alike(shape, [step.plain() for step in steps])
+                    continue
+                for step in steps:
+                    self._record(self._rows, step)
         finally:
             self._is_recording = False
 
+    def _arrived(self) -> Iterator[_Step]:
+        while self._waiting and self._waiting[0].is_here():
+            yield self._waiting.popleft()
+
     def _decide(self) -> None:
-        intervals = self.budget.intervals
-        self.takes_dear = self._tiers.is_dense(self._steps) or self._steps % intervals.dear == 0
-        self.takes_norms = self.takes_dear or self._steps % intervals.norms == 0
+        intervals, steps = self.budget.intervals, self._steps
+        self.takes_dear = steps < self._tiers.dense_until or steps % intervals.dear == 0
+        self.takes_norms = self.takes_dear or steps % intervals.norms == 0
 
     def _take_losses(self, mode: str, *, keep_unsettled: bool) -> list[tuple[str, float | Values]]:
         losses = self._losses.get(mode, [])
@@ -230,18 +264,18 @@ class TierSchedule:
     """When the dear tier is taken at every step: at the start, and after anything unusual."""
 
     def __init__(self, request: StatisticsRequest) -> None:
-        self._dense_until = request.dense_start_steps
+        self.dense_until = request.dense_start_steps  # the dear tier is taken at each step before
         self._burst = request.dense_after_steps
         self._next_burst = 0
 
     def is_dense(self, step: int) -> bool:
         """True if the dear tier is taken at this step whatever the budget says."""
-        return step < self._dense_until
+        return step < self.dense_until
 
     def densify(self, step: int, *, dear_interval: int) -> None:
         """From `step` on, for a few steps. Bursts come so seldom that they at most double what the dear tier costs."""
         if step >= self._next_burst:
-            self._dense_until = max(self._dense_until, step + self._burst)
+            self.dense_until = max(self.dense_until, step + self._burst)
             self._next_burst = step + self._burst * dear_interval
 
 
@@ -262,11 +296,11 @@ class Jumps:
         was_finite, self._was_finite = self._was_finite, math.isfinite(value)
         if not self._was_finite:
             return was_finite
-        above = value - self._mean
-        is_jump = self._seen >= self._FEWEST and above > max(self._DEVIATIONS * self._deviation, abs(self._mean))
-        weight = max(self._WEIGHT, 1 / (self._seen + 1))
-        if self._seen:
-            self._deviation += weight * (abs(above) - self._deviation)
-        self._mean += weight * above
-        self._seen += 1
-        return is_jump
+        seen, mean, deviation = self._seen, self._mean, self._deviation
+        above = value - mean
+        weight = self._WEIGHT if seen > self._FEWEST else max(self._WEIGHT, 1 / (seen + 1))
+        if seen:
+            self._deviation = deviation + weight * (abs(above) - deviation)
+        self._mean = mean + weight * above
+        self._seen = seen + 1
+        return seen >= self._FEWEST and above > abs(mean) and above > self._DEVIATIONS * deviation

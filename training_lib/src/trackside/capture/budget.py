@@ -12,8 +12,8 @@ taken, so that an evaluation between two steps or a moment in which the schedule
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from statistics import fmean, median
 
 # What time is spent on. What every step has: the loss and the learning rate; rows are made of several steps at once.
@@ -93,8 +93,9 @@ class OverheadBudget:
         self.intervals = self._densest = densest
         self._costs: Costs | None = None
         self._spent = [0.0, 0.0, 0.0, 0.0]
-        self._window = _Window()
-        self._ended_at: float | None = None
+        self._window: list[tuple[float, ...]] = []
+        self.ended_at = 0.0  # the last step
+        self._is_first = True
 
     @property
     def costs(self) -> Costs | None:
@@ -111,55 +112,40 @@ class OverheadBudget:
         """Closes the step: what it spent, as a share of what it took without us. None where that is not known (the
         first step, a clock that stands still)."""
         now = self.clock()
-        every_step, norms, dear, rows = self._spent
-        self._spent = [0.0, 0.0, 0.0, 0.0]
-        began, self._ended_at = self._ended_at, now
-        if began is None:  # the first step begins before we are there, and is never like the others
+        spent, self._spent = self._spent, [0.0, 0.0, 0.0, 0.0]
+        began, self.ended_at = self.ended_at, now
+        if self._is_first:  # it begins before we are there, and is never like the others
+            self._is_first = False
             return None
-        ours = every_step + norms + dear + rows
+        ours = sum(spent)
         theirs = now - began - ours
-        self._window.add(every_step, norms, dear, rows, theirs)
-        if len(self._window.steps) == _STEPS_AT_ONCE:
+        self._window.append((*spent, theirs))
+        if len(self._window) == _STEPS_AT_ONCE:
             self._think()
         return ours / theirs if theirs > 0 else None
 
     def _think(self) -> None:
-        self._costs = self._window.costs(self._costs)
-        self._window = _Window()
+        self._costs = _costs(self._window, self._costs)
+        self._window = []
         if self._costs.step > 0:
             self.intervals = next_intervals(self.intervals, self._costs, self.share, densest=self._densest)
 
 
-@dataclass(frozen=True)
-class _Window:
-    """What a few steps spent; of the norms and the dear tier where they were taken."""
+def _costs(window: Sequence[tuple[float, ...]], before: Costs | None) -> Costs:
+    """The medians of a few steps, as `end_step` noted them; of what was not taken, those of `before`."""
+    every_step, norms, dear, rows, steps = zip(*window, strict=True)
+    return Costs(
+        every_step=median(every_step) + fmean(rows),
+        norms=_median_taken(norms) or (before.norms if before else 0.0),
+        dear=_median_taken(dear) or (before.dear if before else 0.0),
+        step=median(steps),
+    )
 
-    every_step: list[float] = field(default_factory=list)
-    norms: list[float] = field(default_factory=list)
-    dear: list[float] = field(default_factory=list)
-    rows: list[float] = field(default_factory=list)
-    steps: list[float] = field(default_factory=list)
 
-    def add(self, every_step: float, norms: float, dear: float, rows: float, step: float) -> None:
-        self.every_step.append(every_step)
-        self.rows.append(rows)
-        self.steps.append(step)
-        if norms > 0:
-            self.norms.append(norms)
-        if dear > 0:
-            self.dear.append(dear)
-
-    def costs(self, before: Costs | None) -> Costs:
-        """The medians; of what was not taken, those of `before`."""
-        found = Costs(
-            every_step=median(self.every_step) + fmean(self.rows),
-            norms=median(self.norms) if self.norms else 0.0,
-            dear=median(self.dear) if self.dear else 0.0,
-            step=median(self.steps),
-        )
-        if before is None:
-            return found
-        return replace(found, norms=found.norms or before.norms, dear=found.dear or before.dear)
+def _median_taken(seconds: Sequence[float]) -> float:
+    """Where it was taken; 0 for never."""
+    taken = [spent for spent in seconds if spent > 0]
+    return median(taken) if taken else 0.0
 
 
 def _smallest_interval(cost: float, room: float, shortest: int, longest: int) -> int:

@@ -232,7 +232,7 @@ class Hook:
             self._hand_on(now_open, keep_unsettled, renamed)
         self.step += 1
         now_open.mode_step += 1
-        if was_due or not now_open.schedule.is_idle(self.mode_step()):
+        if was_due or not now_open.schedule.is_idle(self.step if self.mode == GLOBAL else now_open.mode_step):
             now_open.schedule.has_saved(now_open.due)
             self._look_ahead(now_open)
             self.due = now_open.due

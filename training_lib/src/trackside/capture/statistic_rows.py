@@ -6,12 +6,13 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypedDict
+from typing import Any, NamedTuple, Protocol, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trackside.capture.statistics_log import StatisticsLog, StatisticsTable
+from trackside.records.modes import MODE_NUMBERS
 from trackside.records.statistics_segment import BIT, Schema, StatisticColumn
 
 OVERHEAD = "trackside/overhead_share"  # our time on the training thread in a step, over the step's time without us
@@ -125,6 +126,18 @@ class Marks(TypedDict):
     wall_time: float
 
 
+class PlainShape(NamedTuple):
+    """What steps without norms hold; those that hold the same are recorded together."""
+
+    losses: tuple[str, ...]
+    watched: tuple[Watched, ...]
+    numbers: tuple[tuple[str, str], ...]
+
+
+_Kind = tuple[Watched, bool]  # of an optimizer's part of a row: whether it has norms
+PlainStep = tuple[Marks, Sequence[Any], Sequence[Any]]  # losses, rates and our share; numbers
+
+
 class StatisticRows:
     """Records steps in tables, which are made as they are met."""
 
@@ -141,15 +154,16 @@ class StatisticRows:
 
     def record_numbers(self, values: Mapping[tuple[str, str], float | Values], marks: Marks) -> None:
         """A row of numbers of which most steps have the same ones."""
-        key = tuple(values)
-        table = self._numbers.get(key)
-        if table is None:
-            if len(self._numbers) == MOST_TABLES:
-                _retire(self._numbers.pop(next(iter(self._numbers))))
-            columns = tuple(StatisticColumn(tensor, statistic) for tensor, statistic in key)
-            table = self._numbers[key] = self._log.open_table(Schema(columns))
         row = [value if isinstance(value, float) else value.get()[0] for value in values.values()]
-        table.record(np.array(row, table.dtype), **marks)
+        self._numbers_table(tuple(values)).record(np.array(row), **marks)
+
+    def record_alike(self, shape: PlainShape, steps: Sequence[PlainStep]) -> None:
+        """The rows of several training steps that hold the same things, and no norms."""
+        marks = [(m["step"], MODE_NUMBERS[m["mode"]], m["mode_step"], m["wall_time"]) for m, _, _ in steps]
+        row, table = self._cheap_table(shape.losses, [(watched, False) for watched in shape.watched])
+        table.record_rows(row.filled_alike(np.array([values for _, values, _ in steps])), marks)
+        if shape.numbers:
+            self._numbers_table(shape.numbers).record_rows(np.array([numbers for _, _, numbers in steps]), marks)
 
     def record_losses(self, losses: Sequence[tuple[str, float]], marks: Marks) -> None:
         """A row of losses alone, as of an evaluation step."""
@@ -164,9 +178,8 @@ class StatisticRows:
         self, losses: Sequence[tuple[str, float]], readings: Sequence[Reading], overhead: float | None, marks: Marks
     ) -> float | None:
         """The cheap row of a training step, and dear ones if it has any. The L2 of all gradients together, if taken."""
-        names = tuple([name for name, _ in losses])
-        key = (names, *[(reading.watched, reading.norms is None) for reading in readings])
-        row, table = self._cheap.get(key) or self._open_cheap(key, names, readings)
+        kinds = [(reading.watched, reading.norms is not None) for reading in readings]
+        row, table = self._cheap_table(tuple([name for name, _ in losses]), kinds)
         values, measured, total = row.filled([loss for _, loss in losses], readings, overhead)
         table.record(values, measured=measured, **marks)
         for reading in readings:
@@ -174,14 +187,25 @@ class StatisticRows:
                 self._record_dear(reading, reading.dear, marks)
         return total
 
-    def _open_cheap(
-        self, key: Any, names: tuple[str, ...], readings: Sequence[Reading]
-    ) -> tuple[_CheapRow, StatisticsTable]:
-        row = _CheapRow(self._names(names), readings)
+    def _numbers_table(self, key: tuple[tuple[str, str], ...]) -> StatisticsTable:
+        table = self._numbers.get(key)
+        if table is None:
+            if len(self._numbers) == MOST_TABLES:
+                _retire(self._numbers.pop(next(iter(self._numbers))))
+            columns = tuple(StatisticColumn(tensor, statistic) for tensor, statistic in key)
+            table = self._numbers[key] = self._log.open_table(Schema(columns))
+        return table
+
+    def _cheap_table(self, names: tuple[str, ...], kinds: Sequence[_Kind]) -> tuple[_CheapRow, StatisticsTable]:
+        key = (names, *kinds)
+        found = self._cheap.get(key)
+        if found is not None:
+            return found
+        row = _CheapRow(self._names(names), kinds)
         if len(self._cheap) == MOST_TABLES:
             _retire(self._cheap.pop(next(iter(self._cheap)))[1])
-        found = self._cheap[key] = row, self._log.open_table(row.schema)
-        return found
+        self._cheap[key] = row, self._log.open_table(row.schema)
+        return self._cheap[key]
 
     def _record_dear(self, reading: Reading, dear: DearReading, marks: Marks) -> None:
         key = (reading.watched, dear.first, dear.count)
@@ -211,14 +235,14 @@ def _retire(table: StatisticsTable) -> None:
 class _CheapRow:
     """The every-step row of one shape: these losses, these optimizers, with norms or without."""
 
-    def __init__(self, losses: Sequence[str], readings: Sequence[Reading]) -> None:
+    def __init__(self, losses: Sequence[str], kinds: Sequence[_Kind]) -> None:
         self._losses = losses
         wide: list[StatisticColumn] = [StatisticColumn(name, "mean", "f8") for name in losses]
-        wide += [StatisticColumn(rate, "mean", "f8") for reading in readings for rate in reading.watched.rates]
+        wide += [StatisticColumn(rate, "mean", "f8") for watched, _ in kinds for rate in watched.rates]
         norms = [StatisticColumn(OVERHEAD, "mean", "f4")]
         bits = [StatisticColumn(name, "nonfinite_count", BIT) for name in losses]
         groups: dict[str, tuple[str, ...]] = {}
-        for watched in [reading.watched for reading in readings if reading.norms is not None]:
+        for watched in [watched for watched, has_norms in kinds if has_norms]:
             normed, flagged = _normed(watched), _flagged(watched)
             norms += [StatisticColumn(name, "l2", "f4") for name in normed]
             bits += [StatisticColumn(n, kind, BIT) for kind in ("nonfinite_count", "is_present") for n in flagged]
@@ -234,6 +258,12 @@ class _CheapRow:
         self._kept = None if len(last) == len(columns) else np.array(sorted(last.values()))
         kept = columns if self._kept is None else [columns[place] for place in self._kept]
         self.schema = Schema(tuple(kept), groups)
+
+    def filled_alike(self, numbers: Numbers) -> Numbers:
+        """Values of several steps without norms: `numbers`, of shape (steps, n), are losses, rates and our share."""
+        is_broken = ~np.isfinite(numbers[:, : len(self._losses)])
+        rows: Numbers = np.concatenate([numbers, is_broken], axis=1)
+        return rows if self._kept is None else rows[:, self._kept]
 
     def filled(
         self, losses: list[float], readings: Sequence[Reading], overhead: float | None

@@ -39,7 +39,7 @@ from trackside.storage.store import Store
 _CHUNK_BYTES = 256 << 10  # of values; a chunk is at most one block
 _CHUNK_ROWS = (4, 4096)
 
-_Mark = tuple[int, int, int, float]  # step, mode, mode step, wall time
+Mark = tuple[int, int, int, float]  # step, mode's number, mode step, wall time
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class _Chunk:
     def __init__(self, capacity: int, columns: int, dtype: type[np.floating[Any]]) -> None:
         self.values = np.empty((capacity, columns), dtype)
         self.measured: NDArray[np.bool_] | None = None
-        self.marks: list[_Mark] = []
+        self.marks: list[Mark] = []
         self.taken = 0  # rows that the writer thread has
 
     def take(self) -> _Taken:
@@ -75,7 +75,7 @@ class _Chunk:
 class _Taken:
     """Rows as they lie in a chunk; nothing writes to them any more."""
 
-    marks: list[_Mark]
+    marks: list[Mark]
     values: NDArray[np.floating[Any]]
     measured: NDArray[np.bool_] | None
 
@@ -84,7 +84,7 @@ class _Taken:
         return len(self.marks)
 
 
-def moved_on_marks(marks: list[_Mark], start: Position) -> list[_Mark]:
+def moved_on_marks(marks: list[Mark], start: Position) -> list[Mark]:
     """Marks of rows that were counted from 0, as they count in a run that had come to `start` before."""
     starts = {MODE_NUMBERS[mode]: count for mode, count in (start.mode_steps or {}).items()}
     return [
@@ -139,6 +139,21 @@ class StatisticsTable:
         if measured is not None:
             self._note_holes(chunk, row, measured)
         chunk.marks.append((step, mode_number, mode_step, wall_time))
+
+    def record_rows(self, values: NDArray[np.floating[Any]], marks: list[Mark]) -> None:
+        """Takes several rows of which everything was measured, `values` of shape (rows, columns): as `record`."""
+        if values.dtype != self.dtype:
+            values = self._converted(values)
+        start = 0
+        while start < len(marks):
+            chunk = self._chunk
+            row = len(chunk.marks)
+            if row == self._capacity:
+                chunk, row = self._next_chunk(), 0
+            end = min(len(marks), start + self._capacity - row)
+            chunk.values[row : row + end - start] = values[start:end]
+            chunk.marks.extend(marks[start:end])
+            start = end
 
     def take(self) -> list[_Taken]:
         """The rows that the writer thread has not had. Called on that thread only."""

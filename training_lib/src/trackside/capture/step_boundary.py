@@ -34,6 +34,11 @@ class StepBoundary:
         """True if an optimizer has stepped since the last boundary."""
         return self._steps > 0
 
+    @property
+    def has_one(self) -> bool:
+        """True if there is but one optimizer, so that each of its steps is one."""
+        return len(self._live) <= 1
+
     def created(self, optimizer: Any) -> None:
         """Tells of a new optimizer."""
         self._live.add(optimizer)

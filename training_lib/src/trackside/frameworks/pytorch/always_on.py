@@ -10,7 +10,7 @@ import math
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from operator import is_
-from typing import Any, ParamSpec
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,13 +40,14 @@ _REAL = {torch.float32, torch.float64}
 _NOT_MEASURED = -1.0
 
 Tensors = list[torch.Tensor]
-P = ParamSpec("P")
 
 
 class PyTorchStatistics:
     """The always-on statistics of this process. No method raises: the first error switches them off, and nothing else.
 
-    `optimizer_name` gives the word that an optimizer's learning rates are recorded under.
+    `optimizer_name` gives the word that an optimizer's learning rates are recorded under. `budget` is to be told of the
+    time that is spent for the statistics elsewhere. What is called at every step has no layers of its own, for each
+    function costs a training of small steps a microsecond, whatever it does.
     """
 
     def __init__(
@@ -60,31 +61,35 @@ class PyTorchStatistics:
         is_late: Callable[[torch.Tensor], bool] = is_on_device,
     ) -> None:
         self.is_on = request.enabled
-        self._statistics = statistics or AlwaysOn(request)
-        self._budget = self._statistics.budget
+        self.recorder = statistics or AlwaysOn(request)
+        self.budget = self.recorder.budget
         self._names, self._optimizer_name, self._guard = names, optimizer_name, guard
         self._device = DeviceNumbers(is_late)
         self._plans: dict[int, _Plan] = {}
         self._watched: dict[Any, Watched] = {}  # the same names have the same tables
-        self._open: dict[int, _OpenReading] = {}
+        self._open: dict[int, Reading | _OpenReading] = {}
         self._was_broken = False
 
     def connect(self, log: StatisticsLog) -> None:
         """Says where rows go; steps that ended before wait for it."""
-        self._attempt(self._statistics.connect, log)
+        self.recorder.connect(log)
 
-    def add_loss(
-        self, name: str, value: torch.Tensor, scale: float | LateScale, *, mode: str, started: float | None = None
-    ) -> None:
+    def add_loss(self, name: str, value: torch.Tensor, scale: float | LateScale, *, mode: str, started: float) -> None:
         """Adds a scalar loss to the open step of a mode; its true value is `value` / `scale`.
 
-        `started`, of `clock`, is when finding it out began.
+        `started`, of the budget's clock, is when finding it out began.
         """
-        self._attempt(self._add_loss, name, value, scale, mode, self.clock() if started is None else started)
+        if not self.is_on:
+            return
+        try:
+            self.recorder.add_loss(name, self._device.take_loss(value, scale), mode=mode)
+            self.budget.spend(EVERY_STEP, started)
+        except Exception as error:  # noqa: BLE001 - as `give_up` says
+            self.give_up(error)
 
     def add_number(self, tensor: str, statistic: str, value: float | Values) -> None:
         """Adds one number to the open training step; one that lies on a device comes from `numbers`."""
-        self._statistics.add_number(tensor, statistic, value)
+        self.recorder.add_number(tensor, statistic, value)
 
     @property
     def numbers(self) -> DeviceNumbers:
@@ -93,106 +98,118 @@ class PyTorchStatistics:
 
     def before_step(self, optimizer: Optimizer) -> None:
         """Reads what this step of the optimizer uses. Gradients must be what it gets."""
-        self._attempt(self._before_step, optimizer)
+        if not self.is_on:
+            return
+        try:
+            started = self.budget.clock()
+            plan = self._plan(optimizer)
+            if plan.parameters and is_in_cuda_graph(plan.parameters[0]):
+                return
+            reading = self._open[id(optimizer)] = self._plain_reading(plan, optimizer)
+            started = self.budget.spend(EVERY_STEP, started)
+            if self.recorder.takes_norms and plan.parameters:
+                self._open[id(optimizer)] = self._measured(plan, reading.rates, optimizer, started)
+        except Exception as error:  # noqa: BLE001 - as `give_up` says
+            self.give_up(error)
 
     def after_step(self, optimizer: Optimizer) -> None:
         """Reads what the step did to the weights."""
-        self._attempt(self._after_step, optimizer)
+        if not self.is_on:
+            return
+        try:
+            started = self.budget.clock()
+            reading = self._open.pop(id(optimizer), None)
+            if isinstance(reading, _OpenReading):
+                reading, started = self._closed(reading, started)
+            if reading is not None:
+                self.recorder.add(reading)
+                self.budget.spend(EVERY_STEP, started)
+        except Exception as error:  # noqa: BLE001 - as `give_up` says
+            self.give_up(error)
+
+    def reading_without_norms(self, optimizer: Optimizer) -> Reading:
+        """What `before_step` reads where no norms are taken; for `hold`. May raise, as what follows.
+
+        Then only its learning rates matter, not whether its parameters are still the same.
+        """
+        plan = self._plans.get(id(optimizer))
+        groups = optimizer.param_groups
+        if plan is None or plan.optimizer() is not optimizer or len(groups) != plan.group_count or plan.plain is None:
+            return self._plain_reading(self._plan(optimizer), optimizer)
+        for number, known in plan.rates:
+            rate = groups[number]["lr"]
+            if type(rate) is not float or rate != known:
+                return self._plain_reading(plan, optimizer)
+        return plan.plain
+
+    def hold(self, optimizer: Optimizer, reading: Reading) -> None:
+        """Makes it what `after_step` finds."""
+        self._open[id(optimizer)] = reading
+
+    def give_up(self, error: Exception) -> None:
+        """What is broken is switched off, and nothing else."""
+        self.is_on = False
+        self._open.clear()
+        what = "always-on statistics are switched off, all else goes on: %s."
+        self._guard.say_once("always-on statistics", what, describe(error))
 
     def settle(self, mode: str) -> None:
         """As `Hook.settle`."""
-        self._statistics.settle(mode)
+        self.recorder.settle(mode)
 
     def end_step(self, hook: Hook, *, keep_unsettled: bool = False) -> None:
         """Ends the hook's open step here as well; call it right before the hook's own `end_step`."""
-        self._attempt(self._end_step, hook, keep_unsettled)
+        if not self.is_on:
+            return
+        try:
+            if self._device.is_used:
+                started = self.budget.clock()
+                self._device.send()
+                self.budget.spend(EVERY_STEP, started)
+            self.recorder.end_step(
+                step=hook.step, mode=hook.mode, mode_step=hook.mode_step(), keep_unsettled=keep_unsettled
+            )
+        except Exception as error:  # noqa: BLE001 - as `give_up` says
+            self.give_up(error)
 
     def evaluation_step_ends(self, hook: Hook, losses: Sequence[tuple[str, Any]]) -> None:
         """Records the losses of an evaluation step, which are arrays of one element; as `end_step`."""
         if not losses:
             return
         for name, value in losses:
-            self._statistics.add_loss(name, float(value), mode=hook.mode)
+            self.recorder.add_loss(name, float(value), mode=hook.mode)
         self.end_step(hook)
 
     def finish(self) -> None:
         """Takes what is still on its way from a device, waiting for it at most a second."""
         self._guard.attempt("recording the last statistics", self._finish)
 
-    def spend(self, tier: int, started: float) -> None:
-        """Counts the time since `started`, of `clock`, against the budget."""
-        self._budget.spend(tier, started)
+    def _measured(self, plan: _Plan, rates: list[float] | Values, optimizer: Optimizer, started: float) -> _OpenReading:
+        reading = _OpenReading(plan, rates)
+        with torch.no_grad():
+            reading.gradients = _present([parameter.grad for parameter in plan.parameters], reading)
+            scale = fused_scale_of(optimizer)
+            self._take_norms(reading, scale)
+            started = self.budget.spend(NORMS, started)
+            if self.recorder.takes_dear:
+                self._take_weights(reading, plan.next_part(), scale)
+                self.budget.spend(DEAR, started)
+        return reading
 
-    @property
-    def clock(self) -> Callable[[], float]:
-        """The budget's clock."""
-        return self._budget.clock
-
-    def _attempt(self, function: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
-        if not self.is_on or self._guard.is_off:
-            return
-        try:
-            function(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - what is broken is switched off, and nothing else
-            self.is_on = False
-            self._open.clear()
-            what = "always-on statistics are switched off, all else goes on: %s."
-            self._guard.say_once("always-on statistics", what, describe(error))
-
-    def _add_loss(self, name: str, value: torch.Tensor, scale: float | LateScale, mode: str, started: float) -> None:
-        self._statistics.add_loss(name, self._device.take_loss(value, scale), mode=mode)
-        self._budget.spend(EVERY_STEP, started)
-
-    def _before_step(self, optimizer: Optimizer) -> None:
-        budget, statistics = self._budget, self._statistics
-        started = budget.clock()
-        plan = self._plan(optimizer)
-        if plan.parameters and is_in_cuda_graph(plan.parameters[0]):
-            return
-        rates = self._rates(plan, optimizer)
-        reading = self._open[id(optimizer)] = _OpenReading(plan, rates)
-        started = budget.spend(EVERY_STEP, started)
-        if statistics.takes_norms and plan.parameters:
-            with torch.no_grad():
-                gradients = [parameter.grad for parameter in plan.parameters]
-                reading.gradients = _present(gradients, reading)
-                scale = fused_scale_of(optimizer)
-                self._take_norms(reading, scale)
-                started = budget.spend(NORMS, started)
-                if statistics.takes_dear:
-                    self._take_weights(reading, plan.next_part(), scale)
-                    budget.spend(DEAR, started)
-
-    def _after_step(self, optimizer: Optimizer) -> None:
-        reading = self._open.pop(id(optimizer), None)
-        if reading is None:
-            return
-        started = self._budget.clock()
+    def _closed(self, open_reading: _OpenReading, started: float) -> tuple[Reading, float]:
+        """What a step told, and the time at which that is spent."""
         dear: DearReading | None = None
-        if reading.part is not None:
+        if open_reading.part is not None:
             with torch.no_grad():
-                dear = self._dear_reading(reading, reading.part)
-            started = self._budget.spend(DEAR, started)
-        plan = reading.plan
-        self._statistics.add(
-            Reading(
-                plan.watched, reading.rates, reading.norms, reading.has_gradient, dear, reading.counts, reading.total
-            )
-        )
-        self._budget.spend(EVERY_STEP, started)
-
-    def _end_step(self, hook: Hook, keep_unsettled: bool) -> None:
-        if self._device.is_used:
-            started = self._budget.clock()
-            self._device.send()
-            self._budget.spend(EVERY_STEP, started)
-        self._statistics.end_step(
-            step=hook.step, mode=hook.mode, mode_step=hook.mode_step(), keep_unsettled=keep_unsettled
-        )
+                dear = self._dear_reading(open_reading, open_reading.part)
+            started = self.budget.spend(DEAR, started)
+        plan, rates, norms = open_reading.plan, open_reading.rates, open_reading.norms
+        has_gradient, counts, total = open_reading.has_gradient, open_reading.counts, open_reading.total
+        return Reading(plan.watched, rates, norms, has_gradient, dear, counts, total), started
 
     def _finish(self) -> None:
         self._device.wait(1.0)
-        self._statistics.drain()
+        self.recorder.drain()
 
     def _plan(self, optimizer: Optimizer) -> _Plan:
         known = self._plans.get(id(optimizer))
@@ -214,13 +231,18 @@ class PyTorchStatistics:
         self._plans[id(optimizer)] = plan
         return plan
 
-    def _rates(self, plan: _Plan, optimizer: Optimizer) -> list[float] | Values:
+    def _plain_reading(self, plan: _Plan, optimizer: Optimizer) -> Reading:
+        """Of learning rates alone."""
         groups = optimizer.param_groups
         rates = [groups[number]["lr"] for number in plan.rate_groups]
         for rate in rates:
             if type(rate) is not float and isinstance(rate, torch.Tensor) and self._device.is_late(rate):
-                return self._device.take(torch.cat([torch.as_tensor(r).detach().reshape(1).double() for r in rates]))
-        return [float(rate) for rate in rates]
+                joined = torch.cat([torch.as_tensor(r).detach().reshape(1).double() for r in rates])
+                return Reading(plan.watched, self._device.take(joined))
+        found = [float(rate) for rate in rates]
+        plan.rates = list(zip(plan.rate_groups, found, strict=True))
+        plan.plain = Reading(plan.watched, found)
+        return plan.plain
 
     def _take_norms(self, reading: _OpenReading, scale: float | torch.Tensor) -> None:
         gradients = reading.gradients
@@ -233,7 +255,7 @@ class PyTorchStatistics:
         reading.total = math.sqrt(norms @ norms)
         if math.isfinite(reading.total):
             self._was_broken = False
-        elif not self._was_broken or self._statistics.takes_dear:  # while it lasts, it is counted now and then
+        elif not self._was_broken or self.recorder.takes_dear:  # while it lasts, it is counted now and then
             self._was_broken = True
             _count_exactly(reading, norms, float(scale))
             reading.total = math.sqrt(norms @ norms)
@@ -299,6 +321,9 @@ class _Plan:
             tuple(f"hyperparameters/{optimizer_name}/group_{number}/lr" for number in self.rate_groups),
             tuple(_is_sharded(p) for p in self.parameters),
         )
+        self.rates: list[tuple[int, float]] = []  # (group, rate) of `plain`
+        self.plain: Reading | None = None
+        self.group_count = len(optimizer.param_groups)
         self._parts = _parts([_local(p) for p in self.parameters])
         self._next = 0
 

@@ -61,8 +61,9 @@ from trackside.frameworks.pytorch.optimizers import OptimizerSource, SkippedStep
 from trackside.frameworks.pytorch.ranks import Rank, agreed
 from trackside.frameworks.pytorch.reductions import ReductionSource
 from trackside.frameworks.pytorch.saving import TensorSaver
+from trackside.frameworks.pytorch.short_way import ShortWay
 from trackside.frameworks.pytorch.step_numbers import StepNumbers
-from trackside.frameworks.pytorch.tracing import skip_frame, untraced
+from trackside.frameworks.pytorch.tracing import compiler_at_work, is_dynamo_compiling, skip_frame, untraced
 from trackside.frameworks.pytorch.trial_calls import TrialCalls
 from trackside.records.model_facts import ProgramFacts
 from trackside.records.state_file import TrainingState
@@ -76,6 +77,8 @@ SIGTERM_SECONDS = 5.0  # the same where somebody waits for this process to die; 
 
 class PyTorchCapture:
     """Translates what PyTorch does into calls of the hook."""
+
+    _may_take_short_way = True  # False where somebody else decides what a step is
 
     def __init__(self, environment: CaptureEnvironment, *, open_store: Callable[[str], Store] = open_store) -> None:
         location = RunLocation(_absolute(environment.run_uri))  # now, for the script may change its folder
@@ -177,10 +180,18 @@ class PyTorchCapture:
 
     def install(self) -> None:
         """Registers the hooks. Undone by `uninstall`, which only tests need."""
-        before_step = untraced(self._guard.protect("capturing a step", self._before_step))
-        after_step = untraced(self._unless_down(self._guard.protect("ending a step", self._after_step)))
-        before = register_optimizer_step_pre_hook(before_step)
-        after = register_optimizer_step_post_hook(after_step)
+        self._short_way = ShortWay(
+            self._hook,
+            self._guard,
+            statistics=self._statistics,
+            numbers=self._step_numbers,
+            facts=self._facts,
+            evaluation=self._evaluation,
+            skipped_steps=self._skipped_steps,
+            look_ahead=self._look_ahead,
+        )
+        before = register_optimizer_step_pre_hook(self._hook_before_step())
+        after = register_optimizer_step_post_hook(self._hook_after_step())
         self._restore = [
             before.remove,
             after.remove,
@@ -201,18 +212,46 @@ class PyTorchCapture:
         for restore in self._restore:
             restore()
 
+    def _hook_before_step(self) -> Callable[[Optimizer, Any, Any], tuple[Any, Any] | None]:
+        long_way = untraced(self._guard.protect("capturing a step", self._before_step))
+        short_way = self._short_way
+
+        def before_step(optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+            is_open = not is_dynamo_compiling() and short_way.is_open and compiler_at_work() is None
+            if is_open and short_way.begin(optimizer, args, kwargs):
+                return None
+            return long_way(optimizer, args, kwargs)
+
+        skip_frame(before_step)
+        return before_step
+
+    def _hook_after_step(self) -> Callable[[Optimizer, Any, Any], None]:
+        long_way = untraced(self._unless_down(self._guard.protect("ending a step", self._after_step)))
+        short_way = self._short_way
+
+        def after_step(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+            is_open = not is_dynamo_compiling() and short_way.is_stepping and compiler_at_work() is None
+            if not (is_open and short_way.end(optimizer)):
+                long_way(optimizer, args, kwargs)
+
+        skip_frame(after_step)
+        return after_step
+
     def _wrap_backward(self) -> Callable[[], None]:
         original = torch.autograd.backward
         see_loss = untraced(self._guard.protect("reading the loss", self._see_loss))
         hook, evaluation, statistics = self._hook, self._evaluation, self._statistics
         numbers, cleared = self._step_numbers, self._step_numbers.cleared
+        short_way = self._short_way
 
         @functools.wraps(original)
         def backward(*args: Any, **kwargs: Any) -> None:
-            if statistics.is_on or hook.due is not NOTHING or evaluation.is_on:
-                see_loss(*args, **kwargs)
-            if cleared.is_waiting:
-                numbers.before_backward()
+            is_open = not is_dynamo_compiling() and short_way.is_open and compiler_at_work() is None
+            if not (is_open and short_way.see_loss(args, kwargs)):
+                if statistics.is_on or hook.due is not NOTHING or evaluation.is_on:
+                    see_loss(*args, **kwargs)
+                if cleared.is_waiting:
+                    numbers.before_backward()
             original(*args, **kwargs)
             if cleared.is_waiting:
                 numbers.after_backward()
@@ -235,6 +274,7 @@ class PyTorchCapture:
         return functools.partial(setattr, Optimizer, "__init__", original)
 
     def _optimizer_created(self, optimizer: Optimizer) -> None:
+        self._short_way.close()
         self._boundary.created(optimizer)
         self._modules.optimizer_created(optimizer)
         self._facts.optimizer_created(optimizer)
@@ -265,12 +305,14 @@ class PyTorchCapture:
             return
         for tensor in (tensors,) if isinstance(tensors, torch.Tensor) else tensors:
             if isinstance(tensor, torch.Tensor) and tensor.numel() == 1 and not is_in_cuda_graph(tensor):
-                started = self._statistics.clock()
+                started = self._statistics.budget.clock()
                 loss = describe_loss(tensor.grad_fn)
-                self._facts.loss_seen(tensor, loss)
+                if self._facts.wants_loss(loss.name):
+                    self._facts.loss_seen(tensor, loss)
                 self._evaluation.trained_on(loss.name)
                 self._statistics.add_loss(loss.name, tensor, loss.scale, mode=self._hook.mode, started=started)
-                self._add_loss(tensor, loss)
+                if self._hook.due is not NOTHING:
+                    self._add_loss(tensor, loss)
 
     def _add_loss(self, tensor: torch.Tensor, loss: LossDescription) -> None:
         if self._hook.due.losses:
@@ -318,6 +360,7 @@ class PyTorchCapture:
             with one_look():
                 return PyTorchCapture._before_step(self, optimizer, args, kwargs) if self._start() else None
         self._closure_is_done = False
+        self._short_way.close()
         self._skipped_steps.has_stepped = True
         if self._evaluation.is_on:
             self._evaluation.training_goes_on()
@@ -329,7 +372,7 @@ class PyTorchCapture:
             return None
         if self._hook.due is not NOTHING:
             self._skipped_steps.look_into(optimizer)
-        wrapped = self._with_observed_closure(optimizer, args, kwargs)
+        wrapped = self._with_observed_closure(optimizer, args, kwargs) if kwargs or len(args) > 1 else None
         if wrapped is None:
             self._copy_parameters(optimizer)
         return wrapped
@@ -345,6 +388,8 @@ class PyTorchCapture:
             self._step_numbers.after_step(optimizer)
         if self._boundary.ends_after(optimizer):
             self._end_step()
+            if self._may_take_short_way and self._boundary.has_one:
+                self._short_way.open_after(optimizer)
             return
         self._statistics.settle(self._hook.mode)
         if is_due:

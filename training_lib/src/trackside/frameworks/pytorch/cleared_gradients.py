@@ -5,6 +5,9 @@ written to. The backward passes up to its next step tell the rest. A gradient is
 step before had used; it is cleared if, before that, it was gone, replaced or written to. So it does not matter where
 the script clears, nor how; accumulation over several backward passes is none of this, for only what an optimizer has
 used already counts. Nothing is held, nothing is computed while all is as it should be, and no device is waited for.
+
+A gradient that was gone before the last backward pass is expected to be gone before the next, as `zero_grad` leaves it:
+then nothing is remembered, which takes longer than all else here. If it is there after all, its values alone tell.
 """
 
 from __future__ import annotations
@@ -46,6 +49,27 @@ class ClearedGradients:
         """To be called right after."""
         for remembered in self._remembered.values():
             remembered.after_backward()
+
+    @property
+    def are_expected_gone(self) -> bool:
+        """True if there is one optimizer, whose gradients were gone before its last step's backward passes."""
+        return len(self._remembered) == 1 and all(one.are_expected_gone for one in self._remembered.values())
+
+    def are_gone(self) -> bool:
+        """`before_backward` where all are gone: few steps are otherwise. False, and nothing done, where one is not."""
+        for remembered in self._remembered.values():
+            if not remembered.are_gone():
+                return False
+        self.is_waiting = False
+        return True
+
+    def are_there(self) -> bool:
+        """`after_step` of the only optimizer, after `are_gone`. False, and nothing done, if a gradient is gone."""
+        for remembered in self._remembered.values():
+            if not remembered.are_there():
+                return False
+        self.is_waiting = True
+        return True
 
     def after_step(self, optimizer: Optimizer) -> None:
         """To be called right after each step of an optimizer."""
@@ -95,12 +119,33 @@ class _OfOptimizer:
             self._gradients = [gradient for gradient in chosen if gradient.remember()]
         self._is_open = bool(self._gradients)
 
+    @property
+    def are_expected_gone(self) -> bool:
+        return bool(self._gradients) and all(gradient.was_gone for gradient in self._gradients)
+
+    def are_gone(self) -> bool:
+        for gradient in self._gradients:
+            parameter = gradient.parameter()
+            if parameter is None or parameter.grad is not None:
+                return False
+        self._is_open = False
+        return True
+
+    def are_there(self) -> bool:
+        """What `remember` does with those that are expected to be gone before the next backward pass."""
+        for gradient in self._gradients:
+            parameter = gradient.parameter()
+            if parameter is None or parameter.grad is None:
+                return False
+        self._is_open = True
+        return True
+
     def before_backward(self, is_late: Callable[[torch.Tensor], bool]) -> bool:
         if not self._is_open:
             return False
         is_open = False
         for gradient in self._gradients:
-            is_open |= gradient.before_backward(is_late)
+            is_open = gradient.before_backward(is_late) or is_open
         self._is_open = is_open
         return is_open
 
@@ -129,21 +174,29 @@ def _chosen(optimizer: Optimizer) -> list[torch.Tensor]:
 
 
 class _Gradient:
-    """One gradient, from an optimizer's step to its next. `is_kept` None: no backward pass has reached it."""
+    """The gradient of a parameter, from an optimizer's step to its next.
 
-    __slots__ = ("_parameter", "_seen", "_suspect", "_version", "is_cleared", "is_kept")
+    `is_kept` None: no backward pass has reached it; `was_gone` right before the last time that one was to begin.
+    """
+
+    __slots__ = ("_seen", "_suspect", "_version", "is_cleared", "is_kept", "parameter", "was_gone")
 
     def __init__(self, parameter: torch.Tensor) -> None:
-        self._parameter = weakref.ref(parameter)
+        self.parameter = weakref.ref(parameter)
+        self.was_gone = False
+        self._seen: weakref.ref[torch.Tensor] | None = None
+        self._version = 0
 
     def remember(self) -> bool:
         """Begins anew with the gradient as it is now; False if there is none."""
-        parameter = self._parameter()
+        parameter = self.parameter()
         gradient = None if parameter is None else parameter.grad
-        if gradient is None or gradient.is_meta or (gradient.is_cuda and is_in_cuda_graph(gradient)):
+        if gradient is None or not (gradient.is_cpu or _can_be_remembered(gradient)):
             return False
-        self._seen = weakref.ref(gradient)
-        self._version = gradient._version
+        if self.was_gone:
+            self._seen = None
+        else:
+            self._seen, self._version = weakref.ref(gradient), gradient._version
         self._suspect: bool | torch.Tensor = False
         self.is_cleared = False
         self.is_kept: bool | torch.Tensor | None = None
@@ -153,11 +206,13 @@ class _Gradient:
         """False once it is known to have been cleared."""
         if self.is_cleared:
             return False
-        parameter = self._parameter()
+        parameter = self.parameter()
         gradient = None if parameter is None else parameter.grad
-        if gradient is None or gradient is not self._seen() or gradient._version != self._version:
+        self.was_gone = gradient is None
+        if gradient is None or self._has_changed(gradient):
             self.is_cleared = True
             return False
+        self._seen, self._version = weakref.ref(gradient), gradient._version
         # What is written through `.data` is not counted, so that an old script's `p.grad.data.zero_()` is seen here.
         self._suspect = _is_anywhere_nonzero(gradient, is_late)
         self.is_cleared = self._suspect is False
@@ -171,13 +226,21 @@ class _Gradient:
             self.is_cleared = True
             return
         # One that no backward pass adds to (the master copies of hand-made mixed precision) is none of ours.
-        if gradient is not self._seen() or gradient._version != self._version:
+        if self._has_changed(gradient):
             self.is_kept = self._suspect if self.is_kept is None else self.is_kept
             self._seen, self._version = weakref.ref(gradient), gradient._version
 
+    def _has_changed(self, gradient: torch.Tensor) -> bool:
+        """Whether it is another one than was remembered, or was written to since."""
+        return self._seen is not None and (gradient is not self._seen() or gradient._version != self._version)
+
     def _gradient(self) -> torch.Tensor | None:
-        parameter = self._parameter()
+        parameter = self.parameter()
         return None if parameter is None else parameter.grad
+
+
+def _can_be_remembered(gradient: torch.Tensor) -> bool:
+    return not gradient.is_meta and not is_in_cuda_graph(gradient)
 
 
 def _is_anywhere_nonzero(gradient: torch.Tensor, is_late: Callable[[torch.Tensor], bool]) -> bool | torch.Tensor:

@@ -55,6 +55,8 @@ class DirectedCapture(PyTorchCapture):
     `step_ends` is told at each end of a step how far training had come before it, and which step was saved last.
     """
 
+    _may_take_short_way = False
+
     def __init__(
         self,
         environment: CaptureEnvironment,

@@ -128,6 +128,9 @@ def describe_loss(node: Any) -> LossDescription:
     Behind an unknown function a factor may be part of the loss (a mean by hand), so only AMP's is undone there: a
     last multiplication by a power of two. So it is behind a loss function that sums: what divides it makes the mean.
     """
+    kind = type(node).__name__
+    if kind in _LOSS_OF_NODE:  # nearly every step of nearly every training
+        return LossDescription(_loss_name(kind, node), 1.0, node)
     factors: list[_Factor] = []
     outermost = _NO_FACTOR
     for depth in range(_LONGEST_WALK):
@@ -236,10 +239,10 @@ def _is_log_softmax(node: Any) -> bool:
 
 
 def _loss_name(kind: str, node: Any) -> str:
-    before = node.next_functions[0][0]
-    if _LOSS_OF_NODE[kind] == "NLLLoss" and type(before).__name__ == "LogSoftmaxBackward0":
+    name = _LOSS_OF_NODE[kind]
+    if name == "NLLLoss" and type(node.next_functions[0][0]).__name__ == "LogSoftmaxBackward0":
         return "CrossEntropyLoss"
-    return _LOSS_OF_NODE[kind]
+    return name
 
 
 def _constant_factor(kind: str, node: Any) -> _Factor | None:

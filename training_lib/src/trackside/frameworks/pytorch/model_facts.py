@@ -79,9 +79,9 @@ class _Found:
 class ModelFactsSource:
     """Looks at the trained models while they are trained.
 
-    `is_looking`: this step is looked at, so `before_step` matters. `program` gives what others know of the program;
-    `clipping` where gradients were clipped, by kind and limit; `unmasked` the attention that was seen to see all of its
-    input. The methods raise nothing.
+    `is_looking`: this step is looked at, so `before_step` matters; `wants_loss` says the same of `loss_seen`. `program`
+    gives what others know of the program; `clipping` where gradients were clipped, by kind and limit; `unmasked` the
+    attention that was seen to see all of its input. Of the methods only `wants_loss` could raise.
     """
 
     def __init__(
@@ -126,22 +126,20 @@ class ModelFactsSource:
         self._steps += 1
         self.is_looking = self._steps < FIRST_LOOKS or self._steps % self._interval == 0
 
+    def wants_loss(self, name: str) -> bool:
+        """Of the first step each loss is looked at, later only the first of a name."""
+        count = self._seen_losses.get(name, 0)
+        return not (count and self._steps) and count < MOST_OF_A_LOSS and len(self._losses) < MOST_LOSSES
+
     def _optimizer_created(self, optimizer: Optimizer) -> None:
         self._places[optimizer] = user_place()
 
     def _loss_seen(self, tensor: torch.Tensor, loss: LossDescription) -> None:
         """A loss that `backward` is about to be called on. Keeps nothing of its graph."""
-        if not self._is_new(loss.name):
-            return
         self._add_loss(tensor.grad_fn, loss)
         for end, part in addends(tensor.grad_fn) if loss.name == UNNAMED else ():
-            if self._is_new(part.name):
+            if self.wants_loss(part.name):
                 self._add_loss(end, part)
-
-    def _is_new(self, name: str) -> bool:
-        """Of the first step each loss is looked at, later only the first of a name."""
-        count = self._seen_losses.get(name, 0)
-        return not (count and self._steps) and count < MOST_OF_A_LOSS and len(self._losses) < MOST_LOSSES
 
     def _add_loss(self, end: Any, loss: LossDescription) -> None:
         count = self._seen_losses.get(loss.name, 0)

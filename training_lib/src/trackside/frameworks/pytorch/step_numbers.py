@@ -43,18 +43,25 @@ class StepNumbers:
         self.clipped: Callable[[str, Any, Any, Any], None] = untraced(protect(self._clipped))
 
     def _before_backward(self) -> None:
-        if not _is_in_backward():
+        if (
+            torch._C._current_graph_task_id() == -1
+        ):  # not in a backward pass: reentrant checkpoints have their own there
             self.cleared.before_backward()
 
     def _after_backward(self) -> None:
-        if not _is_in_backward():
+        if torch._C._current_graph_task_id() == -1:
             self.cleared.after_backward()
 
     def _after_step(self, optimizer: Optimizer) -> None:
         if self._statistics.is_on:
-            started = self._statistics.clock()
+            started = self._statistics.budget.clock()
             self.cleared.after_step(optimizer)
-            self._statistics.spend(EVERY_STEP, started)
+            self._statistics.budget.spend(EVERY_STEP, started)
+
+    def end_cleared_step(self) -> None:
+        """`after_step` and `end_step` where all gradients are known to have been cleared. May raise."""
+        self._clippings = 0
+        self._statistics.recorder.add_number(GRADIENTS_KEPT, "mean", 0.0)
 
     def _clipped(self, function: str, args: Any, kwargs: Any, result: Any) -> None:
         """Sees a call of a clipping function, with its arguments after the parameters."""
@@ -90,8 +97,3 @@ class StepNumbers:
         kept = self.cleared.end_step()
         if kept is not None and self._statistics.is_on:
             self._statistics.add_number(GRADIENTS_KEPT, "mean", kept)
-
-
-def _is_in_backward() -> bool:
-    """True inside of a backward pass: reentrant checkpoints have passes of their own there."""
-    return torch._C._current_graph_task_id() != -1

@@ -12,16 +12,32 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+# True in what is being compiled, which must not come to what follows.
+is_dynamo_compiling: Callable[[], bool] = torch.compiler.is_dynamo_compiling
+
+
+def _loaded_compiler() -> object:
+    return sys.modules.get("torch._dynamo")
+
+
+# What compiles the functions that are called from here on in this thread; None for nothing. Private: where PyTorch does
+# not tell, the compiler's being loaded has to do, which it is as soon as an optimizer was built.
+compiler_at_work: Callable[[], object] = getattr(
+    torch._C._dynamo.eval_frame, "get_eval_frame_callback", _loaded_compiler
+)
+
+
 def untraced(function: Callable[P, R]) -> Callable[P, R]:
     """`function`, with all that it calls, hidden from torch.compile, which would compile it into the user's step.
 
-    `torch.compiler.disable` does that but imports the compiler, which takes seconds: so only where that is in use.
+    `torch.compiler.disable` does that but imports the compiler, which takes seconds, and takes time at each call: so
+    only where that is at work.
     """
     hidden: Callable[P, R] | None = None
 
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         nonlocal hidden
-        if "torch._dynamo" not in sys.modules:
+        if not is_dynamo_compiling() and compiler_at_work() is None:
             return function(*args, **kwargs)
         if hidden is None:
             hidden = torch.compiler.disable(function)  # type: ignore[no-untyped-call] # torch's own omission

@@ -1,0 +1,146 @@
+"""The short way through a training step of which only losses and learning rates are recorded.
+
+Most steps of a small model are such, and there each of our functions is felt: code that runs once in two milliseconds
+finds the caches cold, and leaves them cold to the training. So what many parts do on the long way, most of it nothing,
+is here one function before the backward pass, one before the optimizer's step and one after it. Each says whether it
+did all that there is to do; where anything is not as it was in the step before, the long way does it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.optim.optimizer import Optimizer
+
+from trackside.capture.budget import EVERY_STEP
+from trackside.capture.guard import Guard
+from trackside.capture.hook import TRAIN, Hook
+from trackside.capture.schedule import NOTHING
+from trackside.capture.statistic_rows import Reading, Watched
+from trackside.frameworks.pytorch.always_on import PyTorchStatistics
+from trackside.frameworks.pytorch.evaluation import Evaluation
+from trackside.frameworks.pytorch.losses import describe_loss
+from trackside.frameworks.pytorch.model_facts import ModelFactsSource
+from trackside.frameworks.pytorch.optimizers import SkippedSteps
+from trackside.frameworks.pytorch.step_numbers import StepNumbers
+
+NOT_READ = Reading(Watched(()), [])
+
+
+class ShortWay:
+    """`is_open` while the next step may take it, `is_stepping` within an optimizer's step that does. Nothing raises.
+
+    Neither is to be relied on, and nothing called, where torch.compile is in use: it would compile this.
+    """
+
+    def __init__(
+        self,
+        hook: Hook,
+        guard: Guard,
+        *,
+        statistics: PyTorchStatistics,
+        numbers: StepNumbers,
+        facts: ModelFactsSource,
+        evaluation: Evaluation,
+        skipped_steps: SkippedSteps,
+        look_ahead: Callable[[], None],
+    ) -> None:
+        self.is_open = self.is_stepping = False
+        self._has_seen_loss = False  # in this step, whose gradients were therefore cleared
+        self._hook, self._guard = hook, guard
+        self._statistics, self._numbers, self._cleared = statistics, numbers, numbers.cleared
+        self._facts, self._evaluation, self._skipped_steps = facts, evaluation, skipped_steps
+        self._look_ahead = look_ahead
+        self._optimizer: Callable[[], Optimizer | None] = lambda: None
+        self._reading = NOT_READ
+
+    def open_after(self, optimizer: Optimizer) -> None:
+        """Says that a step of the only optimizer has ended, on the long way."""
+        statistics, hook = self._statistics, self._hook
+        self._has_seen_loss = False
+        is_expected = self._cleared.are_expected_gone and not statistics.numbers.is_used
+        self.is_open = statistics.is_on and hook.mode == TRAIN and is_expected and self._is_plain()
+        if self._optimizer() is not optimizer:
+            self._optimizer = weakref.ref(optimizer)
+
+    def close(self) -> None:
+        """From here on the long way is gone."""
+        self.is_open = self.is_stepping = False
+
+    def see_loss(self, args: Any, kwargs: Any) -> bool:
+        """A call of `torch.autograd.backward`, with its arguments."""
+        if self._evaluation.is_on or self._guard.is_off:
+            self.is_open = False
+            return False
+        try:
+            started = self._statistics.budget.clock()
+            loss, grad_tensors = args[0], args[1] if len(args) > 1 else kwargs.get("grad_tensors")
+            if type(loss) is not torch.Tensor or grad_tensors is not None or not loss.is_cpu or loss.numel() != 1:
+                return False
+            name, scale, _ = describe_loss(loss.grad_fn)
+            if type(scale) is not float or self._facts.wants_loss(name):
+                return False
+            self.is_open = self._has_seen_loss or self._cleared.are_gone()
+            if not self.is_open:
+                return False
+            self._has_seen_loss = True
+            self._statistics.recorder.add_loss(name, loss.item() / scale)
+            self._statistics.budget.spend(EVERY_STEP, started)
+        except Exception as error:  # noqa: BLE001 - as `give_up` says
+            return self._give_up(error)
+        return True
+
+    def begin(self, optimizer: Optimizer, args: Any, kwargs: Any) -> bool:
+        """Right before an optimizer's step, with the arguments of its hook."""
+        if not self._has_seen_loss or kwargs or len(args) > 1 or self._guard.is_off or self._evaluation.is_on:
+            return False
+        try:
+            if self._optimizer() is not optimizer:
+                return False
+            started = self._statistics.budget.clock()
+            self._skipped_steps.has_stepped = True
+            if self._facts.is_looking:
+                self._facts.before_step(optimizer)
+            self._reading = self._statistics.reading_without_norms(optimizer)
+            self._statistics.budget.spend(EVERY_STEP, started)
+            self.is_stepping = True
+        except Exception as error:  # noqa: BLE001 - as `give_up` says
+            return self._give_up(error)
+        return True
+
+    def end(self, optimizer: Optimizer) -> bool:
+        """Right after it. Ends the step."""
+        self.is_stepping = self._has_seen_loss = False
+        hook, statistics = self._hook, self._statistics
+        try:
+            is_as_before = statistics.is_on and not (self._guard.is_off or self._evaluation.is_on)
+            is_as_before = is_as_before and not statistics.numbers.is_used
+            if not is_as_before or self._optimizer() is not optimizer or not self._cleared.are_there():
+                statistics.hold(optimizer, self._reading)
+                return False
+            started = statistics.budget.clock()
+            recorder = statistics.recorder
+            recorder.add(self._reading)
+            self._numbers.end_cleared_step()
+            statistics.budget.spend(EVERY_STEP, started)
+            recorder.end_step(step=hook.step, mode_step=hook.mode_step())
+            self._facts.end_step(hook.step)
+            hook.end_step()
+            self.is_open = self._is_plain()
+            if hook.due is not NOTHING:
+                self._look_ahead()
+        except Exception as error:  # noqa: BLE001 - as `give_up` says
+            return self._give_up(error)
+        return True
+
+    def _is_plain(self) -> bool:
+        """Whether nothing else is due in the open step."""
+        return self._hook.due is NOTHING and not self._statistics.recorder.takes_norms
+
+    def _give_up(self, error: Exception) -> bool:
+        self.close()
+        self._statistics.give_up(error)
+        return False
