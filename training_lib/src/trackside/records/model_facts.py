@@ -179,6 +179,9 @@ class ProgramFacts:
     world_size        ranks
     is_compiled       torch.compile is in use
     data_parallel     "DDP", "FSDP1", "FSDP2", "DataParallel" or ""
+    training_mode_evaluations   how often a loss was taken of a model in training mode with gradients off, as an
+                      evaluation does; counted to 3, and 0 where it happens at every step
+    evaluation_line   "train.py:88", where the model was called for the last of them
     """
 
     script: str = ""
@@ -190,6 +193,8 @@ class ProgramFacts:
     is_compiled: bool = False
     data_parallel: str = ""
     clipping: tuple[ClippingFacts, ...] = ()
+    training_mode_evaluations: int = 0
+    evaluation_line: str = ""
 
 
 @dataclass(frozen=True)
@@ -427,4 +432,6 @@ def _program(found: UntrustedJson) -> ProgramFacts:
             ClippingFacts(clip.text("kind"), clip.number("limit"), _text(clip, "line"))
             for clip in found.objects("clipping")
         ),
+        training_mode_evaluations=_count(found, "training_mode_evaluations") or 0,
+        evaluation_line=_text(found, "evaluation_line"),
     )
