@@ -133,7 +133,9 @@ class LossFacts:
     line           where it was computed; "" if not known
     backward_line  where `backward` was called on it; "" if not known
     is_weighted    it was given weights of classes or samples (`weight`, `pos_weight`)
-    is_broadcast   n predictions met n targets as n times n: a column less a row
+    is_broadcast   n predictions met n targets as n times n: a column less a row; or k scores the number of a class
+    margin         by which one distance is to be smaller than another (a triplet loss that is a mean); None for others
+    lowers_likelihood   by hand, and chosen log-probabilities enter it with a plus, alone or times what is not negative
     """
 
     name: str
@@ -147,6 +149,8 @@ class LossFacts:
     backward_line: str = ""
     is_weighted: bool = False
     is_broadcast: bool = False
+    margin: float | None = None
+    lowers_likelihood: bool = False
 
     @property
     def is_built_in(self) -> bool:
@@ -413,6 +417,8 @@ def _loss(found: UntrustedJson) -> LossFacts:
         class_count=_count(found, "class_count"),
         is_weighted=found.boolean("is_weighted", False),
         is_broadcast=found.boolean("is_broadcast", False),
+        margin=found.number("margin") if found.has("margin") else None,
+        lowers_likelihood=found.boolean("lowers_likelihood", False),
         line=_text(found, "line"),
         backward_line=_text(found, "backward_line"),
     )

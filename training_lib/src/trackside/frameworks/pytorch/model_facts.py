@@ -162,6 +162,8 @@ class ModelFactsSource:
             class_count=graph.class_count,
             is_weighted=graph.is_weighted,
             is_broadcast=graph.is_broadcast,
+            margin=graph.margin,
+            lowers_likelihood=graph.lowers_likelihood,
         )
         self._losses[facts.name] = facts, user_place()
         self.is_looking = True
