@@ -22,8 +22,8 @@ from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.verdict import Outcome, Severity, Verdict
 from trackside.evaluation.__main__ import main as judge_here
-from trackside.evaluation.evaluator import Summary
 from trackside.evaluation.rule_container import MOST_MESSAGE_BYTES, message_of
+from trackside.evaluation.summary import Summary
 from trackside.storage.local import LocalStore
 from trackside.storage.s3 import S3Store
 from trackside.storage.store import Store
