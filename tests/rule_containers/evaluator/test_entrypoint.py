@@ -17,6 +17,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from rule_containers.evaluator.entrypoint import main
+from tests.rule_containers.local_environment import local_environment
 from trackside.contracts.action import Action
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
@@ -43,14 +44,7 @@ class Account:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {
-            "AWS_ENDPOINT_URL": self.endpoint,
-            "AWS_ACCESS_KEY_ID": "testing",
-            "AWS_SECRET_ACCESS_KEY": "testing",
-            "AWS_REGION": "us-east-1",
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "PATH": "/usr/bin:/bin",
-        }
+        return local_environment(self.endpoint)
 
     def run(self, name: str) -> Store:
         return S3Store("runs", name, client=self.client("s3"))

@@ -33,8 +33,8 @@ class Confusion(Rule):
 
     How it decides:
         On the tensors `labels` and `predictions` of the collections `labels_collection` and `predictions_collection`,
-        as smdebug's hook saves them of an XGBoost training, at each step from `first_step` on at which both were saved (a
-        model that has not been trained yet confuses whatever it can):
+        as smdebug's hook saves them of an XGBoost training, at each step from `first_step` on at which both were saved
+        (a model that has not been trained yet confuses whatever it can):
 
         1. C_ij counts the samples of class i that were predicted as class j, of `category_no` classes (0: as many as
            came in labels or predictions, whichever is more).
