@@ -18,13 +18,14 @@ import time
 from trackside.contracts.custom_rule_job import judged_apart
 from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run_layout import TRAINING_JOB_KEY
-from trackside.evaluation.evaluator import Summary, evaluate
+from trackside.evaluation.evaluator import evaluate
 from trackside.evaluation.rule_container import FirstWord, Job, check_owner, message_of, run_container
 from trackside.evaluation.rule_request_file import read_rule_request
 from trackside.evaluation.sinks.event_bridge import connect_event_bridge
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
 from trackside.evaluation.sinks.sink import Sink
 from trackside.evaluation.stop_signal import StopSignal
+from trackside.evaluation.summary import Summary
 from trackside.storage.open_store import open_store
 
 

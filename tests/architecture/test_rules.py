@@ -117,7 +117,7 @@ AMAZONS: Mapping[str, Mapping[str, object]] = {
     "tree-depth": {"depth": 4},
 }
 # Parameters of ours that Amazon's rules have not: how much two runs may differ is not documented.
-OF_OUR_OWN = {"similar-across-runs": {"rtol", "atol"}}
+OF_OUR_OWN = {"similar-across-runs": {"rtol", "atol"}, "confusion": {"first_step"}}
 # Parameters that became the action StopTraining, and a report that judges nothing.
 ACTIONS = {"stalled-training": {"stop_training_on_fire", "training_job_name_prefix"}}
 REPORTS = {"create-xgboost-report"}

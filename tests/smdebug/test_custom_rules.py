@@ -24,8 +24,9 @@ from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RULE_REQUEST_KEY, RunLocation
 from trackside.contracts.verdict import Outcome, Severity, State, Verdict
 from trackside.environment import inherited
-from trackside.evaluation.evaluator import Summary, evaluate
+from trackside.evaluation.evaluator import evaluate
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
+from trackside.evaluation.summary import Summary
 from trackside.rules.rule_file import ADAPTERS, load_rule
 from trackside.storage.local import LocalStore
 from trackside.storage.open_store import open_store

@@ -18,7 +18,8 @@ from trackside.cli.run import parse_rule
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run_layout import RunLocation
-from trackside.evaluation.evaluator import Summary, evaluate
+from trackside.evaluation.evaluator import evaluate
+from trackside.evaluation.summary import Summary
 from trackside.local.preflight import plan_rules
 from trackside.rules.catalogue import build_rules
 from trackside.storage.local import LocalStore

@@ -16,6 +16,7 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
+from tests.rule_containers.local_environment import local_environment
 from trackside.contracts.custom_rule_job import CustomRuleJob, read_ending
 from trackside.contracts.event import TrainingJob
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
@@ -83,14 +84,7 @@ class Account:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {
-            "AWS_ENDPOINT_URL": self.endpoint,
-            "AWS_ACCESS_KEY_ID": "testing",
-            "AWS_SECRET_ACCESS_KEY": "testing",
-            "AWS_REGION": "us-east-1",
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "PATH": "/usr/bin:/bin",
-        }
+        return local_environment(self.endpoint)
 
     def put_rule(self, content: str, key: str = "approved/mine.py") -> None:
         self.s3.put_object(Bucket="rules", Key=key, Body=content.encode())

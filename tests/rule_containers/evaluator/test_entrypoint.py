@@ -17,13 +17,14 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from rule_containers.evaluator.entrypoint import main
+from tests.rule_containers.local_environment import local_environment
 from trackside.contracts.action import Action
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.verdict import Outcome, Severity, Verdict
 from trackside.evaluation.__main__ import main as judge_here
-from trackside.evaluation.evaluator import Summary
 from trackside.evaluation.rule_container import MOST_MESSAGE_BYTES, message_of
+from trackside.evaluation.summary import Summary
 from trackside.storage.local import LocalStore
 from trackside.storage.s3 import S3Store
 from trackside.storage.store import Store
@@ -43,14 +44,7 @@ class Account:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {
-            "AWS_ENDPOINT_URL": self.endpoint,
-            "AWS_ACCESS_KEY_ID": "testing",
-            "AWS_SECRET_ACCESS_KEY": "testing",
-            "AWS_REGION": "us-east-1",
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "PATH": "/usr/bin:/bin",
-        }
+        return local_environment(self.endpoint)
 
     def run(self, name: str) -> Store:
         return S3Store("runs", name, client=self.client("s3"))

@@ -9,13 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.training_lib.cli.gradient_runs import write_run
 from trackside.cli import main
 from trackside.contracts.rule_catalogue import built_in_catalogue
-from trackside.contracts.run_layout import RunLocation
-from trackside.storage.local import LocalStore
-from trackside.testing.fake_trial import end_run, write_collections, write_tensors
 
-G, LOSS = "gradient/Net_fc.weight", "CrossEntropyLoss_output_0"
 HEAD = (
     "from trackside.contracts.verdict import Finding, Severity\n"
     "from trackside.rules.rule import Rule, parameter\n"
@@ -45,15 +42,6 @@ def _work_in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     Path("crashes.py").write_text(HEAD + CRASHES)
     write_run("bad", [1.0, 1.0, math.nan, math.nan, math.nan])
     write_run("sound", [1.0] * 5)
-
-
-def write_run(name: str, gradients: list[float], *, ended: bool = True) -> None:
-    store = LocalStore(RunLocation(f".trackside/runs/{name}").tensors)
-    write_collections(store)
-    for step, value in enumerate(gradients):
-        write_tensors(store, 10 * step, {G: value, LOSS: 1.0})
-    if ended:
-        end_run(store)
 
 
 def rules_run(*arguments: str) -> Result:

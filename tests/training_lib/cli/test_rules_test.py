@@ -9,27 +9,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.training_lib.cli.gradient_runs import write_run
 from trackside.cli import main
 from trackside.contracts.rule_catalogue import built_in_catalogue
-from trackside.contracts.run_layout import RunLocation
-from trackside.storage.local import LocalStore
-from trackside.testing.fake_trial import end_run, write_collections, write_tensors
-
-G, LOSS = "gradient/Net_fc.weight", "CrossEntropyLoss_output_0"
 
 
 @pytest.fixture(autouse=True)
 def _work_in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-def write_run(name: str, gradients: list[float], *, ended: bool = True) -> None:
-    store = LocalStore(RunLocation(f".trackside/runs/{name}").tensors)
-    write_collections(store)
-    for step, value in enumerate(gradients):
-        write_tensors(store, 10 * step, {G: value, LOSS: 1.0})
-    if ended:
-        end_run(store)
 
 
 def rules_test(*arguments: str) -> Result:

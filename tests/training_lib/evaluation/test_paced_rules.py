@@ -15,8 +15,9 @@ from trackside.contracts.run_layout import END_MARKER_KEY, STATISTICS, TENSORS
 from trackside.contracts.verdict import Finding, Outcome, Severity, State, Verdict
 from trackside.evaluation import backtest as backtesting
 from trackside.evaluation.backtest import Backtest, backtest
-from trackside.evaluation.evaluator import SECONDS_FOR_ROWS, Evaluator
+from trackside.evaluation.evaluator import Evaluator
 from trackside.evaluation.progress import ProgressFile
+from trackside.evaluation.steps_to_judge import SECONDS_FOR_ROWS
 from trackside.rules.catalogue import ConfiguredRule
 from trackside.rules.rule import FoldingRule, Rule, is_paced_step, parameter
 from trackside.rules.tensors.stalled_training import StalledTraining

@@ -11,8 +11,9 @@ from trackside.capture.statistics_log import StatisticsLog
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import END_MARKER_KEY, STATISTICS, TENSORS, RunLocation
 from trackside.contracts.verdict import Finding, Outcome, Severity, Verdict
-from trackside.evaluation.evaluator import Evaluator, Summary, evaluate
+from trackside.evaluation.evaluator import Evaluator, evaluate
 from trackside.evaluation.progress import ProgressFile
+from trackside.evaluation.summary import Summary
 from trackside.rules.catalogue import ConfiguredRule, build_rules
 from trackside.rules.rule import Rule
 from trackside.storage.local import LocalStore

@@ -12,9 +12,9 @@ from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.verdict import Outcome, Severity, Verdict
 from trackside.environment import inherited
-from trackside.evaluation.evaluator import Summary
 from trackside.evaluation.rule_container import FirstWord, message_of, read_job
 from trackside.evaluation.rule_request_file import names_a_rule, rule_of_environment
+from trackside.evaluation.summary import Summary
 from trackside.storage.local import LocalStore
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits"

@@ -18,10 +18,11 @@ from trackside.contracts.errors import AccessDeniedError, StorageError, StorageU
 from trackside.contracts.rule_request import CustomRule, RuleConfiguration
 from trackside.contracts.verdict import Finding, Outcome, Severity, State, Verdict
 from trackside.evaluation.backtest import backtest
-from trackside.evaluation.evaluator import MOST_SLOW_STEPS, Evaluator, Summary
+from trackside.evaluation.evaluator import MOST_SLOW_STEPS, Evaluator
 from trackside.evaluation.exit_codes import RULE_CRASHED, exit_code_of
 from trackside.evaluation.progress import ProgressFile
 from trackside.evaluation.rule_limits import AT_LEISURE, RuleLimits
+from trackside.evaluation.summary import Summary
 from trackside.rules.catalogue import ConfiguredRule
 from trackside.rules.rule import FoldingRule, Rule
 from trackside.storage.memory import MemoryStore

@@ -238,6 +238,7 @@ def _scores() -> torch.Tensor:
 
 
 LABELS, VALUES = torch.tensor([0, 1, 2, 3, 0]), torch.rand(5, 4)
+CLASSES = LABELS.float().unsqueeze(1).expand(5, 4)
 
 
 @pytest.mark.parametrize(
@@ -330,6 +331,8 @@ def test_what_a_loss_is(capturing: Any, loss: Callable[[torch.Tensor], torch.Ten
         pytest.param(lambda s: functional.cross_entropy(s, LABELS), False, False, id="plain"),
         pytest.param(lambda s: functional.mse_loss(s, VALUES), False, False, id="alike"),
         pytest.param(lambda s: functional.mse_loss(s[:, :1], torch.ones(5)), False, True, id="a column and a row"),
+        pytest.param(lambda s: functional.mse_loss(s, CLASSES), False, True, id="the number of the class"),
+        pytest.param(lambda s: functional.l1_loss(s, CLASSES + 0.5), False, False, id="one target for all"),
         pytest.param(lambda s: (s[:, :1] - torch.ones(5)).pow(2).mean(), False, True, id="by hand"),
         pytest.param(lambda s: (s[:, 0] - torch.ones(5, 1)).abs().mean(), False, True, id="a row and a column"),
         pytest.param(lambda s: (s[:, :1] - s[:, 0]).pow(2).mean(), False, False, id="all pairs of predictions"),

@@ -16,6 +16,7 @@ from trackside.testing.rule_case import RuleCase, Tensors, assert_case
 COLLECTIONS = {"labels": ("^labels$",), "predictions": ("^predictions$",)}
 USUAL_RULE, LENIENT = Confusion(), Confusion(min_diag=0.5, max_off_diag=0.5)
 NAMED = Confusion(labels="y", predictions="yhat")
+STEP = 10  # the first that is judged
 TRUE = np.repeat([0.0, 1.0, 2.0], 20)  # floating, as XGBoost's
 
 
@@ -25,7 +26,7 @@ def wrong(count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 
 def saved(labels: Any, predictions: Any) -> Tensors:
-    return {"labels": {0: labels}, "predictions": {0: predictions}}
+    return {"labels": {STEP: labels}, "predictions": {STEP: predictions}}
 
 
 def rows_of(classes: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -45,14 +46,14 @@ FIRES = [
     Row("a fifth of a class is mistaken", saved(TRUE, wrong(4)), fires=("predictions",), collections=COLLECTIONS),
     Row("rows of probabilities", saved(TRUE, rows_of(wrong(4))), fires=("predictions",), collections=COLLECTIONS),
     Row("probabilities of class 1", saved(BINARY, np.full(40, 0.3)), fires=("predictions",), collections=COLLECTIONS),
-    Row("under other names", {"y": {0: TRUE}, "yhat": {0: wrong(9)}}, fires=("yhat",), rule=NAMED),
+    Row("under other names", {"y": {STEP: TRUE}, "yhat": {STEP: wrong(9)}}, fires=("yhat",), rule=NAMED),
     Row("most of a class, to a lenient rule", saved(TRUE, wrong(15)), fires=("predictions",), rule=LENIENT),
 ]
 SILENT = [
     Row("all are found", saved(TRUE, TRUE), collections=COLLECTIONS),
     Row("rows of probabilities, one of a class mistaken", saved(TRUE, rows_of(wrong(1))), collections=COLLECTIONS),
     Row("probabilities on the right side", saved(BINARY, 0.2 + 0.6 * BINARY), collections=COLLECTIONS),
-    Row("under other names", {"y": {0: TRUE}, "yhat": {0: wrong(9)}}),
+    Row("under other names", {"y": {STEP: TRUE}, "yhat": {STEP: wrong(9)}}),
     Row("a fifth, to a lenient rule", saved(TRUE, wrong(4)), rule=LENIENT),
 ]
 
@@ -101,6 +102,15 @@ def test_the_worst_cell_is_named(matrix: list[list[int]], measure: str) -> None:
     found = worst_cell(np.array(matrix), min_diag=0.9, max_off_diag=0.1)
     assert found is not None
     assert found.measure == measure
+
+
+def test_an_untrained_model_is_judged_in_amazons_sense_only() -> None:
+    untrained: Tensors = {"labels": {0: TRUE}, "predictions": {0: wrong(9)}}
+    case = RuleCase("untrained", untrained, collections=COLLECTIONS)
+    assert_case(USUAL_RULE, case)
+    assert "at step 10 or later" in USUAL_RULE.lacks(case.window)
+    of_amazon = Confusion.from_parameters({}, preset="aws-docs")
+    assert_case(of_amazon, RuleCase("untrained", untrained, fires=("predictions",), collections=COLLECTIONS))
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=50))

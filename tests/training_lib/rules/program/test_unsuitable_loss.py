@@ -46,6 +46,9 @@ def growing(
 
 BRIEF = falling(2.3, 0.1, 10)
 SPEEDS_UP = [1 - 0.02 * step**2 for step in range(60)]
+AT_ONE = along([1.2 - 0.19 * min(step, 20) / 20 + 0.01 * (-1) ** step for step in range(200)])
+AT_FIFTH = [0.201 + 0.001 * (-1) ** step for step in range(200)]
+BELOW_ONE = [0.95 + 0.01 * (-1) ** step for step in range(200)]
 CASES = [
     case("maximised", LossFacts(CE, "CrossEntropyLoss", scale=-1.0, class_count=10), steady(2.3), fires=True),
     case("maximised by accumulation", LossFacts(MSE, "MSELoss", scale=-0.25), along(range(60)), fires=True),
@@ -55,6 +58,16 @@ CASES = [
     case("a column less a row", LossFacts(MSE, "MSELoss", input_shape=(32, 32), is_broadcast=True), BRIEF, fires=True),
     case("a column less a row, by hand", LossFacts("loss_output_0", is_broadcast=True), BRIEF, fires=True),
     growing("a squared error by hand with a minus", SPEEDS_UP, fires=True),
+    case("like driven apart", LossFacts("loss_output_0", margin=1.0), AT_ONE, fires=True),
+    case("like driven apart, another margin", LossFacts("loss_output_0", margin=0.2), along(AT_FIFTH), fires=True),
+    case("a likelihood made small", LossFacts("loss_output_0", lowers_likelihood=True), BRIEF, fires=True),
+    case("an adversary", LossFacts("loss_output_0", lowers_likelihood=True), BRIEF, optimizers=TWO),
+    case("like brought together", LossFacts("loss_output_0", margin=1.0), falling(1.0, 0.1, 200)),
+    case("a little below the margin", LossFacts("loss_output_0", margin=1.0), along(BELOW_ONE)),
+    case("still falling", LossFacts("loss_output_0", margin=1.0), falling(1.01, 0.99, 200)),
+    case("far above the margin", LossFacts("loss_output_0", margin=1.0), along([4 + x for x in BELOW_ONE])),
+    case("at the margin, and little seen of it", LossFacts("loss_output_0", margin=1.0), along([1.01] * 60)),
+    case("about one, and no margin", LossFacts("loss_output_0"), AT_ONE),
     case("n by n of two models", LossFacts("loss_output_0", is_broadcast=True), BRIEF, optimizers=TWO),
     growing("below zero, but it settles", [1 - 30 * (1 - 0.9**step) for step in range(60)]),
     growing("below zero, but not far", [-0.2 * value for value in SPEEDS_UP]),
@@ -81,6 +94,8 @@ def test_cases(case: RuleCase) -> None:
         pytest.param(CASES[3], Cause.WRONG_LOSS, id="one-class"),
         pytest.param(CASES[5], Cause.WRONG_LOSS, id="broadcasting"),
         pytest.param(CASES[7], Cause.LOSS_SIGN, id="running-away"),
+        pytest.param(CASES[8], Cause.LOSS_SIGN, id="at-the-margin"),
+        pytest.param(CASES[10], Cause.LOSS_SIGN, id="likelihood"),
     ],
 )
 def test_what_it_suspects(case: RuleCase, cause: Cause) -> None:
@@ -93,6 +108,8 @@ def test_what_it_suspects(case: RuleCase, cause: Cause) -> None:
     [
         pytest.param(CASES[0], Severity.CRITICAL, id="certain"),
         pytest.param(CASES[7], Severity.WARNING, id="by-its-numbers"),
+        pytest.param(CASES[8], Severity.WARNING, id="at-the-margin"),
+        pytest.param(CASES[10], Severity.WARNING, id="likelihood"),
     ],
 )
 def test_how_bad_it_is(case: RuleCase, severity: Severity) -> None:

@@ -1,4 +1,4 @@
-"""wrong-mode: the model trains in evaluation mode."""
+"""wrong-mode: the model trains in evaluation mode, or is evaluated in training mode."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.training_lib.rules.columns import steady
 from trackside.contracts.cause import Cause
-from trackside.records.model_facts import ModelFacts, ModuleFacts
+from trackside.records.model_facts import ModelFacts, ModuleFacts, ProgramFacts
 from trackside.rules.program.wrong_mode import WrongMode
 from trackside.testing.rule_case import RuleCase, assert_case
 
@@ -56,6 +56,46 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_cases(case: RuleCase) -> None:
     assert_case(WrongMode(), case)
+
+
+TRAINS, NORMS = (
+    module("drop", "Dropout", "dropout", training=True, probability=0.5),
+    module("bn", "BatchNorm2d", "normalization", training=True),
+)
+ALIKE = module("ln", "LayerNorm", "normalization", training=True)
+
+
+def evaluated(
+    name: str, times: int, *modules: ModuleFacts, fires: tuple[str, ...] = (), training: bool = True, steps: int = 30
+) -> RuleCase:
+    program = ProgramFacts(training_mode_evaluations=times, evaluation_line="train.py:88" if times else "")
+    facts = (
+        ModelFacts(modules=net(*modules, training=training)),
+        ModelFacts(from_step=12, modules=net(*modules, training=training), program=program),
+    )
+    return RuleCase(name, recorded={LOSS: {"mean": steady(1.0, steps)}}, fires=fires, facts=facts)
+
+
+EVALUATED = [
+    evaluated("dropout", 2, LINEAR, TRAINS, fires=("drop",)),
+    evaluated("batch norm", 3, NORMS, fires=("bn",)),
+    evaluated("both", 3, TRAINS, NORMS, fires=("drop", "bn")),
+    evaluated("dropout, batch norm frozen", 2, TRAINS, NORM, fires=("drop",)),
+    evaluated("once only", 1, TRAINS),
+    evaluated("never", 0, TRAINS),
+    evaluated("nothing that differs", 3, LINEAR, ALIKE),
+    evaluated("what differs is in evaluation mode", 3, NORM),
+]
+
+
+@pytest.mark.parametrize("case", EVALUATED, ids=str)
+def test_evaluations_in_training_mode(case: RuleCase) -> None:
+    assert_case(WrongMode(), case)
+
+
+def test_it_says_where_the_evaluation_is() -> None:
+    (finding,) = assert_case(WrongMode(), EVALUATED[0])
+    assert (finding.since_step, finding.place, finding.observed) == (12, "train.py:88", 2.0)
 
 
 def test_a_few_steps_are_no_verdict() -> None:

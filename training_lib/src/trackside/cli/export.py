@@ -9,7 +9,7 @@ import click
 
 from trackside.cli.terminal.options import shared_options, wants_color
 from trackside.cli.terminal.progress import shown
-from trackside.cli.terminal.reading import Filters, name_options, open_run, place_options, steps_option, tell_damage
+from trackside.cli.terminal.reading import Filters, filter_options, open_run, tell_damage
 from trackside.contracts.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:
@@ -31,9 +31,7 @@ MOST_NAMES = 3
     metavar="NAME",
     help="Which; repeat for more, `all` for all.  [default: mean, std, abs_max, l2 for TensorBoard, all for Parquet]",
 )
-@name_options
-@steps_option
-@place_options
+@filter_options
 @shared_options
 def command(
     *,
@@ -42,11 +40,7 @@ def command(
     target: str,
     histograms: bool,
     statistics: tuple[str, ...],
-    regex: str | None,
-    collection: str | None,
-    steps: str | None,
-    mode: str | None,
-    worker: str | None,
+    filters: Filters,
 ) -> None:
     """Write RUN to DESTINATION for other tools.
 
@@ -65,7 +59,7 @@ def command(
         problem = Problem("--histograms", "This option is for --to tensorboard only.", fix)
         raise ConfigurationError([problem], subject="The command line")
     trial = open_run(run)
-    tensors = Filters(regex=regex, collection=collection, steps=steps, mode=mode, worker=worker).choose(trial)
+    tensors = filters.choose(trial)
     if target == "parquet":
         _to_parquet(trial, destination, tensors, statistics=statistics)
     else:

@@ -14,10 +14,8 @@ from trackside.cli.terminal.progress import shown
 from trackside.cli.terminal.reading import (
     Filters,
     damage_of,
-    name_options,
+    filter_options,
     open_run,
-    place_options,
-    steps_option,
     tell_damage,
     tell_nothing_selected,
 )
@@ -52,20 +50,14 @@ class StatisticRow:
     metavar="NAME",
     help=f"Which; repeat for more, `all` for all.  [default: {DEFAULT}]",
 )
-@name_options
-@steps_option
-@place_options
+@filter_options
 @shared_options
 def command(
     *,
     run: str,
     output: str,
     statistics: tuple[str, ...],
-    regex: str | None,
-    collection: str | None,
-    steps: str | None,
-    mode: str | None,
-    worker: str | None,
+    filters: Filters,
 ) -> None:
     """Show statistics of the tensors of RUN.
 
@@ -79,7 +71,6 @@ def command(
       trackside stats latest --statistic max --steps 10:200:10 --format csv
     """
     names = _checked(statistics or (DEFAULT,))
-    filters = Filters(regex=regex, collection=collection, steps=steps, mode=mode, worker=worker)
     trial = open_run(run)
     found = filters.choose(trial)
     rows = [row for series in shown(found, "reading tensors") for row in _rows(series, names)]

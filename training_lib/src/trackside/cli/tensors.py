@@ -13,10 +13,8 @@ from trackside.cli.terminal.progress import shown_waiting
 from trackside.cli.terminal.reading import (
     Filters,
     damage_of,
-    name_options,
+    filter_options,
     open_run,
-    place_options,
-    steps_option,
     tell_damage,
     tell_nothing_selected,
 )
@@ -46,19 +44,13 @@ class TensorRow:
 @click.command("tensors")
 @click.argument("run")
 @format_option("table", "json", "jsonl", "csv")
-@name_options
-@steps_option
-@place_options
+@filter_options
 @shared_options
 def command(
     *,
     run: str,
     output: str,
-    regex: str | None,
-    collection: str | None,
-    steps: str | None,
-    mode: str | None,
-    worker: str | None,
+    filters: Filters,
 ) -> None:
     """List the tensors of RUN.
 
@@ -70,7 +62,6 @@ def command(
       trackside tensors latest
       trackside tensors s3://bucket/digits-7 --collection gradients --format csv
     """
-    filters = Filters(regex=regex, collection=collection, steps=steps, mode=mode, worker=worker)
     trial = open_run(run)
     with shown_waiting("reading shapes"):
         rows = _rows(trial, filters.choose(trial))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,10 +14,8 @@ from trackside.cli.terminal.progress import shown
 from trackside.cli.terminal.reading import (
     Filters,
     damage_of,
-    name_options,
+    filter_options,
     open_run,
-    place_options,
-    steps_option,
     tell_damage,
     tell_nothing_selected,
 )
@@ -54,9 +52,7 @@ class Value:
 @click.option("--step", type=click.IntRange(min=0), metavar="N", help="Which step.  [default: the last one saved]")
 @click.option("--npy", metavar="FILE", help="Write a NumPy file instead: the tensor, or (steps, ...) with --steps.")
 @format_option("table", "json", "jsonl", "csv")
-@name_options
-@steps_option
-@place_options
+@filter_options
 @shared_options
 def command(
     *,
@@ -65,11 +61,7 @@ def command(
     step: int | None,
     npy: str | None,
     output: str,
-    regex: str | None,
-    collection: str | None,
-    steps: str | None,
-    mode: str | None,
-    worker: str | None,
+    filters: Filters,
 ) -> None:
     """Show TENSOR of RUN at one step, or over --steps.
 
@@ -85,8 +77,9 @@ def command(
       trackside values latest MLP_fc1.weight --step 20 --format csv
       trackside values latest MLP_fc1.weight --steps 0:1000 --npy weights.npy
     """
-    _check_options(tensor, step=step, steps=steps, npy=npy, output=output, has_filter=bool(regex or collection))
-    wanted = Filters(regex=regex, collection=collection, mode=mode, worker=worker, steps=steps or _text(step))
+    has_filter, steps = bool(filters.regex or filters.collection), filters.steps
+    _check_options(tensor, step=step, steps=steps, npy=npy, output=output, has_filter=has_filter)
+    wanted = replace(filters, steps=steps or _text(step))
     trial = open_run(run)
     if tensor is not None:
         series = _selected(trial, tensor, wanted)

@@ -17,10 +17,11 @@ from trackside.contracts.errors import ConfigurationError, RunNotFoundError, Sto
 from trackside.contracts.run_layout import RunLocation
 from trackside.environment import EvaluatorEnvironment
 from trackside.evaluation import exit_codes
-from trackside.evaluation.evaluator import Summary, evaluate
+from trackside.evaluation.evaluator import evaluate
 from trackside.evaluation.rule_request_file import read_rule_request
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
 from trackside.evaluation.stop_signal import StopSignal
+from trackside.evaluation.summary import Summary
 from trackside.storage.open_store import open_store
 
 

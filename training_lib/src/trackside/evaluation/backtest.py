@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Outcome, Severity, State, Verdict
-from trackside.evaluation.evaluator import SECONDS_FOR_ROWS, Evaluator
+from trackside.evaluation.evaluator import Evaluator
 from trackside.evaluation.progress import ProgressFile, RuleProgress
 from trackside.evaluation.rule_limits import AT_LEISURE
+from trackside.evaluation.steps_to_judge import SECONDS_FOR_ROWS
 from trackside.rules.catalogue import build_rules
 from trackside.storage.memory import MemoryStore
 from trackside.storage.open_store import open_store

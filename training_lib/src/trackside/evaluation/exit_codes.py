@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trackside.evaluation.evaluator import Summary
+from trackside.evaluation.summary import Summary
 
 JUDGED = 0  # judged to the end, or stopped on request; issues found or not
 BAD_CONFIGURATION = 2  # also where only some of the request could not be done, and the rest was

@@ -24,9 +24,9 @@ from trackside.contracts.run_layout import RULE_OUTPUT, TRAINING_JOB_KEY, VERDIC
 from trackside.contracts.verdict import Outcome, Verdict
 from trackside.environment import EvaluatorEnvironment, inherited
 from trackside.evaluation import exit_codes
-from trackside.evaluation.evaluator import Summary
 from trackside.evaluation.rule_request_file import names_a_rule, rule_of_environment
 from trackside.evaluation.sinks.event_bridge import EventOrigin
+from trackside.evaluation.summary import Summary
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 

@@ -136,7 +136,9 @@ class LossFacts:
     line           where it was computed; "" if not known
     backward_line  where `backward` was called on it; "" if not known
     is_weighted    it was given weights of classes or samples (`weight`, `pos_weight`)
-    is_broadcast   n predictions met n targets as n times n: a column less a row
+    is_broadcast   n predictions met n targets as n times n: a column less a row; or k scores the number of a class
+    margin         by which one distance is to be smaller than another (a triplet loss that is a mean); None for others
+    lowers_likelihood   by hand, and chosen log-probabilities enter it with a plus, alone or times what is not negative
     """
 
     name: str
@@ -150,6 +152,8 @@ class LossFacts:
     backward_line: str = ""
     is_weighted: bool = False
     is_broadcast: bool = False
+    margin: float | None = None
+    lowers_likelihood: bool = False
 
     @property
     def is_built_in(self) -> bool:
@@ -182,6 +186,9 @@ class ProgramFacts:
     world_size        ranks
     is_compiled       torch.compile is in use
     data_parallel     "DDP", "FSDP1", "FSDP2", "DataParallel" or ""
+    training_mode_evaluations   how often a loss was taken of a model in training mode with gradients off, as an
+                      evaluation does; counted to 3, and 0 where it happens at every step
+    evaluation_line   "train.py:88", where the model was called for the last of them
     """
 
     script: str = ""
@@ -193,6 +200,8 @@ class ProgramFacts:
     is_compiled: bool = False
     data_parallel: str = ""
     clipping: tuple[ClippingFacts, ...] = ()
+    training_mode_evaluations: int = 0
+    evaluation_line: str = ""
 
 
 @dataclass(frozen=True)
@@ -412,6 +421,8 @@ def _loss(found: UntrustedJson) -> LossFacts:
         class_count=_count(found, "class_count"),
         is_weighted=found.boolean("is_weighted", False),
         is_broadcast=found.boolean("is_broadcast", False),
+        margin=found.number("margin") if found.has("margin") else None,
+        lowers_likelihood=found.boolean("lowers_likelihood", False),
         line=_text(found, "line"),
         backward_line=_text(found, "backward_line"),
     )
@@ -431,4 +442,6 @@ def _program(found: UntrustedJson) -> ProgramFacts:
             ClippingFacts(clip.text("kind"), clip.number("limit"), _text(clip, "line"))
             for clip in found.objects("clipping")
         ),
+        training_mode_evaluations=_count(found, "training_mode_evaluations") or 0,
+        evaluation_line=_text(found, "evaluation_line"),
     )

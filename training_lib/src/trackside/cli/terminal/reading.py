@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 import sys
@@ -25,6 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 MODES = ("train", "eval", "predict", "global")
 MOST_DAMAGE_NAMED = 5
 MOST_NAMED = 3
+_STEPS = "These steps only: 20, 10:200 or 10:200:10 (up to 200, every 10th)."
 
 
 @dataclass(frozen=True)
@@ -60,29 +62,37 @@ class Filters:
         return " ".join(f"--{name} {value}" for name, value in given if value is not None)
 
 
-def name_options(command: F) -> F:
-    """Adds `--regex` and `--collection`."""
-    regex = regex_option("Tensors whose name this regular expression finds.")
-    collection = click.option("--collection", metavar="NAME", help="Tensors of this collection, such as gradients.")
-    return regex(collection(command))
+def filter_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds `--regex`, `--collection`, `--steps`, `--mode` and `--worker`, which come as `filters`."""
+
+    @functools.wraps(command)
+    def run(
+        *,
+        regex: str | None,
+        collection: str | None,
+        steps: str | None,
+        mode: str | None,
+        worker: str | None,
+        **others: Any,
+    ) -> None:
+        command(filters=Filters(regex=regex, collection=collection, steps=steps, mode=mode, worker=worker), **others)
+
+    for option in reversed(
+        (
+            regex_option("Tensors whose name this regular expression finds."),
+            click.option("--collection", metavar="NAME", help="Tensors of this collection, such as gradients."),
+            click.option("--steps", metavar="RANGE", help=_STEPS),
+            click.option("--mode", type=click.Choice(MODES, case_sensitive=False), help="Steps of this mode only."),
+            click.option("--worker", metavar="NAME", help="What this worker saved, such as worker_0."),
+        )
+    ):
+        option(run)
+    return run
 
 
 def regex_option(text: str) -> Callable[[F], F]:
     """Adds `--regex`, which is compiled before anything is read."""
     return click.option("--regex", metavar="PATTERN", callback=_checked_regex, help=text)
-
-
-def place_options(command: F) -> F:
-    """Adds `--mode` and `--worker`."""
-    mode = click.option("--mode", type=click.Choice(MODES, case_sensitive=False), help="Steps of this mode only.")
-    worker = click.option("--worker", metavar="NAME", help="What this worker saved, such as worker_0.")
-    return mode(worker(command))
-
-
-def steps_option(command: F) -> F:
-    """Adds `--steps`."""
-    text = "These steps only: 20, 10:200 or 10:200:10 (up to 200, every 10th)."
-    return click.option("--steps", metavar="RANGE", help=text)(command)
 
 
 def open_run(run: str) -> Trial:

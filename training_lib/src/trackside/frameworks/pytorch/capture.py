@@ -64,6 +64,7 @@ from trackside.frameworks.pytorch.saving import TensorSaver
 from trackside.frameworks.pytorch.short_way import ShortWay
 from trackside.frameworks.pytorch.step_numbers import StepNumbers
 from trackside.frameworks.pytorch.tracing import compiler_at_work, is_dynamo_compiling, skip_frame, untraced
+from trackside.frameworks.pytorch.training_mode_evaluations import TrainingModeEvaluations
 from trackside.frameworks.pytorch.trial_calls import TrialCalls
 from trackside.records.model_facts import ProgramFacts
 from trackside.records.state_file import TrainingState
@@ -105,6 +106,12 @@ class PyTorchCapture:
         self._modules = TrainedModules(self._parameter_names)
         self._numbering = Numbering()
         self._loss_inputs = LossInputSource(hook, guard, saver=self._saver, numbering=self._numbering)
+        self._in_training_mode = TrainingModeEvaluations(
+            modules=self._modules,
+            step=lambda: self._hook.step,
+            counted=self._evaluation_counted,
+            fuse=Fuse(guard, "watching for evaluations in training mode"),
+        )
         self._evaluation = Evaluation(
             hook,
             modules=self._modules,
@@ -113,6 +120,7 @@ class PyTorchCapture:
             changed=self._evaluation_changed,
             ended=self._evaluation_step_ends,
             reads_every_loss=lambda loss: self._statistics.is_on and not is_on_device(loss),
+            in_training_mode=self._in_training_mode,
             fuse=Fuse(guard, "watching evaluation"),
         )
         self._eager = EagerSteps(is_allowed=self._request.compiled == "eager_step")
@@ -151,6 +159,7 @@ class PyTorchCapture:
             program=self._program,
             clipping=self._step_numbers.clipping_places,
             unmasked=self._module_source.unmasked,
+            training_mode_evaluations=lambda: (self._in_training_mode.count, self._in_training_mode.place),
             protect=Fuse(guard, "recording what the model is made of").protect,
         )
 
@@ -248,7 +257,7 @@ class PyTorchCapture:
         def backward(*args: Any, **kwargs: Any) -> None:
             is_open = not is_dynamo_compiling() and short_way.is_open and compiler_at_work() is None
             if not (is_open and short_way.see_loss(args, kwargs)):
-                if statistics.is_on or hook.due is not NOTHING or evaluation.is_on:
+                if statistics.is_on or hook.due is not NOTHING or evaluation.is_watching:
                     see_loss(*args, **kwargs)
                 if cleared.is_waiting:
                     numbers.before_backward()
@@ -299,7 +308,7 @@ class PyTorchCapture:
     # The step, in the order of events: losses, before the optimizer, after it.
 
     def _see_loss(self, tensors: Any, grad_tensors: Any = None, *_: Any, **__: Any) -> None:
-        if self._evaluation.is_on:
+        if self._evaluation.is_watching:
             self._evaluation.training_goes_on()
         if grad_tensors is not None or self._closure_is_done:
             return
@@ -362,7 +371,7 @@ class PyTorchCapture:
         self._closure_is_done = False
         self._short_way.close()
         self._skipped_steps.has_stepped = True
-        if self._evaluation.is_on:
+        if self._evaluation.is_watching:
             self._evaluation.training_goes_on()
         if self._boundary.ends_before(optimizer):
             self._end_step(keep_unsettled=True)
@@ -406,6 +415,9 @@ class PyTorchCapture:
         if self._boundary.skipped(optimizer):
             self._end_step()
 
+    def _evaluation_counted(self) -> None:
+        self._facts.is_looking = True  # as the open step ends
+
     def _evaluation_changed(self) -> None:
         is_training = self._evaluation.is_on and self._hook.mode == TRAIN
         if is_training and not self._is_down and self._boundary.ends_with_evaluation():
@@ -435,7 +447,7 @@ class PyTorchCapture:
 
     def _look_ahead(self) -> None:
         if not self._is_down:
-            self._module_source.look_ahead(is_evaluating=self._evaluation.is_on)
+            self._module_source.look_ahead(is_evaluating=self._evaluation.is_watching)
 
     def _with_observed_closure(self, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         """The arguments of `step` with the closure wrapped, or None if there is none.
@@ -591,12 +603,19 @@ class PyTorchCapture:
         if writer is None:
             return
         if not self._guard.is_off:
-            self._guard.attempt("saving the last step of the evaluation", self._evaluation.end)
+            self._guard.attempt("saving the last step of the evaluation", self._end_evaluation)
         if self._boundary.is_open and not self._guard.is_off:
             self._guard.attempt("saving the last step", self._end_step)
         self._statistics.finish()
         self._guard.attempt("ending the run", lambda: writer.close(timeout_seconds, is_interrupted=is_interrupted))
         self._guard.silence()
+
+    def _end_evaluation(self) -> None:
+        self._evaluation.end()
+        before = self._in_training_mode.count
+        self._in_training_mode.training_goes_on()
+        if self._in_training_mode.count > before and not self._boundary.is_open:  # no step will end after it
+            self._facts.end_step(max(0, self._hook.step - 1))
 
     def _close_on_sigterm(self) -> None:
         self.close(SIGTERM_SECONDS, is_interrupted=True)

@@ -311,7 +311,7 @@ class DirectedCapture(PyTorchCapture):
             return
         waits = not self._has_seen_any or self.ends_by_calls
         sees_losses = bool(self._losses) and self._hook.due.losses
-        self._module_source.look_ahead(is_evaluating=self._evaluation.is_on or waits or sees_losses)
+        self._module_source.look_ahead(is_evaluating=self._evaluation.is_watching or waits or sees_losses)
 
     def _see_loss(self, tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> None:
         self._has_seen_any = self._has_gradients = True

@@ -15,8 +15,8 @@ modules and of loss functions are seen. In between nothing is: training costs on
   batch norm) is evaluated only where gradients are off.
 
 Limits: not seen are a loss by hand, plain sums of losses in the loop (their parts are saved), a loss inside of a
-compiled function unless the model gives it, an evaluation without `eval()`, and one of a model that was left in
-evaluation mode before.
+compiled function unless the model gives it, an evaluation without `eval()` (that there was one is: see
+`training_mode_evaluations.py`), and one of a model that was left in evaluation mode before.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from trackside.frameworks.pytorch.modules import TrainedModules, as_written
 from trackside.frameworks.pytorch.saving import TensorSaver
 from trackside.frameworks.pytorch.structures import holds_value, is_no_computation
 from trackside.frameworks.pytorch.tracing import skip_frame, untraced
+from trackside.frameworks.pytorch.training_mode_evaluations import TrainingModeEvaluations
 
 
 class Evaluation:
@@ -59,9 +60,12 @@ class Evaluation:
         changed: Callable[[], None],
         ended: Callable[[str], None],
         reads_every_loss: Callable[[torch.Tensor], bool],
+        in_training_mode: TrainingModeEvaluations,
         fuse: Fuse,
     ) -> None:
         self._hook = hook
+        self._in_training_mode = in_training_mode
+        in_training_mode.look_changed = self._watching_changed
         self._modules = modules
         self._saver = saver
         self._loss_inputs = loss_inputs
@@ -69,6 +73,7 @@ class Evaluation:
         self._ended = ended
         self._reads_every_loss = reads_every_loss
         self.is_on = False
+        self.is_watching = False  # calls, because it is on or because there may be one in training mode
         self._has_training_begun = False
         self._trains_in_eval_mode = False
         self._evaluated: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
@@ -98,8 +103,10 @@ class Evaluation:
 
         skip_frame(train)
         setattr(torch.nn.Module, "train", train)  # noqa: B010 - mypy forbids the plain assignment to a method
+        unwrap_switches = self._in_training_mode.install()
 
         def undo() -> None:
+            unwrap_switches()
             self._calls.switch(on=False)
             setattr(torch.nn.Module, "train", original)  # noqa: B010 - as above
 
@@ -110,6 +117,7 @@ class Evaluation:
     def training_began(self) -> None:
         """The first optimizer step is about to be made."""
         self._has_training_begun = True
+        self._in_training_mode.training_began()
 
     def trained_on(self, loss_name: str) -> None:
         """Tells what a loss is called in training."""
@@ -121,6 +129,7 @@ class Evaluation:
             self._trains_in_eval_mode = True
             self._losses = []
             self._close_step()
+        self._in_training_mode.training_goes_on()
         self.end()
 
     def end(self) -> None:
@@ -131,15 +140,19 @@ class Evaluation:
         self.is_on = False
         self._evaluated.clear()
         self._marker = None
-        self._calls.switch(on=False)
+        self._watching_changed()
+
+    def _watching_changed(self) -> None:
+        self.is_watching = self.is_on or self._in_training_mode.is_looking
+        self._calls.switch(on=self.is_watching)
         self._changed()
 
     def _give_up(self) -> None:
         self.is_on = self._is_step_open = self._has_training_begun = False
-        self._calls.switch(on=False)
+        self._in_training_mode.stand_down()
         if self._hook.mode == EVAL:
             self._hook.set_mode(TRAIN)
-        self._changed()
+        self._watching_changed()
 
     def _mode_set(self, module: torch.nn.Module, mode: bool) -> None:
         if type(module) not in self._modules.root_types and self._modules.root_of(module) is not module:
@@ -157,9 +170,9 @@ class Evaluation:
         self._evaluated.add(module)
         if self.is_on:
             return
+        self._in_training_mode.stand_down()
         self.is_on = True
-        self._calls.switch(on=True)
-        self._changed()
+        self._watching_changed()
 
     def _stands_for_root(self, module: torch.nn.Module) -> bool:
         """True for a root, and for a copy of one; not for any `Sequential` because a root is one."""
@@ -179,6 +192,8 @@ class Evaluation:
         module = as_written(module)
         root = self._modules.root_of(module)
         is_trained = (root or module).training
+        if is_trained and root is not None and self._in_training_mode.is_looking:
+            self._in_training_mode.model_called()
         if is_trained or (torch.is_grad_enabled() and (self._trains_in_eval_mode or not self._has_training_begun)):
             self._end_step()
             return True
@@ -203,8 +218,11 @@ class Evaluation:
         self._protected(self._loss_returned, module, output)
 
     def _model_returned(self, output: Any) -> None:
-        if self._is_step_open:
-            self._settle(0, _loss_in(output))
+        if self._is_step_open or self._in_training_mode.is_looking:
+            loss = _loss_in(output)
+            self._in_training_mode.loss_taken(loss)
+            if self._is_step_open:
+                self._settle(0, loss)
 
     def _loss_called(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         if self._loss_inputs.is_wanted and isinstance(module, torch.nn.modules.loss._Loss):
@@ -219,13 +237,17 @@ class Evaluation:
             number, start = self._scopes.pop()
             if number == id(module):
                 break
+        self._in_training_mode.loss_taken(output)
         if self._is_step_open:
             self._settle(start, output, name=name_of_loss_module(module))
 
     # Losses.
 
     def _function_called(self, name: str, args: Any, kwargs: Any, result: Any) -> None:
-        if not self._is_step_open or is_no_computation():
+        if is_no_computation():
+            return
+        self._in_training_mode.loss_taken(result)
+        if not self._is_step_open:
             return
         if not self._scopes and self._loss_inputs.is_wanted:
             inputs = inputs_of_call(args, kwargs, ignored_label=-100)

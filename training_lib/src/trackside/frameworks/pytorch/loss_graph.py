@@ -1,17 +1,21 @@
 """What the graph of a loss tells about it: its reduction, and what its predictions came out of.
 
-Unpacks no tensor but the weights of classes, which are no part of the graph.
+Unpacks no tensor but the weights of classes, which are no part of the graph, and once the distances in a margin
+and what log-probabilities are multiplied by.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
+from trackside.frameworks.pytorch.loss_likelihood import lowers_likelihood
+from trackside.frameworks.pytorch.loss_margin import margin
 from trackside.frameworks.pytorch.losses import UNNAMED, LossDescription, describe_loss
 
+_T = TypeVar("_T")
 MOST_NODES = 300  # that are looked at for half precision
 MOST_ADDENDS = 16
 _LONGEST_WALK = 16
@@ -54,6 +58,8 @@ class GraphFacts(NamedTuple):
     half_precision: torch.dtype | None = None
     is_weighted: bool = False
     is_broadcast: bool = False
+    margin: float | None = None
+    lowers_likelihood: bool = False
 
     @classmethod
     def of(cls, end: Any, loss: LossDescription) -> GraphFacts:
@@ -63,7 +69,14 @@ class GraphFacts(NamedTuple):
         if is_negated:
             loss = describe_loss(_next(end)[0])
         if loss.node is None:
-            return cls(loss.name, is_negated=is_negated, half_precision=half, is_broadcast=_is_broadcast(end))
+            return cls(
+                loss.name,
+                is_negated=is_negated,
+                half_precision=half,
+                is_broadcast=_is_broadcast(end),
+                margin=_read(margin, end),
+                lowers_likelihood=bool(_read(lowers_likelihood, end)),
+            )
         number = getattr(loss.node, "_saved_reduction", None)
         node, output = _predictions(loss)
         shape = _shape(node, output)
@@ -155,8 +168,13 @@ def _is_weighted(node: Any) -> bool:
 
 
 def _is_broadcast(node: Any) -> bool:
-    """True if n predictions met n targets as n times n, by broadcasting: a column less a row."""
+    """True if n predictions met n targets as n times n, by broadcasting: a column less a row.
+
+    Or if a score for each of k classes met the number of the class.
+    """
     for _ in range(_LONGEST_WALK):
+        if _meets_class_numbers(node):
+            return True
         following = [pair for pair in getattr(node, "next_functions", ()) if pair[0] is not None]
         if len(following) != 1 or _FUNCTION_OF_NODE.get(type(node).__name__) == "linear":
             return False
@@ -165,6 +183,28 @@ def _is_broadcast(node: Any) -> bool:
             return True
         node = following[0][0]
     return False
+
+
+def _meets_class_numbers(node: Any) -> bool:
+    """True if each row of k predictions met one and the same target, and the targets are whole, from 0 to below k."""
+    try:
+        targets = getattr(node, "_saved_target", None)
+    except RuntimeError:  # the script has written over what the graph keeps
+        return False
+    if not isinstance(targets, torch.Tensor) or targets.layout is not torch.strided or targets.dim() != 2:
+        return False
+    if not targets.is_floating_point() or targets.shape[1] <= 2 or not targets.any():
+        return False
+    numbers = targets.detach()[:, :1]
+    is_one = (targets == numbers).all(1, keepdim=True)
+    return bool((is_one & (numbers >= 0) & (numbers < targets.shape[1]) & (numbers == numbers.round())).all())
+
+
+def _read(question: Callable[[Any], _T], end: Any) -> _T | None:
+    try:
+        return question(end)
+    except RuntimeError:  # the script has written over what the graph keeps
+        return None
 
 
 def _half_precision(node: Any) -> torch.dtype | None:

@@ -74,6 +74,7 @@ class _Found:
     losses: Sequence[tuple[LossFacts, Place | None]]
     clipping: Sequence[tuple[ClippingFacts, Place | None]]
     program: ProgramFacts
+    evaluated_at: Place | None = None
 
 
 class ModelFactsSource:
@@ -81,7 +82,8 @@ class ModelFactsSource:
 
     `is_looking`: this step is looked at, so `before_step` matters; `wants_loss` says the same of `loss_seen`. `program`
     gives what others know of the program; `clipping` where gradients were clipped, by kind and limit; `unmasked` the
-    attention that was seen to see all of its input. Of the methods only `wants_loss` could raise.
+    attention that was seen to see all of its input; `training_mode_evaluations` how many there were, and where. Of the
+    methods only `wants_loss` could raise.
     """
 
     def __init__(
@@ -92,11 +94,13 @@ class ModelFactsSource:
         program: Callable[[], ProgramFacts],
         clipping: Mapping[tuple[str, float], Place | None],
         unmasked: Container[nn.Module] = (),
+        training_mode_evaluations: Callable[[], tuple[int, Place | None]],
         protect: Callable[[Callable[..., None]], Callable[..., None]],
     ) -> None:
         self.is_looking = True
         self._names, self._optimizer_name = names, optimizer_name
         self._program, self._clipping, self._unmasked = program, clipping, unmasked
+        self._training_mode_evaluations = training_mode_evaluations
         self._file: ModelFactsFile | None = None
         self._places: weakref.WeakKeyDictionary[Optimizer, Place | None] = weakref.WeakKeyDictionary()
         self._optimizers: weakref.WeakKeyDictionary[Optimizer, OptimizerFacts] = weakref.WeakKeyDictionary()
@@ -158,6 +162,8 @@ class ModelFactsSource:
             class_count=graph.class_count,
             is_weighted=graph.is_weighted,
             is_broadcast=graph.is_broadcast,
+            margin=graph.margin,
+            lowers_likelihood=graph.lowers_likelihood,
         )
         self._losses[facts.name] = facts, user_place()
         self.is_looking = True
@@ -177,9 +183,7 @@ class ModelFactsSource:
     def _looked(self, step: int) -> None:
         if self._file is None:
             return
-        others = bytes(p.requires_grad for r in self._others if (p := r()) is not None)
-        state = [(id(o), s) for o, s in self._states.items()], others, len(self._losses), len(self._clipping)
-        if state == self._told:
+        if self._state() == self._told:
             return
         is_first = not self._revisions
         self._file.add(self._gather(step))
@@ -189,8 +193,13 @@ class ModelFactsSource:
         if is_first:  # now that the modules are known
             for optimizer in list(self._states):
                 self._before_step(optimizer)
+        self._told = self._state()
+
+    def _state(self) -> object:
+        """What shows that something has changed."""
         others = bytes(p.requires_grad for r in self._others if (p := r()) is not None)
-        self._told = [(id(o), s) for o, s in self._states.items()], others, len(self._losses), len(self._clipping)
+        optimizers = [(id(o), s) for o, s in self._states.items()]
+        return optimizers, others, len(self._losses), len(self._clipping), self._training_mode_evaluations()
 
     def _gather(self, step: int) -> _Found:
         owners = _Owners(self._states, self._optimizers, self._names, looks_at_rows=not self._revisions)
@@ -217,6 +226,7 @@ class ModelFactsSource:
              self._places.get(o))
             for o in self._states if o in self._optimizers
         ]  # fmt: skip
+        evaluations, evaluated_at = self._training_mode_evaluations()
         return _Found(
             from_step=step,
             roots=roots,
@@ -224,8 +234,12 @@ class ModelFactsSource:
             optimizers=optimizers,
             losses=list(self._losses.values()),
             clipping=[(ClippingFacts(kind, limit), place) for (kind, limit), place in list(self._clipping.items())],
+            evaluated_at=evaluated_at,
             program=replace(
-                self._program(), autocast_dtype=half, data_parallel=_data_parallel([r for _, r in self._names.roots()])
+                self._program(),
+                autocast_dtype=half,
+                data_parallel=_data_parallel([r for _, r in self._names.roots()]),
+                training_mode_evaluations=evaluations,
             ),
         )
 
@@ -459,7 +473,7 @@ class ModelFactsFile:
             found.parameters,
             tuple(replace(facts, line=shown(place, script)) for facts, place in found.optimizers),
             tuple(self._loss_with_lines(facts, place, script) for facts, place in found.losses),
-            replace(found.program, script=script, clipping=clipping),
+            replace(found.program, script=script, clipping=clipping, evaluation_line=shown(found.evaluated_at, script)),
         )
 
     def _loss_with_lines(self, facts: LossFacts, backward: Place | None, script: str) -> LossFacts:

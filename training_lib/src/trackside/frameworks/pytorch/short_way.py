@@ -72,7 +72,7 @@ class ShortWay:
 
     def see_loss(self, args: Any, kwargs: Any) -> bool:
         """A call of `torch.autograd.backward`, with its arguments."""
-        if self._evaluation.is_on or self._guard.is_off:
+        if self._evaluation.is_watching or self._guard.is_off:
             self.is_open = False
             return False
         try:
@@ -95,7 +95,7 @@ class ShortWay:
 
     def begin(self, optimizer: Optimizer, args: Any, kwargs: Any) -> bool:
         """Right before an optimizer's step, with the arguments of its hook."""
-        if not self._has_seen_loss or kwargs or len(args) > 1 or self._guard.is_off or self._evaluation.is_on:
+        if not self._has_seen_loss or kwargs or len(args) > 1 or self._guard.is_off or self._evaluation.is_watching:
             return False
         try:
             if self._optimizer() is not optimizer:
@@ -116,7 +116,7 @@ class ShortWay:
         self.is_stepping = self._has_seen_loss = False
         hook, statistics = self._hook, self._statistics
         try:
-            is_as_before = statistics.is_on and not (self._guard.is_off or self._evaluation.is_on)
+            is_as_before = statistics.is_on and not (self._guard.is_off or self._evaluation.is_watching)
             is_as_before = is_as_before and not statistics.numbers.is_used
             if not is_as_before or self._optimizer() is not optimizer or not self._cleared.are_there():
                 statistics.hold(optimizer, self._reading)

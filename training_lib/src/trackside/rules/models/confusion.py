@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,8 @@ class Confusion(Rule):
 
     How it decides:
         On the tensors `labels` and `predictions` of the collections `labels_collection` and `predictions_collection`,
-        as smdebug's hook saves them of an XGBoost training, at each step at which both were saved:
+        as smdebug's hook saves them of an XGBoost training, at each step from `first_step` on at which both were saved
+        (a model that has not been trained yet confuses whatever it can):
 
         1. C_ij counts the samples of class i that were predicted as class j, of `category_no` classes (0: as many as
            came in labels or predictions, whichever is more).
@@ -46,7 +48,8 @@ class Confusion(Rule):
 
         It judges only where it was chosen: while a model learns, it confuses. Amazon's Confusion divides, in 2, by the
         sum over the diagonal. With that, two classes cannot both have 0.9, and every model of two classes or more
-        fires: the sum over the row is what must have been meant. The rest is the same.
+        fires: the sum over the row is what must have been meant. It also judges the model of step 0. The rest is the
+        same.
 
     What to do:
         Look at samples of the pair named: are they labelled alike, is one of them rare? Weight or sample the rare one.
@@ -76,6 +79,8 @@ class Confusion(Rule):
     likely_causes = (Cause.CLASS_IMBALANCE, Cause.WRONG_LABELS)
     what_to_do = ("Look at samples of the classes named: whether they are labelled alike, or one of them is rare.",)
 
+    preset_defaults = MappingProxyType({AWS_DOCS: {"first_step": 0}, AWS_SDK: {"first_step": 0}})
+
     category_no: int = parameter(0, "number of classes; 0: as many as came", minimum=0, maximum=_MOST_CLASSES)
     labels: str = parameter("labels", "name of the tensor of labels")
     predictions: str = parameter("predictions", "name of the tensor of predictions")
@@ -86,8 +91,12 @@ class Confusion(Rule):
         0.1, "share of another class among what is predicted as a class, that is allowed", minimum=0, maximum=1
     )
 
+    first_step: int = parameter(10, "steps that the model is trained for before it is judged", minimum=0)
+
     def check(self, window: Window) -> Iterable[Finding]:
         """One finding per worker: the cell that is furthest from what it should be."""
+        if window.step < self.first_step:
+            return []
         return [
             found
             for labels, predictions in self._pairs(window)
@@ -95,7 +104,9 @@ class Confusion(Rule):
         ]
 
     def lacks(self, window: Window) -> str:
-        """Labels and predictions."""
+        """Labels and predictions of a model that has been trained for a while."""
+        if window.step < self.first_step:
+            return f"predictions at step {self.first_step} or later; the newest are of step {window.step}"
         has_any = any(self._matrix(labels, predicted) is not None for labels, predicted in self._pairs(window))
         return "" if has_any else f"class labels and predictions ({self.labels} and {self.predictions})"
 

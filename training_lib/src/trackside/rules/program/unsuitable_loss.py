@@ -15,15 +15,21 @@ from trackside.rules.diagnosis import Evidence, has_several_aims, training_losse
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
-SIGN, BELOW_ZERO, ONE_CLASS, BROADCAST, RUNAWAY = (
+SIGN, BELOW_ZERO, ONE_CLASS, BROADCAST, RUNAWAY, AT_MARGIN, LIKELIHOOD = (
     "factor of the loss",
     "loss that cannot be negative",
     "classes",
     "share of the differences that are of a prediction and its own target",
     "loss over its largest size at first",
+    "share of the margin that was gained",
+    "factor of the negative log-likelihood",
 )
+_MAY_BE_MEANT = {RUNAWAY, AT_MARGIN, LIKELIHOOD}
 _FEWEST_LOSSES = 40  # for a loss that runs away
 _FIRST = 10  # losses that stand for the start
+_FEWEST_AT_MARGIN = 100
+_NEAR_MARGIN, _BELOW_MARGIN, _SPREAD_AT_MARGIN = 0.05, 0.02, 0.1  # of the margin
+_SURE = 2.0  # standard errors
 _GRADIENTS_GROWN, _WEIGHTS_GROWN = 4.0, 2.5  # what runs away, grows
 _NEVER_NEGATIVE = (
     "CrossEntropyLoss", "NLLLoss", "MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BCELoss", "BCEWithLogitsLoss",
@@ -50,11 +56,26 @@ class UnsuitableLoss(Rule):
            scores, not log-probabilities.
         3. One class: cross entropy over a single output, which is zero whatever the model says.
         4. Broadcasting: a column of n predictions met a row of n targets, so that each prediction was compared with
-           every target. Of losses by hand, too.
+           every target. Or each of k scores met the number of the class, as one target for all of them. Of losses by
+           hand, too.
         5. Running away, a warning only: what is minimised has fallen below -`runaway` times its largest size over the
            first steps, falls ever faster, and gradients or weights grow. A loss whose minimum is not where the model
            is right has the wrong sign; a likelihood of densities, a reward or an adversary's loss goes below zero too,
            but settles. Programs with several optimizers are left out. Of losses by hand, too.
+        6. At the margin, a warning only: a triplet loss that takes the mean of max(0, near - far + margin) has over the
+           newest half of at least 100 losses settled at its margin: at most 5 % above and 2 % below it (pairs of an
+           example with itself take it a little below), with a spread of at most 10 %, and falling no more (by two
+           standard errors). A model that cannot tell anything apart stands at the margin; one that is to bring
+           like together gets below it at once, for like is nearer to like than to others in any space. Only one that is
+           to drive like apart cannot: the best it can do is to make all alike.
+
+        7. Likelihood, a warning only: in a loss by hand the log-probabilities of the chosen classes or actions enter
+           with a plus, alone or times numbers of which none is negative, so that what is shown or rewarded is made less
+           likely. Right for an agent whose numbers are costs, and for a model that is to forget. Programs with several
+           optimizers are left out.
+
+        What cannot be seen: the flipped sign of a ranking, of a reward less a baseline or of a hinge on two classes is
+        a sound loss of the opposite task, and its run has the same numbers as a run of that.
 
         Else a loss that was written by hand has no known range and is left alone. Amazon's Debugger has no such rule.
 
@@ -109,13 +130,15 @@ class UnsuitableLoss(Rule):
             wrong = misuse(loss, level=level, has_several_aims=several) if loss is not None else None
             if wrong is None and not several and runs_away(column.values, times=self.runaway) and _grows(window):
                 wrong = Misuse(RUNAWAY, _in_first_sizes(column.values), -self.runaway)
+            if wrong is None and loss is not None and loss.margin and settled_at(column.values, margin=loss.margin):
+                wrong = Misuse(AT_MARGIN, 1 - float(np.mean(_newest_half(column.values))) / loss.margin, _NEAR_MARGIN)
             if loss is not None and wrong is not None:
                 found.append(self._finding(window, column, loss, wrong))
         return found
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """A warning where only the numbers say so."""
-        return Severity.WARNING if all(finding.measure == RUNAWAY for finding in findings) else Severity.CRITICAL
+        """A warning where it may be meant so."""
+        return Severity.WARNING if {f.measure for f in findings} <= _MAY_BE_MEANT else Severity.CRITICAL
 
     def lacks(self, window: Window) -> str:
         """What the hook tells of the program's losses."""
@@ -129,6 +152,11 @@ class UnsuitableLoss(Rule):
         wrong_loss = Suspicion(Cause.WRONG_LOSS, lead.comparison)
         if lead.measure == RUNAWAY:
             return (Suspicion(Cause.LOSS_SIGN, "it falls ever faster below zero, and gradients grow"), wrong_loss)
+        if lead.measure == LIKELIHOOD:
+            return (Suspicion(Cause.LOSS_SIGN, "log-probabilities enter the loss with a plus"), wrong_loss)
+        if lead.measure == AT_MARGIN:
+            what = "the loss settles at its margin and not below it, as where like is driven apart"
+            return (Suspicion(Cause.LOSS_SIGN, what), Suspicion(Cause.WRONG_LABELS))
         if lead.measure == SIGN:
             return (Suspicion(Cause.LOSS_SIGN, lead.comparison),)
         return (wrong_loss, Suspicion(Cause.LOSS_SIGN)) if lead.measure == BELOW_ZERO else (wrong_loss,)
@@ -161,6 +189,8 @@ def misuse(loss: LossFacts, *, level: float, has_several_aims: bool) -> Misuse |
     """How a loss whose value is `level` is misused; None if nothing speaks for that."""
     if loss.is_broadcast and not has_several_aims:
         return Misuse(BROADCAST, 1 / loss.input_shape[0] if loss.input_shape and loss.input_shape[0] > 1 else 0.5, 1.0)
+    if loss.lowers_likelihood and not has_several_aims:
+        return Misuse(LIKELIHOOD, -1.0, 0.0)
     if loss.type_name not in _NEVER_NEGATIVE:
         return None
     if loss.type_name in {"CrossEntropyLoss", "NLLLoss"} and loss.class_count == 1:
@@ -181,6 +211,22 @@ def runs_away(losses: NDArray[np.float64], *, times: float) -> bool:
     third = len(losses) // 3
     old, middle, new = (float(np.median(part)) for part in (losses[:third], losses[third:-third], losses[-third:]))
     return middle - new > max(old - middle, 0.0)
+
+
+def settled_at(losses: NDArray[np.float64], *, margin: float) -> bool:
+    """Whether the newest half of the losses (oldest first, shape (n,)) lies at the margin and falls no more."""
+    newest = _newest_half(losses)
+    if len(losses) < _FEWEST_AT_MARGIN or not np.isfinite(newest).all():
+        return False
+    spread, above = float(newest.std()), float(newest.mean()) - margin
+    is_near = -_BELOW_MARGIN <= above / margin <= _NEAR_MARGIN and spread <= _SPREAD_AT_MARGIN * margin
+    half = len(newest) // 2
+    fall = float(newest[:half].mean() - newest[half:].mean())
+    return is_near and fall <= _SURE * spread * np.sqrt(2 / half)
+
+
+def _newest_half(losses: NDArray[np.float64]) -> NDArray[np.float64]:
+    return losses[len(losses) // 2 :]
 
 
 def _in_first_sizes(losses: NDArray[np.float64]) -> float:

@@ -1,4 +1,4 @@
-"""wrong-mode: the model trains in evaluation mode."""
+"""wrong-mode: the model trains in evaluation mode, or is evaluated in training mode."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ _ALIKE_TYPES = (
 
 @dataclass(frozen=True)
 class WrongMode(Rule):
-    """The model trains in evaluation mode.
+    """The model trains in evaluation mode, or is evaluated in training mode.
 
     Why it matters:
         After an evaluation under `model.eval()`, a loop that forgets `model.train()` goes on with dropout switched off
         and batch statistics frozen. It trains another model than the one that was designed, and overfits sooner.
+        An evaluation that forgets `model.eval()` measures a model with units dropped, and lets batch normalisation
+        learn from the validation data: its figures are worse than the model, noisy, and depend on the batch.
 
     How it decides:
         The hook notes the train/eval flag of each module as the optimizer steps: at the first step, and whenever it
@@ -38,7 +40,12 @@ class WrongMode(Rule):
         1. It fires where the root of the model, and every module below it that behaves otherwise in training (dropout
            with a probability above zero, batch normalisation), is in evaluation mode while the optimizer steps.
         2. It must hold for `steps` steps: a single step in the wrong mode is no verdict.
-        3. A model in train mode in which some normalisation layers are in evaluation mode was set so on purpose (frozen
+        3. It also fires where a loss was taken of a model in training mode while gradients were off, at least
+           `evaluations` times, and some module in training mode behaves otherwise there. Each time must be one call of
+           the model for one loss, with training steps between one time and the next: Monte-Carlo dropout, targets of
+           another loss, statistics estimated anew and what belongs to every step are no evaluation. Once the script
+           has called `model.eval()` nothing more is counted.
+        4. A model in train mode in which some normalisation layers are in evaluation mode was set so on purpose (frozen
            batch normalisation in fine-tuning), and is silent. So is a model with no module that behaves otherwise.
 
         Amazon's Debugger has no such rule.
@@ -49,7 +56,7 @@ class WrongMode(Rule):
     Example:
         ```python
         from trackside.records.model_facts import ModelFacts, ModuleFacts
-        from trackside.rules.program.wrong_mode import evaluating_modules
+        from trackside.rules.program.wrong_mode import differing_modules, evaluating_modules
 
         net = ModuleFacts("Net", "Net", is_training=False)
         drop = ModuleFacts("drop", "Dropout", "dropout", is_training=False, probability=0.5)
@@ -57,6 +64,9 @@ class WrongMode(Rule):
 
         trains = ModuleFacts("Net", "Net", is_training=True)
         assert evaluating_modules(ModelFacts(modules=(trains, drop))) == ()
+
+        drops = ModuleFacts("drop", "Dropout", "dropout", probability=0.5)
+        assert differing_modules(ModelFacts(modules=(trains, drops))) == (drops,)
         ```
 
     References:
@@ -73,18 +83,24 @@ class WrongMode(Rule):
     since = "0.1"
     likely_causes = (Cause.TRAIN_EVAL_MODE,)
     what_to_do = (
-        "Call model.train() at the start of each training epoch.",
+        "Call model.train() at the start of each training epoch, and model.eval() before each evaluation.",
         "If layers are frozen on purpose, set only these to eval() after model.train().",
     )
 
     steps: int = parameter(5, "steps that the optimizer must have stepped in evaluation mode", minimum=1)
+    evaluations: int = parameter(2, "evaluations that the model must have made in training mode", minimum=1)
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per module that behaves otherwise in training and is in evaluation mode."""
+        """One finding per module that behaves otherwise in training and is in the wrong mode."""
         facts = window.facts
-        if facts is None or window.step < facts.from_step + self.steps:
+        if facts is None:
             return []
-        return [self._finding(window, facts, module) for module in evaluating_modules(facts)]
+        found: list[Finding] = []
+        if facts.program.training_mode_evaluations >= self.evaluations:
+            found += [self._evaluated(window, facts, module) for module in differing_modules(facts)]
+        if window.step >= facts.from_step + self.steps:
+            found += [self._trained(window, facts, module) for module in evaluating_modules(facts)]
+        return found
 
     def lacks(self, window: Window) -> str:
         """What the hook tells of the program's modules."""
@@ -92,7 +108,19 @@ class WrongMode(Rule):
             return "what a hook of this version tells of the program (its modules)"
         return ""
 
-    def _finding(self, window: Window, facts: ModelFacts, module: ModuleFacts) -> Finding:
+    def _evaluated(self, window: Window, facts: ModelFacts, module: ModuleFacts) -> Finding:
+        return Finding(
+            subject=module.name,
+            step=window.step,
+            since_step=facts.from_step,
+            measure="evaluations in training mode",
+            observed=float(facts.program.training_mode_evaluations),
+            relation=">",
+            threshold=float(self.evaluations - 1),
+            place=facts.program.evaluation_line or module.line,
+        )
+
+    def _trained(self, window: Window, facts: ModelFacts, module: ModuleFacts) -> Finding:
         steps = window.step - facts.from_step
         return Finding(
             subject=module.name,
@@ -111,6 +139,11 @@ def evaluating_modules(facts: ModelFacts) -> tuple[ModuleFacts, ...]:
     if not facts.modules or any(module.is_training for module in facts.modules):
         return ()
     return tuple([module for module in facts.modules if _differs_in_training(module)])
+
+
+def differing_modules(facts: ModelFacts) -> tuple[ModuleFacts, ...]:
+    """The modules in training mode that behave otherwise in evaluation mode."""
+    return tuple([module for module in facts.modules if module.is_training and _differs_in_training(module)])
 
 
 def _differs_in_training(module: ModuleFacts) -> bool:

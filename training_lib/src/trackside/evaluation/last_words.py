@@ -1,0 +1,28 @@
+"""What is said of a rule at the end of a run."""
+
+from __future__ import annotations
+
+from trackside.contracts.verdict import Verdict
+from trackside.evaluation import verdicts
+from trackside.evaluation.progress import RuleProgress
+from trackside.evaluation.verdicts import Moment
+from trackside.evaluation.without_inputs import without_inputs
+from trackside.rules.catalogue import ConfiguredRule
+from trackside.trial.trial import Trial
+
+
+def last_word(configured: ConfiguredRule, progress: RuleProgress, moment: Moment, trial: Trial) -> Verdict | None:
+    """Nothing more where an issue was found, whether it recovered or not."""
+    if progress.issues:
+        return None
+    answered = progress.judged > 0 and not progress.lacks
+    if (unjudged := without_inputs(configured, moment, trial, answered=answered)) is not None:
+        return unjudged
+    if progress.judged < configured.rule.findings_in_a_row and progress.lacks:
+        return verdicts.not_ready(configured, moment, lacks=progress.lacks)
+    if progress.judged == 0:
+        saved = bool(trial.new_complete_steps(-1))
+        return verdicts.no_data(configured, moment, run_saved_steps=saved, unreadable=progress.unreadable)
+    if progress.judged < configured.rule.findings_in_a_row:
+        return verdicts.too_little_data(configured, moment, judged=progress.judged)
+    return verdicts.clean(configured, moment, judged=progress.judged)
