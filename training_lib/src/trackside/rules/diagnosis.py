@@ -19,6 +19,8 @@ from trackside.trial.window import Column, Window
 TRAINING_MODES = ("TRAIN", "GLOBAL")
 STILL = 1e-6  # relative update of the weights in a step, below which hundreds of steps lead nowhere
 WILD = 0.1  # above which a step replaces the weights rather than corrects them
+SHORT_WAY = 0.02  # share of its own size that a weight must have come, at the least, for anything to be learned
+_FEWEST_STEPS = 30  # of which a way can be told
 _AT_ONCE = 1.0  # in the first steps: nothing is left of the initialisation
 _NEWEST = 10  # measurements that stand for "now"
 _HARDLY_ANYTHING = 0.02  # share of the gradient that clipping leaves
@@ -45,6 +47,28 @@ class Evidence:
         ]
         finite = [ratio for ratio in ratios if math.isfinite(ratio)]
         return float(np.median(finite)) if finite else None
+
+    @cached_property
+    def way(self) -> tuple[float, int] | None:
+        """How far the weight that came farthest may have come, as a share of its size, and in how many steps.
+
+        The sum of the relative updates |w' - w| / |w| over all steps, those between two measurements on the line from
+        one to the other: an upper bound, for steps to and fro add up too. Vectors, what is frozen, and what began at
+        zero (whose updates are relative to nothing) are left out; None where nothing is left.
+        """
+        ways = [
+            found
+            for name in self.window.tensors("weights")
+            if _is_trained_matrix(self.window, name)
+            for column in self.window.statistic(name, "update_ratio", mode=None)
+            if (found := way_of(column)) is not None
+        ]
+        return max(ways, default=None)
+
+    @cached_property
+    def goes_nowhere(self) -> bool:
+        """True where no weight has come far enough for anything to be learned, though it had the steps for it."""
+        return self.way is not None and self.way[1] >= _FEWEST_STEPS and 0 < self.way[0] < SHORT_WAY
 
     @cached_property
     def learning_rates(self) -> tuple[Column, ...]:
@@ -193,6 +217,22 @@ def collapsed_at(rates: NDArray[np.float64], *, share: float = 1e-3, steps: int 
     return since if after >= steps and 2 * after > since else None
 
 
+def way_of(column: Column) -> tuple[float, int] | None:
+    """(the sum of the relative updates over all steps, how many these are); None for too few that are finite."""
+    steps, ratios = finite(column)
+    if len(steps) < 3:
+        return None
+    between = (ratios[1:] + ratios[:-1]) / 2 * np.diff(steps)
+    return float(ratios[0] + between.sum()), int(steps[-1] - steps[0]) + 1
+
+
+def _is_trained_matrix(window: Window, name: str) -> bool:
+    held = window.facts.parameter(name) if window.facts else None
+    if held is not None and (len(held.shape) < 2 or not held.requires_grad):
+        return False
+    return all(column.values[0] > 0 for column in window.statistic(name, "l2", mode=None))
+
+
 def training_losses(window: Window) -> tuple[Column, ...]:
     """The columns of the training losses (mode TRAIN, or GLOBAL where the script sets none), values as they are."""
     names = window.tensors("losses")
@@ -219,6 +259,34 @@ def learned_share(window: Window, *, newest: int = 20) -> float | None:
         start = max(float(losses[0]), float(np.median(losses[:newest])))
         shares.append(1 - float(np.median(losses[-newest:])) / start if start > 0 else 0.0)
     return max(shares, default=None)
+
+
+def has_gained(window: Window, *, share: float) -> bool:
+    """True where a training loss has fallen by more than `share` of its size at first, and more than its noise.
+
+    At first and now are the medians of the first and of the newest quarter of the steps, 5 to 50 of each. The size is
+    |the median| at first, or the deviation of the losses, whichever is larger, so that losses about zero count too.
+    """
+    return any(_gain(finite(column)[1]) > share for column in training_losses(window))
+
+
+def _gain(losses: NDArray[np.float64]) -> float:
+    """By what share of their size losses have fallen, less twice the error of that; -inf where they are too few."""
+    count = min(50, len(losses) // 4)
+    if count < 5:
+        return -math.inf
+    first, now = losses[:count], losses[-count:]
+    size = max(abs(float(np.median(first))), float(losses.std()))
+    if not 0 < size < math.inf:
+        return -math.inf
+    error = math.hypot(error_of_median(first), error_of_median(now))
+    return (float(np.median(first) - np.median(now)) - 2 * error) / size
+
+
+def error_of_median(values: NDArray[np.float64]) -> float:
+    """Standard error of the median of normal noise, from the median absolute deviation; `values` of shape (n,)."""
+    deviation = float(np.median(np.abs(values - np.median(values))))
+    return 1.2533 * 1.4826 * deviation / math.sqrt(len(values))
 
 
 def has_several_aims(window: Window) -> bool:
@@ -338,7 +406,10 @@ def _measured(seen: Evidence) -> list[Suspicion]:
     if (spread := seen.gradient_spread) is not None and spread > _VANISHED:
         found.append(Suspicion(Cause.VANISHING_GRADIENTS, f"some layers get {spread:.1g} times the gradient of others"))
     ratio = seen.update_ratio
-    if ratio is not None and ratio < 10 * STILL:
+    if seen.way is not None and seen.goes_nowhere:
+        because = f"no weight has come more than {seen.way[0]:.2g} of its size in {seen.way[1]} steps"
+        found.append(Suspicion(Cause.LEARNING_RATE_TOO_LOW, because))
+    elif ratio is not None and ratio < 10 * STILL:
         found.append(Suspicion(Cause.LEARNING_RATE_TOO_LOW, f"a step changes weights by {ratio:.2g} of their size"))
     elif ratio is not None and ratio > WILD:
         found.append(Suspicion(Cause.LEARNING_RATE_TOO_HIGH, f"a step changes weights by {ratio:.0%} of their size"))

@@ -25,6 +25,9 @@ NO_OPTIMIZER, NO_GRADIENT, NO_CHANGE, FROZEN = (
 )
 
 
+_ROUNDING = 1e-7  # of a number's size: what float32 just tells apart
+
+
 @dataclass(frozen=True)
 class ParametersNotTrained(Rule):
     """Parameters that take part in the training are never changed by it.
@@ -120,6 +123,9 @@ class ParametersNotTrained(Rule):
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
         """By what is missing: the optimizer, or the way from the loss."""
+        if all(finding.measure == NO_CHANGE for finding in findings) and (rate := _lost_in_rounding(findings, window)):
+            because = f"a rate of {rate:.2g} is less than what can be added to these weights"
+            return (Suspicion(Cause.LEARNING_RATE_TOO_LOW, because), Suspicion(Cause.FROZEN_PARAMETERS))
         missing = sum(finding.measure == NO_OPTIMIZER for finding in findings)
         because = f"{missing} of {len(findings)} are in no optimizer"
         outside = Suspicion(Cause.PARAMETERS_NOT_IN_OPTIMIZER, because if missing else "")
@@ -227,6 +233,30 @@ def _never_moved(window: Window, held: ParameterFacts) -> bool:
     if not all(_is_worth_a_step(window, column) for column in gradients):
         return False
     return all(len(column.values) >= 3 and not column.values.any() for column in updates)
+
+
+def _lost_in_rounding(findings: Sequence[Finding], window: Window) -> float | None:
+    """The largest rate of these parameters, where a step by it is lost in the rounding of every one; else None."""
+    rates = []
+    for finding in findings:
+        held = window.facts.parameter(finding.subject) if window.facts else None
+        step = _step_of(window, held) if held is not None else None
+        if step is None or not step[1] < _ROUNDING:
+            return None
+        rates.append(step[0])
+    return max(rates, default=None)
+
+
+def _step_of(window: Window, held: ParameterFacts) -> tuple[float, float] | None:
+    """The rate of a parameter, and at most how much of its size a step by it is: SGD goes by the gradient, Adam by 1."""
+    rates = window.statistic(f"hyperparameters/{held.optimizer}/group_{held.group}/lr", "mean", mode=None)
+    weights = window.statistic(held.name, "l2", last=1, mode=None)
+    gradients = window.statistic(held.gradient, "l2", mode=None)
+    if not rates or not weights or not gradients:
+        return None
+    rate, norm = float(rates[0].values[-1]), float(weights[0].values[-1])
+    steepest = max(math.sqrt(held.size), float(np.median(gradients[0].values)))
+    return (rate, rate * steepest / norm) if norm > 0 else None
 
 
 def _is_worth_a_step(window: Window, gradient: Column) -> bool:

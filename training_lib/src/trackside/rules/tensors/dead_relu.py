@@ -25,6 +25,7 @@ _AT_ONCE = 1  # step up to which a unit that is dead was dead from the start
 _LIVABLE = 0.9  # share of dead units
 _WASTED = 0.05  # of it, and of all gradients by tensors this share is zero: nothing can become of it
 _MOSTLY = 0.5
+_HEARD = 0.9  # of the dead share of a layer: what the layer behind it must hear of it
 _WITHOUT_ZEROS = ("tanh", "sigmoid", "gelu", "silu", "leaky_relu", "softmax", "log_softmax", "other")
 
 
@@ -46,10 +47,15 @@ class DeadRelu(Rule):
            activations put out no zeros (tanh, GELU, ...) are left out.
         3. What reaches a dead unit has no gradient either: the share of zeros in the gradient of the layer's weights is
            at least 0.9 d. A bias that cancels out of the loss (ranking by differences) is no dead unit.
-        4. It fires only where some layer is alive: where the loss itself is zero for every sample (a margin that is
+        4. What a dead unit passes on is zero, so that the weights that read it get no gradient either. It fires only
+           where another layer, not the first, shows that: a share c = 1 - (1 - z) / (1 - b) of its inputs is zero, with
+           z and b the shares of zeros in the gradients of its weights and its bias, and c is at least 0.9 d. A head
+           that had no turn, an expert that nobody asked and actions that nobody took have gradients of zeros, but no
+           layer reads zeros for it. (A normalisation right behind the ReLU hides it, and is taken at its word.)
+        5. It fires only where some layer is alive: where the loss itself is zero for every sample (a margin that is
            kept), all gradients are zero and nothing is dead.
-        5. Batches of fewer than 16 samples cannot tell, and are left out.
-        6. A model that learns lives with what is left of it, for a wide layer needs but a few units. Where units are
+        6. Batches of fewer than 16 samples cannot tell, and are left out.
+        7. A model that learns lives with what is left of it, for a wide layer needs but a few units. Where units are
            dead from the first step on, it is silent in the first 100 steps while the loss falls, and later once that
            has lost a quarter of its first value, unless half of the gradients of the model (by tensors) are nothing but
            zeros. Where 98 % of a layer are dead although half of the loss is gone (there is a way around it), it is
@@ -105,8 +111,11 @@ class DeadRelu(Rule):
         columns = {column.tensor: column for column in _biases(window, facts)}
         shares = {name: float(column.values[-_MEASUREMENTS:].min()) for name, column in columns.items()}
         names = [
-            n for n in dying(shares, threshold_layer=self.threshold_layer) if _reaches_weights(window, n, shares[n])
+            name
+            for name in dying(shares, threshold_layer=self.threshold_layer)
+            if _reaches_weights(window, name, shares[name])
         ]
+        names = self._silent_for_the_next(window, facts, shares, names) if names else []
         learned = learned_share(window) if names else None
         zeros = Evidence(window).zero_gradients if names else None
         died = any(self._dead_since(columns[name]) > _AT_ONCE for name in names)
@@ -147,6 +156,22 @@ class DeadRelu(Rule):
         because = f"a step changes weights by {ratio:.1%}" if ratio is not None else ""
         return (dead, Suspicion(Cause.LEARNING_RATE_TOO_HIGH, because))
 
+    def _silent_for_the_next(
+        self, window: Window, facts: ModelFacts | None, shares: Mapping[str, float], names: Sequence[str]
+    ) -> list[str]:
+        """Those of the dying layers whose silence the layers behind them hear."""
+        heard = max(
+            (
+                zero_inputs(weights=weights, bias=shares[bias])
+                for bias, weights in _zeros_of_readers(window, shares)
+                if not shares[bias] > self.threshold_layer / 100
+            ),
+            default=None,
+        )
+        if heard is None:  # the run does not tell
+            return list(names)
+        return [name for name in names if heard >= _HEARD * shares[name] or _is_normalised(facts, name)]
+
     def _dead_since(self, column: Column) -> int:
         alive = np.flatnonzero(~(column.values > self.threshold_layer / 100))
         return int(column.steps[alive[-1] + 1 if alive.size else 0])
@@ -182,6 +207,14 @@ def dying(shares: Mapping[str, float], *, threshold_layer: float) -> tuple[str, 
     return tuple(sorted(found, key=lambda name: (-shares[name], name)))
 
 
+def zero_inputs(*, weights: float, bias: float) -> float:
+    """The share of a layer's inputs that are always zero, by the shares of zeros in the gradients of its parameters.
+
+    Units without any gradient are in both; a unit with one has it from the inputs that are not zero.
+    """
+    return 1 - (1 - weights) / (1 - bias) if bias < 1 else 0.0
+
+
 def _can_be_lived_with(learned: float, zeros: float | None, step: int, *, dead: float, died: bool) -> bool:
     """Whether a model that has lost `learned` of its first loss needs no more of a layer than is alive, or may yet.
 
@@ -210,6 +243,34 @@ def _reaches_weights(window: Window, bias: str, share: float) -> bool:
     """True where the weights of the layer have as few gradients as its bias, or none are known."""
     columns = window.statistic(f"{bias.removesuffix('bias')}weight", "zero_share", mode=None)
     return all(float(column.values[-_MEASUREMENTS:].min()) >= 0.9 * share for column in columns)
+
+
+def _zeros_of_readers(window: Window, shares: Mapping[str, float]) -> list[tuple[str, float]]:
+    """(bias, share of zeros in the gradient of the weights) of each layer that reads another: all but the first.
+
+    A layer without a bias goes by the next one: that of the normalisation behind it.
+    """
+    facts = window.facts
+    names = [held.gradient for held in facts.parameters] if facts else list(window.tensors("gradients"))
+    names = [name for name in names if name in shares or name.endswith("weight")]
+    weights = [(place, name) for place, name in enumerate(names) if name not in shares]
+    found = []
+    for place, weight in weights[1:]:
+        own = f"{weight.removesuffix('weight')}bias"
+        bias = own if own in shares else next((name for name in names[place:] if name in shares), None)
+        if bias is not None:
+            columns = window.statistic(weight, "zero_share", mode=None)
+            found += [(bias, float(column.values[-_MEASUREMENTS:].min())) for column in columns]
+    return found
+
+
+def _is_normalised(facts: ModelFacts | None, bias: str) -> bool:
+    """True where a ReLU and then a normalisation follow the layer, as modules were built."""
+    own = facts.module_of(bias) if facts else None
+    if facts is None or own is None:
+        return False
+    place = facts.modules.index(own)
+    return [module.role for module in facts.modules[place + 1 : place + 3]] == ["activation", "normalization"]
 
 
 def _is_of_embedding(facts: ModelFacts | None, name: str) -> bool:

@@ -13,6 +13,8 @@ from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import (
     Evidence,
     chance_level,
+    has_gained,
+    has_several_aims,
     learned_share,
     training_losses,
     why_it_diverges,
@@ -25,6 +27,7 @@ _MEASUREMENTS = 5  # of the newest, their median
 _FEWEST = 3
 _NOT_LEARNED = 0.1  # share of the first loss that must be gone for large steps to be right
 _NOT_MOVED = 0.02  # and for small ones
+_LONG = 10  # times `start_step`: for so long no rate warms up to what is right from what is a million times too small
 _BELOW_CHANCE = 0.7
 _HOPELESS = 1e-8
 
@@ -45,11 +48,16 @@ class WeightUpdateRatio(Rule):
 
         1. Too large: the median of r over the weights is above `large_threshold`, and the training has not learned a
            tenth of its first loss (or the loss is above its first value). Large steps that work are right.
-        2. Too small: the largest r of all weights is below `small_threshold`, the run has at least `start_step` steps,
-           and less than 2 % of the first loss is gone.
-        3. While the learning rate rises (warm-up) nothing is too small. A loss far below chance (cross entropy under
-           0.7 ln(classes)) has learned before: fine-tuning takes small steps. So does a parameter that is frozen, or
-           that gets no gradient: it is `parameters-not-trained`'s.
+        2. Too small: after n steps, `start_step` at least, the largest r of all weights is below
+           `small_threshold` x (n / `start_step`)^2, for what leads nowhere in many steps may be larger than what does
+           in few; no weight can have come 2 % of its size (the sum of its u over all steps, an upper bound); and no
+           training loss has fallen by more than 2 % of its size, beyond twice the error of that (medians of the first
+           and of the newest steps). Where a loss may stay or is ever negative (several optimizers, rewards) it tells
+           nothing, and only r below `small_threshold` counts.
+        3. While the learning rate rises (warm-up) nothing is too small, unless r is below `small_threshold` for ten
+           times `start_step` steps. A loss far below chance (cross entropy under 0.7 ln(classes)) has learned before:
+           fine-tuning takes small steps. So does a parameter that is frozen, or that gets no gradient: it is
+           `parameters-not-trained`'s.
 
         A warning; critical where the loss is above 1.5 times its first value, or all r are below 1e-8.
 
@@ -91,17 +99,20 @@ class WeightUpdateRatio(Rule):
     )
 
     large_threshold: float = parameter(0.1, "relative update above which a step is too large", minimum=0)
-    small_threshold: float = parameter(1e-6, "relative update below which a step is too small", minimum=0)
+    small_threshold: float = parameter(
+        1e-6, "relative update below which a step is too small at `start_step`", minimum=0
+    )
     start_step: int = parameter(30, "step from which on steps can be too small", minimum=0)
 
     def check(self, window: Window) -> Iterable[Finding]:
         """One finding per weight whose steps are too large or too small, the largest excess first."""
         columns = {column.tensor: column for column in _measured(window)}
         ratios = {name: _typical(column) for name, column in columns.items()}
-        kind = verdict_on(ratios, large=self.large_threshold, small=self.small_threshold)
+        small = self._small(window)
+        kind = verdict_on(ratios, large=self.large_threshold, small=small)
         if not kind or not (self._is_too_large(window) if kind == "large" else self._is_too_small(window)):
             return []
-        threshold = self.large_threshold if kind == "large" else self.small_threshold
+        threshold = self.large_threshold if kind == "large" else small
         concerned = [name for name, r in ratios.items() if (r > threshold if kind == "large" else r < threshold)]
         concerned.sort(key=lambda name: ratios[name], reverse=kind == "large")
         return [self._finding(window, columns[name], ratios[name], kind, threshold) for name in concerned]
@@ -125,11 +136,16 @@ class WeightUpdateRatio(Rule):
         learned = learned_share(window)
         return learned is not None and learned < _NOT_LEARNED
 
+    def _small(self, window: Window) -> float:
+        """The relative update below which steps are too small after so many of them."""
+        if not _losses_tell(window) or _warms_up(window):
+            return self.small_threshold
+        return self.small_threshold * max(1.0, window.step / max(1, self.start_step)) ** 2
+
     def _is_too_small(self, window: Window) -> bool:
-        learned = learned_share(window)
-        if learned is None or learned >= _NOT_MOVED or window.step < self.start_step or _warms_up(window):
+        if window.step < (_LONG if _warms_up(window) else 1) * self.start_step or not Evidence(window).goes_nowhere:
             return False
-        return not _has_learned_before(window)
+        return not (_losses_tell(window) and (has_gained(window, share=_NOT_MOVED) or _has_learned_before(window)))
 
     def _finding(self, window: Window, column: Column, ratio: float, kind: str, threshold: float) -> Finding:
         learned = learned_share(window)
@@ -176,6 +192,12 @@ def _measured(window: Window) -> list[Column]:
 
 def _typical(column: Column) -> float:
     return float(np.median(column.values[-_MEASUREMENTS:]))
+
+
+def _losses_tell(window: Window) -> bool:
+    """True where a loss that stays means that nothing is learned."""
+    losses = training_losses(window)
+    return bool(losses) and not has_several_aims(window) and not any((c.values < 0).any() for c in losses)
 
 
 def _warms_up(window: Window) -> bool:
