@@ -366,8 +366,6 @@ plant(
 plant("wrong-weight-decay", "digits-very-wide", edits.optimizer(weight_decay=0.5), "A weight decay of 0.5.")
 plant("wrong-weight-decay", "waves-rmsprop", edits.optimizer(weight_decay=0.5), "A weight decay of 0.5.")
 plant("wrong-weight-decay", "reversal-warmup", edits.optimizer(weight_decay=30.0), "A weight decay of 30.")
-plant("wrong-weight-decay", "cancer-nesterov", edits.optimizer(weight_decay=-0.3), "A weight decay below zero.",
-      name="negative-decay")  # fmt: skip
 plant("wrong-weight-decay", "topics-adagrad", edits.optimizer(weight_decay=1.0), "A weight decay of 1.")
 
 

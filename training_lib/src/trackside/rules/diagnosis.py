@@ -19,7 +19,7 @@ from trackside.trial.window import Column, Window
 TRAINING_MODES = ("TRAIN", "GLOBAL")
 STILL = 1e-6  # relative update of the weights in a step, below which hundreds of steps lead nowhere
 WILD = 0.1  # above which a step replaces the weights rather than corrects them
-SHORT_WAY = 0.02  # share of its own size that a weight must have come, at the least, for anything to be learned
+SHORT_WAY = 0.05  # share of its own size that a weight must have come, at the least, for anything to be learned
 _FEWEST_STEPS = 30  # of which a way can be told
 _AT_ONCE = 1.0  # in the first steps: nothing is left of the initialisation
 _NEWEST = 10  # measurements that stand for "now"
@@ -27,6 +27,7 @@ _HARDLY_ANYTHING = 0.02  # share of the gradient that clipping leaves
 _SHRUNK, _GROWN = 0.5, 3.0  # norm of all weights, against its first
 _VANISHED = 1e5  # times the smallest gradient norm of a layer
 _RISEN = 5.0  # times the first learning rate
+_HALF_WAY = 0.25  # of the peak, after half of the steps to it
 _SUDDEN = 20.0  # times as large as usual: what grew less than that broke out of the blue
 _LOW_PRECISION = ("float16",)
 
@@ -86,10 +87,10 @@ class Evidence:
 
     @cached_property
     def risen_rate(self) -> tuple[float, float] | None:
-        """(first, now) of a learning rate that is a multiple of what it began with."""
+        """(first, now) of a learning rate that is a multiple of what it began with, and did not warm up to it."""
         for column in self.learning_rates:
             first, now = float(column.values[0]), float(column.values[-1])
-            if 0 < _RISEN * first < now:
+            if 0 < _RISEN * first < now and not warms_up(column.values):
                 return first, now
         return None
 
@@ -201,6 +202,16 @@ class Evidence:
         facts = self.window.facts
         groups = [group for optimizer in facts.optimizers for group in optimizer.groups] if facts else []
         return max((group.get("weight_decay", 0.0) for group in groups), key=abs, default=0.0)
+
+
+def warms_up(rates: NDArray[np.float64]) -> bool:
+    """True where the rates have risen to their peak about in a straight line, as a warm-up does.
+
+    `rates`: one per step, oldest first, shape (n,). Half way to the peak a line is at a half of it, and so is half a
+    cosine; what grows by a factor at each step, or jumps, is far below.
+    """
+    peak = int(np.argmax(rates >= 0.99 * rates.max()))
+    return bool(rates[peak // 2] > _HALF_WAY * rates[peak])
 
 
 def collapsed_at(rates: NDArray[np.float64], *, share: float = 1e-3, steps: int = 20) -> int | None:
@@ -413,6 +424,12 @@ def _measured(seen: Evidence) -> list[Suspicion]:
         found.append(Suspicion(Cause.LEARNING_RATE_TOO_LOW, f"a step changes weights by {ratio:.2g} of their size"))
     elif ratio is not None and ratio > WILD:
         found.append(Suspicion(Cause.LEARNING_RATE_TOO_HIGH, f"a step changes weights by {ratio:.0%} of their size"))
+    elif (first := seen.first_update_ratio) is not None and first > _AT_ONCE / 2:
+        because = f"early steps changed weights by {first:.0%} of their size"
+        found.append(Suspicion(Cause.LEARNING_RATE_TOO_HIGH, because))
+    elif (growth := seen.weight_growth) is not None and growth > _GROWN and seen.weight_decay >= 0:
+        because = f"weights are {growth:.3g} times as large as at first, and nothing is learned"
+        found.append(Suspicion(Cause.LEARNING_RATE_TOO_HIGH, because))
     return found
 
 

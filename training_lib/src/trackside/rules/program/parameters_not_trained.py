@@ -24,7 +24,6 @@ NO_OPTIMIZER, NO_GRADIENT, NO_CHANGE, FROZEN = (
     "gradients that it may get",
 )
 
-
 _ROUNDING = 1e-7  # of a number's size: what float32 just tells apart
 
 
@@ -42,7 +41,9 @@ class ParametersNotTrained(Rule):
 
         1. *In no optimizer*: it requires a gradient and gets one, but no optimizer holds it.
         2. *No gradient*: an optimizer holds it, it requires a gradient, and it got none at any of these steps although
-           others of the same optimizer did, or although it is the only optimizer and goes on stepping.
+           others of the same optimizer did, or although it is the only optimizer and goes on stepping. Where parts of
+           the model take turns (experts, blocks that are skipped: some parameter had a gradient again after steps
+           without), that is information.
         3. *No change*: an optimizer with a learning rate above zero holds it and it gets gradients that are more than
            rounding noise, but its update was exactly zero whenever it was measured, three times at least.
         4. *Frozen at its random start*: it requires no gradient, others of the same model are trained, and its values
@@ -105,7 +106,11 @@ class ParametersNotTrained(Rule):
         found.update({name: (NO_CHANGE, 0.0, math.ulp(0.0)) for name in self._unchanged(window, facts, present)})
         named = [parameter for parameter in facts.parameters if parameter.name in found]
         named.sort(key=lambda parameter: -parameter.size)
-        return [self._finding(window, facts, parameter, found[parameter.name]) for parameter in named]
+        takes_turns = bool(named) and _takes_turns(window, facts)
+        return [
+            self._finding(window, facts, parameter, found[parameter.name], takes_turns=takes_turns)
+            for parameter in named
+        ]
 
     def lacks(self, window: Window) -> str:
         """What the hook tells of the program, and some steps."""
@@ -117,6 +122,8 @@ class ParametersNotTrained(Rule):
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
         """Critical where most of what should train does not; no alarm where all of it looks trained before."""
         if all(finding.measure == NO_OPTIMIZER and not finding.statistics["looks_untrained"] for finding in findings):
+            return Severity.INFO
+        if all(finding.measure == NO_GRADIENT and finding.statistics["takes_turns"] for finding in findings):
             return Severity.INFO
         share = sum(finding.statistics["share_of_model"] for finding in findings)
         return Severity.CRITICAL if share > _MOST else Severity.WARNING
@@ -147,7 +154,13 @@ class ParametersNotTrained(Rule):
         return tuple([p.name for p in facts.parameters if _may_change(p, present) and _never_moved(window, p)])
 
     def _finding(
-        self, window: Window, facts: ModelFacts, held: ParameterFacts, told: tuple[str, float, float]
+        self,
+        window: Window,
+        facts: ModelFacts,
+        held: ParameterFacts,
+        told: tuple[str, float, float],
+        *,
+        takes_turns: bool,
     ) -> Finding:
         measure, observed, threshold = told
         module = facts.module(held.module)
@@ -164,6 +177,7 @@ class ParametersNotTrained(Rule):
                 "numbers": float(held.size),
                 "share_of_model": held.size / max(1, trainable),
                 "looks_untrained": float(_is_untrained(facts, held)),
+                "takes_turns": float(takes_turns),
             },
             place=module.line if module else "",
         )
@@ -192,6 +206,13 @@ def frozen_since(first: ModelFacts, facts: ModelFacts) -> tuple[str, ...]:
     matrices = [p for p in facts.parameters if len(p.shape) > 1 and not p.tied_to]
     frozen = [p for p in matrices if p.name in before and not p.requires_grad]
     return tuple([p.name for p in frozen]) if matrices and matrices[-1] in frozen else ()
+
+
+def _takes_turns(window: Window, facts: ModelFacts) -> bool:
+    """True where some parameter had a gradient again after steps without one."""
+    columns = [c for held in facts.parameters for c in window.statistic(held.gradient, "is_present", mode=None)]
+    had = [np.flatnonzero(column.values > 0) for column in columns]
+    return any(bool((np.diff(places) > 1).any()) for places in had)
 
 
 def _root(held: ParameterFacts) -> str:
@@ -248,7 +269,7 @@ def _lost_in_rounding(findings: Sequence[Finding], window: Window) -> float | No
 
 
 def _step_of(window: Window, held: ParameterFacts) -> tuple[float, float] | None:
-    """The rate of a parameter, and at most how much of its size a step by it is: SGD goes by the gradient, Adam by 1."""
+    """The rate of a parameter, and how much of its size a step is at most: SGD goes by the gradient, Adam by 1."""
     rates = window.statistic(f"hyperparameters/{held.optimizer}/group_{held.group}/lr", "mean", mode=None)
     weights = window.statistic(held.name, "l2", last=1, mode=None)
     gradients = window.statistic(held.gradient, "l2", mode=None)

@@ -21,7 +21,7 @@ _CUT = 0.98  # share of dead units from which on a layer lets nothing through
 _LEARNED = 0.5  # of the first loss: a model that has learned so much lives with what is left of it
 _LEARNS, _FIRST_STEPS = 0.1, 100  # of it in so many steps: a model that has begun to learn may be waited for
 _LEARNS_ON = 0.25  # of it later
-_AT_ONCE = 1  # step up to which a unit that is dead was dead from the start
+_AT_ONCE = 0  # step at which a unit that is dead was dead from the start: the first step is still to come
 _LIVABLE = 0.9  # share of dead units
 _WASTED = 0.05  # of it, and of all gradients by tensors this share is zero: nothing can become of it
 _MOSTLY = 0.5
@@ -149,6 +149,9 @@ class DeadRelu(Rule):
         """What is certain; dead units; and what may have killed them."""
         if certain := certain_causes(window):
             return (*certain, Suspicion(Cause.DEAD_UNITS))
+        if window.facts is not None and any(held.has_equal_rows for held in window.facts.parameters):
+            alike = Suspicion(Cause.SYMMETRIC_INITIALIZATION, "all units of a layer are alike")
+            return (alike, Suspicion(Cause.DEAD_UNITS))
         dead = Suspicion(Cause.DEAD_UNITS, f"{len(findings)} layers, up to {findings[0].observed:.0f} % of the units")
         ratio = Evidence(window).update_ratio
         if findings[0].since_step <= _AT_ONCE:

@@ -17,6 +17,7 @@ from trackside.trial.window import Column, Window
 _LEARNED = 0.1  # at most this share of the first loss is left: small gradients are what success looks like
 _NOTHING_LEARNED = 0.9  # at least this share is left
 _LOSSES_TO_AVERAGE = 5
+_GROWS = 4.0  # times what it was after half as many steps: with the square of the steps, it is on its way
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,12 @@ class VanishingGradient(Rule):
         4. A run that is done is silent: with at most 10 % of the first loss left (median of the newest five), small
            gradients are what success looks like. Losses are used where the run saved them; without them, only the
            comparison with M decides.
-        5. Three judged steps in a row must show a vanished gradient; a single quiet step raises no alarm.
+        5. A gradient that grows fast has not vanished: one that is four times what it was after half as many steps. So
+           it is behind gates and a last layer that begin at zero, and open.
+        6. Three judged steps in a row must show a vanished gradient; a single quiet step raises no alarm.
 
         The smallest gradient leads. Amazon's VanishingGradient has the same `threshold` and reports every tensor whose
-        mean |g|, zeros included, is below it. Points 1 to 5 only take findings away: whatever this rule reports, that
+        mean |g|, zeros included, is below it. Points 1 to 6 only take findings away: whatever this rule reports, that
         one would report too.
 
     What to do:
@@ -115,7 +118,8 @@ class VanishingGradient(Rule):
             )
             largest = _largest(sizes)
             zeros = sum(size == 0 for size in sizes.values())
-            findings += [self._finding(window, of_worker[name], largest=largest, zeros=zeros) for name in names]
+            lasting = [of_worker[name] for name in names if not grows(of_worker[name])]
+            findings += [self._finding(window, column, largest=largest, zeros=zeros) for column in lasting]
         return sorted(findings, key=lambda finding: finding.observed)
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
@@ -157,6 +161,12 @@ def vanished(
     loud = {_module(name) for name, size in taking_part.items() if not size < threshold}  # NaN is loud
     found = [name for name, size in taking_part.items() if _module(name) not in loud and size < behind]
     return tuple(sorted(found, key=lambda name: (sizes[name], name)))
+
+
+def grows(column: Column) -> bool:
+    """True for a gradient that is four times what it was after half as many steps."""
+    half = int(np.searchsorted(column.steps, column.steps[-1] / 2, side="right")) - 1
+    return half >= 0 and bool(column.values[-1] > _GROWS * column.values[half])
 
 
 def _module(name: str) -> str:

@@ -27,6 +27,7 @@ _MEASUREMENTS = 5  # of the newest, their median
 _FEWEST = 3
 _NOT_LEARNED = 0.1  # share of the first loss that must be gone for large steps to be right
 _NOT_MOVED = 0.02  # and for small ones
+_NO_WAY = 0.02  # share of its size that no weight may have come
 _LONG = 10  # times `start_step`: for so long no rate warms up to what is right from what is a million times too small
 _BELOW_CHANCE = 0.7
 _HOPELESS = 1e-8
@@ -46,8 +47,9 @@ class WeightUpdateRatio(Rule):
         now and then: u = |w' - w| / |w| with L2 norms. For each weight, r is the median of its newest five u (three at
         least). Weights that began at zero, and normalisation layers' and other vectors, are left out.
 
-        1. Too large: the median of r over the weights is above `large_threshold`, and the training has not learned a
-           tenth of its first loss (or the loss is above its first value). Large steps that work are right.
+        1. Too large: after `start_step` steps the median of r over the weights is above `large_threshold`, and the
+           training has not learned a tenth of its first loss (or the loss is above its first value). Large steps that
+           work are right. Where a loss may stay (several optimizers, rewards) it says nothing.
         2. Too small: after n steps, `start_step` at least, the largest r of all weights is below
            `small_threshold` x (n / `start_step`)^2, for what leads nowhere in many steps may be larger than what does
            in few; no weight can have come 2 % of its size (the sum of its u over all steps, an upper bound); and no
@@ -102,7 +104,7 @@ class WeightUpdateRatio(Rule):
     small_threshold: float = parameter(
         1e-6, "relative update below which a step is too small at `start_step`", minimum=0
     )
-    start_step: int = parameter(30, "step from which on steps can be too small", minimum=0)
+    start_step: int = parameter(30, "step from which on steps can be too large or too small", minimum=0)
 
     def check(self, window: Window) -> Iterable[Finding]:
         """One finding per weight whose steps are too large or too small, the largest excess first."""
@@ -133,7 +135,7 @@ class WeightUpdateRatio(Rule):
         return why_it_diverges(window) if findings[0].relation == ">" else why_nothing_is_learned(window)
 
     def _is_too_large(self, window: Window) -> bool:
-        learned = learned_share(window)
+        learned = learned_share(window) if _losses_tell(window) and window.step >= self.start_step else None
         return learned is not None and learned < _NOT_LEARNED
 
     def _small(self, window: Window) -> float:
@@ -143,7 +145,8 @@ class WeightUpdateRatio(Rule):
         return self.small_threshold * max(1.0, window.step / max(1, self.start_step)) ** 2
 
     def _is_too_small(self, window: Window) -> bool:
-        if window.step < (_LONG if _warms_up(window) else 1) * self.start_step or not Evidence(window).goes_nowhere:
+        way = Evidence(window).way
+        if way is None or way[0] > _NO_WAY or window.step < (_LONG if _warms_up(window) else 1) * self.start_step:
             return False
         return not (_losses_tell(window) and (has_gained(window, share=_NOT_MOVED) or _has_learned_before(window)))
 
