@@ -345,6 +345,11 @@ def why_it_moves_wildly(window: Window) -> tuple[Suspicion, ...]:
     return ()
 
 
+def what_broke_units(window: Window) -> Suspicion | None:
+    """A rate that is too high, where the weights tell that units were broken by steps; None where they do not."""
+    return _torn(Evidence(window))
+
+
 def why_it_diverges(window: Window) -> tuple[Suspicion, ...]:
     """What may be behind numbers that grow without bound, likeliest first."""
     seen = Evidence(window)
@@ -424,13 +429,19 @@ def _measured(seen: Evidence) -> list[Suspicion]:
         found.append(Suspicion(Cause.LEARNING_RATE_TOO_LOW, f"a step changes weights by {ratio:.2g} of their size"))
     elif ratio is not None and ratio > WILD:
         found.append(Suspicion(Cause.LEARNING_RATE_TOO_HIGH, f"a step changes weights by {ratio:.0%} of their size"))
-    elif (first := seen.first_update_ratio) is not None and first > _AT_ONCE / 2:
-        because = f"early steps changed weights by {first:.0%} of their size"
-        found.append(Suspicion(Cause.LEARNING_RATE_TOO_HIGH, because))
-    elif (growth := seen.weight_growth) is not None and growth > _GROWN and seen.weight_decay >= 0:
-        because = f"weights are {growth:.3g} times as large as at first, and nothing is learned"
-        found.append(Suspicion(Cause.LEARNING_RATE_TOO_HIGH, because))
+    elif torn := _torn(seen):
+        found.append(torn)
     return found
+
+
+def _torn(seen: Evidence) -> Suspicion | None:
+    """A rate so high that early steps left little of the weights, or that all steps together made them large."""
+    first, growth = seen.first_update_ratio, seen.weight_growth
+    if first is not None and first > _AT_ONCE / 2:
+        return Suspicion(Cause.LEARNING_RATE_TOO_HIGH, f"early steps changed weights by {first:.0%} of their size")
+    if growth is not None and growth > _GROWN and seen.weight_decay >= 0:
+        return Suspicion(Cause.LEARNING_RATE_TOO_HIGH, f"weights are {growth:.3g} times as large as at first")
+    return None
 
 
 def _behind_zeros(seen: Evidence) -> Suspicion:

@@ -163,16 +163,10 @@ class DeadRelu(Rule):
         self, window: Window, facts: ModelFacts | None, shares: Mapping[str, float], names: Sequence[str]
     ) -> list[str]:
         """Those of the dying layers whose silence the layers behind them hear."""
-        heard = max(
-            (
-                zero_inputs(weights=weights, bias=shares[bias])
-                for bias, weights in _zeros_of_readers(window, shares)
-                if not shares[bias] > self.threshold_layer / 100
-            ),
-            default=None,
-        )
-        if heard is None:  # the run does not tell
+        readers = _zeros_of_readers(window, shares)
+        if not readers:  # the run does not tell
             return list(names)
+        heard = max(zero_inputs(weights=weights, bias=shares[bias]) for bias, weights in readers)
         return [name for name in names if heard >= _HEARD * shares[name] or _is_normalised(facts, name)]
 
     def _dead_since(self, column: Column) -> int:
@@ -213,9 +207,10 @@ def dying(shares: Mapping[str, float], *, threshold_layer: float) -> tuple[str, 
 def zero_inputs(*, weights: float, bias: float) -> float:
     """The share of a layer's inputs that are always zero, by the shares of zeros in the gradients of its parameters.
 
-    Units without any gradient are in both; a unit with one has it from the inputs that are not zero.
+    Units without any gradient are in both; a unit with one has it from the inputs that are not zero. Where nearly all
+    units have none, it cannot be told, and 0 is said.
     """
-    return 1 - (1 - weights) / (1 - bias) if bias < 1 else 0.0
+    return 1 - (1 - weights) / (1 - bias) if bias <= _LIVABLE else 0.0
 
 
 def _can_be_lived_with(learned: float, zeros: float | None, step: int, *, dead: float, died: bool) -> bool:

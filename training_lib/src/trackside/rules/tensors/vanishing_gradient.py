@@ -10,14 +10,14 @@ import numpy as np
 
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import certain_causes
+from trackside.rules.diagnosis import certain_causes, what_broke_units
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
 _LEARNED = 0.1  # at most this share of the first loss is left: small gradients are what success looks like
 _NOTHING_LEARNED = 0.9  # at least this share is left
 _LOSSES_TO_AVERAGE = 5
-_GROWS = 4.0  # times what it was after half as many steps: with the square of the steps, it is on its way
+_GROWS = 4.0  # times what it was after half as many steps: faster than their square, it is on its way
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,8 @@ class VanishingGradient(Rule):
         lead = findings[0]
         because = f"{lead.subject} gets {lead.observed:.2g}, another {lead.statistics['largest_mean_abs_gradient']:.2g}"
         vanishing = Suspicion(Cause.VANISHING_GRADIENTS, because)
-        return (*certain_causes(window), vanishing, Suspicion(Cause.SATURATED_UNITS))
+        second = what_broke_units(window) or Suspicion(Cause.SATURATED_UNITS)
+        return (*certain_causes(window), vanishing, second)
 
     def _finding(self, window: Window, column: Column, *, largest: float, zeros: int) -> Finding:
         return Finding(
