@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -49,6 +50,15 @@ def case(
     return RuleCase(name, recorded=recorded, fires=fires, facts=of or facts())
 
 
+GROWN = case("", 1e-4, 1e-4)
+GROWN = replace(
+    GROWN,
+    recorded={
+        **GROWN.recorded,
+        A: {**GROWN.recorded[A], "l2": falling(1.0, 30.0, 11, every=10)},
+        B: {**GROWN.recorded[B], "l2": falling(1.0, 90.0, 11, every=10)},
+    },
+)
 CASES = [
     case("both too large", 0.8, 2.0, fires=(B, A)),
     case("both too large, and the loss rises", 0.8, 2.0, RISES, fires=(B, A)),
@@ -67,7 +77,9 @@ CASES = [
         count=41,
         fires=(A, B),
     ),
+    replace(GROWN, name="thrown out", fires=(B, A)),
     case("usual", 1e-3, 4e-3),
+    replace(GROWN, name="large, and it learns", recorded={**GROWN.recorded, LOSS: {"mean": LEARNS}}),
     case("large steps that work", 0.8, 2.0, LEARNS),
     case("one layer learns", 1e-3, 1e-9),
     case("small while warming up", 1e-9, 1e-9, rate=along([1e-6 * step for step in range(101)])),
