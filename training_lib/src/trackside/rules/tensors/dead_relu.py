@@ -246,11 +246,12 @@ def _reaches_weights(window: Window, bias: str, share: float) -> bool:
 def _zeros_of_readers(window: Window, shares: Mapping[str, float]) -> list[tuple[str, float]]:
     """(bias, share of zeros in the gradient of the weights) of each layer that reads another: all but the first.
 
-    A layer without a bias goes by the next one: that of the normalisation behind it.
+    A layer without a bias goes by the next one: that of the normalisation behind it. Rows of an embedding that no
+    sample used are no zeros that are read.
     """
     facts = window.facts
     names = [held.gradient for held in facts.parameters] if facts else list(window.tensors("gradients"))
-    names = [name for name in names if name in shares or name.endswith("weight")]
+    names = [n for n in names if n in shares or (n.endswith("weight") and not _is_of_embedding(facts, n))]
     weights = [(place, name) for place, name in enumerate(names) if name not in shares]
     found = []
     for place, weight in weights[1:]:
