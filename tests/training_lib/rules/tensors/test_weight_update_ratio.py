@@ -59,6 +59,14 @@ GROWN = replace(
         B: {**GROWN.recorded[B], "l2": falling(1.0, 90.0, 11, every=10)},
     },
 )
+REWARDS = steady(-1.0, 101)
+FIRST_STEP = along([3.0, *[1e-4] * 10], every=10)
+TORN = {
+    **GROWN.recorded,
+    LOSS: {"mean": REWARDS},
+    A: {**GROWN.recorded[A], "update_ratio": FIRST_STEP},
+    B: {**GROWN.recorded[B], "update_ratio": FIRST_STEP},
+}
 CASES = [
     case("both too large", 0.8, 2.0, fires=(B, A)),
     case("both too large, and the loss rises", 0.8, 2.0, RISES, fires=(B, A)),
@@ -78,7 +86,9 @@ CASES = [
         fires=(A, B),
     ),
     replace(GROWN, name="thrown out", fires=(B, A)),
+    replace(GROWN, name="thrown out by the first step, and rewards", recorded=TORN, fires=(B, A)),
     case("usual", 1e-3, 4e-3),
+    replace(GROWN, name="grown little by little, and rewards", recorded={**GROWN.recorded, LOSS: {"mean": REWARDS}}),
     replace(GROWN, name="large, and it learns", recorded={**GROWN.recorded, LOSS: {"mean": LEARNS}}),
     case("large steps that work", 0.8, 2.0, LEARNS),
     case("one layer learns", 1e-3, 1e-9),

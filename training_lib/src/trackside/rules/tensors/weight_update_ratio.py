@@ -52,7 +52,8 @@ class WeightUpdateRatio(Rule):
            training has not learned a tenth of its first loss (or the loss is above its first value). Large steps that
            work are right. Where a loss may stay (several optimizers, rewards) it says nothing.
         2. Too large before: the median over the weights of their norm now over their first is above `growth_threshold`,
-           and as little is learned. Steps that threw the weights so far out are small beside them afterwards.
+           and as little is learned. Steps that threw the weights so far out are small beside them afterwards. Where a
+           loss may stay, one of the first ten steps must have changed the weights by more than their own size.
         3. Too small: after n steps, `start_step` at least, the largest r of all weights is below
            `small_threshold` x (n / `start_step`)^2, for what leads nowhere in many steps may be larger than what does
            in few; no weight can have come 2 % of its size (the sum of its u over all steps, an upper bound); and no
@@ -151,7 +152,9 @@ class WeightUpdateRatio(Rule):
         norms = [column for name in window.tensors("weights") for column in _norms(window, name)]
         growths = [float(column.values[-1] / column.values[0]) for column in norms]
         limit = self.growth_threshold
-        if not growths or not float(np.median(growths)) > limit or not self._is_too_large(window):
+        if not growths or not float(np.median(growths)) > limit:
+            return []
+        if not (self._is_too_large(window) if _losses_tell(window) else _was_torn(window)):
             return []
         found = [(g, c) for g, c in zip(growths, norms, strict=True) if g > limit]
         found.sort(key=lambda pair: -pair[0])
@@ -234,6 +237,12 @@ def _losses_tell(window: Window) -> bool:
     """True where a loss that stays means that nothing is learned."""
     losses = training_losses(window)
     return bool(losses) and not has_several_aims(window) and not any((c.values < 0).any() for c in losses)
+
+
+def _was_torn(window: Window) -> bool:
+    """True where one of the first steps left nothing of the initialisation."""
+    first = Evidence(window).first_update_ratio
+    return first is not None and first > 1
 
 
 def _warms_up(window: Window) -> bool:
