@@ -281,6 +281,12 @@ def has_gained(window: Window, *, share: float) -> bool:
     return any(_gain(finite(column)[1]) > share for column in training_losses(window))
 
 
+def still_falls(window: Window) -> bool:
+    """True where a training loss falls in the newer half of its steps, by more than its noise."""
+    halves = [finite(column)[1] for column in training_losses(window)]
+    return any(_gain(losses[len(losses) // 2 :]) > 0 for losses in halves)
+
+
 def _gain(losses: NDArray[np.float64]) -> float:
     """By what share of their size losses have fallen, less twice the error of that; -inf where they are too few."""
     count = min(50, len(losses) // 4)

@@ -11,7 +11,7 @@ import numpy as np
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.verdict import Finding, Severity
 from trackside.records.model_facts import ModelFacts
-from trackside.rules.diagnosis import Evidence, certain_causes, has_several_aims, learned_share
+from trackside.rules.diagnosis import Evidence, certain_causes, has_several_aims, learned_share, still_falls
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
@@ -57,10 +57,10 @@ class DeadRelu(Rule):
         6. Batches of fewer than 16 samples cannot tell, and are left out.
         7. A model that learns lives with what is left of it, for a wide layer needs but a few units. Where units are
            dead from the first step on, it is silent in the first 100 steps while the loss falls, and later once that
-           has lost a quarter of its first value, unless half of the gradients of the model (by tensors) are nothing but
-           zeros. Where 98 % of a layer are dead although half of the loss is gone (there is a way around it), it is
-           information. Where units have died in training, it is silent up to 90 % of a layer once half of the loss is
-           gone.
+           has lost a quarter of its first value, or a tenth and goes on falling, unless half of the gradients of the
+           model (by tensors) are nothing but zeros. Where 98 % of a layer are dead although half of the loss is gone
+           (there is a way around it), it is information. Where units have died in training, it is silent up to
+           90 % of a layer once half of the loss is gone.
 
         Critical where the training is wasted: 98 % of a layer are dead, half of the gradients of the model (by tensors)
         are nothing but zeros, and the loss has lost less than a twentieth. Else a warning. Amazon's DeadRelu counts
@@ -119,8 +119,12 @@ class DeadRelu(Rule):
         learned = learned_share(window) if names else None
         zeros = Evidence(window).zero_gradients if names else None
         died = any(self._dead_since(columns[name]) > _AT_ONCE for name in names)
-        if learned is not None and _can_be_lived_with(learned, zeros, window.step, dead=shares[names[0]], died=died):
-            return []
+        if learned is not None:
+            if _can_be_lived_with(learned, zeros, window.step, dead=shares[names[0]], died=died):
+                return []
+            gets_through = zeros is not None and zeros < _MOSTLY
+            if not died and gets_through and learned > _LEARNS and still_falls(window):
+                return []
         statistics = {
             "loss_lost": math.nan if learned is None else learned,
             "zero_gradients": math.nan if zeros is None else zeros,

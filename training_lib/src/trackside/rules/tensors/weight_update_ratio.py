@@ -29,6 +29,7 @@ _NOT_LEARNED = 0.1  # share of the first loss that must be gone for large steps 
 _NOT_MOVED = 0.02  # and for small ones
 _NO_WAY = 0.02  # share of its size that no weight may have come
 _RATIO, _GROWTH = "relative update of the weight", "norm of the weight over its first"
+_REPLACED = 0.5  # of a weight is an update of one of the first steps
 _LONG = 10  # times `start_step`: for so long no rate warms up to what is right from what is a million times too small
 _BELOW_CHANCE = 0.7
 _HOPELESS = 1e-8
@@ -53,7 +54,7 @@ class WeightUpdateRatio(Rule):
            work are right. Where a loss may stay (several optimizers, rewards) it says nothing.
         2. Too large before: the median over the weights of their norm now over their first is above `growth_threshold`,
            and as little is learned. Steps that threw the weights so far out are small beside them afterwards. Where a
-           loss may stay, one of the first ten steps must have changed the weights by more than their own size.
+           loss may stay, one of the first ten steps must have changed the weights by more than half of their size.
         3. Too small: after n steps, `start_step` at least, the largest r of all weights is below
            `small_threshold` x (n / `start_step`)^2, for what leads nowhere in many steps may be larger than what does
            in few; no weight can have come 2 % of its size (the sum of its u over all steps, an upper bound); and no
@@ -240,9 +241,12 @@ def _losses_tell(window: Window) -> bool:
 
 
 def _was_torn(window: Window) -> bool:
-    """True where one of the first steps left nothing of the initialisation."""
+    """True where one of the first steps left little of the initialisation.
+
+    Updates are measured against the weight after the step: of one that is replaced altogether, that is 1.
+    """
     first = Evidence(window).first_update_ratio
-    return first is not None and first > 1
+    return first is not None and first > _REPLACED
 
 
 def _warms_up(window: Window) -> bool:
