@@ -52,7 +52,8 @@ class ParametersNotTrained(Rule):
         6. A frozen weight that looks trained is left alone: that is what freezing is for. So are models of which no
            optimizer holds anything (a target network, an average of the weights).
 
-        Severity: critical if these are more than half of the numbers that should train, else a warning. Weights that no
+        Severity: critical if these, without those of point 2, which may have their turn yet, are more than half of the
+        numbers that should train, else a warning. Weights that no
         optimizer holds, but that look trained, are told as information: a backbone may be kept so on purpose. Amazon's
         Debugger has no such rule.
 
@@ -125,7 +126,8 @@ class ParametersNotTrained(Rule):
             return Severity.INFO
         if all(finding.measure == NO_GRADIENT and finding.statistics["takes_turns"] for finding in findings):
             return Severity.INFO
-        share = sum(finding.statistics["share_of_model"] for finding in findings)
+        certain = [finding for finding in findings if finding.measure != NO_GRADIENT]  # others may have their turn yet
+        share = sum(finding.statistics["share_of_model"] for finding in certain)
         return Severity.CRITICAL if share > _MOST else Severity.WARNING
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:

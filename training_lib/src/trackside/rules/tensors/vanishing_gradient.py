@@ -17,6 +17,7 @@ from trackside.trial.window import Column, Window
 _LEARNED = 0.1  # at most this share of the first loss is left: small gradients are what success looks like
 _NOTHING_LEARNED = 0.9  # at least this share is left
 _LOSSES_TO_AVERAGE = 5
+_GREW, _FIRST_STEPS = 10.0, 100  # times its first, within so many steps
 _GROWS = 4.0  # times what it was after half as many steps: faster than their square, it is on its way
 
 
@@ -47,8 +48,9 @@ class VanishingGradient(Rule):
         4. A run that is done is silent: with at most 10 % of the first loss left (median of the newest five), small
            gradients are what success looks like. Losses are used where the run saved them; without them, only the
            comparison with M decides.
-        5. A gradient that grows fast has not vanished: one that is four times what it was after half as many steps. So
-           it is behind gates and a last layer that begin at zero, and open.
+        5. A gradient that grows fast has not vanished: one that is four times what it was after half as many steps, or
+           in the first hundred steps ten times what it was at first. So it is behind gates and a last layer that begin
+           at zero, and open.
         6. Three judged steps in a row must show a vanished gradient; a single quiet step raises no alarm.
 
         The smallest gradient leads. Amazon's VanishingGradient has the same `threshold` and reports every tensor whose
@@ -165,9 +167,13 @@ def vanished(
 
 
 def grows(column: Column) -> bool:
-    """True for a gradient that is four times what it was after half as many steps."""
+    """True for a gradient that is four times what it was after half as many steps, or soon ten times its first."""
+    now = float(column.values[-1])
+    known = column.values[column.values > 0]
+    if column.steps[-1] < _FIRST_STEPS and known.size and now > _GREW * known[0]:
+        return True
     half = int(np.searchsorted(column.steps, column.steps[-1] / 2, side="right")) - 1
-    return half >= 0 and bool(column.values[-1] > _GROWS * column.values[half])
+    return half >= 0 and bool(now > _GROWS * column.values[half])
 
 
 def _module(name: str) -> str:
