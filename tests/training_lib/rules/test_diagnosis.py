@@ -28,9 +28,12 @@ from trackside.rules.diagnosis import (
     chance_level,
     collapsed_at,
     growth_before,
+    has_gained,
     has_several_aims,
     learned_share,
     training_losses,
+    warms_up,
+    what_broke_units,
     why_it_breaks,
     why_it_diverges,
     why_it_moves_wildly,
@@ -312,3 +315,59 @@ def test_no_number_is_too_strange(losses: list[float], norms: list[float], rates
 def test_a_collapse_is_found_in_what_is_there(rates: list[float]) -> None:
     since = collapsed_at(np.array(rates))
     assert since is None or 0 < since < len(rates)
+
+
+@pytest.mark.parametrize(
+    ("rates", "warms"),
+    [
+        pytest.param(np.linspace(0.01, 1, 50), True, id="a-line"),
+        pytest.param(np.concatenate([np.linspace(0.01, 1, 20), np.full(80, 1.0)]), True, id="a-line-then-steady"),
+        pytest.param((1 - np.cos(np.linspace(0, np.pi, 50))) / 2, True, id="half-a-cosine"),
+        pytest.param(1.05 ** np.arange(100), False, id="a-wrong-exponent"),
+        pytest.param(np.concatenate([np.full(50, 0.01), np.full(50, 1.0)]), False, id="a-jump"),
+    ],
+)
+def test_a_warm_up_is_no_broken_schedule(rates: np.ndarray, warms: bool) -> None:
+    assert warms_up(rates) is warms
+    run = window({RATE: {"mean": along(rates)}})
+    assert (Cause.LEARNING_RATE_SCHEDULE in [s.cause for s in certain_causes(run)]) is not warms
+
+
+@pytest.mark.parametrize(
+    ("losses", "gained"),
+    [
+        pytest.param(falling(2.3, 2.0, 101), True, id="it-falls"),
+        pytest.param(falling(-1.0, -3.0, 101), True, id="below-zero"),
+        pytest.param(along([0.1 - 0.01 * step for step in range(101)]), True, id="through-zero"),
+        pytest.param(STUCK, False, id="it-stays"),
+        pytest.param(falling(2.0, 2.3, 101), False, id="it-rises"),
+        pytest.param(along([2.3 + (-1) ** step for step in range(101)]), False, id="noise"),
+        pytest.param(falling(2.3, 0.1, 12), False, id="too-few"),
+    ],
+)
+def test_what_has_gained_has_fallen_by_more_than_its_noise(losses: Mapping[int, float], gained: bool) -> None:
+    assert has_gained(window({LOSS: {"mean": losses}}), share=0.02) is gained
+
+
+def test_the_way_counts_every_step_and_knows_where_a_weight_goes_nowhere() -> None:
+    run = window({W: {"update_ratio": along([1e-5, 3e-5, 1e-5], every=50)}}, facts=ModelFacts(parameters=(PARAMETER,)))
+    way = Evidence(run).way
+    assert way is not None
+    assert way == (pytest.approx(1e-5 + 2 * 50 * 2e-5), 101)
+    assert Evidence(run).goes_nowhere
+    assert why_nothing_is_learned(run)[0].cause is Cause.LEARNING_RATE_TOO_LOW
+    assert not Evidence(window(ratio=1e-3)).goes_nowhere  # 0.1 of its size
+    assert Evidence(window({W: {"update_ratio": steady(1e-6, 101), "l2": steady(0.0, 101)}})).way is None
+
+
+@pytest.mark.parametrize(
+    ("recorded", "broke"),
+    [
+        pytest.param({W: {"update_ratio": along([0.9, *[1e-3] * 100])}}, True, id="early-steps"),
+        pytest.param({W: {"update_ratio": steady(1e-2, 101), "l2": falling(1.0, 9.0, 101)}}, True, id="it-grew"),
+        pytest.param({W: {"update_ratio": along([0.05, *[1e-3] * 100])}}, False, id="usual-early-steps"),
+        pytest.param({W: {"update_ratio": steady(1e-2, 101), "l2": falling(1.0, 2.0, 101)}}, False, id="it-doubled"),
+    ],
+)
+def test_what_broke_units(recorded: Mapping[str, Any], broke: bool) -> None:
+    assert (what_broke_units(window(recorded)) is not None) is broke

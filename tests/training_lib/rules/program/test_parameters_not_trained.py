@@ -50,6 +50,11 @@ def case(
 
 
 NEVER_SEEN = rows(head=0.0, present=0.0, update=0.0)
+ROUNDED = {**rows(update=0.0, rate=1e-12), HEAD.name: {"update_l2": steady(0.0, 6, every=10), "l2": steady(2.0, 6)}}
+TURNS = {
+    **NEVER_SEEN,
+    BODY.gradient: {"l2": steady(1.0, STEPS), "is_present": along([step % 9 != 3 for step in range(STEPS)])},
+}
 TIED = replace(HEAD, optimizer="", tied_to=BODY.name)
 
 CASES = [
@@ -88,6 +93,11 @@ def test_cases(case: RuleCase) -> None:
         pytest.param(CASES[0], [Cause.PARAMETERS_NOT_IN_OPTIMIZER], id="outside"),
         pytest.param(CASES[2], [Cause.FROZEN_PARAMETERS, Cause.PARAMETERS_NOT_IN_OPTIMIZER], id="inside"),
         pytest.param(
+            case("rounded away", BODY, HEAD, recorded=ROUNDED, fires=(HEAD,)),
+            [Cause.LEARNING_RATE_TOO_LOW, Cause.FROZEN_PARAMETERS],
+            id="a-rate-below-rounding",
+        ),
+        pytest.param(
             case(
                 "both",
                 BODY,
@@ -117,6 +127,11 @@ def test_what_it_suspects(case: RuleCase, causes: list[Cause]) -> None:
             case("some", BODY, replace(HEAD, **OUTSIDE, looks_untrained=True), fires=(HEAD,)),
             Severity.WARNING,
             id="a-head",
+        ),
+        pytest.param(
+            case("an expert", BODY, replace(HEAD, **UNSEEN), recorded=TURNS, fires=(HEAD,)),
+            Severity.INFO,
+            id="where-others-take-turns",
         ),
         pytest.param(
             case("a backbone", replace(BODY, **OUTSIDE), HEAD, fires=(BODY,)), Severity.INFO, id="trained-before"

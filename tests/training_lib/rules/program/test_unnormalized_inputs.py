@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from trackside.records.model_facts import ModelFacts, ModuleFacts
 from trackside.rules.program.unnormalized_inputs import UnnormalizedInputs, wrong_with
 from trackside.testing.rule_case import RuleCase, assert_case
 
-X, LOSS = "Net_input_0", "CrossEntropyLoss_output_0"
+X, Y, LOSS = "Net_input_0", "Net_input_1", "CrossEntropyLoss_output_0"
 RANDOM = np.random.default_rng(0)
 GOOD = RANDOM.normal(size=(32, 8)).astype(np.float32)
 IMAGES = RANDOM.uniform(0, 1, size=(16, 3, 8, 8)).astype(np.float32)
@@ -52,7 +53,13 @@ CASES = [
     case("a NaN", ONE_NAN, fires=True),
     case("infinity", np.where(ONE_NAN == GOOD, GOOD, np.float32(np.inf)), fires=True),
     case("a NaN, although it learns", ONE_NAN, loss=falling(2.3, 0.1, 101), fires=True),
+    case("tokens, the same for each sample", np.tile(np.arange(8), (32, 1)), fires=True),
     case("standardised", GOOD),
+    replace(
+        case("positions beside tokens", np.tile(np.arange(8), (32, 1))),
+        tensors={X: {100: np.tile(np.arange(8), (32, 1))}, Y: {100: RANDOM.integers(0, 50, size=(32, 8))}},
+        collections={"model_inputs": ("^Net_input_[01]$",)},
+    ),
     case("pixels of 0 to 1", IMAGES),
     case("large, but normalised by the model", GOOD * 1000, roles=("normalization", "linear")),
     case("large, but it learns", GOOD * 1000, loss=falling(2.3, 0.1, 101)),

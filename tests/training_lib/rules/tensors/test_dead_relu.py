@@ -18,7 +18,7 @@ from trackside.rules.tensors.dead_relu import DeadRelu, dying
 from trackside.testing.rule_case import RuleCase, assert_case
 
 LOSS, HIDDEN, HEAD = "CrossEntropyLoss_output_0", "gradient/Net_hidden.bias", "gradient/Net_head.bias"
-WEIGHT = "gradient/Net_hidden.weight"
+WEIGHT, READER = "gradient/Net_hidden.weight", "gradient/Net_head.weight"
 TWO = ModelFacts(optimizers=(OptimizerFacts("Adam", "Adam"), OptimizerFacts("Adam_1", "Adam")))
 
 
@@ -33,6 +33,15 @@ def facts(*, activation: str = "relu", batch: int = 64, role: str = "linear") ->
     )
 
 
+def chain(*, normalised: bool = False) -> ModelFacts:
+    """A hidden layer that the head reads, and the activation between them."""
+    of = facts()
+    names = [name.removeprefix("gradient/") for name in (WEIGHT, HIDDEN, READER, HEAD)]
+    parameters = [ParameterFacts(name, name[4:].split(".")[0], (32,), "float32", optimizer="SGD") for name in names]
+    norms = (ModuleFacts("norm", "LayerNorm", "normalization"),) if normalised else ()
+    return replace(of, parameters=tuple(parameters), modules=(*of.modules, *norms, ModuleFacts("head", "L", "linear")))
+
+
 def case(
     name: str,
     hidden: Mapping[int, float],
@@ -41,6 +50,7 @@ def case(
     weight: float | None = None,
     loss: Mapping[int, float] | None = None,
     cut: bool = False,
+    reader: Mapping[int, float] | None = None,
     fires: bool = False,
     of: ModelFacts | None = None,
 ) -> RuleCase:
@@ -50,6 +60,8 @@ def case(
         HEAD: {"zero_share": steady(head, 11, every=10)},
         LOSS: {"mean": loss or steady(2.3, 101)},
     }
+    if reader is not None:
+        recorded[READER] = {"zero_share": reader}
     for name_, norm in {HIDDEN: 0.0, WEIGHT: 0.0, HEAD: 1.0}.items() if cut else ():
         recorded[name_]["l2"] = steady(norm, 101)
     return RuleCase(name, recorded=recorded, fires=(HIDDEN,) if fires else (), facts=of or facts())
@@ -67,12 +79,18 @@ CASES = [
     case("a whole layer, although it learns", tenth(1.0), loss=falling(2.3, 0.1, 101), fires=True),
     case("a whole layer, and most of the loss is left", tenth(1.0), loss=falling(2.3, 1.7, 101), cut=True, fires=True),
     RuleCase("without facts", recorded=case("", tenth(0.9)).recorded, fires=(HIDDEN,)),
+    case("the next layer reads zeros", tenth(0.9), reader=tenth(0.88), of=chain(), fires=True),
+    case("half of the next layer is dead too", tenth(0.9), head=0.5, reader=tenth(0.95), of=chain(), fires=True),
+    case("a normalisation behind it", tenth(0.9), reader=tenth(0.0), of=chain(normalised=True), fires=True),
     case("as many as are usual", tenth(0.3)),
     case("a wide layer that learns", tenth(0.95), loss=falling(2.3, 0.1, 101)),
     replace(case("a wide layer that begins to learn", tenth(0.99), loss=falling(2.3, 0.5, 101)), step=30),
     case("no unit is dead for long", along([0.95, 0.2] * 5 + [0.95], every=10)),
     case("nothing to learn: all gradients are zero", tenth(1.0), head=1.0),
     case("a bias that cancels out", tenth(1.0), weight=0.0),
+    case("a head that had no turn: nobody reads zeros", tenth(0.9), reader=tenth(0.0), of=chain()),
+    case("actions that nobody took", tenth(0.9), head=0.85, reader=tenth(0.86), of=chain()),
+    case("all behind it had no turn either", tenth(1.0), head=0.95, reader=tenth(1.0), of=chain()),
     case("tanh", tenth(0.9), of=facts(activation="tanh")),
     case("an embedding", tenth(0.99), of=facts(role="embedding")),
     case("a batch of four", tenth(0.9), of=facts(batch=4)),
@@ -97,6 +115,17 @@ def test_cases(case: RuleCase) -> None:
 )
 def test_how_bad_it_is(case: RuleCase, severity: Severity) -> None:
     assert DeadRelu().severity_of(assert_case(DeadRelu(), case)) is severity
+
+
+def test_units_that_started_alike_are_told_so() -> None:
+    alike = case(
+        "",
+        tenth(0.9),
+        of=replace(facts(), parameters=(ParameterFacts("W", "w", (2, 2), "float32", has_equal_rows=True),)),
+        fires=True,
+    )
+    findings = assert_case(DeadRelu(), alike)
+    assert DeadRelu().suspicions(findings, alike.window)[0].cause is Cause.SYMMETRIC_INITIALIZATION
 
 
 @pytest.mark.parametrize(

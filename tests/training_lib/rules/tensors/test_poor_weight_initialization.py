@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.training_lib.rules.columns import steady
+from tests.training_lib.rules.columns import falling, steady
 from trackside.contracts.cause import Cause
 from trackside.records.model_facts import LossFacts, ModelFacts, ModuleFacts, ParameterFacts
 from trackside.rules.tensors.poor_weight_initialization import PoorWeightInitialization, scale_of
@@ -34,12 +34,13 @@ def case(
     norms: Mapping[str, float] | None = None,
     *,
     loss: float = 2.3,
+    losses: Mapping[int, float] | None = None,
     gradient: Mapping[str, float] | None = None,
     of: ModelFacts | None = FACTS,
     fires: tuple[str, ...] = (),
     steps: int = 21,
 ) -> RuleCase:
-    recorded: dict[str, Any] = {LOSS: {"mean": steady(loss, steps)}}
+    recorded: dict[str, Any] = {LOSS: {"mean": losses or steady(loss, steps)}}
     for weight in NAMES:
         norm, of_gradient = (norms or {}).get(weight, USUAL), (gradient or {}).get(weight, 1.0)
         recorded[weight] = {"l2": steady(norm, steps)}
@@ -58,7 +59,9 @@ CASES = [
     case("a first loss that is far too high", loss=80.0, fires=(LOSS,)),
     case("zero, and nothing gets through", dict.fromkeys(NAMES, 0.0), gradient=NOTHING, fires=NAMES),
     case("units all alike", of=alike(A, B), fires=(A, B)),
+    case("a first loss that is far too high, and stays so for long", losses=falling(80.0, 20.0, 21), fires=(LOSS,)),
     case("as the framework does it"),
+    case("a high first loss that is repaired at once", losses=falling(80.0, 2.3, 21)),
     case("one layer is large", {A: 1000.0}),
     case("a small head", {HEAD: 1e-4}),
     case("a head of zeros", {HEAD: 0.0}),

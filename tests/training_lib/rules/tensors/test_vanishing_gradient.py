@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trackside.rules.tensors.vanishing_gradient import VanishingGradient, vanished
+from trackside.rules.tensors.vanishing_gradient import VanishingGradient, grows, vanished
 from trackside.testing.rule_case import RuleCase, assert_case, recorded_trial, replay
+from trackside.trial.window import Column
 
 G = "gradient/Net_"
 LOSS = "CrossEntropyLoss_output_0"
@@ -210,3 +211,18 @@ def test_the_order_of_the_tensors_does_not_matter(sizes: dict[str, float], rando
 def test_reports_nothing_that_the_original_would_not(sizes: dict[str, float], loss_left: float | None) -> None:
     found = vanished(sizes, threshold=1e-7, relative_threshold=1e-3, loss_left=loss_left)
     assert all(sizes[name] < 1e-7 for name in found)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "has_grown"),
+    [
+        pytest.param([1e-10 * step**2.5 for step in range(11)], True, id="faster-than-the-square-of-the-steps"),
+        pytest.param([0.0, 1e-10, 5e-9, 9e-9, 4e-9, 5e-9], True, id="ten-times-its-first-and-noisy"),
+        pytest.param([0.0, 0.0, 0.0, 1e-10], True, id="from-nothing"),
+        pytest.param([1e-10] * 12, False, id="steady"),
+        pytest.param([1e-10 * step for step in range(5, 16)], False, id="in-a-line"),
+        pytest.param([1e-10], False, id="only-once"),
+    ],
+)
+def test_what_grows_fast_is_on_its_way(sizes: list[float], has_grown: bool) -> None:
+    assert grows(Column(G, "worker_0", np.arange(len(sizes)), np.array(sizes))) is has_grown

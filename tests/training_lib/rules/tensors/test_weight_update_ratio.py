@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from tests.training_lib.rules.columns import along, falling, steady
 from trackside.contracts.cause import Cause
 from trackside.contracts.verdict import Severity
-from trackside.records.model_facts import LossFacts, ModelFacts, ParameterFacts
+from trackside.records.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts
 from trackside.rules.tensors.weight_update_ratio import WeightUpdateRatio, verdict_on
 from trackside.testing.rule_case import RuleCase, assert_case, replay
 
@@ -20,10 +21,12 @@ LOSS, RATE, A, B = "CrossEntropyLoss_output_0", "hyperparameters/SGD/group_0/lr"
 STUCK, LEARNS, RISES = steady(2.3, 101), falling(2.3, 0.2, 101), falling(2.3, 23.0, 101)
 
 
-def facts(*, frozen: bool = False) -> ModelFacts:
+def facts(*, frozen: bool = False, optimizers: int = 1) -> ModelFacts:
     parameters = [ParameterFacts(n, n[4], (8, 8), "float32", requires_grad=not frozen, optimizer="SGD") for n in (A, B)]
     return ModelFacts(
-        parameters=tuple(parameters), losses=(LossFacts(LOSS, "CrossEntropyLoss", "mean", class_count=10),)
+        parameters=tuple(parameters),
+        optimizers=tuple([OptimizerFacts(f"SGD_{n}", "SGD") for n in range(optimizers)]),
+        losses=(LossFacts(LOSS, "CrossEntropyLoss", "mean", class_count=10),),
     )
 
 
@@ -47,17 +50,54 @@ def case(
     return RuleCase(name, recorded=recorded, fires=fires, facts=of or facts())
 
 
+GROWN = case("", 1e-4, 1e-4)
+GROWN = replace(
+    GROWN,
+    recorded={
+        **GROWN.recorded,
+        A: {**GROWN.recorded[A], "l2": falling(1.0, 30.0, 11, every=10)},
+        B: {**GROWN.recorded[B], "l2": falling(1.0, 90.0, 11, every=10)},
+    },
+)
+REWARDS = steady(-1.0, 101)
+FIRST_STEP = along([3.0, *[1e-4] * 10], every=10)
+TORN = {
+    **GROWN.recorded,
+    LOSS: {"mean": REWARDS},
+    A: {**GROWN.recorded[A], "update_ratio": FIRST_STEP},
+    B: {**GROWN.recorded[B], "update_ratio": FIRST_STEP},
+}
 CASES = [
     case("both too large", 0.8, 2.0, fires=(B, A)),
     case("both too large, and the loss rises", 0.8, 2.0, RISES, fires=(B, A)),
     case("both too small", 1e-9, 1e-8, fires=(A, B)),
     case("next to nothing", 1e-12, 1e-13, fires=(B, A)),
     case("large by the median", 3.0, 0.001, fires=(A,)),
+    case("small for so many steps", 8e-6, 5e-6, fires=(B, A)),
+    case("small, and two models that compete", 1e-9, 1e-8, of=facts(optimizers=2), fires=(A, B)),
+    case("small, and rewards", 1e-8, 1e-9, steady(-1.0, 101), fires=(B, A)),
+    case(
+        "a warm-up without end",
+        1e-9,
+        1e-9,
+        steady(2.3, 401),
+        rate=along([1e-9 * step for step in range(401)]),
+        count=41,
+        fires=(A, B),
+    ),
+    replace(GROWN, name="thrown out", fires=(B, A)),
+    replace(GROWN, name="thrown out by the first step, and rewards", recorded=TORN, fires=(B, A)),
     case("usual", 1e-3, 4e-3),
+    replace(GROWN, name="grown little by little, and rewards", recorded={**GROWN.recorded, LOSS: {"mean": REWARDS}}),
+    replace(GROWN, name="large, and it learns", recorded={**GROWN.recorded, LOSS: {"mean": LEARNS}}),
     case("large steps that work", 0.8, 2.0, LEARNS),
     case("one layer learns", 1e-3, 1e-9),
     case("small while warming up", 1e-9, 1e-9, rate=along([1e-6 * step for step in range(101)])),
     case("fine-tuned: far below chance", 1e-8, 1e-8, steady(0.1, 101)),
+    case("not too small for so few steps", 5e-5, 3e-5),
+    case("small, and the loss falls", 8e-6, 8e-6, falling(2.3, 2.1, 101)),
+    case("not tiny, and two models that compete", 8e-6, 8e-6, of=facts(optimizers=2)),
+    case("large, and two models that compete", 0.8, 2.0, of=facts(optimizers=2)),
     case("frozen", 1e-9, 1e-9, of=facts(frozen=True)),
 ]
 

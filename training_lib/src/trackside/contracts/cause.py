@@ -1,10 +1,12 @@
 """The causes that a verdict may suspect: a closed list, so that verdicts of different rules can be compared.
 
-Two rules that suspect the same cause of the same run speak of one problem, and are told as one.
+Two rules that suspect the same cause of the same run speak of one problem, and are told as one; so are a cause and what
+a run with it also looks like (`LOOKS_LIKE`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -168,4 +170,50 @@ EXPLANATIONS = {
         "the training hangs",
         "Look at the process's stacks: py-spy dump --pid PID.",
     ),
+}
+
+
+_UNITS_AND_GRADIENTS = frozenset(
+    [Cause.DEAD_UNITS, Cause.SATURATED_UNITS, Cause.VANISHING_GRADIENTS, Cause.EXPLODING_GRADIENTS]
+)
+_NOTHING_IS_LEARNED = frozenset([Cause.WRONG_LABELS, Cause.LEARNING_RATE_TOO_LOW])
+_BREAKS_APART = frozenset(
+    [*_UNITS_AND_GRADIENTS, Cause.LEARNING_RATE_TOO_HIGH, Cause.CLIPPING_TOO_LOW, Cause.WRONG_LABELS]
+)
+
+# As what else a run with this cause shows itself: a rule that sees the symptom alone suspects that. What is not here
+# shows itself as nothing but itself.
+LOOKS_LIKE: Mapping[Cause, frozenset[Cause]] = {
+    Cause.LEARNING_RATE_TOO_HIGH: _BREAKS_APART
+    | {Cause.BAD_INITIALIZATION, Cause.PRECISION_OVERFLOW, Cause.WEIGHT_DECAY_TOO_STRONG},
+    Cause.LEARNING_RATE_TOO_LOW: frozenset(
+        [Cause.WRONG_LABELS, Cause.VANISHING_GRADIENTS, Cause.FROZEN_PARAMETERS, Cause.DEAD_UNITS]
+    ),
+    Cause.LEARNING_RATE_SCHEDULE: _BREAKS_APART | _NOTHING_IS_LEARNED | {Cause.OVERFITTING},
+    Cause.VANISHING_GRADIENTS: _NOTHING_IS_LEARNED | {Cause.DEAD_UNITS, Cause.FROZEN_PARAMETERS},
+    Cause.EXPLODING_GRADIENTS: _BREAKS_APART | {Cause.PRECISION_OVERFLOW},
+    Cause.CLIPPING_TOO_LOW: _NOTHING_IS_LEARNED | {Cause.VANISHING_GRADIENTS},
+    Cause.DEAD_UNITS: _NOTHING_IS_LEARNED | {Cause.VANISHING_GRADIENTS},
+    Cause.SATURATED_UNITS: _NOTHING_IS_LEARNED | {Cause.VANISHING_GRADIENTS, Cause.OVERFITTING},
+    Cause.BAD_INITIALIZATION: _BREAKS_APART | _NOTHING_IS_LEARNED | {Cause.WEIGHT_DECAY_TOO_STRONG, Cause.OVERFITTING},
+    Cause.SYMMETRIC_INITIALIZATION: _UNITS_AND_GRADIENTS | _NOTHING_IS_LEARNED | {Cause.OVERFITTING},
+    Cause.UNNORMALIZED_INPUTS: _BREAKS_APART | _NOTHING_IS_LEARNED | {Cause.BAD_INITIALIZATION, Cause.OVERFITTING},
+    Cause.CONSTANT_INPUTS: _UNITS_AND_GRADIENTS
+    | _NOTHING_IS_LEARNED
+    | {Cause.UNNORMALIZED_INPUTS, Cause.OVERFITTING, Cause.CLASS_IMBALANCE},
+    Cause.NON_FINITE_DATA: _BREAKS_APART | {Cause.PRECISION_OVERFLOW},
+    Cause.WRONG_LABELS: frozenset([Cause.OVERFITTING]),
+    Cause.CLASS_IMBALANCE: frozenset([Cause.WRONG_LABELS, Cause.OVERFITTING]),
+    Cause.DATA_ORDER: _BREAKS_APART | {Cause.CLASS_IMBALANCE, Cause.OVERFITTING},
+    Cause.WRONG_LOSS: _BREAKS_APART | _NOTHING_IS_LEARNED | {Cause.WEIGHT_DECAY_TOO_STRONG, Cause.OVERFITTING},
+    Cause.LOSS_SIGN: _BREAKS_APART | _NOTHING_IS_LEARNED | {Cause.WEIGHT_DECAY_TOO_STRONG, Cause.OVERFITTING},
+    Cause.DOUBLE_SOFTMAX: _NOTHING_IS_LEARNED | {Cause.VANISHING_GRADIENTS, Cause.SATURATED_UNITS},
+    Cause.MISSING_ZERO_GRAD: _BREAKS_APART | {Cause.WEIGHT_DECAY_TOO_STRONG, Cause.OVERFITTING},
+    Cause.FROZEN_PARAMETERS: _NOTHING_IS_LEARNED | {Cause.OVERFITTING},
+    Cause.PARAMETERS_NOT_IN_OPTIMIZER: _NOTHING_IS_LEARNED | {Cause.OVERFITTING},
+    Cause.WEIGHT_DECAY_TOO_STRONG: _BREAKS_APART
+    | _NOTHING_IS_LEARNED
+    | {Cause.LOSS_SIGN, Cause.WRONG_LOSS, Cause.OVERFITTING},
+    Cause.PRECISION_OVERFLOW: _BREAKS_APART | {Cause.NON_FINITE_DATA},
+    Cause.TRAIN_EVAL_MODE: frozenset([Cause.WRONG_LABELS, Cause.OVERFITTING, Cause.CLASS_IMBALANCE]),
 }

@@ -84,7 +84,10 @@ class Outbox:
         """
         if verdict.outcome is not Outcome.ISSUE_FOUND:
             return verdict
-        return verdicts.grouped(verdict, self._standing_beside(verdict.configuration_name))
+        own = [issue for issue in self._issues() if issue.configuration_name == verdict.configuration_name]
+        return verdicts.grouped(
+            verdict, self._standing_beside(verdict.configuration_name), before=own[-1] if own else None
+        )
 
     def _standing_beside(self, configuration: str) -> tuple[Verdict, ...]:
         """The issues of other rules that stand, oldest first: what recovered is told anew when it comes back."""

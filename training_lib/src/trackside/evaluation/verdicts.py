@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from trackside.contracts.action import Action
 from trackside.contracts.capture_request import ALL
-from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.cause import LOOKS_LIKE, Cause, Suspicion
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.run_layout import TENSORS
 from trackside.contracts.verdict import MOST_FINDINGS, NOTHING_TO_JUDGE, Finding, Outcome, Severity, State, Verdict
@@ -87,30 +87,42 @@ def recovered(opened: Verdict, moment: Moment) -> Verdict:
     )
 
 
-def grouped(verdict: Verdict, standing: Iterable[Verdict]) -> Verdict:
-    """The verdict as one of its group: nobody is notified again of a problem that was told as gravely before."""
+def grouped(verdict: Verdict, standing: Iterable[Verdict], *, before: Verdict | None = None) -> Verdict:
+    """The verdict as one of its group: nobody is notified again of a problem that was told as gravely before.
+
+    `before` is what its configuration last told of, if that has recovered: whoever heard so hears that it came back.
+    """
     known = tuple(standing)
-    group = group_of(verdict, known)
+    group = group_of(verdict, (before, *known) if before is not None else known)
     told = [other.severity.rank for other in known if other.group == group and Action.NOTIFY in other.actions]
     if not told or max(told) < verdict.severity.rank:
         return replace(verdict, group=group)
     return replace(verdict, group=group, actions=tuple([a for a in verdict.actions if a is not Action.NOTIFY]))
 
 
-def group_of(verdict: Verdict, standing: Iterable[Verdict]) -> str:
-    """The group of the first standing issue that suspects the same: one of its two likeliest causes; else its own.
+def group_of(verdict: Verdict, others: Iterable[Verdict]) -> str:
+    """The group of the first other issue that is of one problem with it; else its own.
 
     Where a fault shows in many ways, many rules see it, and the user has one problem.
     """
-    own = _likeliest(verdict)
-    for other in standing:
-        if own & _likeliest(other):
+    for other in others:
+        if is_one_problem(verdict, other):
             return other.group
     return verdict.verdict_id
 
 
-def _likeliest(verdict: Verdict) -> frozenset[Cause]:
-    return frozenset([suspicion.cause for suspicion in verdict.suspicions[:2]])
+def is_one_problem(one: Verdict, other: Verdict) -> bool:
+    """True where they share one of their two likeliest causes, or where the likeliest of one looks like the other's."""
+    causes, others = _likeliest(one), _likeliest(other)
+    if not causes or not others:
+        return False
+    if not set(causes).isdisjoint(others):
+        return True
+    return causes[0] in LOOKS_LIKE.get(others[0], ()) or others[0] in LOOKS_LIKE.get(causes[0], ())
+
+
+def _likeliest(verdict: Verdict) -> list[Cause]:
+    return [suspicion.cause for suspicion in verdict.suspicions[:2]]
 
 
 def clean(configured: ConfiguredRule, moment: Moment, *, judged: int) -> Verdict:

@@ -19,12 +19,15 @@ from trackside.trial.window import Column, Window
 TRAINING_MODES = ("TRAIN", "GLOBAL")
 STILL = 1e-6  # relative update of the weights in a step, below which hundreds of steps lead nowhere
 WILD = 0.1  # above which a step replaces the weights rather than corrects them
+SHORT_WAY = 0.05  # share of its own size that a weight must have come, at the least, for anything to be learned
+_FEWEST_STEPS = 30  # of which a way can be told
 _AT_ONCE = 1.0  # in the first steps: nothing is left of the initialisation
 _NEWEST = 10  # measurements that stand for "now"
 _HARDLY_ANYTHING = 0.02  # share of the gradient that clipping leaves
 _SHRUNK, _GROWN = 0.5, 3.0  # norm of all weights, against its first
 _VANISHED = 1e5  # times the smallest gradient norm of a layer
 _RISEN = 5.0  # times the first learning rate
+_HALF_WAY = 0.25  # of the peak, after half of the steps to it
 _SUDDEN = 20.0  # times as large as usual: what grew less than that broke out of the blue
 _LOW_PRECISION = ("float16",)
 
@@ -47,6 +50,28 @@ class Evidence:
         return float(np.median(finite)) if finite else None
 
     @cached_property
+    def way(self) -> tuple[float, int] | None:
+        """How far the weight that came farthest may have come, as a share of its size, and in how many steps.
+
+        The sum of the relative updates |w' - w| / |w| over all steps, those between two measurements on the line from
+        one to the other: an upper bound, for steps to and fro add up too. Vectors, what is frozen, and what began at
+        zero (whose updates are relative to nothing) are left out; None where nothing is left.
+        """
+        ways = [
+            found
+            for name in self.window.tensors("weights")
+            if _is_trained_matrix(self.window, name)
+            for column in self.window.statistic(name, "update_ratio", mode=None)
+            if (found := way_of(column)) is not None
+        ]
+        return max(ways, default=None)
+
+    @cached_property
+    def goes_nowhere(self) -> bool:
+        """True where no weight has come far enough for anything to be learned, though it had the steps for it."""
+        return self.way is not None and self.way[1] >= _FEWEST_STEPS and 0 < self.way[0] < SHORT_WAY
+
+    @cached_property
     def learning_rates(self) -> tuple[Column, ...]:
         """The learning rate of each parameter group, a column each."""
         names = [name for name in self.window.tensors("hyperparameters") if name.endswith("/lr")]
@@ -62,10 +87,10 @@ class Evidence:
 
     @cached_property
     def risen_rate(self) -> tuple[float, float] | None:
-        """(first, now) of a learning rate that is a multiple of what it began with."""
+        """(first, now) of a learning rate that is a multiple of what it began with, and did not warm up to it."""
         for column in self.learning_rates:
             first, now = float(column.values[0]), float(column.values[-1])
-            if 0 < _RISEN * first < now:
+            if 0 < _RISEN * first < now and not warms_up(column.values):
                 return first, now
         return None
 
@@ -179,6 +204,16 @@ class Evidence:
         return max((group.get("weight_decay", 0.0) for group in groups), key=abs, default=0.0)
 
 
+def warms_up(rates: NDArray[np.float64]) -> bool:
+    """True where the rates have risen to their peak about in a straight line, as a warm-up does.
+
+    `rates`: one per step, oldest first, shape (n,). Half way to the peak a line is at a half of it, and so is half a
+    cosine; what grows by a factor at each step, or jumps, is far below.
+    """
+    peak = int(np.argmax(rates >= 0.99 * rates.max()))
+    return bool(rates[peak // 2] > _HALF_WAY * rates[peak])
+
+
 def collapsed_at(rates: NDArray[np.float64], *, share: float = 1e-3, steps: int = 20) -> int | None:
     """The index from which on the rates stayed below `share` of their peak, if that was long enough ago; else None.
 
@@ -191,6 +226,22 @@ def collapsed_at(rates: NDArray[np.float64], *, share: float = 1e-3, steps: int 
     since = int(np.flatnonzero(rates >= share * peak)[-1]) + 1
     after = len(rates) - since
     return since if after >= steps and 2 * after > since else None
+
+
+def way_of(column: Column) -> tuple[float, int] | None:
+    """(the sum of the relative updates over all steps, how many these are); None for too few that are finite."""
+    steps, ratios = finite(column)
+    if len(steps) < 3:
+        return None
+    between = (ratios[1:] + ratios[:-1]) / 2 * np.diff(steps)
+    return float(ratios[0] + between.sum()), int(steps[-1] - steps[0]) + 1
+
+
+def _is_trained_matrix(window: Window, name: str) -> bool:
+    held = window.facts.parameter(name) if window.facts else None
+    if held is not None and (len(held.shape) < 2 or not held.requires_grad):
+        return False
+    return all(column.values[0] > 0 for column in window.statistic(name, "l2", mode=None))
 
 
 def training_losses(window: Window) -> tuple[Column, ...]:
@@ -219,6 +270,40 @@ def learned_share(window: Window, *, newest: int = 20) -> float | None:
         start = max(float(losses[0]), float(np.median(losses[:newest])))
         shares.append(1 - float(np.median(losses[-newest:])) / start if start > 0 else 0.0)
     return max(shares, default=None)
+
+
+def has_gained(window: Window, *, share: float) -> bool:
+    """True where a training loss has fallen by more than `share` of its size at first, and more than its noise.
+
+    At first and now are the medians of the first and of the newest quarter of the steps, 5 to 50 of each. The size is
+    |the median| at first, or the deviation of the losses, whichever is larger, so that losses about zero count too.
+    """
+    return any(_gain(finite(column)[1]) > share for column in training_losses(window))
+
+
+def still_falls(window: Window) -> bool:
+    """True where a training loss falls in the newer half of its steps, by more than its noise."""
+    halves = [finite(column)[1] for column in training_losses(window)]
+    return any(_gain(losses[len(losses) // 2 :]) > 0 for losses in halves)
+
+
+def _gain(losses: NDArray[np.float64]) -> float:
+    """By what share of their size losses have fallen, less twice the error of that; -inf where they are too few."""
+    count = min(50, len(losses) // 4)
+    if count < 5:
+        return -math.inf
+    first, now = losses[:count], losses[-count:]
+    size = max(abs(float(np.median(first))), float(losses.std()))
+    if not 0 < size < math.inf:
+        return -math.inf
+    error = math.hypot(error_of_median(first), error_of_median(now))
+    return (float(np.median(first) - np.median(now)) - 2 * error) / size
+
+
+def error_of_median(values: NDArray[np.float64]) -> float:
+    """Standard error of the median of normal noise, from the median absolute deviation; `values` of shape (n,)."""
+    deviation = float(np.median(np.abs(values - np.median(values))))
+    return 1.2533 * 1.4826 * deviation / math.sqrt(len(values))
 
 
 def has_several_aims(window: Window) -> bool:
@@ -264,6 +349,11 @@ def why_it_moves_wildly(window: Window) -> tuple[Suspicion, ...]:
     if (ratio := seen.update_ratio) is not None and ratio > WILD:
         return (Suspicion(Cause.LEARNING_RATE_TOO_HIGH, f"a step changes weights by {ratio:.0%} of their size"),)
     return ()
+
+
+def what_broke_units(window: Window) -> Suspicion | None:
+    """A rate that is too high, where the weights tell that units were broken by steps; None where they do not."""
+    return _torn(Evidence(window))
 
 
 def why_it_diverges(window: Window) -> tuple[Suspicion, ...]:
@@ -338,11 +428,26 @@ def _measured(seen: Evidence) -> list[Suspicion]:
     if (spread := seen.gradient_spread) is not None and spread > _VANISHED:
         found.append(Suspicion(Cause.VANISHING_GRADIENTS, f"some layers get {spread:.1g} times the gradient of others"))
     ratio = seen.update_ratio
-    if ratio is not None and ratio < 10 * STILL:
+    if seen.way is not None and seen.goes_nowhere:
+        because = f"no weight has come more than {seen.way[0]:.2g} of its size in {seen.way[1]} steps"
+        found.append(Suspicion(Cause.LEARNING_RATE_TOO_LOW, because))
+    elif ratio is not None and ratio < 10 * STILL:
         found.append(Suspicion(Cause.LEARNING_RATE_TOO_LOW, f"a step changes weights by {ratio:.2g} of their size"))
     elif ratio is not None and ratio > WILD:
         found.append(Suspicion(Cause.LEARNING_RATE_TOO_HIGH, f"a step changes weights by {ratio:.0%} of their size"))
+    elif torn := _torn(seen):
+        found.append(torn)
     return found
+
+
+def _torn(seen: Evidence) -> Suspicion | None:
+    """A rate so high that early steps left little of the weights, or that all steps together made them large."""
+    first, growth = seen.first_update_ratio, seen.weight_growth
+    if first is not None and first > _AT_ONCE / 2:
+        return Suspicion(Cause.LEARNING_RATE_TOO_HIGH, f"early steps changed weights by {first:.0%} of their size")
+    if growth is not None and growth > _GROWN and seen.weight_decay >= 0:
+        return Suspicion(Cause.LEARNING_RATE_TOO_HIGH, f"weights are {growth:.3g} times as large as at first")
+    return None
 
 
 def _behind_zeros(seen: Evidence) -> Suspicion:

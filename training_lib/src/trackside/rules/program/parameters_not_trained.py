@@ -24,6 +24,8 @@ NO_OPTIMIZER, NO_GRADIENT, NO_CHANGE, FROZEN = (
     "gradients that it may get",
 )
 
+_ROUNDING = 1e-7  # of a number's size: what float32 just tells apart
+
 
 @dataclass(frozen=True)
 class ParametersNotTrained(Rule):
@@ -39,7 +41,9 @@ class ParametersNotTrained(Rule):
 
         1. *In no optimizer*: it requires a gradient and gets one, but no optimizer holds it.
         2. *No gradient*: an optimizer holds it, it requires a gradient, and it got none at any of these steps although
-           others of the same optimizer did, or although it is the only optimizer and goes on stepping.
+           others of the same optimizer did, or although it is the only optimizer and goes on stepping. Where parts of
+           the model take turns (experts, blocks that are skipped: some parameter had a gradient again after steps
+           without), that is information.
         3. *No change*: an optimizer with a learning rate above zero holds it and it gets gradients that are more than
            rounding noise, but its update was exactly zero whenever it was measured, three times at least.
         4. *Frozen at its random start*: it requires no gradient, others of the same model are trained, and its values
@@ -48,7 +52,8 @@ class ParametersNotTrained(Rule):
         6. A frozen weight that looks trained is left alone: that is what freezing is for. So are models of which no
            optimizer holds anything (a target network, an average of the weights).
 
-        Severity: critical if these are more than half of the numbers that should train, else a warning. Weights that no
+        Severity: critical if these, without those of point 2, which may have their turn yet, are more than half of the
+        numbers that should train, else a warning. Weights that no
         optimizer holds, but that look trained, are told as information: a backbone may be kept so on purpose. Amazon's
         Debugger has no such rule.
 
@@ -102,7 +107,11 @@ class ParametersNotTrained(Rule):
         found.update({name: (NO_CHANGE, 0.0, math.ulp(0.0)) for name in self._unchanged(window, facts, present)})
         named = [parameter for parameter in facts.parameters if parameter.name in found]
         named.sort(key=lambda parameter: -parameter.size)
-        return [self._finding(window, facts, parameter, found[parameter.name]) for parameter in named]
+        takes_turns = bool(named) and _takes_turns(window, facts)
+        return [
+            self._finding(window, facts, parameter, found[parameter.name], takes_turns=takes_turns)
+            for parameter in named
+        ]
 
     def lacks(self, window: Window) -> str:
         """What the hook tells of the program, and some steps."""
@@ -115,11 +124,17 @@ class ParametersNotTrained(Rule):
         """Critical where most of what should train does not; no alarm where all of it looks trained before."""
         if all(finding.measure == NO_OPTIMIZER and not finding.statistics["looks_untrained"] for finding in findings):
             return Severity.INFO
-        share = sum(finding.statistics["share_of_model"] for finding in findings)
+        if all(finding.measure == NO_GRADIENT and finding.statistics["takes_turns"] for finding in findings):
+            return Severity.INFO
+        certain = [finding for finding in findings if finding.measure != NO_GRADIENT]  # others may have their turn yet
+        share = sum(finding.statistics["share_of_model"] for finding in certain)
         return Severity.CRITICAL if share > _MOST else Severity.WARNING
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
         """By what is missing: the optimizer, or the way from the loss."""
+        if all(finding.measure == NO_CHANGE for finding in findings) and (rate := _lost_in_rounding(findings, window)):
+            because = f"a rate of {rate:.2g} is less than what can be added to these weights"
+            return (Suspicion(Cause.LEARNING_RATE_TOO_LOW, because), Suspicion(Cause.FROZEN_PARAMETERS))
         missing = sum(finding.measure == NO_OPTIMIZER for finding in findings)
         because = f"{missing} of {len(findings)} are in no optimizer"
         outside = Suspicion(Cause.PARAMETERS_NOT_IN_OPTIMIZER, because if missing else "")
@@ -141,7 +156,13 @@ class ParametersNotTrained(Rule):
         return tuple([p.name for p in facts.parameters if _may_change(p, present) and _never_moved(window, p)])
 
     def _finding(
-        self, window: Window, facts: ModelFacts, held: ParameterFacts, told: tuple[str, float, float]
+        self,
+        window: Window,
+        facts: ModelFacts,
+        held: ParameterFacts,
+        told: tuple[str, float, float],
+        *,
+        takes_turns: bool,
     ) -> Finding:
         measure, observed, threshold = told
         module = facts.module(held.module)
@@ -158,6 +179,7 @@ class ParametersNotTrained(Rule):
                 "numbers": float(held.size),
                 "share_of_model": held.size / max(1, trainable),
                 "looks_untrained": float(_is_untrained(facts, held)),
+                "takes_turns": float(takes_turns),
             },
             place=module.line if module else "",
         )
@@ -186,6 +208,13 @@ def frozen_since(first: ModelFacts, facts: ModelFacts) -> tuple[str, ...]:
     matrices = [p for p in facts.parameters if len(p.shape) > 1 and not p.tied_to]
     frozen = [p for p in matrices if p.name in before and not p.requires_grad]
     return tuple([p.name for p in frozen]) if matrices and matrices[-1] in frozen else ()
+
+
+def _takes_turns(window: Window, facts: ModelFacts) -> bool:
+    """True where some parameter had a gradient again after steps without one."""
+    columns = [c for held in facts.parameters for c in window.statistic(held.gradient, "is_present", mode=None)]
+    had = [np.flatnonzero(column.values > 0) for column in columns]
+    return any(bool((np.diff(places) > 1).any()) for places in had)
 
 
 def _root(held: ParameterFacts) -> str:
@@ -227,6 +256,30 @@ def _never_moved(window: Window, held: ParameterFacts) -> bool:
     if not all(_is_worth_a_step(window, column) for column in gradients):
         return False
     return all(len(column.values) >= 3 and not column.values.any() for column in updates)
+
+
+def _lost_in_rounding(findings: Sequence[Finding], window: Window) -> float | None:
+    """The largest rate of these parameters, where a step by it is lost in the rounding of every one; else None."""
+    rates = []
+    for finding in findings:
+        held = window.facts.parameter(finding.subject) if window.facts else None
+        step = _step_of(window, held) if held is not None else None
+        if step is None or not step[1] < _ROUNDING:
+            return None
+        rates.append(step[0])
+    return max(rates, default=None)
+
+
+def _step_of(window: Window, held: ParameterFacts) -> tuple[float, float] | None:
+    """The rate of a parameter, and how much of its size a step is at most: SGD goes by the gradient, Adam by 1."""
+    rates = window.statistic(f"hyperparameters/{held.optimizer}/group_{held.group}/lr", "mean", mode=None)
+    weights = window.statistic(held.name, "l2", last=1, mode=None)
+    gradients = window.statistic(held.gradient, "l2", mode=None)
+    if not rates or not weights or not gradients:
+        return None
+    rate, norm = float(rates[0].values[-1]), float(weights[0].values[-1])
+    steepest = max(math.sqrt(held.size), float(np.median(gradients[0].values)))
+    return (rate, rate * steepest / norm) if norm > 0 else None
 
 
 def _is_worth_a_step(window: Window, gradient: Column) -> bool:

@@ -41,12 +41,13 @@ class UnnormalizedInputs(Rule):
         preparation that no shape check finds.
 
     How it decides:
-        On the floating-point inputs of the model (whole batches of `model_inputs`, saved now and then; integers are
-        tokens and are left out; so are batches of fewer than 8 samples):
+        On the inputs of the model (whole batches of `model_inputs`, saved now and then; batches of fewer than 8 samples
+        are left out, and integers, which are tokens, for all but point 2):
 
         1. Any value that is not finite is a finding.
-        2. Constant: the deviation between the samples, over all features, is below 1e-7 of the inputs' size. Programs
-           with several optimizers are left out: what one model makes for another is no data.
+        2. Constant: the deviation between the samples, over all features, is below 1e-7 of the inputs' size, and that
+           of all other inputs at this step is too: positions and masks are the same for each sample, and mean no harm.
+           Programs with several optimizers are left out: what one model makes for another is no data.
         3. Too large: the root mean square is above `threshold_size`.
         4. Uneven, for inputs of shape (samples, features): the root mean square of the largest feature is more than
            `threshold_ratio` times that of the middle one.
@@ -96,18 +97,19 @@ class UnnormalizedInputs(Rule):
     def check(self, window: Window) -> Iterable[Finding]:
         """One finding per input."""
         copes, several = _copes(window), has_several_aims(window)
-        found = []
+        found, varies = [], False
         for name in window.tensors("model_inputs"):
             for column in window.statistic(name, "mean", last=1):
                 if column.steps[-1] != window.step:
                     continue
                 finding = self._judge(window, name, column.worker)
+                varies |= finding is None or finding.measure != CONSTANT
                 if finding is None or (copes and finding.measure in {SIZE, SPREAD}):
                     continue
                 if several and finding.measure == CONSTANT:  # what one model makes for another is no data
                     continue
                 found.append(finding)
-        return found
+        return [finding for finding in found if finding.measure != CONSTANT or not varies]
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
         """What the numbers say."""
@@ -148,7 +150,7 @@ class Wrong:
 
 def wrong_with(batch: NDArray[np.generic], *, size: float, ratio: float) -> Wrong | None:
     """The first thing that is wrong with a batch of inputs, shape (samples, ...); None if nothing is."""
-    if batch.dtype.kind != "f" or batch.ndim < 2 or len(batch) < _FEWEST_SAMPLES or not batch.size:
+    if batch.dtype.kind not in "fiu" or batch.ndim < 2 or len(batch) < _FEWEST_SAMPLES or not batch.size:
         return None
     samples = batch.reshape(len(batch), -1)[:, : max(1, _MOST_VALUES // len(batch))].astype(np.float64)
     broken = samples.size - int(np.count_nonzero(np.isfinite(samples)))
@@ -158,9 +160,16 @@ def wrong_with(batch: NDArray[np.generic], *, size: float, ratio: float) -> Wron
     deviation = float(samples.std(axis=0).max())
     if deviation <= _NEARLY_NOTHING * max(scale, 1e-30):
         return Wrong(CONSTANT, deviation, "<", max(_NEARLY_NOTHING * scale, math.ulp(deviation) + deviation, 1e-37))
+    return (
+        _unscaled(samples, scale, size=size, ratio=ratio, is_table=batch.ndim == 2) if batch.dtype.kind == "f" else None
+    )
+
+
+def _unscaled(samples: NDArray[np.float64], scale: float, *, size: float, ratio: float, is_table: bool) -> Wrong | None:
+    """Whether inputs, shape (samples, numbers), whose root mean square is `scale` are too large, or uneven."""
     if scale > size:
         return Wrong(SIZE, scale, ">", size)
-    if batch.ndim == 2 and batch.shape[1] > 2:
+    if is_table and samples.shape[1] > 2:
         sizes = np.sqrt(np.square(samples).mean(axis=0))
         usual = float(np.median(sizes[sizes > 0])) if (sizes > 0).any() else 0.0
         if usual > 0 and float(sizes.max()) / usual > ratio:

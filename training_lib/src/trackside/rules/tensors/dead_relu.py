@@ -11,7 +11,7 @@ import numpy as np
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.verdict import Finding, Severity
 from trackside.records.model_facts import ModelFacts
-from trackside.rules.diagnosis import Evidence, certain_causes, has_several_aims, learned_share
+from trackside.rules.diagnosis import Evidence, certain_causes, has_several_aims, learned_share, still_falls
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
@@ -21,10 +21,11 @@ _CUT = 0.98  # share of dead units from which on a layer lets nothing through
 _LEARNED = 0.5  # of the first loss: a model that has learned so much lives with what is left of it
 _LEARNS, _FIRST_STEPS = 0.1, 100  # of it in so many steps: a model that has begun to learn may be waited for
 _LEARNS_ON = 0.25  # of it later
-_AT_ONCE = 1  # step up to which a unit that is dead was dead from the start
+_AT_ONCE = 0  # step at which a unit that is dead was dead from the start: the first step is still to come
 _LIVABLE = 0.9  # share of dead units
 _WASTED = 0.05  # of it, and of all gradients by tensors this share is zero: nothing can become of it
 _MOSTLY = 0.5
+_HEARD = 0.9  # of the dead share of a layer: what the layer behind it must hear of it
 _WITHOUT_ZEROS = ("tanh", "sigmoid", "gelu", "silu", "leaky_relu", "softmax", "log_softmax", "other")
 
 
@@ -46,15 +47,20 @@ class DeadRelu(Rule):
            activations put out no zeros (tanh, GELU, ...) are left out.
         3. What reaches a dead unit has no gradient either: the share of zeros in the gradient of the layer's weights is
            at least 0.9 d. A bias that cancels out of the loss (ranking by differences) is no dead unit.
-        4. It fires only where some layer is alive: where the loss itself is zero for every sample (a margin that is
+        4. What a dead unit passes on is zero, so that the weights that read it get no gradient either. It fires only
+           where another layer, not the first, shows that: a share c = 1 - (1 - z) / (1 - b) of its inputs is zero, with
+           z and b the shares of zeros in the gradients of its weights and its bias, and c is at least 0.9 d. A head
+           that had no turn, an expert that nobody asked and actions that nobody took have gradients of zeros, but no
+           layer reads zeros for it. (A normalisation right behind the ReLU hides it, and is taken at its word.)
+        5. It fires only where some layer is alive: where the loss itself is zero for every sample (a margin that is
            kept), all gradients are zero and nothing is dead.
-        5. Batches of fewer than 16 samples cannot tell, and are left out.
-        6. A model that learns lives with what is left of it, for a wide layer needs but a few units. Where units are
+        6. Batches of fewer than 16 samples cannot tell, and are left out.
+        7. A model that learns lives with what is left of it, for a wide layer needs but a few units. Where units are
            dead from the first step on, it is silent in the first 100 steps while the loss falls, and later once that
-           has lost a quarter of its first value, unless half of the gradients of the model (by tensors) are nothing but
-           zeros. Where 98 % of a layer are dead although half of the loss is gone (there is a way around it), it is
-           information. Where units have died in training, it is silent up to 90 % of a layer once half of the loss is
-           gone.
+           has lost a quarter of its first value, or a tenth and goes on falling, unless half of the gradients of the
+           model (by tensors) are nothing but zeros. Where 98 % of a layer are dead although half of the loss is gone
+           (there is a way around it), it is information. Where units have died in training, it is silent up to
+           90 % of a layer once half of the loss is gone.
 
         Critical where the training is wasted: 98 % of a layer are dead, half of the gradients of the model (by tensors)
         are nothing but zeros, and the loss has lost less than a twentieth. Else a warning. Amazon's DeadRelu counts
@@ -105,13 +111,20 @@ class DeadRelu(Rule):
         columns = {column.tensor: column for column in _biases(window, facts)}
         shares = {name: float(column.values[-_MEASUREMENTS:].min()) for name, column in columns.items()}
         names = [
-            n for n in dying(shares, threshold_layer=self.threshold_layer) if _reaches_weights(window, n, shares[n])
+            name
+            for name in dying(shares, threshold_layer=self.threshold_layer)
+            if _reaches_weights(window, name, shares[name])
         ]
+        names = self._silent_for_the_next(window, facts, shares, names) if names else []
         learned = learned_share(window) if names else None
         zeros = Evidence(window).zero_gradients if names else None
         died = any(self._dead_since(columns[name]) > _AT_ONCE for name in names)
-        if learned is not None and _can_be_lived_with(learned, zeros, window.step, dead=shares[names[0]], died=died):
-            return []
+        if learned is not None:
+            if _can_be_lived_with(learned, zeros, window.step, dead=shares[names[0]], died=died):
+                return []
+            gets_through = zeros is not None and zeros < _MOSTLY
+            if not died and gets_through and learned > _LEARNS and still_falls(window):
+                return []
         statistics = {
             "loss_lost": math.nan if learned is None else learned,
             "zero_gradients": math.nan if zeros is None else zeros,
@@ -140,12 +153,25 @@ class DeadRelu(Rule):
         """What is certain; dead units; and what may have killed them."""
         if certain := certain_causes(window):
             return (*certain, Suspicion(Cause.DEAD_UNITS))
+        if window.facts is not None and any(held.has_equal_rows for held in window.facts.parameters):
+            alike = Suspicion(Cause.SYMMETRIC_INITIALIZATION, "all units of a layer are alike")
+            return (alike, Suspicion(Cause.DEAD_UNITS))
         dead = Suspicion(Cause.DEAD_UNITS, f"{len(findings)} layers, up to {findings[0].observed:.0f} % of the units")
         ratio = Evidence(window).update_ratio
         if findings[0].since_step <= _AT_ONCE:
             return (dead, Suspicion(Cause.BAD_INITIALIZATION, "dead from the first step on"))
         because = f"a step changes weights by {ratio:.1%}" if ratio is not None else ""
         return (dead, Suspicion(Cause.LEARNING_RATE_TOO_HIGH, because))
+
+    def _silent_for_the_next(
+        self, window: Window, facts: ModelFacts | None, shares: Mapping[str, float], names: Sequence[str]
+    ) -> list[str]:
+        """Those of the dying layers whose silence the layers behind them hear."""
+        readers = _zeros_of_readers(window, shares)
+        if not readers:  # the run does not tell
+            return list(names)
+        heard = max(zero_inputs(weights=weights, bias=shares[bias]) for bias, weights in readers)
+        return [name for name in names if heard >= _HEARD * shares[name] or _is_normalised(facts, name)]
 
     def _dead_since(self, column: Column) -> int:
         alive = np.flatnonzero(~(column.values > self.threshold_layer / 100))
@@ -182,6 +208,15 @@ def dying(shares: Mapping[str, float], *, threshold_layer: float) -> tuple[str, 
     return tuple(sorted(found, key=lambda name: (-shares[name], name)))
 
 
+def zero_inputs(*, weights: float, bias: float) -> float:
+    """The share of a layer's inputs that are always zero, by the shares of zeros in the gradients of its parameters.
+
+    Units without any gradient are in both; a unit with one has it from the inputs that are not zero. Where nearly all
+    units have none, it cannot be told, and 0 is said.
+    """
+    return 1 - (1 - weights) / (1 - bias) if bias <= _LIVABLE else 0.0
+
+
 def _can_be_lived_with(learned: float, zeros: float | None, step: int, *, dead: float, died: bool) -> bool:
     """Whether a model that has lost `learned` of its first loss needs no more of a layer than is alive, or may yet.
 
@@ -210,6 +245,35 @@ def _reaches_weights(window: Window, bias: str, share: float) -> bool:
     """True where the weights of the layer have as few gradients as its bias, or none are known."""
     columns = window.statistic(f"{bias.removesuffix('bias')}weight", "zero_share", mode=None)
     return all(float(column.values[-_MEASUREMENTS:].min()) >= 0.9 * share for column in columns)
+
+
+def _zeros_of_readers(window: Window, shares: Mapping[str, float]) -> list[tuple[str, float]]:
+    """(bias, share of zeros in the gradient of the weights) of each layer that reads another: all but the first.
+
+    A layer without a bias goes by the next one: that of the normalisation behind it. Rows of an embedding that no
+    sample used are no zeros that are read.
+    """
+    facts = window.facts
+    names = [held.gradient for held in facts.parameters] if facts else list(window.tensors("gradients"))
+    names = [n for n in names if n in shares or (n.endswith("weight") and not _is_of_embedding(facts, n))]
+    weights = [(place, name) for place, name in enumerate(names) if name not in shares]
+    found = []
+    for place, weight in weights[1:]:
+        own = f"{weight.removesuffix('weight')}bias"
+        bias = own if own in shares else next((name for name in names[place:] if name in shares), None)
+        if bias is not None:
+            columns = window.statistic(weight, "zero_share", mode=None)
+            found += [(bias, float(column.values[-_MEASUREMENTS:].min())) for column in columns]
+    return found
+
+
+def _is_normalised(facts: ModelFacts | None, bias: str) -> bool:
+    """True where a ReLU and then a normalisation follow the layer, as modules were built."""
+    own = facts.module_of(bias) if facts else None
+    if facts is None or own is None:
+        return False
+    place = facts.modules.index(own)
+    return [module.role for module in facts.modules[place + 1 : place + 3]] == ["activation", "normalization"]
 
 
 def _is_of_embedding(facts: ModelFacts | None, name: str) -> bool:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.verdict import Finding, Severity
 from trackside.records.model_facts import ModelFacts, ParameterFacts
@@ -15,6 +17,7 @@ from trackside.trial.window import Column, Window
 
 SCALE, LOSS, ZERO, ALIKE = "initial scale", "first loss over chance", "norm of the weights", "units that differ"
 _FIRST_STEPS = 3  # a last layer that starts at zero blocks the gradients of the first step only
+_NEWEST = 5  # losses
 _MOST_ZERO = 0.5  # of the layers without a gradient
 
 
@@ -34,7 +37,8 @@ class PoorWeightInitialization(Rule):
            s > `large_scale` or s < `small_scale`; embeddings and last layers (whose scale is often chosen small) do not
            count. It fires where half of the layers are off, and at least two (or the only one).
         2. First loss: cross entropy over n classes is ln(n) for a model that knows nothing. It fires where the first
-           loss is more than `loss_ratio` times that.
+           loss is more than `loss_ratio` times that, and the newest are (their median) when it is judged, ten steps
+           later: embeddings that are the last layer too, and what was trained for other data, repair that at once.
         3. Zero: where matrices are all zeros, and more than half of the layers still get no gradient at the fourth
            step. A single layer that starts at zero on purpose lets the others' gradients through after one step.
         4. Alike: the rows of a hidden layer are all the same after the first step, and not zero.
@@ -177,6 +181,8 @@ class PoorWeightInitialization(Rule):
             chance = chance_level(facts.loss(column.tensor))
             first = float(column.values[0])
             if chance is None or not math.isfinite(first) or not first > self.loss_ratio * chance:
+                continue
+            if not float(np.median(column.values[-_NEWEST:])) > self.loss_ratio * chance:  # repaired in a few steps
                 continue
             found.append(
                 Finding(

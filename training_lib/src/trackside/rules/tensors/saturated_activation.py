@@ -12,7 +12,7 @@ from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.errors import TensorNotSavedError
 from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import learned_share
+from trackside.rules.diagnosis import learned_share, what_broke_units
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Window
 
@@ -93,7 +93,8 @@ class SaturatedActivation(Rule):
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
         """Saturated units, by their initialisation or by what they are fed."""
         because = f"{findings[0].observed:.0f} % of the units of {findings[0].subject}"
-        return (Suspicion(Cause.SATURATED_UNITS, because), Suspicion(Cause.BAD_INITIALIZATION))
+        second = what_broke_units(window) or Suspicion(Cause.BAD_INITIALIZATION)
+        return (Suspicion(Cause.SATURATED_UNITS, because), second)
 
     def _judge(self, window: Window, name: str, worker: str) -> Finding | None:
         module = window.facts.module_of(name) if window.facts else None

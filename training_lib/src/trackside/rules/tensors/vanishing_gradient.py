@@ -10,13 +10,15 @@ import numpy as np
 
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import certain_causes
+from trackside.rules.diagnosis import certain_causes, what_broke_units
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
 _LEARNED = 0.1  # at most this share of the first loss is left: small gradients are what success looks like
 _NOTHING_LEARNED = 0.9  # at least this share is left
 _LOSSES_TO_AVERAGE = 5
+_GREW, _FIRST_STEPS = 10.0, 100  # times its first, within so many steps
+_GROWS = 4.0  # times what it was after half as many steps: faster than their square, it is on its way
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,13 @@ class VanishingGradient(Rule):
         4. A run that is done is silent: with at most 10 % of the first loss left (median of the newest five), small
            gradients are what success looks like. Losses are used where the run saved them; without them, only the
            comparison with M decides.
-        5. Three judged steps in a row must show a vanished gradient; a single quiet step raises no alarm.
+        5. A gradient that grows fast has not vanished: one that is four times what it was after half as many steps, or
+           in the first hundred steps ten times what it was at first. So it is behind gates and a last layer that begin
+           at zero, and open.
+        6. Three judged steps in a row must show a vanished gradient; a single quiet step raises no alarm.
 
         The smallest gradient leads. Amazon's VanishingGradient has the same `threshold` and reports every tensor whose
-        mean |g|, zeros included, is below it. Points 1 to 5 only take findings away: whatever this rule reports, that
+        mean |g|, zeros included, is below it. Points 1 to 6 only take findings away: whatever this rule reports, that
         one would report too.
 
     What to do:
@@ -115,7 +120,8 @@ class VanishingGradient(Rule):
             )
             largest = _largest(sizes)
             zeros = sum(size == 0 for size in sizes.values())
-            findings += [self._finding(window, of_worker[name], largest=largest, zeros=zeros) for name in names]
+            lasting = [of_worker[name] for name in names if not grows(of_worker[name])]
+            findings += [self._finding(window, column, largest=largest, zeros=zeros) for column in lasting]
         return sorted(findings, key=lambda finding: finding.observed)
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
@@ -123,7 +129,8 @@ class VanishingGradient(Rule):
         lead = findings[0]
         because = f"{lead.subject} gets {lead.observed:.2g}, another {lead.statistics['largest_mean_abs_gradient']:.2g}"
         vanishing = Suspicion(Cause.VANISHING_GRADIENTS, because)
-        return (*certain_causes(window), vanishing, Suspicion(Cause.SATURATED_UNITS))
+        second = what_broke_units(window) or Suspicion(Cause.SATURATED_UNITS)
+        return (*certain_causes(window), vanishing, second)
 
     def _finding(self, window: Window, column: Column, *, largest: float, zeros: int) -> Finding:
         return Finding(
@@ -157,6 +164,16 @@ def vanished(
     loud = {_module(name) for name, size in taking_part.items() if not size < threshold}  # NaN is loud
     found = [name for name, size in taking_part.items() if _module(name) not in loud and size < behind]
     return tuple(sorted(found, key=lambda name: (sizes[name], name)))
+
+
+def grows(column: Column) -> bool:
+    """True for a gradient that is four times what it was after half as many steps, or soon ten times its first."""
+    now = float(column.values[-1])
+    known = column.values[column.values > 0]
+    if column.steps[-1] < _FIRST_STEPS and known.size and now > _GREW * known[0]:
+        return True
+    half = int(np.searchsorted(column.steps, column.steps[-1] / 2, side="right")) - 1
+    return half >= 0 and bool(now > _GROWS * column.values[half])
 
 
 def _module(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import (
     Evidence,
     chance_level,
+    has_gained,
+    has_several_aims,
     learned_share,
     training_losses,
     why_it_diverges,
@@ -25,6 +27,10 @@ _MEASUREMENTS = 5  # of the newest, their median
 _FEWEST = 3
 _NOT_LEARNED = 0.1  # share of the first loss that must be gone for large steps to be right
 _NOT_MOVED = 0.02  # and for small ones
+_NO_WAY = 0.02  # share of its size that no weight may have come
+_RATIO, _GROWTH = "relative update of the weight", "norm of the weight over its first"
+_REPLACED = 0.5  # of a weight is an update of one of the first steps
+_LONG = 10  # times `start_step`: for so long no rate warms up to what is right from what is a million times too small
 _BELOW_CHANCE = 0.7
 _HOPELESS = 1e-8
 
@@ -43,13 +49,22 @@ class WeightUpdateRatio(Rule):
         now and then: u = |w' - w| / |w| with L2 norms. For each weight, r is the median of its newest five u (three at
         least). Weights that began at zero, and normalisation layers' and other vectors, are left out.
 
-        1. Too large: the median of r over the weights is above `large_threshold`, and the training has not learned a
-           tenth of its first loss (or the loss is above its first value). Large steps that work are right.
-        2. Too small: the largest r of all weights is below `small_threshold`, the run has at least `start_step` steps,
-           and less than 2 % of the first loss is gone.
-        3. While the learning rate rises (warm-up) nothing is too small. A loss far below chance (cross entropy under
-           0.7 ln(classes)) has learned before: fine-tuning takes small steps. So does a parameter that is frozen, or
-           that gets no gradient: it is `parameters-not-trained`'s.
+        1. Too large: after `start_step` steps the median of r over the weights is above `large_threshold`, and the
+           training has not learned a tenth of its first loss (or the loss is above its first value). Large steps that
+           work are right. Where a loss may stay (several optimizers, rewards) it says nothing.
+        2. Too large before: the median over the weights of their norm now over their first is above `growth_threshold`,
+           and as little is learned. Steps that threw the weights so far out are small beside them afterwards. Where a
+           loss may stay, one of the first ten steps must have changed the weights by more than half of their size.
+        3. Too small: after n steps, `start_step` at least, the largest r of all weights is below
+           `small_threshold` x (n / `start_step`)^2, for what leads nowhere in many steps may be larger than what does
+           in few; no weight can have come 2 % of its size (the sum of its u over all steps, an upper bound); and no
+           training loss has fallen by more than 2 % of its size, beyond twice the error of that (medians of the first
+           and of the newest steps). Where a loss may stay or is ever negative (several optimizers, rewards) it tells
+           nothing, and only r below `small_threshold` counts.
+        4. While the learning rate rises (warm-up) nothing is too small, unless r is below `small_threshold` for ten
+           times `start_step` steps. A loss far below chance (cross entropy under 0.7 ln(classes)) has learned before:
+           fine-tuning takes small steps. So does a parameter that is frozen, or that gets no gradient: it is
+           `parameters-not-trained`'s.
 
         A warning; critical where the loss is above 1.5 times its first value, or all r are below 1e-8.
 
@@ -91,17 +106,25 @@ class WeightUpdateRatio(Rule):
     )
 
     large_threshold: float = parameter(0.1, "relative update above which a step is too large", minimum=0)
-    small_threshold: float = parameter(1e-6, "relative update below which a step is too small", minimum=0)
-    start_step: int = parameter(30, "step from which on steps can be too small", minimum=0)
+    small_threshold: float = parameter(
+        1e-6, "relative update below which a step is too small at `start_step`", minimum=0
+    )
+    growth_threshold: float = parameter(
+        10.0, "norm of the weights over their first above which steps were too large", minimum=1
+    )
+    start_step: int = parameter(30, "step from which on steps can be too large or too small", minimum=0)
 
     def check(self, window: Window) -> Iterable[Finding]:
         """One finding per weight whose steps are too large or too small, the largest excess first."""
         columns = {column.tensor: column for column in _measured(window)}
         ratios = {name: _typical(column) for name, column in columns.items()}
-        kind = verdict_on(ratios, large=self.large_threshold, small=self.small_threshold)
-        if not kind or not (self._is_too_large(window) if kind == "large" else self._is_too_small(window)):
+        small = self._small(window)
+        kind = verdict_on(ratios, large=self.large_threshold, small=small)
+        if not kind:
+            return self._thrown_out(window)
+        if not (self._is_too_large(window) if kind == "large" else self._is_too_small(window)):
             return []
-        threshold = self.large_threshold if kind == "large" else self.small_threshold
+        threshold = self.large_threshold if kind == "large" else small
         concerned = [name for name, r in ratios.items() if (r > threshold if kind == "large" else r < threshold)]
         concerned.sort(key=lambda name: ratios[name], reverse=kind == "large")
         return [self._finding(window, columns[name], ratios[name], kind, threshold) for name in concerned]
@@ -122,16 +145,40 @@ class WeightUpdateRatio(Rule):
         return why_it_diverges(window) if findings[0].relation == ">" else why_nothing_is_learned(window)
 
     def _is_too_large(self, window: Window) -> bool:
-        learned = learned_share(window)
+        learned = learned_share(window) if _losses_tell(window) and window.step >= self.start_step else None
         return learned is not None and learned < _NOT_LEARNED
 
-    def _is_too_small(self, window: Window) -> bool:
-        learned = learned_share(window)
-        if learned is None or learned >= _NOT_MOVED or window.step < self.start_step or _warms_up(window):
-            return False
-        return not _has_learned_before(window)
+    def _thrown_out(self, window: Window) -> list[Finding]:
+        """One finding per weight that has grown out of all proportion."""
+        norms = [column for name in window.tensors("weights") for column in _norms(window, name)]
+        growths = [float(column.values[-1] / column.values[0]) for column in norms]
+        limit = self.growth_threshold
+        if not growths or not float(np.median(growths)) > limit:
+            return []
+        if not (self._is_too_large(window) if _losses_tell(window) else _was_torn(window)):
+            return []
+        found = [(g, c) for g, c in zip(growths, norms, strict=True) if g > limit]
+        found.sort(key=lambda pair: -pair[0])
+        return [
+            self._finding(window, replace(c, values=c.values / c.values[0]), g, "large", limit, measure=_GROWTH)
+            for g, c in found
+        ]
 
-    def _finding(self, window: Window, column: Column, ratio: float, kind: str, threshold: float) -> Finding:
+    def _small(self, window: Window) -> float:
+        """The relative update below which steps are too small after so many of them."""
+        if not _losses_tell(window) or _warms_up(window):
+            return self.small_threshold
+        return self.small_threshold * max(1.0, window.step / max(1, self.start_step)) ** 2
+
+    def _is_too_small(self, window: Window) -> bool:
+        way = Evidence(window).way
+        if way is None or way[0] > _NO_WAY or window.step < (_LONG if _warms_up(window) else 1) * self.start_step:
+            return False
+        return not (_losses_tell(window) and (has_gained(window, share=_NOT_MOVED) or _has_learned_before(window)))
+
+    def _finding(
+        self, window: Window, column: Column, ratio: float, kind: str, threshold: float, *, measure: str = _RATIO
+    ) -> Finding:
         learned = learned_share(window)
         module = window.facts.module_of(column.tensor) if window.facts else None
         beyond = column.values > threshold if kind == "large" else column.values < threshold
@@ -142,7 +189,7 @@ class WeightUpdateRatio(Rule):
             worker=column.worker,
             step=window.step,
             since_step=int(column.steps[place]),
-            measure="relative update of the weight",
+            measure=measure,
             observed=ratio,
             relation=">" if kind == "large" else "<",
             threshold=threshold,
@@ -174,8 +221,32 @@ def _measured(window: Window) -> list[Column]:
     return columns
 
 
+def _norms(window: Window, name: str) -> list[Column]:
+    """The norms of a trained matrix that began above zero; a norm that is no number is another rule's."""
+    held = window.facts.parameter(name) if window.facts else None
+    if held is not None and (len(held.shape) < 2 or not held.requires_grad):
+        return []
+    columns = window.statistic(name, "l2", mode=None)
+    return [c for c in columns if c.values[0] > 0 and np.isfinite(c.values).all() and len(c.values) >= _FEWEST]
+
+
 def _typical(column: Column) -> float:
     return float(np.median(column.values[-_MEASUREMENTS:]))
+
+
+def _losses_tell(window: Window) -> bool:
+    """True where a loss that stays means that nothing is learned."""
+    losses = training_losses(window)
+    return bool(losses) and not has_several_aims(window) and not any((c.values < 0).any() for c in losses)
+
+
+def _was_torn(window: Window) -> bool:
+    """True where one of the first steps left little of the initialisation.
+
+    Updates are measured against the weight after the step: of one that is replaced altogether, that is 1.
+    """
+    first = Evidence(window).first_update_ratio
+    return first is not None and first > _REPLACED
 
 
 def _warms_up(window: Window) -> bool:
