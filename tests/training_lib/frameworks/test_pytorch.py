@@ -180,7 +180,7 @@ def test_an_idle_step_costs_few_calls() -> None:
         capture.uninstall()
     assert max(len(calls[0]), len(calls[1])) > 100, "the first step is saved"
     idle = sorted(calls[10:39], key=len)
-    assert len(idle[len(idle) // 2]) <= 15, [len(step) for step in calls]
+    assert len(idle[len(idle) // 2]) <= 16, [len(step) for step in calls]
 
 
 def test_uninstall_leaves_torch_as_it_was(capturing: Any) -> None:

@@ -369,7 +369,8 @@ class PyTorchCapture:
             with one_look():
                 return PyTorchCapture._before_step(self, optimizer, args, kwargs) if self._start() else None
         self._closure_is_done = False
-        self._short_way.close()
+        if self._short_way.is_open:
+            self._short_way.close()
         self._skipped_steps.has_stepped = True
         if self._evaluation.is_watching:
             self._evaluation.training_goes_on()
@@ -397,7 +398,7 @@ class PyTorchCapture:
             self._step_numbers.after_step(optimizer)
         if self._boundary.ends_after(optimizer):
             self._end_step()
-            if self._may_take_short_way and self._boundary.has_one:
+            if self._statistics.is_on and self._may_take_short_way and self._boundary.has_one:
                 self._short_way.open_after(optimizer)
             return
         self._statistics.settle(self._hook.mode)
