@@ -17,6 +17,9 @@ from trackside.rules.tensors.loss_not_decreasing import LossNotDecreasing, judge
 from trackside.testing.rule_case import RuleCase, assert_case, recorded_trial, replay
 
 LOSS, RATE = "CrossEntropyLoss_output_0", "hyperparameters/SGD/group_0/lr"
+SUM, ADDEND = "loss_output_0", "MSELoss_output_0"
+BY_HAND = ModelFacts(losses=(LossFacts(SUM, backward_line="train.py:9"),))
+SUMMED = ModelFacts(losses=(*BY_HAND.losses, LossFacts(ADDEND, "MSELoss", "mean", backward_line="train.py:9")))
 TWO_OPTIMIZERS = ModelFacts(optimizers=(OptimizerFacts("Adam", "Adam"), OptimizerFacts("Adam_1", "Adam")))
 CHANCE = math.log(10)
 
@@ -63,6 +66,9 @@ CASES = [
     # what must be found
     evaluated("falls to guessing, and validation is never better", FALLS_TO_GUESSING, AT_GUESSING, fires=True),
     evaluated("learns rows by heart, slowly", BY_ROWS, AT_GUESSING, fires=True),
+    RuleCase(
+        "the sum rises", {SUM: saved(2.3 * 1.02 ** np.arange(200)), ADDEND: saved(LEARNS)}, facts=SUMMED, fires=(SUM,)
+    ),
     RuleCase("flat at chance", {LOSS: saved(FLAT)}, fires=(LOSS,)),
     RuleCase("flat and noisy", {LOSS: saved(noisy(FLAT, 0.005))}, fires=(LOSS,)),
     RuleCase(
@@ -91,6 +97,11 @@ CASES = [
     ),
     evaluated("learns slowly, and validation too", BY_ROWS, np.linspace(2.305, 2.29, 10)),
     evaluated("falls to guessing, and few evaluations", FALLS_TO_GUESSING, AT_GUESSING[:3]),
+    RuleCase(
+        "an addend rises while the sum falls",
+        {SUM: saved(2.3 + LEARNS), ADDEND: saved(0.01 * 1.02 ** np.arange(200))},
+        facts=SUMMED,
+    ),
     RuleCase("nothing was saved", {}),
     RuleCase("no loss was saved", {"Net_fc.weight": saved(FLAT)}),
     RuleCase("one loss", {LOSS: {0: 2.3}}),
@@ -172,6 +183,14 @@ def test_first_verdict(losses: np.ndarray, step: int | None) -> None:
     [
         pytest.param(RuleCase("", {LOSS: saved(2.3 * 1.02 ** np.arange(200))}, (LOSS,)), Severity.CRITICAL, id="risen"),
         pytest.param(RuleCase("", {LOSS: saved(COLLAPSES)}, (LOSS,)), Severity.WARNING, id="back-where-it-began"),
+        pytest.param(
+            RuleCase("", {SUM: saved([1.0] * 60 + [3.0] * 60)}, (SUM,), facts=BY_HAND), Severity.WARNING, id="by-hand"
+        ),
+        pytest.param(
+            RuleCase("", {SUM: saved([1.0] * 60 + [30.0] * 60)}, (SUM,), facts=BY_HAND),
+            Severity.CRITICAL,
+            id="by-hand-and-far-above",
+        ),
         pytest.param(RuleCase("", {LOSS: saved(FLAT)}, (LOSS,)), Severity.CRITICAL, id="stuck-for-long"),
         pytest.param(RuleCase("", {LOSS: saved(FLAT, every=1)}, (LOSS,)), Severity.WARNING, id="stuck-so-far"),
     ],

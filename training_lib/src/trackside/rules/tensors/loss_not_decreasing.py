@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.verdict import Finding, Severity
+from trackside.records.model_facts import LossFacts
 from trackside.rules.diagnosis import (
     Evidence,
     has_several_aims,
@@ -26,6 +27,7 @@ from trackside.trial.window import Column, Window
 _FEWEST_LOSSES = 20  # in a window, however seldom losses are saved
 _LEARNED = 0.1  # a run that has lost this share of its first loss learns; it may rest on a plateau
 _LOST = 1.5  # times the first loss
+_LOST_BY_HAND = 10.0  # the same of a loss that is no known one: such as a policy's, which pays late, may well rise
 _FAR = 2.0  # times the first loss, which is but one loss: until then the first window stands for the start
 _SLOWLY = 0.5  # percent: a loss that certainly fell by more over half a run learns, if slowly
 
@@ -62,11 +64,13 @@ class LossNotDecreasing(Rule):
            or by the labels of single rows, has learned nothing.
         5. Steps in which the learning rate is still warming up (below half of the largest rate so far) do not count.
         6. Losses that are ever negative are left alone, and so are programs with several optimizers: the losses of a
-           policy gradient or of two models that compete have no level that they should fall to.
+           policy gradient or of two models that compete have no level that they should fall to. Of a sum of losses only
+           the sum is judged: an addend may rise while it falls.
         7. Two judged steps in a row must say so. A run that ends before `start_step`, and has not learned a tenth by
            then, could not be evaluated: that is not a clean bill of health.
 
-        Critical where the loss has risen above 1.5 x L0, or is stuck for more than `num_steps` steps; else a warning.
+        Critical where the loss has risen above 1.5 x L0 (10 x L0 where it is computed by hand, for that may be the loss
+        of a policy with seldom rewards, all positive), or is stuck for more than `num_steps` steps; else a warning.
 
         A run that converged is silent, since most of its loss is gone, and so is one that still learns slowly or that
         only a few small batches make look bad. What it cannot see without evaluations: a first loss that was far too
@@ -133,12 +137,12 @@ class LossNotDecreasing(Rule):
         """One finding per loss and worker that is stuck or rises at this step, the largest rise first."""
         if has_several_aims(window):
             return []
-        findings = [found for c in training_losses(window) if (found := self._judge(window, c)) is not None]
+        findings = [found for c in _whole_losses(window) if (found := self._judge(window, c)) is not None]
         return sorted(findings, key=lambda finding: (finding.relation != ">", -abs(finding.observed)))
 
     def lacks(self, window: Window) -> str:
         """Two windows, unless the run has visibly learned before."""
-        rows = [self._finite(window, column) for column in training_losses(window)]
+        rows = [self._finite(window, column) for column in _whole_losses(window)]
         learned = any(_has_learned(losses, min(size, len(losses))) for _, losses, size in rows if len(losses))
         late = any(len(losses) >= 2 * size and steps[-1] >= self.start_step for steps, losses, size in rows)
         if learned or late:
@@ -156,7 +160,7 @@ class LossNotDecreasing(Rule):
     def _is_lost(self, finding: Finding) -> bool:
         numbers = finding.statistics
         if finding.relation == ">":
-            return numbers["level"] > _LOST * numbers["first_loss"]
+            return numbers["level"] > numbers["lost_above"]
         return finding.step - finding.since_step > self.num_steps
 
     def _finite(self, window: Window, column: Column) -> tuple[NDArray[np.int64], Losses, int]:
@@ -192,6 +196,7 @@ class LossNotDecreasing(Rule):
             threshold=self.increase_threshold_percent if rises else self.diff_percent,
             statistics={
                 "first_loss": float(losses[0]),
+                "lost_above": (_LOST_BY_HAND if facts and not facts.is_built_in else _LOST) * float(losses[0]),
                 "level": answer.level,
                 "compared_with": answer.compared_with,
                 "error_percent": answer.error_percent,
@@ -200,6 +205,18 @@ class LossNotDecreasing(Rule):
             series=column.series,
             place=facts.line if facts else "",
         )
+
+
+def _whole_losses(window: Window) -> tuple[Column, ...]:
+    """The training losses, without those that are addends of another one."""
+    columns = training_losses(window)
+    sums = {facts.backward_line for facts in _known(window, columns) if not facts.is_built_in and facts.backward_line}
+    parts = {facts.name for facts in _known(window, columns) if facts.is_built_in and facts.backward_line in sums}
+    return tuple(column for column in columns if column.tensor not in parts)
+
+
+def _known(window: Window, columns: Sequence[Column]) -> list[LossFacts]:
+    return [known for c in columns if window.facts and (known := window.facts.loss(c.tensor)) is not None]
 
 
 def _never_exceeded_guessing(window: Window, trained: Column) -> float | None:
