@@ -21,6 +21,7 @@ STILL = 1e-6  # relative update of the weights in a step, below which hundreds o
 WILD = 0.1  # above which a step replaces the weights rather than corrects them
 SHORT_WAY = 0.05  # share of its own size that a weight must have come, at the least, for anything to be learned
 _FEWEST_STEPS = 30  # of which a way can be told
+_VISIBLE = 1e-3  # relative update of the weights that speaks for a rate too high, if nothing else does
 _AT_ONCE = 1.0  # in the first steps: nothing is left of the initialisation
 _NEWEST = 10  # measurements that stand for "now"
 _HARDLY_ANYTHING = 0.02  # share of the gradient that clipping leaves
@@ -160,6 +161,13 @@ class Evidence:
         columns = [c for name in self.window.tensors("weights") for c in self.window.statistic(name, "l2", mode=None)]
         first = math.hypot(*[float(column.values[0]) for column in columns])
         return math.hypot(*[float(column.values[-1]) for column in columns]) / first if first > 0 else None
+
+    def too_high_a_rate(self) -> Suspicion:
+        """A learning rate that is too high, with what speaks for it."""
+        ratio, torn = self.update_ratio, _torn(self)
+        if ratio is not None and math.isfinite(ratio) and ratio >= _VISIBLE:
+            return Suspicion(Cause.LEARNING_RATE_TOO_HIGH, f"a step changes weights by {ratio:.1%} of their size")
+        return torn or Suspicion(Cause.LEARNING_RATE_TOO_HIGH)
 
     @cached_property
     def kept_by_clipping(self) -> float | None:
@@ -362,9 +370,7 @@ def why_it_diverges(window: Window) -> tuple[Suspicion, ...]:
     found = list(certain_causes(window))
     if seen.is_low_precision:
         found.append(Suspicion(Cause.PRECISION_OVERFLOW, "parts of it compute in float16"))
-    ratio = seen.update_ratio
-    because = f"a step changes weights by {ratio:.1%} (median)" if ratio is not None and math.isfinite(ratio) else ""
-    found.append(Suspicion(Cause.LEARNING_RATE_TOO_HIGH, because))
+    found.append(seen.too_high_a_rate())
     if (growth := seen.weight_growth) is not None and growth > _GROWN:
         found.append(Suspicion(Cause.WEIGHT_DECAY_TOO_STRONG, f"weights are {growth:.3g} times as large as at first"))
     return (*found, Suspicion(Cause.EXPLODING_GRADIENTS))
@@ -431,12 +437,12 @@ def _measured(seen: Evidence) -> list[Suspicion]:
     if seen.way is not None and seen.goes_nowhere:
         because = f"no weight has come more than {seen.way[0]:.2g} of its size in {seen.way[1]} steps"
         found.append(Suspicion(Cause.LEARNING_RATE_TOO_LOW, because))
-    elif ratio is not None and ratio < 10 * STILL:
-        found.append(Suspicion(Cause.LEARNING_RATE_TOO_LOW, f"a step changes weights by {ratio:.2g} of their size"))
     elif ratio is not None and ratio > WILD:
         found.append(Suspicion(Cause.LEARNING_RATE_TOO_HIGH, f"a step changes weights by {ratio:.0%} of their size"))
-    elif torn := _torn(seen):
+    elif torn := _torn(seen):  # beside weights that were thrown out any step is small
         found.append(torn)
+    elif ratio is not None and ratio < 10 * STILL:
+        found.append(Suspicion(Cause.LEARNING_RATE_TOO_LOW, f"a step changes weights by {ratio:.2g} of their size"))
     return found
 
 

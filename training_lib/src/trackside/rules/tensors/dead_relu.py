@@ -156,12 +156,11 @@ class DeadRelu(Rule):
         if window.facts is not None and any(held.has_equal_rows for held in window.facts.parameters):
             alike = Suspicion(Cause.SYMMETRIC_INITIALIZATION, "all units of a layer are alike")
             return (alike, Suspicion(Cause.DEAD_UNITS))
-        dead = Suspicion(Cause.DEAD_UNITS, f"{len(findings)} layers, up to {findings[0].observed:.0f} % of the units")
-        ratio = Evidence(window).update_ratio
+        layers = "1 layer" if len(findings) == 1 else f"{len(findings)} layers"
+        dead = Suspicion(Cause.DEAD_UNITS, f"{layers}, up to {findings[0].observed:.0f} % of the units")
         if findings[0].since_step <= _AT_ONCE:
             return (dead, Suspicion(Cause.BAD_INITIALIZATION, "dead from the first step on"))
-        because = f"a step changes weights by {ratio:.1%}" if ratio is not None else ""
-        return (dead, Suspicion(Cause.LEARNING_RATE_TOO_HIGH, because))
+        return (dead, Evidence(window).too_high_a_rate())
 
     def _silent_for_the_next(
         self, window: Window, facts: ModelFacts | None, shares: Mapping[str, float], names: Sequence[str]
