@@ -36,6 +36,7 @@ DELIVERY_SECONDS_AFTER_THE_END = 300.0
 # second, and a trial that has seen none so far looks again after 5 seconds (`trial.recorded.SECONDS_BETWEEN_LOOKS`).
 # Waiting no longer than that, a rule could judge a moment before the first rows are seen.
 SECONDS_FOR_ROWS = 10.0
+SIGN_OF_LIFE_SECONDS = 300.0  # the progress is stored so often even if nothing is new: its age tells who is dead
 MOST_SLOW_STEPS = 3  # of a rule that is asked in the evaluator's own thread: then it gets one of its own
 END_THREADS_SECONDS = 0.2
 CATCH_UP_SECONDS = 0.5  # for rules that are behind: between two looks after the end of the run, and when asked to stop
@@ -153,6 +154,7 @@ class Evaluator:
         self._forget_refusals()
         newest = max((rule.judged_through for rule in self._progress.rules.values()), default=-1)
         self._newest_step, self._newest_at = newest, clock()  # a restarted evaluator was not there to see it come
+        self._last_sign_at = self._newest_at
         self._outbox = Outbox(self._progress, progress_file, by_name)
         self._seen_at: dict[int, float] = {}  # of steps that are young
         self._seen_through = -1
@@ -231,6 +233,8 @@ class Evaluator:
         elif not has_grown and self._newest_step >= 0:
             self._outbox.say([v for name in self._abreast() if (v := self._judge_waiting(name, now)) is not None])
         self._tell_damage()
+        if now - self._last_sign_at >= SIGN_OF_LIFE_SECONDS:
+            self._last_sign_at, self._outbox.is_unsaved = now, True
         self._outbox.deliver()
 
     @property
