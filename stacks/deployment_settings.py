@@ -200,10 +200,15 @@ def _check_prices(value: tuple[str, ...]) -> None:
 
 
 def _check_cost_tags(value: tuple[str, ...]) -> None:
-    """Names and values as both CloudFormation and SageMaker take them; a comma divides one from the next."""
-    wrong = [tag for tag in value if not re.fullmatch(r"(?!aws:)[\w.:/+@-]{1,128}=[\w .:/+@-]{0,256}", tag)]
+    """Names and values as both CloudFormation and SageMaker take them; a comma divides one from the next. Tags that we
+    give a meaning to are ours alone."""
+    wrong = [
+        tag for tag in value if not re.fullmatch(r"(?!(?i:aws|trackside):)[\w.:/+@-]{1,128}=[\w .:/+@-]{0,256}", tag)
+    ]
     if wrong:
         raise ValueError(f"not like 'cost-center=42': {', '.join(wrong)}")
+    if len({tag.split("=")[0] for tag in value}) < len(value):
+        raise ValueError("a name stands there twice")
     if len(value) > MOST_COST_TAGS:
         raise ValueError(f"at most {MOST_COST_TAGS} tags")
 
@@ -242,6 +247,6 @@ _CHECKS: Mapping[str, Callable[[Any], None]] = {
     "log_retention_days": _check_log_retention,
     "evaluator_silence_minutes": _between(10, 1_440),
     "detection_latency_seconds": _between(10, 86_400),
-    "oldest_message_minutes": _between(10, 1_440),
+    "oldest_message_minutes": _between(20, 1_440),  # a stop that waits for its veto lies there for up to 15
     "cost_tags": _check_cost_tags,
 }

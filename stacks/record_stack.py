@@ -106,6 +106,7 @@ class RecordStack(Stack):
                 record_queue_url=record_queue.queue_url,
                 run_bucket=runs.bucket_name,
                 silence_minutes=self._settings.evaluator_silence_minutes,
+                every_minutes=self._settings.reconcile_minutes,
                 retention_days=self._settings.record_retention_days,
             ),
             layer=layer,

@@ -67,6 +67,7 @@ def doubts(
     `unwatched`: ARNs of jobs that are known to have asked for nothing."""
     running, known = {job.arn for job in listed}, {record.job.arn for record in held} | set(unwatched)
     oldest = 0.0 if is_whole else min((job.created_at for job in listed), default=now)
+    sweep = int(now // (settings.every_minutes * 60))
     due, long_ago = now - settings.grace_seconds, now - settings.silence_minutes * 60
     gone = [one for one in held if one.job.arn not in running]
     ended = [one for one in gone if one.created_at >= oldest]
@@ -89,12 +90,12 @@ def doubts(
         unknown=first(unknown, "nothing is known of"),
         unjudged=first(sorted(unjudged, key=lambda one: -one.created_at), "may not be judged"),
         judged_by_debugger=_in_turn(
-            [one for one in held if not one.run_uri and one.job.arn in running], most=settings.most_asked, now=now
+            [one for one in held if not one.run_uri and one.job.arn in running], most=settings.most_asked, sweep=sweep
         ),
         judged_by_us=_in_turn(
             [one for one in held if one.evaluator and one.job.arn in running and one.created_at <= long_ago],
             most=settings.most_looked_after,
-            now=now,
+            sweep=sweep,
         ),
         left=tuple(left),
     )
@@ -112,9 +113,9 @@ def missed_event(description: Mapping[str, Any], *, run_uri: str) -> dict[str, A
     }
 
 
-def _in_turn(some: Sequence[JobRecord], *, most: int, now: float) -> tuple[JobRecord, ...]:
-    """As many as may be asked about, beginning with another one each minute."""
-    first = int(now // 60) % len(some) if some else 0
+def _in_turn(some: Sequence[JobRecord], *, most: int, sweep: int) -> tuple[JobRecord, ...]:
+    """As many as may be asked about, beginning where the sweep before left off."""
+    first = sweep * most % len(some) if some else 0
     return (*some[first:], *some[:first])[:most]
 
 
