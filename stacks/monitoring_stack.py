@@ -43,23 +43,26 @@ class MonitoringStack(Stack):
         self.issue_topic = AlarmTopic(
             self, "IssueAlarms", key=key, display_name="Trackside: issues in training", emails=()
         )
-        self._alarms = [self._watch_training(), self._watch_latency(), self._watch_evaluators(), self._watch_sweeps()]
-        self._alarms.append(self._watch_failed_evaluations(failed_evaluations))
+        training = self._watch_training()
+        alarms = [training, self._watch_latency(), self._watch_evaluators(), self._watch_sweeps()]
+        alarms.append(self._watch_failed_evaluations(failed_evaluations))
         for name, reaction in reactions.items():
-            self._alarms += self._watch_reaction(name, reaction)
-        self._overview = Overview(
+            alarms += self._watch_reaction(name, reaction)
+        dashboard = re.sub(r"[^\w-]", "-", settings.event_bus_name)
+        Overview(
             self,
             "Overview",
-            name=re.sub(r"[^\w-]", "-", settings.event_bus_name),
+            name=dashboard,
             reactions=reactions,
             failed_evaluations=failed_evaluations,
-            alarms=self._alarms,
+            alarms=alarms,
         )
         about = "Subscribe to be told when Trackside itself needs somebody"
         CfnOutput(self, "AlarmTopicArn", value=self.topic.topic_arn, description=about)
         about = "Subscribe incident workflows: an alarm while rules find issues"
         CfnOutput(self, "IssueAlarmTopicArn", value=self.issue_topic.topic_arn, description=about)
-        CfnOutput(self, "DashboardName", value=self._overview.dashboard_name)
+        CfnOutput(self, "IssueAlarmName", value=training.alarm_name)
+        CfnOutput(self, "DashboardName", value=dashboard)
 
     def _watch_training(self) -> TellingAlarm:
         return TellingAlarm(
