@@ -33,6 +33,6 @@ drill: setup  ## bootstrap, deploy, deploy again, destroy: the real CDK command 
 	@$(BIN)/python examples/demo/drill.py
 
 docs: setup  ## write the generated pages again
-	@$(BIN)/python docs/generate.py
+	@$(BIN)/python docs/generate.py && $(BIN)/python docs/permissions.py
 
 .PHONY: help setup demo test check pythons synth drill docs

@@ -8,7 +8,7 @@ import aws_cdk as cdk
 from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
 from stacks.action_stack import ActionStack
-from stacks.deployment_settings import DeploymentSettings
+from stacks.deployment_settings import DeploymentSettings, cost_tags
 from stacks.evaluation_stack import EvaluationStack
 from stacks.monitoring_stack import MonitoringStack
 from stacks.record_stack import RecordStack
@@ -28,6 +28,7 @@ def compose(app: cdk.App, settings: DeploymentSettings) -> None:
         "TracksideRecord",
         settings=settings,
         table=storage.table,
+        runs=storage.runs,
         bus=action.bus,
         start_queue=evaluation.reactions["start_evaluation"].queue,
         finish_queue=evaluation.reactions["finish_run"].queue,
@@ -38,10 +39,11 @@ def compose(app: cdk.App, settings: DeploymentSettings) -> None:
         "TracksideMonitoring",
         settings=settings,
         key=storage.key,
-        dead_letter_queues={name: reaction.dead_letters for name, reaction in reactions.items()},
+        reactions=reactions,
         failed_evaluations=evaluation.failed_evaluations,
     )
-    cdk.Tags.of(app).add("project", "trackside")
+    for name, value in cost_tags(settings):
+        cdk.Tags.of(app).add(name, value)
 
 
 def main() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
@@ -19,6 +18,7 @@ from lambdas.publish_metric.settings import NAMESPACE, PublishMetricSettings
 from lambdas.shared.settings import EnvironmentSettings
 from lambdas.stop_training.settings import StopTrainingSettings
 from stacks.constructs.acknowledge import accept_wildcard, acknowledge
+from stacks.constructs.allow import allow
 from stacks.constructs.encrypted_topic import EncryptedTopic
 from stacks.constructs.python_lambda import PowertoolsLayer
 from stacks.constructs.queue_backed_function import QueueBackedFunction
@@ -117,21 +117,21 @@ class ActionStack(Stack):
                 default_actions=settings.default_actions,
             ),
         )
-        run_table.let(reaction.function, "PutItem", "Query", "UpdateItem")
-        for actions, resource in (
-            (["ssm:GetParameter"], dry_run.parameter_arn),
-            (["sqs:SendMessage"], reaction.queue.queue_arn),
-            (["sns:Publish"], self.topic.topic_arn),
-            (["kms:Decrypt", "kms:GenerateDataKey"], key.key_arn),
-        ):
-            reaction.function.add_to_role_policy(iam.PolicyStatement(actions=actions, resources=[resource]))
-        reaction.function.add_to_role_policy(
-            iam.PolicyStatement(
-                actions=["sagemaker:StopTrainingJob"],
-                resources=[self.format_arn(service="sagemaker", resource="training-job", resource_name="*")],
-                # Jobs that opted in by their tag. Jobs of the original carry none; a deployment may want them too.
-                conditions=None if stops_by_default else {"Null": {"aws:ResourceTag/trackside:run": "false"}},
-            )
+        function = reaction.function
+        why = "Reads what rules said before, and records each decision about a stop."
+        run_table.let(function, "PutItem", "Query", "UpdateItem", why=why)
+        switch, queue = dry_run.parameter_arn, reaction.queue.queue_arn
+        allow(function, "ReadTheSwitch", ["ssm:GetParameter"], [switch], why="A person may forbid all stops.")
+        allow(function, "LookAgainLater", ["sqs:SendMessage"], [queue], why="A stop waits for its veto in the queue.")
+        self._let_publish(function, key, why="Announces a stop that may be vetoed.")
+        allow(
+            function,
+            "StopTrainingJobs",
+            ["sagemaker:StopTrainingJob"],
+            [self.format_arn(service="sagemaker", resource="training-job", resource_name="*")],
+            # Jobs that opted in by their tag. Jobs of the original carry none; a deployment may want them too.
+            conditions=None if stops_by_default else {"Null": {"aws:ResourceTag/trackside:run": "false"}},
+            why="Its purpose. The jobs to come are not known; only those that opted in by their tag may be stopped.",
         )
         accept_wildcard(
             reaction.function,
@@ -151,13 +151,13 @@ class ActionStack(Stack):
                 default_actions=self._settings.default_actions,
             ),
         )
-        reaction.function.add_to_role_policy(
-            iam.PolicyStatement(actions=["sns:Publish"], resources=[self.topic.topic_arn])
-        )
-        reaction.function.add_to_role_policy(
-            iam.PolicyStatement(actions=["kms:Decrypt", "kms:GenerateDataKey"], resources=[key.key_arn])
-        )
+        self._let_publish(reaction.function, key, why="Its purpose: tells who subscribed of an issue.")
         return reaction
+
+    def _let_publish(self, function: lambda_.Function, key: kms.IKey, *, why: str) -> None:
+        allow(function, "TellOwners", ["sns:Publish"], [self.topic.topic_arn], why=why)
+        actions, why = ["kms:Decrypt", "kms:GenerateDataKey"], "The topic is encrypted with this key."
+        allow(function, "EncryptForTheTopic", actions, [key.key_arn], why=why)
 
     def _create_publish_metric(self, layer: lambda_.ILayerVersion) -> QueueBackedFunction:
         reaction = self._create_reaction(
@@ -168,12 +168,13 @@ class ActionStack(Stack):
                 idempotency_table=self.table.table_name, default_actions=self._settings.default_actions
             ),
         )
-        reaction.function.add_to_role_policy(
-            iam.PolicyStatement(
-                actions=["cloudwatch:PutMetricData"],
-                resources=["*"],  # metrics have no ARNs: the namespace is the fence
-                conditions={"StringEquals": {"cloudwatch:namespace": NAMESPACE}},
-            )
+        allow(
+            reaction.function,
+            "CountIssues",
+            ["cloudwatch:PutMetricData"],
+            ["*"],
+            conditions={"StringEquals": {"cloudwatch:namespace": NAMESPACE}},
+            why="Its purpose. Metrics have no ARNs: the namespace is the fence.",
         )
         return reaction
 
@@ -194,11 +195,12 @@ class ActionStack(Stack):
             layer=layer,
             log_retention_days=self._settings.log_retention_days,
         )
-        reaction.function.add_to_role_policy(
-            iam.PolicyStatement(
-                actions=["dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"],
-                resources=[self.table.table_arn],
-            )
+        allow(
+            reaction.function,
+            "RememberWhatIsDone",
+            ["dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"],
+            [self.table.table_arn],
+            why="A message that comes twice acts once.",
         )
         reaction.react_to(
             "IssueFound",

@@ -12,6 +12,7 @@ from trackside.contracts.action import Action
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 
 PREFIX = "trackside:"
+MOST_COST_TAGS = 20
 MOST_PLACE_CHARACTERS = 256  # it travels in a variable of a processing job
 
 # What CloudWatch Logs offers, up to two years.
@@ -48,6 +49,10 @@ class DeploymentSettings:
     record_retention_days         when what is known of a run is forgotten, in the table of runs (0: never)
     archive_retention_days        how long events can be replayed
     log_retention_days            of the functions' logs
+    evaluator_silence_minutes     an evaluator that gives no sign of life for so long raises an alarm
+    detection_latency_seconds     a verdict that takes so long to its record raises an alarm
+    oldest_message_minutes        a message that waits so long for its function raises an alarm
+    cost_tags                     `name=value` on all that this deployment makes, and on the processing jobs it starts
     keep_data                     false: `cdk destroy` also deletes the table of runs, the bucket, if it is empty, and
                                   their key
     """
@@ -76,6 +81,10 @@ class DeploymentSettings:
     record_retention_days: int = 365
     archive_retention_days: int = 30
     log_retention_days: int = 30
+    evaluator_silence_minutes: int = 30
+    detection_latency_seconds: int = 300
+    oldest_message_minutes: int = 30
+    cost_tags: tuple[str, ...] = ()
     keep_data: bool = True
 
     @classmethod
@@ -102,6 +111,12 @@ class DeploymentSettings:
         if problems:
             raise ConfigurationError(problems, subject="The deployment's settings (cdk.json, -c)")
         return cls(**values)
+
+
+def cost_tags(settings: DeploymentSettings) -> tuple[tuple[str, str], ...]:
+    """Name and value of every tag that all of a deployment carries: its own, and `project` if it is not among them."""
+    given = dict(tag.split("=", 1) for tag in settings.cost_tags)
+    return tuple({"project": "trackside", **given}.items())
 
 
 def _read_text(given: Any) -> str:
@@ -184,6 +199,20 @@ def _check_prices(value: tuple[str, ...]) -> None:
         raise ValueError(f"not like 'ml.m5.large=0.12': {', '.join(wrong)}")
 
 
+def _check_cost_tags(value: tuple[str, ...]) -> None:
+    """Names and values as both CloudFormation and SageMaker take them; a comma divides one from the next. Tags that we
+    give a meaning to are ours alone."""
+    wrong = [
+        tag for tag in value if not re.fullmatch(r"(?!(?i:aws|trackside):)[\w.:/+@-]{1,128}=[\w .:/+@-]{0,256}", tag)
+    ]
+    if wrong:
+        raise ValueError(f"not like 'cost-center=42': {', '.join(wrong)}")
+    if len({tag.split("=")[0] for tag in value}) < len(value):
+        raise ValueError("a name stands there twice")
+    if len(value) > MOST_COST_TAGS:
+        raise ValueError(f"at most {MOST_COST_TAGS} tags")
+
+
 def _check_rules_place(value: str) -> None:
     """No blank, asterisk, question mark or dollar sign, all of which would mean more in a policy."""
     place = re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](?P<prefix>(/[\w.=@+-]+)*)", value)
@@ -216,4 +245,8 @@ _CHECKS: Mapping[str, Callable[[Any], None]] = {
     "record_retention_days": _between(0, 36_500),
     "archive_retention_days": _between(1, 36_500),
     "log_retention_days": _check_log_retention,
+    "evaluator_silence_minutes": _between(10, 1_440),
+    "detection_latency_seconds": _between(10, 86_400),
+    "oldest_message_minutes": _between(20, 1_440),  # a stop that waits for its veto lies there for up to 15
+    "cost_tags": _check_cost_tags,
 }

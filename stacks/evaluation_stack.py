@@ -8,7 +8,6 @@ from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
@@ -19,16 +18,18 @@ from lambdas.finish_run.settings import FinishRunSettings
 from lambdas.report_custom_rule.settings import ReportCustomRuleSettings
 from lambdas.start_evaluation.settings import StartEvaluationSettings
 from stacks.constructs.acknowledge import accept_wildcard, acknowledge, name_in_findings
+from stacks.constructs.allow import allow
 from stacks.constructs.custom_rule_role import CustomRuleRole
 from stacks.constructs.evaluator_role import EvaluatorRole
 from stacks.constructs.python_lambda import PowertoolsLayer
 from stacks.constructs.queue_backed_function import QueueBackedFunction
-from stacks.deployment_settings import DeploymentSettings
+from stacks.deployment_settings import DeploymentSettings, cost_tags
 from stacks.event_patterns import custom_rule_ended, evaluation_failed, training_ended, training_started
 from trackside.contracts.event import SOURCE
 from trackside.contracts.run_layout import END_MARKER_KEY, RULE_OUTPUT, RULE_REQUEST_KEY, TENSORS, VERDICTS_KEY
 
 MOST_IMAGES = 20
+RUNS_ARE_ENCRYPTED = "Runs are encrypted with this key."
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,7 @@ class EvaluationStack(Stack):
                 instance_type=self._settings.evaluator_instance_type,
                 volume_gb=self._settings.evaluator_volume_gb,
                 max_runtime_seconds=self._settings.evaluator_max_runtime_seconds,
+                cost_tags=",".join("=".join(tag) for tag in cost_tags(self._settings)),
                 custom_rules_from=self._settings.custom_rules_from,
                 custom_rule_image_uri=self.custom_rules.image_uri if self.custom_rules else "",
                 custom_rule_role_arn=self.custom_rules.role.role_arn if self.custom_rules else "",
@@ -127,15 +129,15 @@ class EvaluationStack(Stack):
         )
         reaction.react_to("TrainingStarted", training_started(), description="A training job that opted in is running")
         jobs = self.format_arn(service="sagemaker", resource="processing-job", resource_name="trackside-*")
-        reaction.function.add_to_role_policy(
-            iam.PolicyStatement(actions=["sagemaker:AddTags", "sagemaker:CreateProcessingJob"], resources=[jobs])
-        )
-        reaction.function.add_to_role_policy(
-            iam.PolicyStatement(
-                actions=["iam:PassRole"],
-                resources=[role.role_arn for role in (self.role, self.custom_rules and self.custom_rules.role) if role],
-                conditions={"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
-            )
+        actions, why = ["sagemaker:AddTags", "sagemaker:CreateProcessingJob"], "Its purpose; the names are ours."
+        allow(reaction.function, "StartEvaluators", actions, [jobs], why=why)
+        allow(
+            reaction.function,
+            "PassTheRolesOfRuleContainers",
+            ["iam:PassRole"],
+            [role.role_arn for role in (self.role, self.custom_rules and self.custom_rules.role) if role],
+            conditions={"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
+            why="A processing job runs with one of these roles, and with no other.",
         )
         accept_wildcard(
             reaction.function,
@@ -150,12 +152,11 @@ class EvaluationStack(Stack):
         """Which rules from files are asked for stands in the run. Listing tells a request that is absent from one that
         may not be read."""
         requests = f"*/{RULE_REQUEST_KEY}"
-        for actions, resource in (
-            ("s3:GetObject", self._runs.arn_for_objects(requests)),
-            ("s3:ListBucket", self._runs.bucket_arn),
-            ("kms:Decrypt", self._key.key_arn),
-        ):
-            function.add_to_role_policy(iam.PolicyStatement(actions=[actions], resources=[resource]))
+        why = "Which rules from files a run asks for, and with which parameters."
+        allow(function, "ReadRuleRequests", ["s3:GetObject"], [self._runs.arn_for_objects(requests)], why=why)
+        why = "Tells a request that is absent from one that may not be read."
+        allow(function, "SeeWhatIsThere", ["s3:ListBucket"], [self._runs.bucket_arn], why=why)
+        allow(function, "DecryptRuns", ["kms:Decrypt"], [self._key.key_arn], why=RUNS_ARE_ENCRYPTED)
         where = f"{name_in_findings(self._runs)}/{requests}"
         accept_wildcard(function, where, reason="A run lies where its job's tag says; only requests can be read.")
 
@@ -175,19 +176,18 @@ class EvaluationStack(Stack):
         reaction.react_to(
             "CustomRuleEnded", custom_rule_ended(role_arn), description="A job that judged by a rule from a file ended"
         )
-        reaction.function.add_to_role_policy(
-            iam.PolicyStatement(
-                actions=["events:PutEvents"],
-                resources=[bus.event_bus_arn],
-                conditions={"StringEquals": {"events:source": SOURCE}},
-            )
+        allow(
+            reaction.function,
+            "Report",
+            ["events:PutEvents"],
+            [bus.event_bus_arn],
+            conditions={"StringEquals": {"events:source": SOURCE}},
+            why="Its purpose: says what the rule found, in our name only.",
         )
         verdicts = f"*/{RULE_OUTPUT}/*/{VERDICTS_KEY}"
-        for actions, resource in (
-            (["s3:PutObject"], self._runs.arn_for_objects(verdicts)),
-            (["kms:Decrypt", "kms:GenerateDataKey"], self._key.key_arn),
-        ):
-            reaction.function.add_to_role_policy(iam.PolicyStatement(actions=actions, resources=[resource]))
+        why = "Verdicts lie beside their run, wherever that is."
+        allow(reaction.function, "WriteVerdicts", ["s3:PutObject"], [self._runs.arn_for_objects(verdicts)], why=why)
+        self._let_encrypt(reaction.function)
         where = f"{name_in_findings(self._runs)}/{verdicts}"
         accept_wildcard(reaction.function, where, reason="A run lies where its job's tag says, and rules have names.")
         return reaction
@@ -204,18 +204,19 @@ class EvaluationStack(Stack):
         )
         reaction.react_to("TrainingEnded", training_ended(), description="A training job that opted in has ended")
         marker = f"*/{TENSORS}/{END_MARKER_KEY}"
-        reaction.function.add_to_role_policy(
-            iam.PolicyStatement(actions=["s3:PutObject"], resources=[self._runs.arn_for_objects(marker)])
-        )
-        reaction.function.add_to_role_policy(
-            iam.PolicyStatement(actions=["kms:Decrypt", "kms:GenerateDataKey"], resources=[self._key.key_arn])
-        )
+        why = "Its purpose: the end of any run is marked, and nothing else written."
+        allow(reaction.function, "MarkTheEnd", ["s3:PutObject"], [self._runs.arn_for_objects(marker)], why=why)
+        self._let_encrypt(reaction.function)
         accept_wildcard(
             reaction.function,
             f"{name_in_findings(self._runs)}/{marker}",
             reason="A run lies where its job's tag says; only end markers can be written.",
         )
         return reaction
+
+    def _let_encrypt(self, function: lambda_.Function) -> None:
+        actions = ["kms:Decrypt", "kms:GenerateDataKey"]
+        allow(function, "EncryptRuns", actions, [self._key.key_arn], why=RUNS_ARE_ENCRYPTED)
 
     def _keep_failed_evaluations(self) -> sqs.Queue:
         queue = sqs.Queue(

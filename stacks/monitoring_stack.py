@@ -1,23 +1,30 @@
-"""Who watches the watchers: an alarm for each dead-letter queue, and one for evaluations that failed."""
+"""Who watches the watchers: alarms on all that may go wrong or fall silent, and one dashboard."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from aws_cdk import CfnOutput, Duration, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
-from aws_cdk import aws_cloudwatch_actions as actions
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from stacks.constructs.encrypted_topic import EncryptedTopic
+from lambdas.shared.own_metrics import DETECTION_LATENCY, SILENT_EVALUATORS, SWEEPS
+from stacks.constructs.alarm import TellingAlarm
+from stacks.constructs.alarm_topic import AlarmTopic
+from stacks.constructs.overview import Overview
+from stacks.constructs.queue_backed_function import QueueBackedFunction
 from stacks.deployment_settings import DeploymentSettings
+from stacks.measures import issues, oldest, own, waiting
+
+MISSED_SWEEPS = 3  # so many in a row: one may fail, and is tried again
 
 
 class MonitoringStack(Stack):
-    """`topic`: where alarms go."""
+    """`topic`: where alarms about Trackside itself go. `issue_topic`: where the alarm about training jobs goes, for
+    incident workflows. `reactions`: by name, as in lambdas/."""
 
     def __init__(
         self,
@@ -26,50 +33,142 @@ class MonitoringStack(Stack):
         *,
         settings: DeploymentSettings,
         key: kms.IKey,
-        dead_letter_queues: Mapping[str, sqs.IQueue],
+        reactions: Mapping[str, QueueBackedFunction],
         failed_evaluations: sqs.IQueue,
     ) -> None:
-        super().__init__(scope, construct_id, description="Trackside: alarms")
-        self.topic = EncryptedTopic(
-            self, "Alarms", key=key, display_name="Trackside: alarms", emails=settings.owner_emails
+        super().__init__(scope, construct_id, description="Trackside: alarms and the dashboard")
+        self._settings = settings
+        self.topic = AlarmTopic(self, "Alarms", key=key, display_name="Trackside: alarms", emails=settings.owner_emails)
+        # No e-mail: owners are told of each issue by name, on the topic of issues.
+        self.issue_topic = AlarmTopic(
+            self, "IssueAlarms", key=key, display_name="Trackside: issues in training", emails=()
         )
-        self.topic.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="AlarmsPublish",
-                principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
-                actions=["sns:Publish"],
-                resources=[self.topic.topic_arn],
-                conditions={"StringEquals": {"aws:SourceAccount": self.account}},
-            )
-        )
-        for reaction, queue in dead_letter_queues.items():
-            self._watch(
-                "".join(word.capitalize() for word in reaction.split("_")) + "DeadLetters",
-                queue,
-                description=f"{reaction} gave up on an event: it lies in {queue.queue_name}. Its log says why; "
-                "redrive the queue once that is mended.",
-            )
-        self._watch(
-            "FailedEvaluations",
-            failed_evaluations,
-            description="A processing job that judges a training job failed, so that job is no longer watched, or not "
-            "by the rule that the processing job was for. Its name and the reason stand in the event that lies in "
-            f"{failed_evaluations.queue_name}.",
-        )
-        about = "Subscribe to be told of dead letters and of evaluations that failed"
-        CfnOutput(self, "AlarmTopicArn", value=self.topic.topic_arn, description=about)
-
-    def _watch(self, construct_id: str, queue: sqs.IQueue, *, description: str) -> None:
-        alarm = cloudwatch.Alarm(
+        training = self._watch_training()
+        alarms = [training, self._watch_latency(), self._watch_evaluators(), self._watch_sweeps()]
+        alarms.append(self._watch_failed_evaluations(failed_evaluations))
+        for name, reaction in reactions.items():
+            alarms += self._watch_reaction(name, reaction)
+        dashboard = re.sub(r"[^\w-]", "-", settings.event_bus_name)
+        Overview(
             self,
-            construct_id,
-            alarm_description=description,
-            metric=queue.metric_approximate_number_of_messages_visible(
-                period=Duration.minutes(1), statistic=cloudwatch.Stats.MAXIMUM
+            "Overview",
+            name=dashboard,
+            reactions=reactions,
+            failed_evaluations=failed_evaluations,
+            alarms=alarms,
+        )
+        about = "Subscribe to be told when Trackside itself needs somebody"
+        CfnOutput(self, "AlarmTopicArn", value=self.topic.topic_arn, description=about)
+        about = "Subscribe incident workflows: an alarm while rules find issues"
+        CfnOutput(self, "IssueAlarmTopicArn", value=self.issue_topic.topic_arn, description=about)
+        CfnOutput(self, "IssueAlarmName", value=training.alarm_name)
+        CfnOutput(self, "DashboardName", value=dashboard)
+
+    def _watch_training(self) -> TellingAlarm:
+        return TellingAlarm(
+            self,
+            "IssuesFound",
+            topic=self.issue_topic,
+            metric=issues(),
+            threshold=1,
+            description="A rule that asks for PublishMetric found an issue in a training job. `trackside aws status` "
+            "lists the jobs, `trackside aws verdicts JOB` says what was found.",
+        )
+
+    def _watch_latency(self) -> TellingAlarm:
+        seconds = self._settings.detection_latency_seconds
+        return TellingAlarm(
+            self,
+            "DetectionLatency",
+            topic=self.topic,
+            metric=own(DETECTION_LATENCY, reaction="record_verdict", statistic=cloudwatch.Stats.MAXIMUM, minutes=5),
+            threshold=seconds,
+            description=f"A verdict took {seconds} seconds or more to reach the table of runs, so what follows from it "
+            "may be late, too. Look at the age of the queues on the dashboard, and for throttles.",
+        )
+
+    def _watch_evaluators(self) -> TellingAlarm:
+        minutes = self._settings.evaluator_silence_minutes
+        return TellingAlarm(
+            self,
+            "EvaluatorsSilent",
+            topic=self.topic,
+            metric=own(
+                SILENT_EVALUATORS,
+                reaction="reconcile",
+                statistic=cloudwatch.Stats.MAXIMUM,
+                minutes=max(self._settings.reconcile_minutes, 5),
             ),
             threshold=1,
-            evaluation_periods=1,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            description=f"A training job runs whose evaluator has given no sign of life for {minutes} minutes, so it "
+            "may not be watched. The log of reconcile names it ('may not be watched'); look at its processing job.",
         )
-        alarm.add_alarm_action(actions.SnsAction(self.topic))
+
+    def _watch_sweeps(self) -> TellingAlarm:
+        minutes = self._settings.reconcile_minutes
+        return TellingAlarm(
+            self,
+            "ReconcileSilent",
+            topic=self.topic,
+            metric=own(SWEEPS, reaction="reconcile", statistic=cloudwatch.Stats.SUM, minutes=minutes),
+            threshold=1,
+            below=True,
+            periods=MISSED_SWEEPS,
+            silence_is_alarm=True,
+            description=f"No sweep came to its end for {MISSED_SWEEPS} times {minutes} minutes: what events missed "
+            "is not found, and nobody looks whether evaluators live. The log of reconcile says why. (Right after the "
+            "first deployment it speaks once, until the first sweep.)",
+        )
+
+    def _watch_failed_evaluations(self, queue: sqs.IQueue) -> TellingAlarm:
+        return TellingAlarm(
+            self,
+            "FailedEvaluations",
+            topic=self.topic,
+            metric=waiting(queue),
+            threshold=1,
+            description="A processing job that judges a training job failed, so that job is no longer watched, or not "
+            "by the rule that the processing job was for. Its name and the reason stand in the event that lies in "
+            f"{queue.queue_name}.",
+        )
+
+    def _watch_reaction(self, name: str, reaction: QueueBackedFunction) -> list[TellingAlarm]:
+        title = "".join(word.capitalize() for word in name.split("_"))
+        minutes, five = self._settings.oldest_message_minutes, Duration.minutes(5)
+        function = reaction.function
+
+        def watch(what: str, metric: cloudwatch.IMetric, threshold: float, description: str) -> TellingAlarm:
+            return TellingAlarm(
+                self, title + what, topic=self.topic, metric=metric, threshold=threshold, description=description
+            )
+
+        return [
+            watch(
+                "DeadLetters",
+                waiting(reaction.dead_letters),
+                1,
+                f"{name} gave up on an event: it lies in {reaction.dead_letters.queue_name}. Its log says why; redrive "
+                "the queue once that is mended.",
+            ),
+            watch(
+                "Late",
+                oldest(reaction.queue),
+                minutes * 60,
+                f"A message has waited {minutes} minutes for {name}: it does not keep up, or fails again and again. "
+                "Nothing is lost so far; its log and its throttles say what holds it up.",
+            ),
+            watch(
+                "Errors",
+                function.metric_errors(period=five),
+                1,
+                f"{name} broke off: out of time or memory, or it could not be loaded. What it was at is tried again; "
+                "its log says more.",
+            ),
+            watch(
+                "Throttles",
+                function.metric_throttles(period=five),
+                1,
+                f"Lambda refused to start {name}: the account's concurrency is used up. Messages wait; raise the "
+                "quota, or find out who uses it.",
+            ),
+        ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aws_cdk import CfnOutput, Stack
 from aws_cdk import aws_events as events
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
@@ -13,11 +13,13 @@ from lambdas.reconcile.settings import ReconcileSettings
 from lambdas.record_verdict.settings import RecordVerdictSettings
 from lambdas.shared.processing_jobs import NAME_PREFIX
 from stacks.constructs.acknowledge import accept_wildcard
+from stacks.constructs.allow import allow
 from stacks.constructs.python_lambda import PowertoolsLayer
 from stacks.constructs.queue_backed_function import QueueBackedFunction
 from stacks.constructs.run_table import RunTable
 from stacks.deployment_settings import DeploymentSettings
 from stacks.event_patterns import official_rule_status_changed, rule_status_changed, training_changed
+from trackside.contracts.run_layout import PROGRESS_KEY, RULE_OUTPUT
 
 LEAST_AT_ONCE = 2  # Lambda's least for a queue; one sweep at a time is what is meant
 
@@ -32,6 +34,7 @@ class RecordStack(Stack):
         *,
         settings: DeploymentSettings,
         table: RunTable,
+        runs: s3.IBucket,
         bus: events.IEventBus,
         start_queue: sqs.IQueue,
         finish_queue: sqs.IQueue,
@@ -43,7 +46,11 @@ class RecordStack(Stack):
         self.reactions = {
             "record_verdict": record_verdict,
             "reconcile": self._create_reconcile(
-                layer, start_queue=start_queue, finish_queue=finish_queue, record_queue=record_verdict.queue
+                layer,
+                runs=runs,
+                start_queue=start_queue,
+                finish_queue=finish_queue,
+                record_queue=record_verdict.queue,
             ),
         }
         for name, reaction in self.reactions.items():
@@ -74,13 +81,15 @@ class RecordStack(Stack):
         reaction.react_to(
             "TrainingChanged", training_changed(), description="A training job that opted in is in another state"
         )
-        self._table.let(reaction.function, "GetItem", "PutItem", "UpdateItem")
+        why = "Its purpose: writes what was said, and never an earlier state over a later one."
+        self._table.let(reaction.function, "GetItem", "PutItem", "UpdateItem", why=why)
         return reaction
 
     def _create_reconcile(
         self,
         layer: lambda_.ILayerVersion,
         *,
+        runs: s3.IBucket,
         start_queue: sqs.IQueue,
         finish_queue: sqs.IQueue,
         record_queue: sqs.IQueue,
@@ -95,6 +104,9 @@ class RecordStack(Stack):
                 start_queue_url=start_queue.queue_url,
                 finish_queue_url=finish_queue.queue_url,
                 record_queue_url=record_queue.queue_url,
+                run_bucket=runs.bucket_name,
+                silence_minutes=self._settings.evaluator_silence_minutes,
+                every_minutes=self._settings.reconcile_minutes,
                 retention_days=self._settings.record_retention_days,
             ),
             layer=layer,
@@ -103,16 +115,28 @@ class RecordStack(Stack):
         )
         # Behind a queue like all others: a sweep that fails is tried again, and one that keeps failing raises an alarm.
         reaction.run_every(self._settings.reconcile_minutes, description="What may have been missed is looked for")
-        self._table.let(reaction.function, "BatchGetItem", "PutItem", "Query", "UpdateItem", and_shelves=True)
+        function = reaction.function
+        why = "Knows which jobs run, and notes down whose tags it has read and who judges them."
+        self._table.let(function, "BatchGetItem", "PutItem", "Query", "UpdateItem", and_shelves=True, why=why)
         jobs = self.format_arn(service="sagemaker", resource="training-job", resource_name="*")
         evaluators = self.format_arn(service="sagemaker", resource="processing-job", resource_name=f"{NAME_PREFIX}*")
-        for actions, resources in (
-            (["sagemaker:ListTrainingJobs"], ["*"]),  # it knows no resources
-            (["sagemaker:DescribeTrainingJob", "sagemaker:ListTags"], [jobs]),
-            (["sagemaker:DescribeProcessingJob"], [evaluators]),
-            (["sqs:SendMessage"], [queue.queue_arn for queue in (start_queue, finish_queue, record_queue)]),
-        ):
-            reaction.function.add_to_role_policy(iam.PolicyStatement(actions=actions, resources=resources))
+        queues = [queue.queue_arn for queue in (start_queue, finish_queue, record_queue)]
+        why = "Finds jobs that no event told of. The call knows no resources."
+        allow(function, "ListTrainingJobs", ["sagemaker:ListTrainingJobs"], ["*"], why=why)
+        why = "Who asked for Trackside is not known before its tags are read. Reads only."
+        allow(function, "AskAboutJobs", ["sagemaker:DescribeTrainingJob", "sagemaker:ListTags"], [jobs], why=why)
+        why = "Sees whether a job is judged. Reads only, what is ours."
+        allow(function, "AskAboutEvaluators", ["sagemaker:DescribeProcessingJob"], [evaluators], why=why)
+        why = "Says what an event should have said, where the event would have arrived."
+        allow(function, "TellWhatWasMissed", ["sqs:SendMessage"], queues, why=why)
+        allow(
+            function,
+            "ListenToEvaluators",
+            ["s3:ListBucket"],
+            [runs.bucket_arn],
+            conditions={"StringLike": {"s3:prefix": f"*/{RULE_OUTPUT}/{PROGRESS_KEY}"}},
+            why="The age of an evaluator's progress is its sign of life; what is in it cannot be read.",
+        )
         prefix = "arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>"
         reason = "Reads only; whoever asked for Trackside is not known before its tags are read."
         accept_wildcard(reaction.function, f"{prefix}:training-job/*", reason=reason)

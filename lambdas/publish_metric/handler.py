@@ -8,8 +8,8 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from lambdas.publish_metric.logic import METRIC_NAME, PublishMetric, decide
-from lambdas.publish_metric.settings import NAMESPACE, PublishMetricSettings
+from lambdas.publish_metric.logic import PublishMetric, decide
+from lambdas.publish_metric.settings import METRIC_NAME, NAMESPACE, PublishMetricSettings
 from lambdas.shared.clients import client
 from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.once import once

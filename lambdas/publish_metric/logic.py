@@ -11,8 +11,6 @@ from lambdas.shared.decisions import Nothing
 from trackside.contracts.action import Action
 from trackside.contracts.event import RuleEvaluation
 
-METRIC_NAME = "IssuesFound"
-
 
 @dataclass(frozen=True)
 class PublishMetric:
@@ -23,10 +21,13 @@ class PublishMetric:
 
 
 def decide(evaluation: RuleEvaluation, settings: PublishMetricSettings) -> PublishMetric | Nothing:
-    """Counts the issue twice: for its job, and without the job, so that one alarm can watch all jobs."""
+    """Counts the issue for its job and rule, for its rule, so that one alarm can watch all jobs, and for neither, so
+    that one alarm can watch all rules."""
     refusal = reason_not_to(Action.PUBLISH_METRIC, evaluation, default_actions=settings.default_actions)
     if refusal:
         return refusal
     rule = evaluation.rule_id or evaluation.configuration_name
-    across_jobs = {"RuleName": rule, "Status": evaluation.status.value}
-    return PublishMetric(({"TrainingJobName": evaluation.job.name, **across_jobs}, across_jobs), evaluation.modified_at)
+    of_all = {"Status": evaluation.status.value}
+    of_rule = {"RuleName": rule, **of_all}
+    of_job = {"TrainingJobName": evaluation.job.name, **of_rule}
+    return PublishMetric((of_job, of_rule, of_all), evaluation.modified_at)

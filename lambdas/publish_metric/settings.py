@@ -8,6 +8,7 @@ from lambdas.shared.settings import DEFAULT_ACTIONS, EnvironmentSettings
 from trackside.contracts.action import Action
 
 NAMESPACE = "Trackside"  # of IssuesFound; the function's role may write to no other
+METRIC_NAME = "IssuesFound"
 
 
 @dataclass(frozen=True)

@@ -43,13 +43,14 @@ class Listed:
 @dataclass(frozen=True)
 class Doubts:
     """Whom to ask about: jobs that `may_have_ended`, that run and are `unknown`, and that perhaps nothing judges.
-    `judged_by_debugger`: some of those whose statuses SageMaker itself has, others in each sweep. `left` says what the
-    next sweep must look at."""
+    `judged_by_debugger`: some of those whose statuses SageMaker itself has, others in each sweep. `judged_by_us`: some
+    of those whose evaluators should give signs of life, likewise. `left` says what the next sweep must look at."""
 
     may_have_ended: tuple[JobRecord, ...] = ()
     unknown: tuple[Listed, ...] = ()
     unjudged: tuple[JobRecord, ...] = ()
     judged_by_debugger: tuple[JobRecord, ...] = ()
+    judged_by_us: tuple[JobRecord, ...] = ()
     left: tuple[str, ...] = ()
 
 
@@ -66,7 +67,8 @@ def doubts(
     `unwatched`: ARNs of jobs that are known to have asked for nothing."""
     running, known = {job.arn for job in listed}, {record.job.arn for record in held} | set(unwatched)
     oldest = 0.0 if is_whole else min((job.created_at for job in listed), default=now)
-    due = now - settings.grace_seconds
+    sweep = int(now // (settings.every_minutes * 60))
+    due, long_ago = now - settings.grace_seconds, now - settings.silence_minutes * 60
     gone = [one for one in held if one.job.arn not in running]
     ended = [one for one in gone if one.created_at >= oldest]
     unknown = [one for one in listed if one.arn not in known and one.created_at <= due]
@@ -87,7 +89,14 @@ def doubts(
         may_have_ended=first(sorted(ended, key=lambda one: one.modified_at), "may have ended"),
         unknown=first(unknown, "nothing is known of"),
         unjudged=first(sorted(unjudged, key=lambda one: -one.created_at), "may not be judged"),
-        judged_by_debugger=_in_turn([one for one in held if not one.run_uri and one.job.arn in running], settings, now),
+        judged_by_debugger=_in_turn(
+            [one for one in held if not one.run_uri and one.job.arn in running], most=settings.most_asked, sweep=sweep
+        ),
+        judged_by_us=_in_turn(
+            [one for one in held if one.evaluator and one.job.arn in running and one.created_at <= long_ago],
+            most=settings.most_looked_after,
+            sweep=sweep,
+        ),
         left=tuple(left),
     )
 
@@ -104,10 +113,10 @@ def missed_event(description: Mapping[str, Any], *, run_uri: str) -> dict[str, A
     }
 
 
-def _in_turn(some: Sequence[JobRecord], settings: ReconcileSettings, now: float) -> tuple[JobRecord, ...]:
-    """As many as may be asked about, beginning with another one each minute."""
-    first = int(now // 60) % len(some) if some else 0
-    return (*some[first:], *some[:first])[: settings.most_asked]
+def _in_turn(some: Sequence[JobRecord], *, most: int, sweep: int) -> tuple[JobRecord, ...]:
+    """As many as may be asked about, beginning where the sweep before left off."""
+    first = sweep * most % len(some) if some else 0
+    return (*some[first:], *some[:first])[:most]
 
 
 def _in_milliseconds(value: Any) -> Any:

@@ -61,15 +61,15 @@ def run_uri_of(arn: str) -> str:
     return ""
 
 
-def is_judged_by(processing_job: str) -> bool:
-    """True if there is, or was, a processing job of that name."""
+def processing_status(processing_job: str) -> str:
+    """`InProgress`, ...; "": there is no processing job of that name, and never was one."""
     try:
-        client("sagemaker").describe_processing_job(ProcessingJobName=processing_job)
+        answer = client("sagemaker").describe_processing_job(ProcessingJobName=processing_job)
     except ClientError as error:
         if not _is_missing(error):
             raise
-        return False
-    return True
+        return ""
+    return str(answer["ProcessingJobStatus"])
 
 
 def _is_missing(error: ClientError) -> bool:

@@ -14,14 +14,19 @@ class ReconcileSettings(EnvironmentSettings):
     What an event should have said is sent to the queues that the event would have reached. `grace_seconds`: how long
     events may take. `most_pages` (of 100 jobs) and `most_asked` (jobs that are asked about one by one) keep a sweep
     within the function's time and the API's rates; `list_pause_seconds` with them: ListTrainingJobs takes two calls a
-    second in an account, whoever makes them.
+    second in an account, whoever makes them. Of `most_looked_after` evaluators a sweep looks for signs of life; who has
+    given none for `silence_minutes` counts as silent. `every_minutes`: how often a sweep begins.
     """
 
     run_table: str
     start_queue_url: str
     finish_queue_url: str
     record_queue_url: str
+    run_bucket: str
     retention_days: int = 365
+    silence_minutes: int = 30
+    most_looked_after: int = 100
+    every_minutes: int = 5
     grace_seconds: int = 300
     most_pages: int = 10
     most_asked: int = 20

@@ -6,14 +6,20 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from aws_lambda_powertools.metrics import MetricUnit
+
 from lambdas.reconcile import sagemaker
 from lambdas.reconcile.logic import Listed, doubts, missed_event
 from lambdas.reconcile.settings import ReconcileSettings
+from lambdas.reconcile.signs_of_life import last_sign_of_life
 from lambdas.shared.clients import client
 from lambdas.shared.decisions import Done, Nothing
+from lambdas.shared.observability import metrics
+from lambdas.shared.own_metrics import SILENT_EVALUATORS, SWEEPS, WATCHED_JOBS
 from lambdas.shared.processing_jobs import processing_job_name
 from lambdas.shared.run_table import RunTable
 from trackside.contracts.event import TERMINAL_JOB_STATUSES
+from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.run_table import JobRecord
 
 
@@ -38,9 +44,14 @@ class Sweep:
             yield self._look_whether_judged(record)
         for record in found.judged_by_debugger:
             yield self._look_at_statuses(record)
+        silences = [silence for record in found.judged_by_us if (silence := self._silence_of(record, now))]
+        yield from silences
         for left in found.left:
             yield Nothing(f"left for later: {left}.", surprising=True)
         yield Nothing(f"{len(listed)} jobs run; the table holds {len(held)} of those that are watched.")
+        _count(SWEEPS, 1)
+        _count(WATCHED_JOBS, len(held))
+        _count(SILENT_EVALUATORS, len(silences))
 
     def _look_whether_ended(self, record: JobRecord) -> Done | Nothing:
         name = record.job.name
@@ -71,7 +82,7 @@ class Sweep:
 
     def _look_whether_judged(self, record: JobRecord) -> Done | Nothing:
         name = processing_job_name(record.job)
-        if sagemaker.is_judged_by(name):
+        if sagemaker.processing_status(name):
             self._table.mark_judged(record.job.arn, by=name)
             return Nothing(f"{record.job.name} is judged by {name}.")
         description = sagemaker.describe(record.job.name)
@@ -87,5 +98,24 @@ class Sweep:
         self._send(missed_event(description, run_uri=""), self._settings.record_queue_url)
         return Nothing(f"The statuses of {record.job.name} are told as SageMaker has them; what is known is not news.")
 
+    def _silence_of(self, record: JobRecord, now: float) -> Nothing | None:
+        """What there is to say of an evaluator that neither gives signs of life nor has done its work."""
+        run, name = RunLocation(record.run_uri), record.evaluator
+        if not record.run_uri.startswith(f"s3://{self._settings.run_bucket}/"):
+            return None
+        sign = last_sign_of_life(run)
+        if sign >= now - self._settings.silence_minutes * 60:
+            return None
+        status = sagemaker.processing_status(name)
+        if status == "Completed":
+            return None
+        since = f"for {(now - sign) / 60:.0f} minutes" if sign else "so far"
+        said = f"{name} is {status or 'no more'}, and has given no sign of life {since}"
+        return Nothing(f"{record.job.name} may not be watched: {said}.", surprising=True)
+
     def _send(self, event: Mapping[str, Any], queue_url: str) -> None:
         client("sqs").send_message(QueueUrl=queue_url, MessageBody=json.dumps(event))
+
+
+def _count(name: str, value: int) -> None:
+    metrics.add_metric(name=name, unit=MetricUnit.Count, value=value)

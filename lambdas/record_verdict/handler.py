@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from lambdas.record_verdict.logic import read
 from lambdas.record_verdict.remember import remember
 from lambdas.record_verdict.settings import RecordVerdictSettings
 from lambdas.shared.decisions import Done, Nothing
+from lambdas.shared.observability import metrics
+from lambdas.shared.own_metrics import DETECTION_LATENCY
 from lambdas.shared.reaction import reaction
 from lambdas.shared.run_table import RunTable
 
@@ -24,4 +28,12 @@ def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | 
         what = f"{told.job.job.name} is {told.job.status}"
         yield Done(f"{what}.") if table.put_job(told.job) else Nothing(f"{what}: that or more is known.")
     for said in told.said:
-        yield remember(said, table)
+        answer = remember(said, table)
+        if isinstance(answer, Done) and said.evaluation.modified_at:
+            _note_latency(time.time() - said.evaluation.modified_at)
+        yield answer
+
+
+def _note_latency(seconds: float) -> None:
+    """From the moment of a verdict to its record. Clocks of two machines may differ, so it may come out below zero."""
+    metrics.add_metric(name=DETECTION_LATENCY, unit=MetricUnit.Seconds, value=max(seconds, 0.0))

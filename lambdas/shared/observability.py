@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from aws_lambda_powertools import Logger, Metrics, Tracer
 
-# Not the namespace of `IssuesFound`: this one is about how the reactions themselves are doing.
-NAMESPACE = "Trackside/Reactions"
+from lambdas.shared.own_metrics import NAMESPACE
 
 logger = Logger()
 tracer = Tracer()

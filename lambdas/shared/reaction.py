@@ -12,6 +12,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.observability import logger, metrics, tracer
+from lambdas.shared.runs import job_name_in
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.fields import parse_json
 
@@ -27,8 +28,9 @@ def reaction(react: React) -> Handler:
     """
 
     def handle_message(record: SQSRecord, lambda_context: LambdaContext) -> None:
+        _name_in_logs(event_id=record.message_id)
         event = _event_in(record)
-        logger.set_correlation_id(str(event.get("id", record.message_id)))
+        _name_in_logs(event_id=str(event.get("id", record.message_id)), job=job_name_in(event))
         try:
             answered = False
             for answer in react(event, lambda_context):
@@ -50,6 +52,12 @@ def reaction(react: React) -> Handler:
     handler: Handler = logger.inject_lambda_context(clear_state=True)(handle)
     handler = tracer.capture_lambda_handler(capture_response=False)(handler)
     return metrics.log_metrics(handler, raise_on_empty_metrics=False)
+
+
+def _name_in_logs(*, event_id: str, job: str = "") -> None:
+    """Every line of a run has its training job's name as `correlation_id`, whichever reaction wrote it."""
+    logger.append_keys(event_id=event_id)
+    logger.set_correlation_id(job or event_id)
 
 
 def _event_in(record: SQSRecord) -> Mapping[str, Any]:

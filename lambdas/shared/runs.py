@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from lambdas.shared.decisions import Nothing
+from trackside.contracts.custom_rule_job import JOB_NAME
 from trackside.contracts.event import TrainingJobStateChange
 from trackside.contracts.run_layout import RunLocation
 
@@ -26,6 +29,17 @@ def find_run(change: TrainingJobStateChange, *, bucket: str) -> RunLocation | No
         why = f"{job} is tagged {RUN_TAG}={uri!r}; this deployment may read runs in s3://{bucket} only."
         return Nothing(why, surprising=True)
     return RunLocation(uri)
+
+
+def job_name_in(event: Mapping[str, Any]) -> str:
+    """The training job that an event is about, whatever its shape; "": it names none."""
+    detail = event.get("detail")
+    if not isinstance(detail, Mapping):
+        return ""
+    environment = detail.get("Environment")  # of a processing job that judges a training job
+    judged = environment.get(JOB_NAME) if isinstance(environment, Mapping) else None
+    name = detail.get("TrainingJobName") or judged
+    return name if isinstance(name, str) else ""
 
 
 def split_uri(run: RunLocation) -> tuple[str, str]:

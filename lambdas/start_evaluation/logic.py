@@ -106,5 +106,12 @@ def _request(
         "Tags": [
             {"Key": "trackside:training-job", "Value": job.arn},
             {"Key": "trackside:run", "Value": run.uri},
+            *_cost_tags(settings),
         ],
     }
+
+
+def _cost_tags(settings: StartEvaluationSettings) -> Iterator[Mapping[str, str]]:
+    for tag in filter(None, settings.cost_tags.split(",")):
+        name, _, value = tag.partition("=")
+        yield {"Key": name, "Value": value}

@@ -12,6 +12,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from stacks.constructs.acknowledge import accept_wildcard, name_in_findings
+from stacks.constructs.allow import allow
 from stacks.constructs.processing_job_role import ProcessingJobRole
 from trackside.contracts.run_layout import RULE_OUTPUT, RULE_REQUEST_KEY, STATISTICS, TENSORS, TRAINING_JOB_KEY
 
@@ -36,10 +37,11 @@ class CustomRuleRole(ProcessingJobRole):
         bucket, _, prefix = place.removeprefix("s3://").partition("/")
         below = f"{prefix}/*" if prefix else "*"
         files = Stack.of(scope).format_arn(service="s3", region="", account="", resource=bucket, resource_name=below)
-        self.allow("FindRuns", ["s3:ListBucket"], [runs.bucket_arn])
-        self.allow("ReadRuns", ["s3:GetObject"], [runs.arn_for_objects(f"*/{part}") for part in READABLE])
-        self.allow("ReadRuleFiles", ["s3:GetObject"], [files])
-        self.allow("ReadEncrypted", ["kms:Decrypt"], [key.key_arn])
+        allow(self, "FindRuns", ["s3:ListBucket"], [runs.bucket_arn], why="A trial lists what a run has written.")
+        readable = [runs.arn_for_objects(f"*/{part}") for part in READABLE]
+        allow(self, "ReadRuns", ["s3:GetObject"], readable, why="What rules judge, and nothing that rules said.")
+        allow(self, "ReadRuleFiles", ["s3:GetObject"], [files], why="The files that this deployment runs.")
+        allow(self, "ReadEncrypted", ["kms:Decrypt"], [key.key_arn], why="Runs are encrypted with this key.")
         for part in READABLE:
             accept_wildcard(self, f"{name_in_findings(runs)}/*/{part}", reason="A run lies where its job's tag says.")
         accept_wildcard(self, f"arn:<AWS::Partition>:s3:::{bucket}/{below}", reason="All files there are meant.")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_events as events
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from stacks.constructs.acknowledge import accept_wildcard, name_in_findings
+from stacks.constructs.allow import allow
 from stacks.constructs.processing_job_role import ProcessingJobRole
 from trackside.contracts.event import SOURCE
 from trackside.contracts.run_layout import RULE_OUTPUT
@@ -30,17 +30,20 @@ class EvaluatorRole(ProcessingJobRole):
     ) -> None:
         description = "Trackside: judges runs, in SageMaker processing jobs"
         super().__init__(scope, construct_id, description=description, repository=repository)
-        self.allow("FindRuns", ["s3:ListBucket"], [runs.bucket_arn])
-        self.allow("ReadRuns", ["s3:GetObject"], [runs.arn_for_objects("*")])
-        self.allow("WriteVerdicts", ["s3:PutObject"], [runs.arn_for_objects(f"*/{RULE_OUTPUT}/*")])
-        self.allow("UseTheKey", ["kms:Decrypt", "kms:GenerateDataKey"], [key.key_arn])
-        self.add_to_policy(
-            iam.PolicyStatement(
-                sid="Report",
-                actions=["events:PutEvents"],
-                resources=[bus.event_bus_arn],
-                conditions={"StringEquals": {"events:source": SOURCE}},
-            )
+        allow(self, "FindRuns", ["s3:ListBucket"], [runs.bucket_arn], why="A trial lists what a run has written.")
+        where = runs.arn_for_objects("*")
+        allow(self, "ReadRuns", ["s3:GetObject"], [where], why="A run lies where its job's tag says.")
+        where = runs.arn_for_objects(f"*/{RULE_OUTPUT}/*")
+        allow(self, "WriteVerdicts", ["s3:PutObject"], [where], why="Verdicts lie beside their run, wherever that is.")
+        actions = ["kms:Decrypt", "kms:GenerateDataKey"]
+        allow(self, "UseTheKey", actions, [key.key_arn], why="Runs are encrypted with this key.")
+        allow(
+            self,
+            "Report",
+            ["events:PutEvents"],
+            [bus.event_bus_arn],
+            conditions={"StringEquals": {"events:source": SOURCE}},
+            why="Says what the rules found, in our name only.",
         )
         for resource, reason in (
             (f"{name_in_findings(runs)}/*", "A run lies where its job's tag says."),

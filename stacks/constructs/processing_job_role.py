@@ -8,6 +8,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from stacks.constructs.acknowledge import accept_wildcard
+from stacks.constructs.allow import allow
 
 LOG_GROUP = "/aws/sagemaker/ProcessingJobs"  # SageMaker's own, for all processing jobs of an account
 LOG_GROUP_IN_FINDINGS = f"arn:<AWS::Partition>:logs:<AWS::Region>:<AWS::AccountId>:log-group:{LOG_GROUP}"
@@ -28,21 +29,22 @@ class ProcessingJobRole(iam.Role):
             ),
         )
         log_group = stack.format_arn(service="logs", resource=f"log-group:{LOG_GROUP}")
-        self.allow(
+        allow(
+            self,
             "PullTheImage",
             ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"],
             [repository.repository_arn],
+            why="Its image, and no other.",
         )
-        self.allow("LogIn", ["ecr:GetAuthorizationToken"], ["*"])  # it knows no resources
-        self.allow(
+        why = "To pull an image; the call knows no resources."
+        allow(self, "LogIn", ["ecr:GetAuthorizationToken"], ["*"], why=why)
+        allow(
+            self,
             "WriteLog",
             ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
             [log_group, f"{log_group}:log-stream:*"],
+            why="SageMaker keeps the logs of all processing jobs there, and names their streams after the jobs.",
         )
         accept_wildcard(self, "*", reason="ecr:GetAuthorizationToken knows no resources.")
         streams = f"{LOG_GROUP_IN_FINDINGS}:log-stream:*"
         accept_wildcard(self, streams, reason="Streams are named by SageMaker, after the job.")
-
-    def allow(self, sid: str, actions: list[str], resources: list[str]) -> None:
-        """One statement more."""
-        self.add_to_policy(iam.PolicyStatement(sid=sid, actions=actions, resources=resources))

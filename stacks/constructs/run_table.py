@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_dynamodb as dynamodb
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
+from stacks.constructs.allow import allow
 from trackside.contracts.run_table import SHELVES
 
 # What DynamoDB does with the key in the name of whoever reads or writes items.
@@ -48,19 +48,17 @@ class RunTable(dynamodb.Table):
             sort_key=dynamodb.Attribute(name="created_at", type=dynamodb.AttributeType.NUMBER),
         )
 
-    def let(self, function: lambda_.Function, *actions: str, and_shelves: bool = False) -> None:
+    def let(self, function: lambda_.Function, *actions: str, why: str, and_shelves: bool = False) -> None:
         """Lets the function do that (`GetItem`, ...) with items; `and_shelves`: also look at the index."""
         index = [f"{self.table_arn}/index/{SHELVES}"] if and_shelves else []
-        function.add_to_role_policy(
-            iam.PolicyStatement(
-                actions=[f"dynamodb:{action}" for action in actions], resources=[self.table_arn, *index]
-            )
-        )
+        named = [f"dynamodb:{action}" for action in actions]
+        allow(function, "UseTheTableOfRuns", named, [self.table_arn, *index], why=why)
         through_dynamodb = f"dynamodb.{Stack.of(function).region}.amazonaws.com"
-        function.add_to_role_policy(
-            iam.PolicyStatement(
-                actions=KEY_ACTIONS,
-                resources=[self._key.key_arn],
-                conditions={"StringEquals": {"kms:ViaService": through_dynamodb}},
-            )
+        allow(
+            function,
+            "OpenTheTableOfRuns",
+            KEY_ACTIONS,
+            [self._key.key_arn],
+            conditions={"StringEquals": {"kms:ViaService": through_dynamodb}},
+            why="DynamoDB uses the key of the table in the name of whoever reads or writes it.",
         )

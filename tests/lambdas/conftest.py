@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from botocore.stub import Stubber
 from moto import mock_aws
 
 from lambdas.shared.clients import client
+from lambdas.shared.observability import logger, metrics
 from trackside.contracts.run_table import SHELVES
 
 EVENTS = Path(__file__).parent / "events"
@@ -95,6 +97,43 @@ def deliver() -> Callable[..., list[str]]:
         return [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
 
     return send
+
+
+class StandardOutput:
+    """Whatever stands for it at the moment."""
+
+    def write(self, text: str) -> None:
+        sys.stdout.write(text)
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[dict[str, Any]]]:
+    """`told()`: every JSON line that the functions printed since the last look: log lines and embedded metrics."""
+    # Both were made when they were imported, of the stream and the variable of that moment.
+    monkeypatch.setattr(logger.registered_handler, "stream", StandardOutput())
+    monkeypatch.setattr(metrics, "service", "reaction")
+    return lambda: [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+
+
+@pytest.fixture
+def counted(told: Callable[[], list[dict[str, Any]]]) -> Callable[[], dict[str, list[float]]]:
+    """`counted()`: name of each embedded metric -> its values since the last look, as CloudWatch would read them."""
+
+    def read() -> dict[str, list[float]]:
+        found: dict[str, list[float]] = {}
+        for line in told():
+            for directive in line.get("_aws", {}).get("CloudWatchMetrics", ()):
+                assert directive["Namespace"] == "Trackside/Reactions"
+                assert ["service"] in directive["Dimensions"]
+                for metric in directive["Metrics"]:
+                    values = line[metric["Name"]]
+                    found.setdefault(metric["Name"], []).extend(values if isinstance(values, list) else [values])
+        return found
+
+    return read
 
 
 @pytest.fixture(autouse=True)

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from docs.permissions import LARGEST
 from stacks.assembly import assembly
 
 
 @pytest.fixture(scope="session")
 def context() -> Mapping[str, str]:
     """Beside cdk.json's settings: all that a deployment may have."""
-    return {"trackside:custom_rules_from": "s3://rules-bucket/approved"}
+    return LARGEST
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stacks.deployment_settings import DeploymentSettings
+from stacks.deployment_settings import DeploymentSettings, cost_tags
 from trackside.contracts.action import Action
 from trackside.contracts.errors import ConfigurationError
 
@@ -41,6 +41,8 @@ def test_cdk_json_says_every_setting_but_the_image_tags_and_says_the_defaults() 
             ("ml.m5.large=0.12", "ml.p4d.24xlarge=38"),
             id="prices",
         ),
+        pytest.param("cost_tags", "team=vision,cost-center=4 2", ("team=vision", "cost-center=4 2"), id="cost tags"),
+        pytest.param("cost_tags", ["project=vision"], ("project=vision",), id="another project"),
         pytest.param("custom_rules_from", "", "", id="no custom rules"),
         pytest.param("custom_rules_from", "s3://our-rules", "s3://our-rules", id="a whole bucket"),
         pytest.param("custom_rules_from", "s3://our-rules/a.b/v-1", "s3://our-rules/a.b/v-1", id="a prefix"),
@@ -77,6 +79,13 @@ def test_understands(name: str, given: Any, value: Any) -> None:
         pytest.param("custom_rule_repository", "Upper", id="capitals in the other repository"),
         pytest.param("evaluator_repository", "Upper", id="capitals in a repository"),
         pytest.param("evaluator_instance_type", "t3.medium", id="no SageMaker instance"),
+        pytest.param("cost_tags", "vision", id="a tag without a value"),
+        pytest.param("cost_tags", "aws:team=vision", id="a tag of AWS"),
+        pytest.param("cost_tags", "trackside:run=s3://elsewhere/x", id="a tag that means something to us"),
+        pytest.param("cost_tags", "team=a,team=b", id="one tag twice"),
+        pytest.param("cost_tags", [f"t{n}=x" for n in range(21)], id="more tags than SageMaker takes with ours"),
+        pytest.param("evaluator_silence_minutes", 5, id="as often as a sign of life comes"),
+        pytest.param("oldest_message_minutes", 15, id="as long as a veto waits"),
     ],
 )
 def test_refuses(name: str, given: Any) -> None:
@@ -91,6 +100,19 @@ def test_lists_every_problem_at_once_and_passes_over_what_is_not_ours() -> None:
         DeploymentSettings.from_context(context)
     assert "Did you mean 'dry_run'?" in str(raised.value)
     assert len(raised.value.problems) == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "carried"),
+    [
+        pytest.param((), {"project": "trackside"}, id="none of its own"),
+        pytest.param(("team=vision",), {"project": "trackside", "team": "vision"}, id="one more"),
+        pytest.param(("project=vision",), {"project": "vision"}, id="another project"),
+        pytest.param(("owner=",), {"project": "trackside", "owner": ""}, id="an empty value"),
+    ],
+)
+def test_cost_tags(given: tuple[str, ...], carried: dict[str, str]) -> None:
+    assert dict(cost_tags(DeploymentSettings(cost_tags=given))) == carried
 
 
 def test_the_page_on_deployment_lists_every_setting() -> None:

@@ -1,4 +1,4 @@
-"""What holds for every reaction: its function, its queue, its dead letters, its alarm, its settings."""
+"""What holds for every reaction: its function, its queue, its dead letters, its settings."""
 
 from __future__ import annotations
 
@@ -96,24 +96,9 @@ def test_every_rule_sends_to_a_queue_and_keeps_what_it_cannot_deliver(resources:
         assert "DeadLetters" in target["DeadLetterConfig"]["Arn"]["Fn::GetAtt"][0], name
 
 
-def test_every_queue_that_only_people_empty_has_an_alarm_that_goes_to_the_topic(resources: Mapping[str, Any]) -> None:
-    kept = ("DeadLetters", "FailedEvaluations")
-    queues = [name for name in of_type(resources, "AWS::SQS::Queue") if any(word in name for word in kept)]
-    alarms = of_type(resources, "AWS::CloudWatch::Alarm")
-    assert len(queues) == len(alarms) == len(REACTIONS) + 1
-    watched = set()
-    for alarm in alarms.values():
-        assert alarm["MetricName"] == "ApproximateNumberOfMessagesVisible"
-        assert (alarm["Threshold"], alarm["ComparisonOperator"]) == (1, "GreaterThanOrEqualToThreshold")
-        assert alarm["TreatMissingData"] == "notBreaching"
-        assert alarm["AlarmActions"]
-        watched.add(str(alarm["Dimensions"][0]["Value"]))
-    assert len(watched) == len(queues)
-
-
 def test_topics_are_encrypted_and_tables_forget(resources: Mapping[str, Any]) -> None:
     topics = of_type(resources, "AWS::SNS::Topic")
-    assert len(topics) == 2
+    assert len(topics) == 3
     assert all("KmsMasterKeyId" in topic for topic in topics.values())
     tables = of_type(resources, "AWS::DynamoDB::Table").values()
     forgetting = [table["TimeToLiveSpecification"] for table in tables]

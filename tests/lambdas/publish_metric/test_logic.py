@@ -31,11 +31,12 @@ SETTINGS = PublishMetricSettings(idempotency_table="done")
         pytest.param(replace(ISSUE, rule_id="", actions=None), "my gradients", id="official: the name is all there is"),
     ],
 )
-def test_counts_for_the_job_and_across_jobs(evaluation: RuleEvaluation, rule: str) -> None:
+def test_counts_for_the_job_across_jobs_and_across_rules(evaluation: RuleEvaluation, rule: str) -> None:
     assert decide(evaluation, SETTINGS) == PublishMetric(
         dimensions=(
             {"TrainingJobName": "digits-01", "RuleName": rule, "Status": "IssuesFound"},
             {"RuleName": rule, "Status": "IssuesFound"},
+            {"Status": "IssuesFound"},
         ),
         at=1795226674.5,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from datetime import datetime, timezone
 from types import SimpleNamespace
@@ -36,7 +37,10 @@ def queues(account: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     sqs = boto3.client("sqs")
     urls = {name: sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("start", "finish", "record")}
     settings = ReconcileSettings(
-        run_table="runs", **{f"{name}_queue_url": url for name, url in urls.items()}, list_pause_seconds=0
+        run_table="runs",
+        run_bucket="runs-bucket",
+        **{f"{name}_queue_url": url for name, url in urls.items()},
+        list_pause_seconds=0,
     )
     for name, value in settings.to_environment().items():
         monkeypatch.setenv(name, value)
@@ -50,8 +54,10 @@ def sent(url: str) -> list[str]:
     return [json.loads(message["Body"])["detail"]["TrainingJobStatus"] for message in messages]
 
 
-def hold(name: str, *, run_uri: str = "s3://runs-bucket/digits") -> JobRecord:
-    record = JobRecord(TrainingJob(name, ARN + name), "InProgress", run_uri=run_uri, created_at=CREATED)
+def hold(name: str, *, run_uri: str = "s3://runs-bucket/digits", evaluator: str = "") -> JobRecord:
+    record = JobRecord(
+        TrainingJob(name, ARN + name), "InProgress", run_uri=run_uri, created_at=CREATED, evaluator=evaluator
+    )
     boto3.client("dynamodb").put_item(TableName="runs", Item=record.to_item(expires_at=None))
     return record
 
@@ -93,6 +99,25 @@ def describes(sagemaker: Stubber, name: str, status: str, **more: Any) -> None:
         **more,
     }
     sagemaker.add_response("describe_training_job", description, {"TrainingJobName": name})
+
+
+def describes_evaluator(sagemaker: Stubber, name: str, status: str) -> None:
+    evaluator = {
+        "ProcessingJobName": name,
+        "ProcessingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:processing-job/x",
+        "ProcessingJobStatus": status,
+        "ProcessingResources": {
+            "ClusterConfig": {"InstanceCount": 1, "InstanceType": "ml.t3.medium", "VolumeSizeInGB": 1}
+        },
+        "AppSpecification": {"ImageUri": "x"},
+        "CreationTime": at(NOW),
+    }
+    sagemaker.add_response("describe_processing_job", evaluator, {"ProcessingJobName": name})
+
+
+def gives_a_sign(run: str) -> None:
+    """The evaluator of that run stores its progress: now, by the clock of S3, which no test can turn."""
+    boto3.client("s3").put_object(Bucket="runs-bucket", Key=f"{run}/rule-output/progress.json", Body=b"{}")
 
 
 def tags(sagemaker: Stubber, name: str, **found: str) -> None:
@@ -170,20 +195,10 @@ def test_a_job_without_the_tag_is_asked_about_once(
 def test_a_watched_job_without_evaluator_is_started_and_one_with_it_is_asked_about_once(
     sagemaker: Stubber, queues: dict[str, str], deliver: Deliver
 ) -> None:
-    judged = hold("judged")
-    name = processing_job_name(judged.job)
-    evaluator = {
-        "ProcessingJobName": name,
-        "ProcessingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:processing-job/x",
-        "ProcessingJobStatus": "InProgress",
-        "ProcessingResources": {
-            "ClusterConfig": {"InstanceCount": 1, "InstanceType": "ml.t3.medium", "VolumeSizeInGB": 1}
-        },
-        "AppSpecification": {"ImageUri": "x"},
-        "CreationTime": at(NOW),
-    }
+    judged = hold("judged", run_uri="s3://runs-bucket/judged")
+    gives_a_sign("judged")
     lists(sagemaker, "judged")
-    sagemaker.add_response("describe_processing_job", evaluator, {"ProcessingJobName": name})
+    describes_evaluator(sagemaker, processing_job_name(judged.job), "InProgress")
     lists(sagemaker, "judged")
     assert deliver(handle, TICK, TICK) == []
     assert sent(queues["start"]) == []
@@ -232,3 +247,64 @@ def test_a_job_that_was_deleted_holds_nothing_up(sagemaker: Stubber, queues: dic
     describes(sagemaker, "digits", "Completed")
     assert deliver(handle, TICK) == []
     assert sent(queues["record"]) == ["Completed"]
+
+
+@pytest.mark.parametrize(
+    ("run", "sign_minutes_ago", "status", "is_silent"),
+    [
+        pytest.param("runs-bucket/digits", 29, None, False, id="a sign of late"),
+        pytest.param("runs-bucket/digits", 31, "Completed", False, id="it has done its work"),
+        pytest.param("elsewhere/digits", None, None, False, id="not a run of this deployment"),
+        pytest.param("runs-bucket/digits", 31, "InProgress", True, id="it hangs"),
+        pytest.param("runs-bucket/digits", None, "InProgress", True, id="no sign, ever"),
+        pytest.param("runs-bucket/digits", 31, "Stopped", True, id="somebody stopped it"),
+        pytest.param("runs-bucket/digits", None, "", True, id="it is no more"),
+    ],
+)
+def test_an_evaluator_that_gives_no_sign_of_life_is_counted_and_named(
+    sagemaker: Stubber,
+    queues: dict[str, str],
+    deliver: Deliver,
+    told: Callable[[], list[dict[str, Any]]],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    run: str,
+    sign_minutes_ago: int | None,
+    status: str | None,
+    is_silent: bool,
+) -> None:
+    hold("digits", run_uri=f"s3://{run}", evaluator="trackside-digits")
+    if sign_minutes_ago is not None:
+        gives_a_sign("digits")
+        later = time.time() + sign_minutes_ago * 60
+        monkeypatch.setattr("lambdas.reconcile.handler.time", SimpleNamespace(time=lambda: later))
+    lists(sagemaker, "digits")
+    if status == "":
+        sagemaker.add_client_error("describe_processing_job", *NOT_FOUND)
+    elif status:
+        describes_evaluator(sagemaker, "trackside-digits", status)
+    assert deliver(handle, TICK) == []
+    lines = told()
+    (metrics,) = [line for line in lines if "_aws" in line]
+    assert (metrics["Sweeps"], metrics["WatchedJobs"], metrics["SilentEvaluators"]) == ([1], [1], [float(is_silent)])
+    named = [line for line in lines if "trackside-digits" in str(line.get("message"))]
+    assert [line["level"] for line in named] == ["WARNING"] * is_silent
+
+
+def test_another_file_beside_the_progress_is_no_sign(
+    sagemaker: Stubber, queues: dict[str, str], deliver: Deliver, counted: Callable[[], dict[str, list[float]]]
+) -> None:
+    hold("digits", evaluator="trackside-digits")
+    boto3.client("s3").put_object(Bucket="runs-bucket", Key="digits/rule-output/progress.json.old", Body=b"{}")
+    lists(sagemaker, "digits")
+    describes_evaluator(sagemaker, "trackside-digits", "InProgress")
+    assert deliver(handle, TICK) == []
+    assert counted()["SilentEvaluators"] == [1]
+
+
+def test_a_sweep_that_does_not_come_to_its_end_is_not_counted(
+    sagemaker: Stubber, queues: dict[str, str], deliver: Deliver, counted: Callable[[], dict[str, list[float]]]
+) -> None:
+    sagemaker.add_client_error("list_training_jobs", "ThrottlingException", "Rate exceeded")
+    assert deliver(handle, TICK) == ["message-0"]
+    assert set(counted()) == {"Failed"}

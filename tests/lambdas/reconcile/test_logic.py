@@ -17,7 +17,11 @@ ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job/"
 NOW = 1_795_226_674.0
 HOUR = 3600
 SETTINGS = ReconcileSettings(
-    run_table="runs", start_queue_url="start", finish_queue_url="finish", record_queue_url="record"
+    run_table="runs",
+    start_queue_url="start",
+    finish_queue_url="finish",
+    record_queue_url="record",
+    run_bucket="runs-bucket",
 )
 
 
@@ -109,18 +113,47 @@ def test_jobs_that_sagemaker_debugger_judges_are_asked_about_in_turn() -> None:
     theirs = [held(f"t{n}", run_uri="") for n in range(5)]
     jobs = [listed(f"t{n}") for n in range(5)]
     asked = set()
-    for sweep in range(5):
+    for sweep in range(3):
         some = doubts(
             [*theirs, held("ours")],
             [*jobs, listed("ours")],
             is_whole=True,
             unwatched=(),
             settings=replace(SETTINGS, most_asked=2),
-            now=NOW + sweep * 60,
+            now=NOW + sweep * 300,
         ).judged_by_debugger
         assert len(some) == 2
         asked.update(one.job.name for one in some)
     assert asked == {"t0", "t1", "t2", "t3", "t4"}
+
+
+def looked_after(table: list[JobRecord], jobs: list[Listed], *, at: float = NOW, most: int = 200) -> set[str]:
+    settings = replace(SETTINGS, most_looked_after=most)
+    answer = doubts(table, jobs, is_whole=True, unwatched=(), settings=settings, now=at)
+    return {one.job.name for one in answer.judged_by_us}
+
+
+@pytest.mark.parametrize(
+    ("record", "jobs", "is_looked_after"),
+    [
+        pytest.param(held("a"), [listed("a")], True, id="it runs and is judged"),
+        pytest.param(held("a", age=1800), [listed("a")], True, id="just old enough"),
+        pytest.param(held("a", age=1799), [listed("a")], False, id="its evaluator may still be starting"),
+        pytest.param(held("a", evaluator=""), [listed("a")], False, id="nothing judges it: that is another doubt"),
+        pytest.param(held("a", run_uri="", evaluator=""), [listed("a")], False, id="judged by SageMaker Debugger"),
+        pytest.param(held("a"), [], False, id="it runs no more"),
+    ],
+)
+def test_looks_after_evaluators(record: JobRecord, jobs: list[Listed], is_looked_after: bool) -> None:
+    assert looked_after([record], jobs) == ({"a"} if is_looked_after else set())
+
+
+def test_evaluators_are_looked_after_in_turn() -> None:
+    names = [f"t{n}" for n in range(5)]
+    table, jobs = [held(name) for name in names], [listed(name) for name in names]
+    turns = [looked_after(table, jobs, at=NOW + sweep * 300, most=2) for sweep in range(3)]
+    assert [len(turn) for turn in turns] == [2, 2, 2]
+    assert set.union(*turns) == set(names), "nobody is left out while others come twice"
 
 
 def test_the_missed_event_tells_what_the_real_one_would() -> None:

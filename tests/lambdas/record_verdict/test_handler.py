@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
@@ -141,3 +142,31 @@ def test_an_item_holds_the_evidence(account: Any, golden: Golden, deliver: Deliv
     history = HistoryRecord.from_item(item)
     assert history.evaluation == read_rule_evaluations(golden("ours_issues_found"))[0]
     assert history.event_id == golden("ours_issues_found")["id"]
+
+
+@pytest.mark.usefixtures("account")
+@pytest.mark.parametrize(
+    ("event", "seconds_later", "latencies"),
+    [
+        pytest.param("ours_issues_found", 2.5, [2.5], id="ours"),
+        pytest.param("ours_issues_found", -3.0, [0.0], id="the evaluator's clock is ahead"),
+        pytest.param("training_started", 2.5, None, id="a job's state is no verdict"),
+    ],
+)
+def test_counts_how_long_a_verdict_took_to_its_record(
+    golden: Golden,
+    deliver: Deliver,
+    counted: Callable[[], dict[str, list[float]]],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    event: str,
+    seconds_later: float,
+    latencies: list[float] | None,
+) -> None:
+    now = MS / 1000 + seconds_later
+    monkeypatch.setattr("lambdas.record_verdict.handler.time", SimpleNamespace(time=lambda: now))
+    given = golden(event, LastModifiedTime=MS)
+    assert deliver(handle, given) == []
+    assert counted().get("DetectionLatency") == latencies
+    assert deliver(handle, given) == []
+    assert "DetectionLatency" not in counted(), "a duplicate, or a replay of the archive, is no verdict that was late"

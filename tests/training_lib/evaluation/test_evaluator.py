@@ -14,7 +14,7 @@ from trackside.contracts.errors import AccessDeniedError, StorageUnavailableErro
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RunLocation, event_key
 from trackside.contracts.verdict import Finding, Outcome, Severity, Verdict
-from trackside.evaluation.evaluator import DELIVERY_SECONDS_AFTER_THE_END, Evaluator, evaluate
+from trackside.evaluation.evaluator import DELIVERY_SECONDS_AFTER_THE_END, SIGN_OF_LIFE_SECONDS, Evaluator, evaluate
 from trackside.evaluation.progress import ProgressFile
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
 from trackside.evaluation.sinks.sink import Sink, UndeliveredError
@@ -373,6 +373,29 @@ def test_what_a_sink_refuses_waits_in_the_outbox_and_other_sinks_go_on(
     assert flaky.sent == ["digits/too-large/issue-found"]
     assert len(world.lines()) == 1
     assert restarted.summary().undelivered == ()
+
+
+@pytest.mark.parametrize("has_begun", [pytest.param(True, id="a run at rest"), pytest.param(False, id="no step yet")])
+def test_progress_is_stored_now_and_then_even_if_nothing_is_new(world: World, *, has_begun: bool) -> None:
+    """Its age is how the deployment tells a quiet evaluator from a dead one."""
+
+    class Noting(MemoryStore):
+        def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
+            stored.append((key, world.now))
+            super().put(key, data)
+
+    stored: list[tuple[str, float]] = []
+    world.output = Noting()
+    if has_begun:
+        write_tensors(world.tensors, 0, {G1: 1.0})
+    evaluator = world.evaluator(configured(TooLarge()))
+    evaluator.sweep()
+    stored.clear()
+    began = world.now
+    for seconds in (1, SIGN_OF_LIFE_SECONDS - 1, SIGN_OF_LIFE_SECONDS, SIGN_OF_LIFE_SECONDS + 1, 700, 999, 1000):
+        world.now = began + seconds
+        evaluator.sweep()
+    assert stored == [("progress.json", began + seconds) for seconds in (SIGN_OF_LIFE_SECONDS, 700, 1000)]
 
 
 def test_verdicts_go_out_even_where_progress_cannot_be_stored(world: World, caplog: pytest.LogCaptureFixture) -> None:

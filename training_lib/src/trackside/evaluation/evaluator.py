@@ -29,6 +29,7 @@ from trackside.storage.store import Store
 from trackside.trial.trial import Trial
 
 DELIVERY_SECONDS_AFTER_THE_END = 300.0
+SIGN_OF_LIFE_SECONDS = 300.0  # the progress is stored so often even if nothing is new: its age tells who is dead
 MOST_SLOW_STEPS = 3  # of a rule that is asked in the evaluator's own thread: then it gets one of its own
 
 _logger = logging.getLogger(__name__)
@@ -104,6 +105,7 @@ class Evaluator:
         self._outbox = self._ledger.outbox
         # A restarted evaluator was not there to see it come.
         self._newest_step, self._newest_at = self._ledger.judged_through, clock()
+        self._last_sign_at = self._newest_at
         self._steps = StepsToJudge(trial, self._others)
         self._turns = Turns()
         self._asker = Asker(trial, run=run, lock=self._turns.lock)
@@ -179,6 +181,8 @@ class Evaluator:
         elif not has_grown and self._newest_step >= 0:
             self._outbox.say([v for name in self._abreast() if (v := self._judge_waiting(name, now)) is not None])
         self._tell_damage()
+        if now - self._last_sign_at >= SIGN_OF_LIFE_SECONDS:
+            self._last_sign_at, self._outbox.is_unsaved = now, True
         self._outbox.deliver()
 
     @property

@@ -1,0 +1,53 @@
+"""The metrics that alarms and dashboard look at, each spelled once.
+
+Those of alarms bear no label: with one, CDK writes an alarm on metric math.
+"""
+
+from __future__ import annotations
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_sqs as sqs
+
+from lambdas.publish_metric.settings import METRIC_NAME
+from lambdas.publish_metric.settings import NAMESPACE as ISSUE_NAMESPACE
+from lambdas.shared.own_metrics import NAMESPACE
+from trackside.contracts.event import RuleEvaluationStatus
+
+ISSUES_FOUND = {"Status": RuleEvaluationStatus.ISSUES_FOUND.value}
+
+
+def issues(*, minutes: int = 1) -> cloudwatch.Metric:
+    """Issues of all rules in all training jobs."""
+    return cloudwatch.Metric(
+        namespace=ISSUE_NAMESPACE,
+        metric_name=METRIC_NAME,
+        dimensions_map=ISSUES_FOUND,
+        statistic=cloudwatch.Stats.SUM,
+        period=Duration.minutes(minutes),
+    )
+
+
+def own(name: str, *, reaction: str, statistic: str, minutes: int) -> cloudwatch.Metric:
+    """What a reaction counts of itself (`lambdas.shared.own_metrics`)."""
+    return cloudwatch.Metric(
+        namespace=NAMESPACE,
+        metric_name=name,
+        dimensions_map={"service": reaction},
+        statistic=statistic,
+        period=Duration.minutes(minutes),
+    )
+
+
+def waiting(queue: sqs.IQueue, *, label: str | None = None) -> cloudwatch.Metric:
+    """Messages that lie in a queue."""
+    return queue.metric_approximate_number_of_messages_visible(
+        period=Duration.minutes(1), statistic=cloudwatch.Stats.MAXIMUM, label=label
+    )
+
+
+def oldest(queue: sqs.IQueue, *, label: str | None = None) -> cloudwatch.Metric:
+    """Age of the oldest message in a queue, in seconds."""
+    return queue.metric_approximate_age_of_oldest_message(
+        period=Duration.minutes(5), statistic=cloudwatch.Stats.MAXIMUM, label=label
+    )
