@@ -103,6 +103,33 @@ def with_closure(step: int, model: nn.Module, optimizer: torch.optim.Optimizer, 
         plain(step, model, optimizer, loss)
 
 
+def scaled() -> Loop:
+    """AMP's scaler on the CPU; at two steps a gradient is infinite, and the optimizer's step is left out."""
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+
+    def loop(step: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        if step in {30, 41}:
+            next(model.parameters()).grad.fill_(float("inf"))  # type: ignore[union-attr]
+        scaler.step(optimizer)
+        scaler.update()
+
+    return loop
+
+
+def left_out() -> Loop:
+    """The script itself makes no step where the loss is odd."""
+
+    def loop(step: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        loss.backward()
+        if step not in {30, 31, 45}:
+            optimizer.step()
+
+    return loop
+
+
 @contextmanager
 def capturing(run: Path, request: CaptureRequest) -> Iterator[PyTorchCapture]:
     capture = PyTorchCapture(CaptureEnvironment(str(run), request.to_json(), 0, 1))
@@ -180,6 +207,20 @@ def test_records_what_the_long_way_does(
     assert len(found["CrossEntropyLoss_output_0", "mean", "TRAIN"][0][0]) == STEPS
     for a, b in zip(bare.parameters(), short.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("loop_of", [scaled, left_out])
+def test_steps_that_are_left_out_are_recorded_alike(
+    loop_of: Callable[[], Loop], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with capturing(tmp_path / "short", CaptureRequest((), statistics=THINNED)):
+        train(loop_of())
+    monkeypatch.setattr(PyTorchCapture, "_may_take_short_way", False)
+    with capturing(tmp_path / "long", CaptureRequest((), statistics=THINNED)):
+        train(loop_of())
+    found = recorded(tmp_path / "short")
+    assert found == recorded(tmp_path / "long")
+    assert found["CrossEntropyLoss_output_0", "mean", "TRAIN"]
 
 
 def test_a_step_that_saves_goes_on_the_long_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
