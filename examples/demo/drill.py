@@ -244,6 +244,7 @@ def _key_lives(client: Callable[[str], Any], key_id: str) -> bool:
 INVENTORY = (
     ("cloudformation", "describe_stacks", "Stacks", "StackName"),
     ("cloudwatch", "describe_alarms", "MetricAlarms", "AlarmName"),
+    ("cloudwatch", "list_dashboards", "DashboardEntries", "DashboardName"),
     ("dynamodb", "list_tables", "TableNames", ""),
     ("ecr", "describe_repositories", "repositories", "repositoryName"),
     ("events", "list_archives", "Archives", "ArchiveName"),
@@ -262,6 +263,7 @@ INVENTORY = (
 # How to ask each service whether a resource of that type is there: the answer is true, false or "not found".
 QUESTIONS: Mapping[str, Callable[[Callable[[str], Any], str], Any]] = {
     "AWS::CloudWatch::Alarm": lambda c, name: c("cloudwatch").describe_alarms(AlarmNames=[name])["MetricAlarms"],
+    "AWS::CloudWatch::Dashboard": lambda c, name: c("cloudwatch").get_dashboard(DashboardName=name),
     "AWS::DynamoDB::Table": lambda c, name: c("dynamodb").describe_table(TableName=name),
     "AWS::ECR::Repository": lambda c, name: c("ecr").describe_repositories(repositoryNames=[name])["repositories"],
     "AWS::Events::Archive": lambda c, name: c("events").describe_archive(ArchiveName=name),
