@@ -30,7 +30,6 @@ import torch
 from torch import nn
 
 from trackside.frameworks.pytorch.fuse import Fuse
-from trackside.frameworks.pytorch.loss_kernels import LossKernels
 from trackside.frameworks.pytorch.modules import TrainedModules
 from trackside.frameworks.pytorch.roles import role_of
 from trackside.frameworks.pytorch.source_lines import Place, user_place
@@ -81,7 +80,6 @@ class TrainingModeEvaluations:
         fuse.when_blown = self.stand_down
         self._see = untraced(fuse.protect(self._gradients_off))
         self._go_on = fuse.protect(self._training_goes_on)
-        self._kernels = LossKernels(untraced(fuse.protect(self.loss_taken)))
 
     def install(self) -> Callable[[], None]:
         """Wraps what switches gradients off. Gives what undoes it."""
@@ -162,7 +160,6 @@ class TrainingModeEvaluations:
         self._looks.setdefault(location, 0)
         self._location = location
         self.is_looking = True
-        self._kernels.switch(on=True)
         self.look_changed()
 
     def _can_differ(self) -> bool:
@@ -197,7 +194,6 @@ class TrainingModeEvaluations:
         if not self.is_looking:
             return
         self.is_looking = self._is_odd = False
-        self._kernels.switch(on=False)
         self._calls = self._losses = 0
         self._location = self._called_at = None
         self.look_changed()
