@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
 import trackside
+from stacks.place_checks import PLACE_CHECKS, combination_problems
 from stacks.setting_checks import (
     READERS,
     accept,
@@ -60,6 +61,24 @@ class DeploymentSettings:
     cost_tags                     `name=value` on all that this deployment makes, and on the processing jobs it starts
     keep_data                     false: `cdk destroy` also deletes the table of runs, the bucket, if it is empty, and
                                   their key
+
+    Where it stands, and what is there already ("" or none: made by the deployment, or not used); docs/landing-zone.md:
+
+    environment                   `staging`: one of several deployments in an account and region; it becomes part of
+                                  every name
+    key_arn                       KMS key for runs and messages
+    run_bucket                    name of the bucket of runs
+    alarm_topic_arn               SNS topic that alarms about Trackside tell
+    notification_topic_arn        SNS topic that owners are told on
+    permissions_boundary          ARN of the policy that bounds every role
+    vpc_subnets                   of the processing jobs, and of the functions if `functions_in_vpc`
+    vpc_security_groups           likewise
+    functions_in_vpc              true: functions run in the VPC, too
+    evaluator_volume_key_arn      KMS key of the processing jobs' disks
+    evaluator_encrypts_traffic    true: processing jobs are started with inter-container encryption
+    spoke_accounts                accounts whose training jobs this one, the hub, watches
+    hub_account                   the account that watches the training jobs of this one, a spoke; nothing else is made
+    organization                  id of the organization that hub and spokes must be of
     """
 
     event_bus_name: str = "trackside"
@@ -91,6 +110,20 @@ class DeploymentSettings:
     oldest_message_minutes: int = 30
     cost_tags: tuple[str, ...] = ()
     keep_data: bool = True
+    environment: str = ""
+    key_arn: str = ""
+    run_bucket: str = ""
+    alarm_topic_arn: str = ""
+    notification_topic_arn: str = ""
+    permissions_boundary: str = ""
+    vpc_subnets: tuple[str, ...] = ()
+    vpc_security_groups: tuple[str, ...] = ()
+    functions_in_vpc: bool = False
+    evaluator_volume_key_arn: str = ""
+    evaluator_encrypts_traffic: bool = False
+    spoke_accounts: tuple[str, ...] = ()
+    hub_account: str = ""
+    organization: str = ""
 
     @classmethod
     def from_context(cls, context: Mapping[str, Any]) -> DeploymentSettings:
@@ -113,9 +146,26 @@ class DeploymentSettings:
                 _CHECKS.get(name, accept)(values[name])
             except ValueError as error:
                 problems.append(Problem(key, f"is {given!r}: {error}."))
+        problems += [Problem(PREFIX + name, why) for name, why in combination_problems(values)]
         if problems:
             raise ConfigurationError(problems, subject="The deployment's settings (cdk.json, -c)")
-        return cls(**values)
+        return cls(**values)._named_for_its_environment()
+
+    def _named_for_its_environment(self) -> DeploymentSettings:
+        """Every name that must not be taken twice in an account and region, or is made of one that is so."""
+        if not self.environment:
+            return self
+        return dataclasses.replace(
+            self,
+            event_bus_name=f"{self.event_bus_name}-{self.environment}",
+            evaluator_repository=f"{self.evaluator_repository}-{self.environment}",
+            custom_rule_repository=f"{self.custom_rule_repository}-{self.environment}",
+        )
+
+    def stack_name(self, construct_id: str) -> str:
+        """`TracksideStorage`, or `Trackside-staging-Storage`."""
+        concern = construct_id.removeprefix("Trackside")
+        return f"Trackside-{self.environment}-{concern}" if self.environment else construct_id
 
 
 def cost_tags(settings: DeploymentSettings) -> tuple[tuple[str, str], ...]:
@@ -151,4 +201,5 @@ _CHECKS: Mapping[str, Callable[[Any], None]] = {
     "detection_latency_seconds": between(10, 86_400),
     "oldest_message_minutes": between(20, 1_440),  # a stop that waits for its veto lies there for up to 15
     "cost_tags": check_cost_tags,
+    **PLACE_CHECKS,
 }
