@@ -10,6 +10,7 @@ from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 from stacks.action_stack import ActionStack
 from stacks.deployment_settings import DeploymentSettings, cost_tags
 from stacks.evaluation_stack import EvaluationStack
+from stacks.landing_zone import fit_in
 from stacks.monitoring_stack import MonitoringStack
 from stacks.record_stack import RecordStack
 from stacks.storage_stack import StorageStack
@@ -44,6 +45,7 @@ def compose(app: cdk.App, settings: DeploymentSettings) -> None:
     )
     for name, value in cost_tags(settings):
         cdk.Tags.of(app).add(name, value)
+    fit_in(app, settings)
 
 
 def main() -> None:

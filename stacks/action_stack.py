@@ -9,6 +9,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
@@ -41,12 +42,15 @@ class ActionStack(Stack):
         key: kms.IKey,
         run_table: RunTable,
     ) -> None:
-        super().__init__(scope, construct_id, description="Trackside: what follows from a verdict")
+        super().__init__(
+            scope,
+            construct_id,
+            stack_name=settings.stack_name(construct_id),
+            description="Trackside: what follows from a verdict",
+        )
         self._settings = settings
         self.bus = self._create_bus()
-        self.topic = EncryptedTopic(
-            self, "Issues", key=key, display_name="Trackside: issues in training jobs", emails=settings.owner_emails
-        )
+        self.topic = self._create_topic(key)
         self.table = self._create_table()
         layer = PowertoolsLayer(self, "Layer")
         self.reactions = {
@@ -55,6 +59,12 @@ class ActionStack(Stack):
             "publish_metric": self._create_publish_metric(layer),
         }
         self._write_outputs()
+
+    def _create_topic(self, key: kms.IKey) -> sns.ITopic:
+        if self._settings.notification_topic_arn:
+            return sns.Topic.from_topic_arn(self, "Issues", self._settings.notification_topic_arn)
+        title = "Trackside: issues in training jobs"
+        return EncryptedTopic(self, "Issues", key=key, display_name=title, emails=self._settings.owner_emails)
 
     def _create_bus(self) -> events.EventBus:
         bus = events.EventBus(self, "Bus", event_bus_name=self._settings.event_bus_name)

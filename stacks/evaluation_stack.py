@@ -57,7 +57,12 @@ class EvaluationStack(Stack):
         key: kms.IKey,
         bus: events.IEventBus,
     ) -> None:
-        super().__init__(scope, construct_id, description="Trackside: what judges a run")
+        super().__init__(
+            scope,
+            construct_id,
+            stack_name=settings.stack_name(construct_id),
+            description="Trackside: what judges a run",
+        )
         self._settings, self._runs, self._key = settings, runs, key
         self.repository = self._create_repository("Evaluator", settings.evaluator_repository)
         self.role = EvaluatorRole(self, "EvaluatorRole", runs=runs, key=key, bus=bus, repository=self.repository)
@@ -121,6 +126,11 @@ class EvaluationStack(Stack):
                 custom_rules_from=self._settings.custom_rules_from,
                 custom_rule_image_uri=self.custom_rules.image_uri if self.custom_rules else "",
                 custom_rule_role_arn=self.custom_rules.role.role_arn if self.custom_rules else "",
+                subnets=",".join(self._settings.vpc_subnets),
+                security_groups=",".join(self._settings.vpc_security_groups),
+                volume_key_arn=self._settings.evaluator_volume_key_arn,
+                encrypt_traffic=self._settings.evaluator_encrypts_traffic,
+                spoke_accounts=",".join(self._settings.spoke_accounts),
             ),
             layer=layer,
             log_retention_days=self._settings.log_retention_days,
@@ -198,7 +208,9 @@ class EvaluationStack(Stack):
             "FinishRun",
             name="finish_run",
             description="Trackside: marks the end of a run whose training job ended",
-            settings=FinishRunSettings(run_bucket=self._runs.bucket_name),
+            settings=FinishRunSettings(
+                run_bucket=self._runs.bucket_name, spoke_accounts=",".join(self._settings.spoke_accounts)
+            ),
             layer=layer,
             log_retention_days=self._settings.log_retention_days,
         )

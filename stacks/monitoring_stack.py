@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from aws_cdk import CfnOutput, Duration, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
@@ -36,9 +37,14 @@ class MonitoringStack(Stack):
         reactions: Mapping[str, QueueBackedFunction],
         failed_evaluations: sqs.IQueue,
     ) -> None:
-        super().__init__(scope, construct_id, description="Trackside: alarms and the dashboard")
+        super().__init__(
+            scope,
+            construct_id,
+            stack_name=settings.stack_name(construct_id),
+            description="Trackside: alarms and the dashboard",
+        )
         self._settings = settings
-        self.topic = AlarmTopic(self, "Alarms", key=key, display_name="Trackside: alarms", emails=settings.owner_emails)
+        self.topic = self._create_topic(key)
         # No e-mail: owners are told of each issue by name, on the topic of issues.
         self.issue_topic = AlarmTopic(
             self, "IssueAlarms", key=key, display_name="Trackside: issues in training", emails=()
@@ -63,6 +69,12 @@ class MonitoringStack(Stack):
         CfnOutput(self, "IssueAlarmTopicArn", value=self.issue_topic.topic_arn, description=about)
         CfnOutput(self, "IssueAlarmName", value=training.alarm_name)
         CfnOutput(self, "DashboardName", value=dashboard)
+
+    def _create_topic(self, key: kms.IKey) -> sns.ITopic:
+        if self._settings.alarm_topic_arn:
+            return sns.Topic.from_topic_arn(self, "Alarms", self._settings.alarm_topic_arn)
+        emails = self._settings.owner_emails
+        return AlarmTopic(self, "Alarms", key=key, display_name="Trackside: alarms", emails=emails)
 
     def _watch_training(self) -> TellingAlarm:
         return TellingAlarm(

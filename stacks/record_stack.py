@@ -39,7 +39,12 @@ class RecordStack(Stack):
         start_queue: sqs.IQueue,
         finish_queue: sqs.IQueue,
     ) -> None:
-        super().__init__(scope, construct_id, description="Trackside: what is remembered of runs")
+        super().__init__(
+            scope,
+            construct_id,
+            stack_name=settings.stack_name(construct_id),
+            description="Trackside: what is remembered of runs",
+        )
         self._settings, self._table = settings, table
         layer = PowertoolsLayer(self, "Layer")
         record_verdict = self._create_record_verdict(layer, bus)

@@ -9,6 +9,7 @@ from typing import Any
 from lambdas.shared.decisions import Nothing
 from lambdas.shared.processing_jobs import processing_job_name
 from lambdas.shared.runs import find_run
+from lambdas.start_evaluation.placement import cluster_of, network_of
 from lambdas.start_evaluation.settings import StartEvaluationSettings
 from trackside.contracts.custom_rule_job import MOST_JOBS, MOST_VALUE_CHARACTERS, CustomRuleJob, judged_apart
 from trackside.contracts.event import TrainingJob, TrainingJobStateChange
@@ -29,7 +30,7 @@ def decide(change: TrainingJobStateChange, settings: StartEvaluationSettings) ->
     """Starts for a running job that is tagged with a run of this deployment, and for nothing else."""
     if change.status != "InProgress":
         return Nothing(f"{change.job.name} is {change.status}, so there is nothing to watch.")
-    run = find_run(change, bucket=settings.run_bucket)
+    run = find_run(change, bucket=settings.run_bucket, spoke_accounts=settings.spoke_accounts)
     if isinstance(run, Nothing):
         return run
     environment = {
@@ -95,13 +96,8 @@ def _request(
         "AppSpecification": {"ImageUri": image_uri},
         "RoleArn": role_arn,
         "Environment": dict(environment),
-        "ProcessingResources": {
-            "ClusterConfig": {
-                "InstanceCount": 1,
-                "InstanceType": settings.instance_type,
-                "VolumeSizeInGB": settings.volume_gb,
-            }
-        },
+        "ProcessingResources": {"ClusterConfig": cluster_of(settings)},
+        **network_of(settings),
         "StoppingCondition": {"MaxRuntimeInSeconds": settings.max_runtime_seconds},
         "Tags": [
             {"Key": "trackside:training-job", "Value": job.arn},

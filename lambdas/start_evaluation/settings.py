@@ -13,7 +13,9 @@ class StartEvaluationSettings(EnvironmentSettings):
 
     `run_bucket` is the bucket that evaluators may read; `event_bus` the name of the bus they report to. Rules from
     files below `custom_rules_from`, an s3:// prefix ("": none), are judged by jobs of their own, of an image and a role
-    of their own. `cost_tags`: `name=value,...`, on every processing job.
+    of their own. `cost_tags`: `name=value,...`, on every processing job. `subnets` and `security_groups`: ids with
+    commas; the VPC that processing jobs join ("": none). `volume_key_arn` encrypts their disks ("": SageMaker's key).
+    `spoke_accounts`: numbers with commas, of other accounts whose jobs are judged here.
     """
 
     image_uri: str
@@ -27,3 +29,8 @@ class StartEvaluationSettings(EnvironmentSettings):
     custom_rules_from: str = ""
     custom_rule_image_uri: str = ""
     custom_rule_role_arn: str = ""
+    subnets: str = ""
+    security_groups: str = ""
+    volume_key_arn: str = ""
+    encrypt_traffic: bool = False
+    spoke_accounts: str = ""
