@@ -11,12 +11,12 @@ from trackside.contracts.event import (
     AWS_DETAIL_TYPE,
     AWS_SOURCE,
     DETAIL_TYPE,
+    PROCESSING_DETAIL_TYPE,
     SOURCE,
     TERMINAL_JOB_STATUSES,
     RuleEvaluationStatus,
 )
 
-PROCESSING_DETAIL_TYPE = "SageMaker Processing Job State Change"
 ISSUES_FOUND = RuleEvaluationStatus.ISSUES_FOUND.value
 
 
