@@ -26,8 +26,11 @@ from stacks.constructs.queue_backed_function import QueueBackedFunction
 from stacks.constructs.run_table import RunTable
 from stacks.deployment_settings import DeploymentSettings
 from stacks.event_patterns import issue_found, official_issue_found
+from stacks.spokes import spoke_role_name
 from trackside.contracts.action import Action
 from trackside.contracts.event import SOURCE
+
+MOST_ARCHIVE_NAME_CHARACTERS = 48  # API_CreateArchive
 
 
 class ActionStack(Stack):
@@ -67,12 +70,15 @@ class ActionStack(Stack):
         return EncryptedTopic(self, "Issues", key=key, display_name=title, emails=self._settings.owner_emails)
 
     def _create_bus(self) -> events.EventBus:
-        bus = events.EventBus(self, "Bus", event_bus_name=self._settings.event_bus_name)
+        settings = self._settings
+        bus = events.EventBus(self, "Bus", event_bus_name=settings.event_bus_name)
         bus.archive(
             "Archive",
+            # One that CloudFormation makes of an environment's stack name might be longer than an archive's may be.
+            archive_name=settings.event_bus_name[:MOST_ARCHIVE_NAME_CHARACTERS] if settings.environment else None,
             description="Every verdict, to be replayed after an outage",
             event_pattern=events.EventPattern(source=[SOURCE]),
-            retention=Duration.days(self._settings.archive_retention_days),
+            retention=Duration.days(settings.archive_retention_days),
         )
         return bus
 
@@ -125,6 +131,7 @@ class ActionStack(Stack):
                 instance_prices=",".join(settings.instance_prices),
                 retention_days=settings.record_retention_days,
                 default_actions=settings.default_actions,
+                **self._how_spokes_are_entered(),
             ),
         )
         function = reaction.function
@@ -149,6 +156,16 @@ class ActionStack(Stack):
             reason="The jobs to come are not known; the condition narrows it to tagged ones.",
         )
         return reaction
+
+    def _how_spokes_are_entered(self) -> dict[str, str]:
+        settings = self._settings
+        if not settings.spoke_accounts:
+            return {}
+        return {
+            "spoke_accounts": ",".join(settings.spoke_accounts),
+            "spoke_role": spoke_role_name(settings, self.region),
+            "external_id": settings.event_bus_name,
+        }
 
     def _create_notify_owner(self, layer: lambda_.ILayerVersion, key: kms.IKey) -> QueueBackedFunction:
         reaction = self._create_reaction(

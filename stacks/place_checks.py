@@ -12,6 +12,7 @@ from stacks.setting_checks import matching
 PARTITION = r"arn:aws(-[a-z]+)*"
 MOST_SUBNETS, MOST_GROUPS = 16, 5  # API_VpcConfig of SageMaker
 MOST_SPOKES = 50  # each is a principal of the bus's policy, which holds 10,240 characters
+MOST_BUS_CHARACTERS_WITH_SPOKES = 40  # roles are named after it and the region, with at most 64 characters
 
 
 def _or_none(pattern: str, example: str) -> Callable[[str], None]:
@@ -61,5 +62,11 @@ def combination_problems(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]
         yield "functions_in_vpc", "needs vpc_subnets and vpc_security_groups."
     if values.get("hub_account") and values.get("spoke_accounts"):
         yield "hub_account", "makes this a spoke, which has no spoke_accounts of its own."
+    bus = f"{values.get('event_bus_name', 'trackside')}-{values.get('environment', '')}"
+    if (values.get("spoke_accounts") or values.get("hub_account")) and len(bus) > MOST_BUS_CHARACTERS_WITH_SPOKES:
+        yield (
+            "event_bus_name",
+            f"must have at most {MOST_BUS_CHARACTERS_WITH_SPOKES - 1} characters, environment and all.",
+        )
     if values.get("run_bucket") and not values.get("key_arn"):
         yield "run_bucket", "needs key_arn: the key that the bucket encrypts with by default."

@@ -45,7 +45,7 @@ class RecordStack(Stack):
             stack_name=settings.stack_name(construct_id),
             description="Trackside: what is remembered of runs",
         )
-        self._settings, self._table = settings, table
+        self._settings, self._table, self._runs = settings, table, runs
         layer = PowertoolsLayer(self, "Layer")
         record_verdict = self._create_record_verdict(layer, bus)
         self.reactions = {
@@ -70,7 +70,9 @@ class RecordStack(Stack):
             name="record_verdict",
             description="Trackside: remembers what rules said and what became of jobs",
             settings=RecordVerdictSettings(
-                run_table=self._table.table_name, retention_days=self._settings.record_retention_days
+                run_table=self._table.table_name,
+                run_bucket=self._runs.bucket_name,
+                retention_days=self._settings.record_retention_days,
             ),
             layer=layer,
             log_retention_days=self._settings.log_retention_days,

@@ -11,6 +11,7 @@ from constructs import Construct
 from stacks.constructs.private_bucket import PrivateBucket
 from stacks.constructs.run_table import RunTable
 from stacks.deployment_settings import DeploymentSettings
+from stacks.spokes import let_spokes_write_runs
 
 ACCESS_LOG_DAYS = 90
 
@@ -25,6 +26,7 @@ class StorageStack(Stack):
         )
         self.key = self._create_key(settings)
         self.runs = self._create_runs(settings)
+        let_spokes_write_runs(self.runs, self.key, settings)
         self.table = RunTable(self, "RunTable", key=self.key, keep=settings.keep_data)
         CfnOutput(self, "RunBucketName", value=self.runs.bucket_name, description="Runs lie at s3://<this>/<prefix>")
         CfnOutput(self, "KeyArn", value=self.key.key_arn, description="Training jobs' roles need it to write runs")

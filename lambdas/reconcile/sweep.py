@@ -18,6 +18,7 @@ from lambdas.shared.observability import metrics
 from lambdas.shared.own_metrics import SILENT_EVALUATORS, SWEEPS, WATCHED_JOBS
 from lambdas.shared.processing_jobs import processing_job_name
 from lambdas.shared.run_table import RunTable
+from lambdas.shared.runs import account_of, is_in
 from trackside.contracts.event import TERMINAL_JOB_STATUSES
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.run_table import JobRecord
@@ -26,12 +27,13 @@ from trackside.contracts.run_table import JobRecord
 class Sweep:
     """All that is sent may be sent twice: whoever receives it acts once."""
 
-    def __init__(self, table: RunTable, settings: ReconcileSettings) -> None:
-        self._table, self._settings = table, settings
+    def __init__(self, table: RunTable, settings: ReconcileSettings, *, account: str) -> None:
+        self._table, self._settings, self._account = table, settings, account
 
     def run(self, *, now: float) -> Iterator[Done | Nothing]:
         """What was found and done, one by one. Errors: `ClientError`; the next sweep begins anew."""
-        held = self._table.running()
+        # What runs in a spoke is not in this account's list: of such jobs is known what their events say.
+        held = [record for record in self._table.running() if account_of(record.job.arn) == self._account]
         listed, is_whole = sagemaker.running_jobs(self._settings, now=now)
         known = {record.job.arn for record in held}
         unwatched = self._table.unwatched([job.arn for job in listed if job.arn not in known])
@@ -69,9 +71,9 @@ class Sweep:
 
     def _look_who_it_is(self, job: Listed) -> Done | Nothing:
         run_uri = sagemaker.run_uri_of(job.arn)
-        if not run_uri:
+        if not is_in(self._settings.run_bucket, run_uri):
             self._table.mark_unwatched(job.arn)
-            return Nothing(f"{job.name} did not ask for Trackside.")
+            return Nothing(f"{job.name} did not ask for this deployment of Trackside.")
         description = sagemaker.describe(job.name)
         if description is None or description["TrainingJobStatus"] != "InProgress":
             return Nothing(f"{job.name} ended meanwhile.")

@@ -39,6 +39,11 @@ def find_run(change: TrainingJobStateChange, *, bucket: str, spoke_accounts: str
     return RunLocation(uri)
 
 
+def is_in(bucket: str, uri: str) -> bool:
+    """True if the run that a tag names is of the deployment with this bucket: another may share the account."""
+    return uri.startswith(f"s3://{bucket}/")
+
+
 def account_of(arn: str) -> str:
     """The account that an ARN names; "": none."""
     parts = arn.split(":")

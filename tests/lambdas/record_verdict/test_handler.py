@@ -26,7 +26,9 @@ MS = 1795226674000
 
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in RecordVerdictSettings(run_table="runs", retention_days=10).to_environment().items():
+    for name, value in (
+        RecordVerdictSettings(run_table="runs", run_bucket="runs-bucket", retention_days=10).to_environment().items()
+    ):
         monkeypatch.setenv(name, value)
 
 
