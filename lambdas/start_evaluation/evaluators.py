@@ -58,8 +58,8 @@ def _one_for_each_rule(
     rest = [name for name in names[len(alone) :] if name]
     if rest:
         few = f"{', '.join(rest[:3])}{', …' if len(rest) > 3 else ''}"
-        why = f"at most {settings.most_rule_jobs} jobs are started, for names of at most {MOST_VALUE_CHARACTERS} characters"
-        yield Nothing(f"{len(rest)} rules of {job.name} share one ({few}): {why}.", surprising=True)
+        why = f"at most {settings.most_rule_jobs} are started, for names of at most {MOST_VALUE_CHARACTERS} characters"
+        yield Nothing(f"{len(rest)} rules of {job.name} share one processing job ({few}): {why}.", surprising=True)
         yield _told(start, {**limit, RULES_AFTER: str(len(alone))})
 
 
