@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
 import trackside
+from lambdas.start_evaluation.settings import PER_JOB
+from stacks.evaluator_checks import EVALUATOR_CHECKS, fleet_problems
 from stacks.place_checks import PLACE_CHECKS, combination_problems
 from stacks.setting_checks import (
     READERS,
@@ -35,6 +37,14 @@ class DeploymentSettings:
     evaluator_instance_type       of the processing jobs that judge runs
     evaluator_volume_gb           of their disk
     evaluator_max_runtime_seconds at most 777,600 (9 days); AWS stops the job then
+    evaluator_mode                what judges a run: `per-job` (one processing job), `per-rule` (one for each rule) or
+                                  `fleet` (workers on ECS that share all runs); docs/evaluators.md
+    evaluator_most_rule_jobs      `per-rule`: of one training job; the rules beyond share the last
+    fleet_least_workers           `fleet`: how many workers there always are (0: none while nothing trains)
+    fleet_most_workers            at most
+    fleet_runs_per_worker         how many runs each judges at once
+    fleet_cpu_units               of a worker; 1,024 are one processor
+    fleet_memory_mb               of a worker
     evaluations_started_at_once   how many start_evaluation functions call SageMaker at a time (2 to 1,000)
     custom_rules_from             s3:// prefix below which rule files lie that may judge runs ("": none may). Whoever
                                   may write there may read every run
@@ -87,6 +97,13 @@ class DeploymentSettings:
     evaluator_instance_type: str = "ml.t3.medium"
     evaluator_volume_gb: int = 10
     evaluator_max_runtime_seconds: int = 432_000
+    evaluator_mode: str = PER_JOB
+    evaluator_most_rule_jobs: int = 20
+    fleet_least_workers: int = 1
+    fleet_most_workers: int = 10
+    fleet_runs_per_worker: int = 8
+    fleet_cpu_units: int = 1024
+    fleet_memory_mb: int = 4096
     evaluations_started_at_once: int = 2
     custom_rules_from: str = ""
     custom_rule_repository: str = "trackside-custom-rule"
@@ -146,7 +163,8 @@ class DeploymentSettings:
                 _CHECKS.get(name, accept)(values[name])
             except ValueError as error:
                 problems.append(Problem(key, f"is {given!r}: {error}."))
-        problems += [Problem(PREFIX + name, why) for name, why in combination_problems(values)]
+        wrong_together = (*combination_problems(values), *fleet_problems(values))
+        problems += [Problem(PREFIX + name, why) for name, why in wrong_together]
         if problems:
             raise ConfigurationError(problems, subject="The deployment's settings (cdk.json, -c)")
         return cls(**values)._named_for_its_environment()
@@ -182,6 +200,7 @@ _CHECKS: Mapping[str, Callable[[Any], None]] = {
     "evaluator_volume_gb": between(1, 16_384),
     "evaluator_max_runtime_seconds": between(1, 777_600),
     "evaluations_started_at_once": between(2, 1_000),
+    **EVALUATOR_CHECKS,
     "custom_rules_from": check_rules_place,
     "custom_rule_repository": matching(r"[a-z0-9]+([._/-][a-z0-9]+)*", "'trackside-custom-rule'"),
     "custom_rule_image_tag": matching(r"\w[\w.-]{0,127}", "'0.1.0'"),

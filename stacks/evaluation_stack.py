@@ -16,15 +16,22 @@ from constructs import Construct
 
 from lambdas.finish_run.settings import FinishRunSettings
 from lambdas.report_custom_rule.settings import ReportCustomRuleSettings
-from lambdas.start_evaluation.settings import StartEvaluationSettings
+from lambdas.start_evaluation.settings import FLEET, PER_RULE, StartEvaluationSettings
 from stacks.constructs.acknowledge import accept_wildcard, acknowledge, name_in_findings
 from stacks.constructs.allow import allow
 from stacks.constructs.custom_rule_role import CustomRuleRole
+from stacks.constructs.evaluator_fleet import EvaluatorFleet
 from stacks.constructs.evaluator_role import EvaluatorRole
 from stacks.constructs.python_lambda import PowertoolsLayer
 from stacks.constructs.queue_backed_function import QueueBackedFunction
 from stacks.deployment_settings import DeploymentSettings, cost_tags
-from stacks.event_patterns import custom_rule_ended, evaluation_failed, training_ended, training_started
+from stacks.event_patterns import (
+    custom_rule_ended,
+    evaluation_failed,
+    evaluator_ended,
+    training_ended,
+    training_started,
+)
 from trackside.contracts.event import SOURCE
 from trackside.contracts.run_layout import END_MARKER_KEY, RULE_OUTPUT, RULE_REQUEST_KEY, TENSORS, VERDICTS_KEY
 
@@ -43,9 +50,9 @@ class CustomRules:
 
 class EvaluationStack(Stack):
     """`repository`: of the rule container's image. `custom_rules`: what judges by rules from files, if the deployment
-    says whence (`custom_rules_from`); else None, and nothing of it is made. `reactions`: by name, as in lambdas/.
-    `failed_evaluations`: a queue that keeps the event of each processing job that failed, for nobody else notices that
-    a job is no longer watched."""
+    says whence (`custom_rules_from`); else None, and nothing of it is made. `fleet`: likewise, in the mode `fleet`. `reactions`: by name, as in lambdas/.
+    `failed_evaluations`: a queue that keeps the event of each processing job that failed and in whose place no other
+    goes on, for nobody else notices that a job is no longer watched."""
 
     def __init__(
         self,
@@ -67,6 +74,8 @@ class EvaluationStack(Stack):
         self.repository = self._create_repository("Evaluator", settings.evaluator_repository)
         self.role = EvaluatorRole(self, "EvaluatorRole", runs=runs, key=key, bus=bus, repository=self.repository)
         self.custom_rules = self._create_custom_rules() if settings.custom_rules_from else None
+        self.failed_evaluations = self._keep_failed_evaluations()
+        self.fleet = self._create_fleet(bus) if settings.evaluator_mode == FLEET else None
         layer = PowertoolsLayer(self, "Layer")
         self.reactions = {
             "start_evaluation": self._create_start_evaluation(layer, bus),
@@ -74,13 +83,24 @@ class EvaluationStack(Stack):
         }
         if self.custom_rules:
             self.reactions["report_custom_rule"] = self._create_report_custom_rule(layer, bus, self.custom_rules)
-        self.failed_evaluations = self._keep_failed_evaluations()
         self._write_outputs()
 
     @property
     def image_uri(self) -> str:
         """The image that judges runs."""
         return self.repository.repository_uri_for_tag(self._settings.evaluator_image_tag)
+
+    def _create_fleet(self, bus: events.IEventBus) -> EvaluatorFleet:
+        return EvaluatorFleet(
+            self,
+            "Fleet",
+            settings=self._settings,
+            runs=self._runs,
+            key=self._key,
+            bus=bus,
+            repository=self.repository,
+            failed=self.failed_evaluations,
+        )
 
     def _create_custom_rules(self) -> CustomRules:
         settings = self._settings
@@ -131,6 +151,11 @@ class EvaluationStack(Stack):
                 volume_key_arn=self._settings.evaluator_volume_key_arn,
                 encrypt_traffic=self._settings.evaluator_encrypts_traffic,
                 spoke_accounts=",".join(self._settings.spoke_accounts),
+                evaluator_mode=self._settings.evaluator_mode,
+                most_rule_jobs=self._settings.evaluator_most_rule_jobs,
+                lease_table=self.fleet.table.table_name if self.fleet else "",
+                fleet_queue_url=self.fleet.queue.queue_url if self.fleet else "",
+                failed_queue_url=self.failed_evaluations.queue_url,
             ),
             layer=layer,
             log_retention_days=self._settings.log_retention_days,
@@ -138,6 +163,10 @@ class EvaluationStack(Stack):
             most_at_once=self._settings.evaluations_started_at_once,
         )
         reaction.react_to("TrainingStarted", training_started(), description="A training job that opted in is running")
+        description = "A processing job that judges a training job has ended: another may go on"
+        reaction.react_to("EvaluatorEnded", evaluator_ended(self.role.role_arn), description=description)
+        why = "Says which training job is no longer watched."
+        allow(reaction.function, "TellWhatFailed", ["sqs:SendMessage"], [self.failed_evaluations.queue_arn], why=why)
         jobs = self.format_arn(service="sagemaker", resource="processing-job", resource_name="trackside-*")
         actions, why = ["sagemaker:AddTags", "sagemaker:CreateProcessingJob"], "Its purpose; the names are ours."
         allow(reaction.function, "StartEvaluators", actions, [jobs], why=why)
@@ -154,15 +183,17 @@ class EvaluationStack(Stack):
             "arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>:processing-job/trackside-*",
             reason="Each training job gets a processing job of its own, named so.",
         )
-        if self.custom_rules:
+        if self.fleet:
+            self.fleet.let_announce(reaction.function)
+        if self.custom_rules or self._settings.evaluator_mode == PER_RULE:
             self._let_read_requests(reaction.function)
         return reaction
 
     def _let_read_requests(self, function: lambda_.Function) -> None:
-        """Which rules from files are asked for stands in the run. Listing tells a request that is absent from one that
+        """Which rules are asked for stands in the run. Listing tells a request that is absent from one that
         may not be read."""
         requests = f"*/{RULE_REQUEST_KEY}"
-        why = "Which rules from files a run asks for, and with which parameters."
+        why = "Which rules a run asks for: those from files, and in the mode per-rule all, get jobs of their own."
         allow(function, "ReadRuleRequests", ["s3:GetObject"], [self._runs.arn_for_objects(requests)], why=why)
         why = "Tells a request that is absent from one that may not be read."
         allow(function, "SeeWhatIsThere", ["s3:ListBucket"], [self._runs.bucket_arn], why=why)
@@ -244,7 +275,7 @@ class EvaluationStack(Stack):
             self,
             "EvaluationFailed",
             description="A processing job that judges a training job failed: that job is no longer watched",
-            event_pattern=evaluation_failed(),
+            event_pattern=evaluation_failed(but_for=self.role.role_arn),
             targets=[targets.SqsQueue(queue)],
         )
         acknowledge(rule, {"Serverless-EventBusDLQ": "Its target is itself a queue that keeps what went wrong."})

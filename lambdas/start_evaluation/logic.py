@@ -19,11 +19,13 @@ from trackside.contracts.run_layout import RunLocation
 
 @dataclass(frozen=True)
 class StartEvaluation:
-    """Start the processing job of that name for `run`; `request` is the whole of CreateProcessingJob's."""
+    """Start the processing job of that name for `run`; `request` is the whole of CreateProcessingJob's. `reason`: why
+    it takes another's place, "": it does not."""
 
     name: str
     run: RunLocation
     request: Mapping[str, Any]
+    reason: str = ""
 
 
 def decide(change: TrainingJobStateChange, settings: StartEvaluationSettings) -> StartEvaluation | Nothing:
@@ -46,7 +48,7 @@ def decide(change: TrainingJobStateChange, settings: StartEvaluationSettings) ->
         what = f"{', '.join(too_long)} of {change.job.name} would be longer than the {MOST_VALUE_CHARACTERS} characters"
         return Nothing(f"{what} that a processing job's environment holds. Choose a shorter place.", surprising=True)
     name = processing_job_name(change.job)
-    request = _request(
+    request = processing_job_request(
         name, change.job, run, environment, settings, image_uri=settings.image_uri, role_arn=settings.role_arn
     )
     return StartEvaluation(name, run, request)
@@ -77,11 +79,11 @@ def decide_custom(
             place=settings.custom_rules_from,
         )
         image, role = settings.custom_rule_image_uri, settings.custom_rule_role_arn
-        given = _request(name, job, run, told.to_environment(), settings, image_uri=image, role_arn=role)
+        given = processing_job_request(name, job, run, told.to_environment(), settings, image_uri=image, role_arn=role)
         yield StartEvaluation(name, run, given)
 
 
-def _request(
+def processing_job_request(
     name: str,
     job: TrainingJob,
     run: RunLocation,
@@ -91,6 +93,7 @@ def _request(
     image_uri: str,
     role_arn: str,
 ) -> dict[str, Any]:
+    """The whole of CreateProcessingJob's, for one processing job of `job`."""
     return {
         "ProcessingJobName": name,
         "AppSpecification": {"ImageUri": image_uri},

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from lambdas.shared.settings import EnvironmentSettings
 
+PER_JOB, PER_RULE, FLEET = "per-job", "per-rule", "fleet"
+EVALUATOR_MODES = (PER_JOB, PER_RULE, FLEET)
+
 
 @dataclass(frozen=True)
 class StartEvaluationSettings(EnvironmentSettings):
@@ -16,6 +19,10 @@ class StartEvaluationSettings(EnvironmentSettings):
     of their own. `cost_tags`: `name=value,...`, on every processing job. `subnets` and `security_groups`: ids with
     commas; the VPC that processing jobs join ("": none). `volume_key_arn` encrypts their disks ("": SageMaker's key).
     `spoke_accounts`: numbers with commas, of other accounts whose jobs are judged here.
+
+    `evaluator_mode`: what judges a run (docs/evaluators.md). With `per-rule` a run has at most `most_rule_jobs`
+    processing jobs; with `fleet` it gets an item in `lease_table`, and is announced in the queue. Whoever is no longer
+    watched is told of in the queue of `failed_queue_url`.
     """
 
     image_uri: str
@@ -34,3 +41,8 @@ class StartEvaluationSettings(EnvironmentSettings):
     volume_key_arn: str = ""
     encrypt_traffic: bool = False
     spoke_accounts: str = ""
+    evaluator_mode: str = PER_JOB
+    most_rule_jobs: int = 20
+    lease_table: str = ""
+    fleet_queue_url: str = ""
+    failed_queue_url: str = ""
