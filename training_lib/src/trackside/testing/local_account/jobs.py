@@ -28,6 +28,7 @@ from trackside.testing.local_account.job_record import (
     JobKind,
     new_transition,
 )
+from trackside.testing.local_account.job_stream import JobStream
 
 _JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 _ENVIRONMENT_KEY = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,511}")
@@ -171,7 +172,9 @@ class Jobs:
             self._end(job, Ending(0))
             return
         limit = self._limit(job, process)
+        stream = JobStream(job, clock=self._clock)
         ending = process.wait()
+        stream.close()  # all that was printed is there before the job has ended
         if limit:
             limit.cancel()
         self._end(job, ending)
