@@ -17,6 +17,12 @@ from trackside.sagemaker.attachment import (
     put_objects,
     status_only_attachment,
 )
+from trackside.sagemaker.estimators import (
+    attach_to_estimator,
+    attach_to_model_trainer,
+    take_over,
+    watch_estimator,
+)
 from trackside.sagemaker.hook import CollectionConfig, DebuggerHookConfig, TensorBoardOutputConfig
 from trackside.sagemaker.profiling import (
     DataloaderProfilingConfig,
@@ -64,6 +70,8 @@ __all__ = [
     "StopTraining",
     "TensorBoardOutputConfig",
     "Translation",
+    "attach_to_estimator",
+    "attach_to_model_trainer",
     "attach_to_request",
     "cProfileTimer",
     "get_rule_container_image_uri",
@@ -74,8 +82,10 @@ __all__ = [
     "read_training_job",
     "rule_configs",
     "status_only_attachment",
+    "take_over",
     "to_capture_request",
     "to_environment",
     "to_rule_request",
     "translate",
+    "watch_estimator",
 ]

@@ -81,10 +81,11 @@ def unpack(s3: Any, uri: str, folder: Path) -> Path:
 
 
 def arguments(parameters: Mapping[str, Any]) -> Iterator[str]:
-    """`--name value`, by name, as the script gets them: a list or a mapping as JSON."""
+    """`--name value`, by name, as the script gets them: values as Python writes them, a mapping as `a=1,b=2`."""
     for name, value in sorted(parameters.items()):
         yield f"-{name}" if len(name) == 1 else f"--{name}"
-        yield value if isinstance(value, str) else _text(value)
+        is_mapping = isinstance(value, Mapping)
+        yield ",".join(f"{key}={each}" for key, each in sorted(value.items())) if is_mapping else str(value)
 
 
 def variables(root: Path, parameters: Mapping[str, Any], channels: list[str]) -> dict[str, str]:
