@@ -34,6 +34,7 @@ _JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 _ENVIRONMENT_KEY = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,511}")
 _MOST_ENVIRONMENT_ENTRIES = 100
 _CLOSING_SECONDS = 10.0
+_CHANGEABLE = ("ProfilerConfig", "ProfilerRuleConfigurations", "RemoteDebugConfig")
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,22 @@ class Jobs:
             process = self._processes.get((kind.name, name))
             if process:
                 process.stop(grace_seconds=self._settings.stop_grace_seconds)
+
+    def update_training_job(self, request: Mapping[str, Any]) -> str:
+        """Takes over what may change while a job runs; its ARN. Errors: `ValidationException` if it does not run.
+
+        https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateTrainingJob.html
+        """
+        with self._lock:
+            job = self._get(TRAINING, request["TrainingJobName"])
+            if job.status != IN_PROGRESS:
+                raise AWSValidationException(
+                    f"The request was rejected because the {TRAINING.noun} is in status {job.status}."
+                )
+            changed = {name: value for name, value in request.items() if name in _CHANGEABLE}
+            job.request = {**job.request, **changed}
+            job.modified_at = self._clock()
+            return job.arn
 
     # What a person in front of the account can see and do -------------------------------------------------------------
 
