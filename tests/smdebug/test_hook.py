@@ -399,6 +399,17 @@ def test_a_hook_of_a_file(tmp_path: Path) -> None:
     assert set(trial.collections()) >= {"losses", "biases"}
 
 
+def test_a_job_that_trackside_watches_needs_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SageMaker writes one for jobs of its own Debugger only; a script made for it goes on working without."""
+    monkeypatch.setenv("SMDEBUG_CONFIG_FILE_PATH", str(tmp_path / "none.json"))
+    with pytest.raises(FileNotFoundError):
+        smd.Hook.create_from_json_file()
+    monkeypatch.setenv("TRACKSIDE_RUN", str(tmp_path / "run"))
+    assert smd.Hook.create_from_json_file().include_collections == smd.Hook(str(tmp_path / "x")).include_collections
+    with pytest.raises(FileNotFoundError):  # one that was asked for by name must be there
+        smd.Hook.create_from_json_file(str(tmp_path / "none.json"))
+
+
 def test_no_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         smd.Hook.create_from_json_file(str(tmp_path / "none.json"))

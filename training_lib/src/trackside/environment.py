@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from trackside.contracts.run_layout import run_of_job
+
 FLEET_PREFIX = "TRACKSIDE_FLEET_"  # of what a worker is told, and not the evaluators that it starts
 
 
@@ -18,8 +20,10 @@ def _environ(given: Mapping[str, str] | None) -> Mapping[str, str]:
 class CaptureEnvironment:
     """What a training process is told.
 
-    TRACKSIDE_RUN              where the run lies: a folder or s3://bucket/prefix; unset means: do nothing at all
-    TRACKSIDE_CAPTURE_REQUEST  the capture request as JSON (default: losses every 500 steps, as smdebug)
+    TRACKSIDE_RUN              where the run lies: a folder or s3://bucket/prefix; unset means: do nothing at all. A
+                               last part `@job` stands for the name of the training job
+    TRACKSIDE_CAPTURE_REQUEST  the capture request as JSON, or the address of a file with it (default: losses every 500
+                               steps, as smdebug)
     RANK, WORLD_SIZE           as torchrun sets them
     TRAINING_JOB_NAME          set in a SageMaker training job, which may be interrupted and started again
     TRACKSIDE_ENDED_BY         set where somebody else marks the end of the run: "trackside-run", its command being one
@@ -38,7 +42,7 @@ class CaptureEnvironment:
         """Reads the process's environment, or the given one."""
         env = _environ(environ)
         return cls(
-            run_uri=env.get("TRACKSIDE_RUN", ""),
+            run_uri=run_of_job(env.get("TRACKSIDE_RUN", ""), env.get("TRAINING_JOB_NAME", "")),
             capture_request=env.get("TRACKSIDE_CAPTURE_REQUEST", ""),
             rank=_whole(env.get("RANK"), 0),
             world_size=_whole(env.get("WORLD_SIZE"), 1),

@@ -187,6 +187,34 @@ def sagemaker_jobs(client: Client) -> None:
     sagemaker.stop_training_job(TrainingJobName="j")
 
 
+def sagemaker_updates(client: Client) -> None:
+    sagemaker = client("sagemaker")
+    sagemaker.create_training_job(
+        TrainingJobName="u",
+        AlgorithmSpecification={
+            "TrainingInputMode": "File",
+            "TrainingImage": "i",
+            "ContainerEntrypoint": ["sleep", "60"],
+        },
+        RoleArn=ROLE,
+        OutputDataConfig={"S3OutputPath": "s3://b"},
+        ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
+        StoppingCondition={"MaxRuntimeInSeconds": 60},
+    )
+    sagemaker.update_training_job(TrainingJobName="u", ProfilerConfig={"DisableProfiler": True})
+    assert sagemaker.describe_training_job(TrainingJobName="u")["ProfilerConfig"] == {"DisableProfiler": True}
+    sagemaker.stop_training_job(TrainingJobName="u")
+
+
+def policy_simulation(client: Client) -> None:
+    iam = client("iam")
+    iam.create_role(RoleName="r", AssumeRolePolicyDocument="{}")
+    asked = ["s3:GetObject", "sagemaker:CreateTrainingJob"]
+    arn = iam.get_role(RoleName="r")["Role"]["Arn"]
+    found = iam.simulate_principal_policy(PolicySourceArn=arn, ActionNames=asked)["EvaluationResults"]
+    assert [(each["EvalActionName"], each["EvalDecision"]) for each in found] == [(name, "allowed") for name in asked]
+
+
 def alarm_first_state(client: Client) -> None:
     cloudwatch = client("cloudwatch")
     cloudwatch.put_metric_alarm(
@@ -212,6 +240,8 @@ PROBES: dict[str, Callable[[Client], None]] = {
     "lambda-invocation": lambda_invocation,
     "lambda-failures": lambda_failures,
     "sagemaker-jobs": sagemaker_jobs,
+    "sagemaker-updates": sagemaker_updates,
+    "policy-simulation": policy_simulation,
     "alarm-first-state": alarm_first_state,
 }
 

@@ -202,6 +202,24 @@ def test_a_child_process_finds_the_account_by_its_environment_alone(account_with
     assert account.endpoint_url.startswith("http://127.0.0.1:")
 
 
+def test_a_role_is_who_one_is(account_with: Callable[..., Any]) -> None:
+    """What an SDK asks to know which role a notebook runs under."""
+    account = account_with().account
+    given = account.role_environment("data-scientist", path="/service-role/")
+    assert given != account.role_environment("data-scientist", path="/service-role/")  # made once, assumed twice
+    keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+    session = boto3.Session(*(given[key] for key in keys), region_name=given["AWS_REGION"])
+
+    def client(service: str) -> Any:
+        return session.client(service, endpoint_url=given["AWS_ENDPOINT_URL"])
+
+    who = client("sts").get_caller_identity()["Arn"]
+    assert who == "arn:aws:sts::123456789012:assumed-role/data-scientist/SageMaker"
+    role = client("iam").get_role(RoleName="data-scientist")["Role"]
+    assert role["Arn"] == "arn:aws:iam::123456789012:role/service-role/data-scientist"
+    assert role["AssumeRolePolicyDocument"]["Statement"][0]["Principal"] == {"Service": "sagemaker.amazonaws.com"}
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 def test_the_standing_server_prints_where_it_is_and_ends_on_a_signal(number: signal.Signals, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "trackside.testing.local_account", "--folder", str(tmp_path)]

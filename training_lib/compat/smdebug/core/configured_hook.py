@@ -88,6 +88,7 @@ class ConfiguredHook:
     def create_from_json_file(cls, json_file_path: str | os.PathLike[str] | None = None) -> Any:
         """Made as a file says: the given one, else the one that SMDEBUG_CONFIG_FILE_PATH names, else SageMaker's.
 
+        In a job that Trackside watches from outside, which SageMaker need not have given a file, none is needed.
         Errors: `FileNotFoundError`; `SMDebugValueError` with all that is wrong with it; those of the constructor.
         """
         path = None if json_file_path is None else os.fspath(json_file_path)
@@ -95,6 +96,10 @@ class ConfiguredHook:
             document = get_json_config_as_dict(path)
         except ValueError as error:
             raise SMDebugValueError(f"The hook's configuration is no JSON: {error}.") from error
+        except FileNotFoundError:
+            if path is not None or not CaptureEnvironment.read().run_uri:
+                raise
+            document = {}
         told = read_configuration(document)
         environment = OldNamesEnvironment.read()
         has_own_file = environment.is_sagemaker_job

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from trackside.cli.aws_rules import command as rules
 from trackside.cli.aws_status import command as status
 from trackside.cli.aws_verdicts import command as verdicts
 from trackside.cli.aws_veto import command as veto
@@ -25,6 +26,7 @@ def command() -> None:
     """
 
 
+command.add_command(rules)
 command.add_command(status)
 command.add_command(verdicts)
 command.add_command(veto)

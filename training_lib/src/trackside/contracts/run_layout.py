@@ -3,6 +3,7 @@
 A run is one folder or S3 prefix:
 
     <run>/rule-request.json                what to judge and what to do (RuleRequest)
+    <run>/capture-request.json             what to save, where a variable is too short for it (CaptureRequest)
     <run>/debug-output/...                 tensors, in smdebug's own layout (contracts: smdebug 1.0.34)
         collections/000000000/<worker>_collections.json
         events/<step:012>/<step:012>_<worker>.tfevents
@@ -33,6 +34,7 @@ TENSORS = "debug-output"
 STATISTICS = "statistics"
 RULE_OUTPUT = "rule-output"
 RULE_REQUEST_KEY = "rule-request.json"
+CAPTURE_REQUEST_KEY = "capture-request.json"
 VERDICTS_KEY = "verdicts.jsonl"
 PROGRESS_KEY = "progress.json"
 TRAINING_JOB_KEY = "training-job.txt"
@@ -47,6 +49,8 @@ PACKED_INDEX_PREFIX = "packed-index/"
 CAPTURE_REPORT_PREFIX = "capture-report/"
 MODEL_FACTS_PREFIX = "model-facts/"
 STATE_PREFIX = "state/"
+
+JOB_PLACE = "@job"  # the last part of an address that many jobs share: there the job's own name is meant
 
 _INDEX_KEY = re.compile(r"index/[0-9]{9,16}/(?P<step>[0-9]{12,19})_(?P<worker>[^/]+)\.json")
 _EVENT_KEY = re.compile(r"events/[0-9]{12,19}/(?P<step>[0-9]{12,19})_(?P<worker>[^/]+)\.tfevents")
@@ -84,6 +88,24 @@ class RunLocation:
     def rule_output(self) -> str:
         """Where verdicts and the evaluator's progress lie."""
         return f"{self.uri}/{RULE_OUTPUT}"
+
+
+def run_of_job(uri: str, job_name: str) -> str:
+    """`s3://bucket/tuning-7/@job` -> `s3://bucket/tuning-7/<job name>`; any other address as it is, without a slash at
+    its end."""
+    place, slash, last = RunLocation(uri).uri.rpartition("/")
+    return f"{place}/{job_name}" if slash and last == JOB_PLACE and job_name else RunLocation(uri).uri
+
+
+def is_shared(uri: str) -> bool:
+    """True if each job that is told this address has a run of its own below it."""
+    return RunLocation(uri).uri.endswith(f"/{JOB_PLACE}")
+
+
+def shared_place(uri: str) -> str:
+    """Where objects for the run lie that must be there before its job starts: in the run itself, or, where many jobs
+    share the address, in the folder above their runs."""
+    return RunLocation(uri).uri.removesuffix(f"/{JOB_PLACE}")
 
 
 def verdicts_key_of(configuration: str) -> str:

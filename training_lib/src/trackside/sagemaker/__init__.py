@@ -10,6 +10,19 @@ from __future__ import annotations
 
 from trackside.contracts.request_documents import Translation, read_environment, read_training_job
 from trackside.sagemaker import rule_configs
+from trackside.sagemaker.attachment import (
+    Attachment,
+    attach_to_request,
+    plan_attachment,
+    put_objects,
+    status_only_attachment,
+)
+from trackside.sagemaker.estimators import (
+    attach_to_estimator,
+    attach_to_model_trainer,
+    take_over,
+    watch_estimator,
+)
 from trackside.sagemaker.hook import CollectionConfig, DebuggerHookConfig, TensorBoardOutputConfig
 from trackside.sagemaker.profiling import (
     DataloaderProfilingConfig,
@@ -37,6 +50,7 @@ from trackside.sagemaker.translation import (
 __all__ = [
     "SMS",
     "ActionList",
+    "Attachment",
     "CollectionConfig",
     "DataloaderProfilingConfig",
     "DebuggerHookConfig",
@@ -56,14 +70,22 @@ __all__ = [
     "StopTraining",
     "TensorBoardOutputConfig",
     "Translation",
+    "attach_to_estimator",
+    "attach_to_model_trainer",
+    "attach_to_request",
     "cProfileTimer",
     "get_rule_container_image_uri",
+    "plan_attachment",
     "prepare_run",
+    "put_objects",
     "read_environment",
     "read_training_job",
     "rule_configs",
+    "status_only_attachment",
+    "take_over",
     "to_capture_request",
     "to_environment",
     "to_rule_request",
     "translate",
+    "watch_estimator",
 ]

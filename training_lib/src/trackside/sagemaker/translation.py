@@ -15,6 +15,7 @@ from trackside.contracts.action_documents import PREFIX
 from trackside.contracts.capture_request import CaptureRequest, capture_environment
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.hook_documents import collection_documents
+from trackside.contracts.job_choice import MOST_VARIABLE_CHARACTERS, RUN_TAG
 from trackside.contracts.request_documents import Translation
 from trackside.contracts.request_documents import translate as translate_inputs
 from trackside.contracts.rule_catalogue import RuleCatalogue
@@ -24,8 +25,6 @@ from trackside.contracts.run_layout import RULE_REQUEST_KEY, RunLocation
 
 logger = logging.getLogger(__name__)
 
-LONGEST_VARIABLE = 512  # what CreateTrainingJob takes as a variable of the environment
-RUN_TAG = "trackside:run"
 
 _PLACE = {
     "RuleEvaluatorImage": "image_uri",
@@ -126,10 +125,12 @@ def _environment(run: str, capture: CaptureRequest) -> Mapping[str, str]:
     environment = capture_environment(RunLocation(run).uri, capture)
     problems = [
         Problem(
-            name, f"has {len(value)} characters; a training job takes {LONGEST_VARIABLE}.", "Save fewer collections."
+            name,
+            f"has {len(value)} characters; a training job takes {MOST_VARIABLE_CHARACTERS}.",
+            "Save fewer collections.",
         )
         for name, value in environment.items()
-        if run.startswith("s3://") and len(value) > LONGEST_VARIABLE
+        if run.startswith("s3://") and len(value) > MOST_VARIABLE_CHARACTERS
     ]
     if problems:
         raise ConfigurationError(problems, subject="The environment")

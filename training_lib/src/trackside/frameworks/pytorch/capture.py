@@ -28,6 +28,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from trackside.capture.asked_request import read_capture_request
 from trackside.capture.guard import Guard, describe
 from trackside.capture.hook import TRAIN, Hook, Position
 from trackside.capture.process_end import ProcessEnd
@@ -177,7 +178,7 @@ class PyTorchCapture:
 
     def _read_request(self, text: str) -> CaptureRequest:
         try:
-            return CaptureRequest.from_json(text) if text else CaptureRequest()
+            return read_capture_request(text)
         except ConfigurationError as error:
             self._misfits.append(error)  # said with the first step: helper processes that never train stay silent
             return CaptureRequest(())

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch.optim.optimizer import Optimizer
 
+from trackside.capture.asked_request import read_capture_request
 from trackside.capture.guard import Guard, describe
 from trackside.capture.hook import SCALARS, TRAIN
 from trackside.capture.kept_steps import KeptSteps
@@ -331,7 +332,7 @@ class ScriptedCapture:
 
 def _with_the_runs_own(request: CaptureRequest, text: str) -> CaptureRequest:
     try:
-        return request.merged_with(CaptureRequest.from_json(text)) if text else request
+        return request.merged_with(read_capture_request(text)) if text else request
     except ConfigurationError as error:
         logger.warning("Trackside: TRACKSIDE_CAPTURE_REQUEST is passed over: %s.", describe(error))
         return request

@@ -25,6 +25,14 @@ from trackside.testing.local_account.job_record import MOST_FAILURE_REASON, TRAI
 MOST_EXIT_MESSAGE_BYTES = 1024
 _NEEDED_TO_START = ("HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
 
+# What SageMaker Debugger's hook reads, where the request asks for it; each file holds that part of the request.
+_DEBUGGER_FILES = {
+    "debughookconfig.json": "DebugHookConfig",
+    "profilerconfig.json": "ProfilerConfig",
+    "tensorboardoutputconfig.json": "TensorBoardOutputConfig",
+    "checkpointconfig.json": "CheckpointConfig",
+}
+
 
 @dataclass(frozen=True)
 class Image:
@@ -151,6 +159,7 @@ def _lay_out(job: Job) -> None:
         files: dict[str, Any] = {
             "hyperparameters.json": job.request.get("HyperParameters", {}),
             "inputdataconfig.json": {each["ChannelName"]: each for each in job.request.get("InputDataConfig", ())},
+            **{name: job.request[key] for name, key in _DEBUGGER_FILES.items() if key in job.request},
         }
         others = (root / "output", root / "model")
     else:

@@ -28,11 +28,13 @@ from trackside.testing.local_account.job_record import (
     JobKind,
     new_transition,
 )
+from trackside.testing.local_account.job_stream import JobStream
 
 _JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 _ENVIRONMENT_KEY = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,511}")
 _MOST_ENVIRONMENT_ENTRIES = 100
 _CLOSING_SECONDS = 10.0
+_CHANGEABLE = ("ProfilerConfig", "ProfilerRuleConfigurations", "RemoteDebugConfig")
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,22 @@ class Jobs:
             if process:
                 process.stop(grace_seconds=self._settings.stop_grace_seconds)
 
+    def update_training_job(self, request: Mapping[str, Any]) -> str:
+        """Takes over what may change while a job runs; its ARN. Errors: `ValidationException` if it does not run.
+
+        https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateTrainingJob.html
+        """
+        with self._lock:
+            job = self._get(TRAINING, request["TrainingJobName"])
+            if job.status != IN_PROGRESS:
+                raise AWSValidationException(
+                    f"The request was rejected because the {TRAINING.noun} is in status {job.status}."
+                )
+            changed = {name: value for name, value in request.items() if name in _CHANGEABLE}
+            job.request = {**job.request, **changed}
+            job.modified_at = self._clock()
+            return job.arn
+
     # What a person in front of the account can see and do -------------------------------------------------------------
 
     def log(self, name: str) -> str:
@@ -177,7 +195,9 @@ class Jobs:
             self._end(job, Ending(0))
             return
         limit = self._limit(job, process)
+        stream = JobStream(job, clock=self._clock)
         ending = process.wait()
+        stream.close()  # all that was printed is there before the job has ended
         if limit:
             limit.cancel()
         self._end(job, ending)

@@ -19,6 +19,7 @@ from moto.core.responses import ActionResult
 from moto.events.exceptions import InvalidEventPatternException
 from moto.events.models import EventPattern, EventPatternParser, Rule
 from moto.events.responses import EventsHandler
+from moto.iam.responses import IamResponse
 from moto.sagemaker.responses import SageMakerResponse
 from moto.sqs.models import Queue, SQSBackend
 
@@ -259,6 +260,26 @@ def _mend_jobs_of(kind: JobKind) -> None:
     _while_attached(SageMakerResponse, f"list_{noun}s", list_jobs)
 
 
+def _mend_updates() -> None:
+    def update(account: Account, stock: Any, response: Any) -> ActionResult:
+        arn = account.jobs.update_training_job(json.loads(response.body))
+        return ActionResult({"TrainingJobArn": arn})
+
+    _while_attached(SageMakerResponse, "update_training_job", update)
+
+
+# IAM ------------------------------------------------------------------------------------------------------------------
+
+
+def _mend_policy_simulation() -> None:
+    def simulate(account: Account, stock: Any, response: Any) -> ActionResult:
+        asked = response._get_param("ActionNames", [])
+        allowed = [{"EvalActionName": name, "EvalResourceName": "*", "EvalDecision": "allowed"} for name in asked]
+        return ActionResult({"EvaluationResults": allowed, "IsTruncated": False})  # as all that is asked for here
+
+    _while_attached(IamResponse, "simulate_principal_policy", simulate)
+
+
 # CloudWatch -----------------------------------------------------------------------------------------------------------
 
 
@@ -285,5 +306,7 @@ REPAIRS = (
     Repair("lambda-invocation", "needs Docker to run a function", _mend_invocation),
     Repair("lambda-failures", "forgets a function's DeadLetterConfig", _mend_function_failures),
     Repair("sagemaker-jobs", "jobs are Completed at once, run nothing, say nothing; no StopTrainingJob", _mend_jobs),
+    Repair("sagemaker-updates", "UpdateTrainingJob is missing", _mend_updates),
+    Repair("policy-simulation", "SimulatePrincipalPolicy is missing, which the SDK's version 3 asks", _mend_policy_simulation),
     Repair("alarm-first-state", "a new alarm is OK, not INSUFFICIENT_DATA", _mend_first_alarm_state),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import shutil
@@ -35,6 +36,12 @@ from trackside.testing.local_account.sandbox import Outcome
 ACCOUNT_ID: str = DEFAULT_ACCOUNT_ID
 REGION = "us-east-1"
 _THREADS = 16
+_TRUST = {
+    "Version": "2012-10-17",
+    "Statement": [
+        {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}
+    ],
+}
 
 
 class LocalAccount:
@@ -139,6 +146,24 @@ class LocalAccount:
             "AWS_EC2_METADATA_DISABLED": "true",
             "NO_PROXY": "127.0.0.1,localhost",
             "no_proxy": "127.0.0.1,localhost",
+        }
+
+    def role_environment(self, role_name: str, *, path: str = "/") -> dict[str, str]:
+        """As `environment`, with the credentials of that role, as a notebook or a job has them. Made if there is none.
+
+        `sts.get_caller_identity` answers an assumed role's ARN, `iam.get_role` the role: what SDKs ask to know who
+        they are.
+        """
+        iam = self.client("iam")
+        with contextlib.suppress(iam.exceptions.EntityAlreadyExistsException):
+            iam.create_role(RoleName=role_name, Path=path, AssumeRolePolicyDocument=json.dumps(_TRUST))
+        arn = iam.get_role(RoleName=role_name)["Role"]["Arn"]
+        given = self.client("sts").assume_role(RoleArn=arn, RoleSessionName="SageMaker")["Credentials"]
+        return {
+            **self.environment(),
+            "AWS_ACCESS_KEY_ID": given["AccessKeyId"],
+            "AWS_SECRET_ACCESS_KEY": given["SecretAccessKey"],
+            "AWS_SESSION_TOKEN": given["SessionToken"],
         }
 
     def client(self, service: str) -> Any:

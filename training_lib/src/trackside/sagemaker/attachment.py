@@ -1,0 +1,297 @@
+"""What makes a training job of SageMaker a watched one: variables of its environment, tags, and objects in S3.
+
+    attachment = plan_attachment("s3://runs/digits-01", [Rule.sagemaker(rule_configs.vanishing_gradient())])
+    put_objects(attachment)
+    sagemaker.create_training_job(**attach_to_request(request, attachment))
+
+What is too long for a tag (256 characters of a small alphabet) or a variable (512) becomes an object, and the tag or
+the variable its address. One attachment serves many jobs where the run's address ends with `/@job`: the training jobs
+of a hyperparameter-tuning job, for example.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from trackside.contracts.action import Action
+from trackside.contracts.capture_request import CaptureRequest
+from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.contracts.job_choice import (
+    ACTIONS_TAG,
+    CAPTURE_VARIABLE,
+    MOST_TAG_CHARACTERS,
+    MOST_VARIABLE_CHARACTERS,
+    NO_ACTION,
+    RULES_TAG,
+    RUN_TAG,
+    RUN_VARIABLE,
+    STATUS_ONLY,
+    TAG_PREFIX,
+    USUAL_ACTIONS,
+    WATCH_TAG,
+    chosen_by_words,
+    is_tag_value,
+    words_of,
+)
+from trackside.contracts.request_documents import Translation
+from trackside.contracts.rule_catalogue import RuleCatalogue, built_in_catalogue
+from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.contracts.run_layout import (
+    CAPTURE_REQUEST_KEY,
+    JOB_PLACE,
+    RULE_REQUEST_KEY,
+    RunLocation,
+    is_shared,
+    shared_place,
+)
+from trackside.sagemaker.translation import translate
+
+MOST_TAGS = 50  # API_CreateTrainingJob: Tags
+MOST_VARIABLES = 100  # API_CreateTrainingJob: Environment
+MOST_TUNING_VARIABLES = 48  # API_HyperParameterTrainingJobDefinition: Environment
+
+TUNING_NAME, TRAINING_NAME = "HyperParameterTuningJobName", "TrainingJobName"
+ONE_DEFINITION, DEFINITIONS = "TrainingJobDefinition", "TrainingJobDefinitions"
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """What is added to a job. `objects` (s3:// address -> text) must lie there before the job starts. `notes` say in
+    sentences what was asked for and has no counterpart."""
+
+    run: str
+    environment: Mapping[str, str]
+    tags: Mapping[str, str]
+    objects: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def tag_list(self) -> list[dict[str, str]]:
+        """The tags as the API takes them."""
+        return [{"Key": key, "Value": value} for key, value in self.tags.items()]
+
+
+def plan_attachment(
+    run: str,
+    rules: Iterable[Any] | RuleRequest | str | None = None,
+    *,
+    actions: Iterable[Action] | None = None,
+    capture: CaptureRequest | None = None,
+    debugger_hook_config: Any = None,
+    profiler_config: Any = None,
+    tensorboard_output_config: Any = None,
+    preset: str = "",
+    catalogue: RuleCatalogue | None = None,
+) -> Attachment:
+    """What a job needs whose run lies at `run`, an s3:// address (ending with `/@job`: one run for each job). Nothing
+    is stored yet.
+
+    `rules`: rule configurations of ours, or the SDK's objects and dictionaries as `translate` takes them; a whole
+    `RuleRequest`; the words of a tag ("vanishing-gradient overfit:patience_evaluations=3"); None: the deployment decides. `actions`
+    are for rules that name none. `capture`: what to save; by default what `debugger_hook_config` says and the rules
+    need. Errors: `ConfigurationError` with every problem at once.
+    """
+    catalogue = catalogue or built_in_catalogue()
+    place = _checked_place(run)
+    found = _translated(
+        rules,
+        catalogue,
+        debugger_hook_config=debugger_hook_config,
+        profiler_config=profiler_config,
+        tensorboard_output_config=tensorboard_output_config,
+        preset=preset,
+    )
+    asked = None if actions is None else tuple(actions)
+    request = None if rules is None else _with_actions(found.request, asked)
+    if request is not None:
+        catalogue.check(request)
+    saved = capture if capture is not None else found.capture
+    objects: dict[str, str] = {}
+    tags = {RUN_TAG: place, **_choice_tags(request, asked, place, objects, catalogue)}
+    environment = {RUN_VARIABLE: place, CAPTURE_VARIABLE: _variable(saved.to_json(), place, objects)}
+    return Attachment(place, environment, tags, objects, found.notes)
+
+
+def status_only_attachment(run: str) -> Attachment:
+    """For a job in whose container no library can be put: its states are recorded, and no rule judges it."""
+    place = _checked_place(run)
+    return Attachment(place, {}, {RUN_TAG: place, WATCH_TAG: STATUS_ONLY})
+
+
+def put_objects(attachment: Attachment) -> None:
+    """Stores what the attachment refers to. Errors: those of the store."""
+    from trackside.storage.open_store import open_store  # brings NumPy, which is not needed otherwise
+
+    for address, text in attachment.objects.items():
+        folder, _, name = address.rpartition("/")
+        open_store(folder).put(name, text.encode())
+
+
+def attach_to_request(request: Mapping[str, Any], attachment: Attachment) -> dict[str, Any]:
+    """A request of CreateTrainingJob or CreateHyperParameterTuningJob with the attachment added; the given one is left
+    as it is. What it says already in the same words is fine.
+
+    Errors: `ConfigurationError` with every conflict and every limit at once.
+    """
+    problems: list[Problem] = []
+    made = copy.deepcopy(dict(request))
+    made["Tags"] = _merged_tags(made.get("Tags"), attachment.tags, problems)
+    if is_tuning_request(made):
+        if not is_shared(attachment.run):
+            what = f"is {attachment.run!r}, but all training jobs of a tuning job would write there."
+            problems.append(Problem("the run", what, f"End it with /{JOB_PLACE}, which stands for a job's name."))
+        for where, definition in definitions_of(made, problems):
+            definition["Environment"] = _merged_environment(
+                definition.get("Environment"),
+                attachment.environment,
+                f"{where}.Environment",
+                problems,
+                most=MOST_TUNING_VARIABLES,
+            )
+    else:
+        if TRAINING_NAME not in made:
+            fix = "A request of CreateTrainingJob or CreateHyperParameterTuningJob is meant."
+            problems.append(Problem(TRAINING_NAME, "is missing.", fix))
+        made["Environment"] = _merged_environment(
+            made.get("Environment"), attachment.environment, "Environment", problems, most=MOST_VARIABLES
+        )
+    if problems:
+        raise ConfigurationError(problems, subject="The request")
+    if "Environment" in made and not made["Environment"]:
+        del made["Environment"]
+    return made
+
+
+def is_tuning_request(request: Mapping[str, Any]) -> bool:
+    """True for a request of CreateHyperParameterTuningJob."""
+    return TUNING_NAME in request or ONE_DEFINITION in request or DEFINITIONS in request
+
+
+def definitions_of(request: Mapping[str, Any], problems: list[Problem]) -> list[tuple[str, dict[str, Any]]]:
+    """Where each definition of a tuning job's training jobs stands, and the definition."""
+    given: Sequence[Any] = request.get(DEFINITIONS) or ()
+    found: list[tuple[str, Any]] = [(f"{DEFINITIONS}[{k}]", each) for k, each in enumerate(given)]
+    if ONE_DEFINITION in request:
+        found.append((ONE_DEFINITION, request[ONE_DEFINITION]))
+    if not found:
+        problems.append(Problem(ONE_DEFINITION, "is missing."))
+    problems += [
+        Problem(where, f"must be an object, but is {each!r}.") for where, each in found if not isinstance(each, dict)
+    ]
+    return [(where, each) for where, each in found if isinstance(each, dict)]
+
+
+def _checked_place(run: str) -> str:
+    place = RunLocation(run.strip()).uri
+    problems = []
+    bucket, _, prefix = place.removeprefix("s3://").partition("/")
+    if not place.startswith("s3://") or not bucket or not shared_place(place).removeprefix(f"s3://{bucket}").strip("/"):
+        fix = "Write s3://<the deployment's RunBucketName>/<a prefix of its own>."
+        problems.append(Problem("the run", f"{run!r} is no place in S3.", fix))
+    elif not is_tag_value(place) or any(c in prefix for c in " ?#"):
+        fix = f"At most {MOST_TAG_CHARACTERS} letters, digits and . : / = + - @ _ can be said in a tag."
+        problems.append(Problem("the run", f"{run!r} fits into no tag.", fix))
+    if problems:
+        raise ConfigurationError(problems, subject="The attachment")
+    return place
+
+
+def _translated(
+    rules: Iterable[Any] | RuleRequest | str | None, catalogue: RuleCatalogue, **configuration: Any
+) -> Translation:
+    """Our own configurations need no translation, but what they need must be saved. Where nothing is chosen the
+    deployment decides, and that is the usual rules, if it does not say otherwise."""
+    if rules is None:
+        rules = RuleRequest(tuple(RuleConfiguration(rule_id) for rule_id in catalogue.usual))
+    if isinstance(rules, str):
+        rules = chosen_by_words(rules, NO_ACTION, catalogue=catalogue)
+    if isinstance(rules, RuleRequest):
+        rules = rules.rules
+    given = list(rules or ())
+    ours = [each for each in given if isinstance(each, RuleConfiguration)]
+    if ours and len(ours) < len(given):
+        what = "mixes configurations of ours with objects of the SDK."
+        raise ConfigurationError([Problem("rules", what, "Give either the ones or the others.")])
+    if not ours:
+        return translate(given, catalogue=catalogue, **configuration)
+    request = RuleRequest(tuple(ours))
+    catalogue.check(request)
+    said = translate((), catalogue=catalogue, **configuration)
+    return replace(said, request=request, capture=said.capture.merged_with(catalogue.capture_request(request)))
+
+
+def _with_actions(request: RuleRequest, actions: tuple[Action, ...] | None) -> RuleRequest:
+    chosen = USUAL_ACTIONS if actions is None else actions
+    return RuleRequest(tuple(rule if rule.actions else replace(rule, actions=chosen) for rule in request.rules))
+
+
+def _choice_tags(
+    request: RuleRequest | None,
+    actions: tuple[Action, ...] | None,
+    place: str,
+    objects: dict[str, str],
+    catalogue: RuleCatalogue,
+) -> dict[str, str]:
+    """Which tags say which rules judge: words where they suffice, else an object, and its address where the run of a
+    job is not the place where it lies."""
+    if request is None:
+        return {ACTIONS_TAG: " ".join(action.value for action in actions) or NO_ACTION} if actions is not None else {}
+    words = words_of(request, catalogue=catalogue)
+    if words is not None:
+        return {tag: text for tag, text in zip((RULES_TAG, ACTIONS_TAG), words, strict=True) if text}
+    address = f"{shared_place(place)}/{RULE_REQUEST_KEY}"
+    objects[address] = request.to_json()
+    return {RULES_TAG: _short(address, RULES_TAG)} if is_shared(place) else {}
+
+
+def _variable(text: str, place: str, objects: dict[str, str]) -> str:
+    if len(text) <= MOST_VARIABLE_CHARACTERS:
+        return text
+    address = f"{shared_place(place)}/{CAPTURE_REQUEST_KEY}"
+    objects[address] = text
+    return address
+
+
+def _short(address: str, where: str) -> str:
+    if not is_tag_value(address):
+        what = f"{address!r} has {len(address)} characters, and a tag holds {MOST_TAG_CHARACTERS}."
+        raise ConfigurationError([Problem(where, what, "Choose a shorter place for the run.")], subject="The tags")
+    return address
+
+
+def _merged_tags(given: Any, added: Mapping[str, str], problems: list[Problem]) -> list[dict[str, str]]:
+    tags = list(given or ())
+    known: dict[str, str] = {}
+    for k, tag in enumerate(tags):
+        if not isinstance(tag, Mapping) or not isinstance(tag.get("Key"), str):
+            problems.append(Problem(f"Tags[{k}]", f'must be {{"Key": ..., "Value": ...}}, but is {tag!r}.'))
+            continue
+        known[tag["Key"]] = str(tag.get("Value", ""))
+    for key, value in known.items():
+        if key in added and added[key] != value:
+            problems.append(Problem(f"Tags.{key}", f"is {value!r} already, and would be {added[key]!r}.", "Drop one."))
+        elif key.startswith(TAG_PREFIX) and key not in added:
+            problems.append(Problem(f"Tags.{key}", f"is {value!r} already.", "Say it in one place: drop the tag."))
+    tags += [{"Key": key, "Value": value} for key, value in added.items() if key not in known]
+    if len(tags) > MOST_TAGS:
+        problems.append(Problem("Tags", f"would be {len(tags)}; a job takes {MOST_TAGS}."))
+    return tags
+
+
+def _merged_environment(
+    given: Any, added: Mapping[str, str], where: str, problems: list[Problem], *, most: int
+) -> dict[str, str]:
+    if given is not None and not isinstance(given, Mapping):
+        problems.append(Problem(where, f"must be an object, but is {given!r}."))
+        return {}
+    merged = {**(given or {}), **added}
+    for name, value in (given or {}).items():
+        if name in added and added[name] != value:
+            what = f"is {value!r} already, and would be {added[name]!r}."
+            problems.append(Problem(f"{where}.{name}", what, "Drop one."))
+    if len(merged) > most:
+        problems.append(Problem(where, f"would have {len(merged)} variables; a job takes {most}."))
+    return merged

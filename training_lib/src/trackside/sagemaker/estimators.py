@@ -1,0 +1,161 @@
+"""The SageMaker SDK's own objects, made ready to be watched: `Estimator` of version 2, `ModelTrainer` of version 3.
+
+    from trackside.sagemaker import watch_estimator
+
+    watch_estimator(estimator, "s3://the-deployments-run-bucket/digits/@job")
+    estimator.fit(...)
+
+Objects are told by their attributes, and `sagemaker` is never imported. Nothing of the user's is overwritten: what stands
+there and says something else is an error, with every such place at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from trackside.cloud.rule_statuses import fill_rule_statuses
+from trackside.cloud.run_table import RunTable
+from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.sagemaker.attachment import Attachment, plan_attachment, put_objects
+
+logger = logging.getLogger(__name__)
+
+_SWITCHED_OFF = {"rules": [], "debugger_hook_config": False, "profiler_config": None, "disable_profiler": True}
+
+# https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateTrainingJob.html
+MOST_VARIABLES, MOST_TAGS = 100, 50
+
+
+class Attached(Protocol):
+    """What a training job must carry to be watched: variables of its environment, and tags by name."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Variables."""
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """Tags."""
+
+
+@dataclass(frozen=True)
+class DebuggerArguments:
+    """What an Estimator was given for SageMaker Debugger. Each as the user wrote it."""
+
+    rules: tuple[Any, ...] = ()
+    debugger_hook_config: Any = None
+    profiler_config: Any = None
+    tensorboard_output_config: Any = None
+
+
+def attach_to_estimator(estimator: Any, attachment: Attached) -> None:
+    """Adds the attachment's variables and tags to an Estimator of the SDK's version 2, for all jobs that `fit` starts.
+
+    What it asks SageMaker Debugger for stays; `take_over` takes that away. Errors: `ConfigurationError`, if it says
+    something else already or would hold more than a training job takes; then nothing was changed.
+    """
+    tags = _pairs(getattr(estimator, "tags", None) or ())
+    _check(estimator, attachment, tags)
+    estimator.environment = {**(estimator.environment or {}), **attachment.environment}
+    new = {key: value for key, value in attachment.tags.items() if key not in tags}
+    more = [{"Key": key, "Value": value} for key, value in new.items()]
+    estimator.tags = [*_listed(getattr(estimator, "tags", None) or ()), *more]
+
+
+def attach_to_model_trainer(trainer: Any, attachment: Attached) -> None:
+    """The same for a `ModelTrainer` of the SDK's version 3, which makes tags of its own kind of what it is given."""
+    tags = _pairs(getattr(trainer, "tags", None) or ())
+    _check(trainer, attachment, tags)
+    trainer.environment = {**(trainer.environment or {}), **attachment.environment}
+    new = {key: value for key, value in attachment.tags.items() if key not in tags}
+    trainer.tags = [*(trainer.tags or ()), *({"key": key, "value": value} for key, value in new.items())]
+
+
+def take_over(estimator: Any) -> DebuggerArguments:
+    """Takes from an Estimator what it asks SageMaker Debugger for, and returns it. Nothing else of it is touched.
+
+    `rules`, `debugger_hook_config` and `profiler_config` are switched off there, as an account without SageMaker
+    Debugger needs it, and because the SDK takes rules of its own classes only. TensorBoard's configuration stays.
+    """
+    taken = DebuggerArguments(
+        rules=tuple(getattr(estimator, "rules", None) or ()),
+        debugger_hook_config=getattr(estimator, "debugger_hook_config", None),
+        profiler_config=getattr(estimator, "profiler_config", None),
+        tensorboard_output_config=getattr(estimator, "tensorboard_output_config", None),
+    )
+    for name, value in _SWITCHED_OFF.items():
+        setattr(estimator, name, copy(value))
+    return taken
+
+
+def watch_estimator(estimator: Any, run: str, *, preset: str = "") -> Attachment:
+    """From here on Trackside does what the Estimator asked SageMaker Debugger for: its rules judge each job's run, its
+    hook's configuration says what is saved there, and `fit` and `rule_job_summary` show what the rules say.
+
+    `run` lies in the deployment's bucket and ends with `/@job`, which stands for the name that `fit` gives a job.
+    Without rules the deployment's own judge. What has no counterpart is logged, and stands in the answer's `notes`.
+    Errors: those of `plan_attachment`, `put_objects` and `attach_to_estimator`; then the Estimator is as it was.
+    """
+    before = {name: getattr(estimator, name, None) for name in (*_SWITCHED_OFF, "environment", "tags")}
+    taken = take_over(estimator)
+    try:
+        attachment = plan_attachment(run, preset=preset, **{**vars(taken), "rules": taken.rules or None})
+        attach_to_estimator(estimator, attachment)
+        put_objects(attachment)
+    except BaseException:
+        for name, value in before.items():
+            setattr(estimator, name, value)
+        raise
+    session = estimator.sagemaker_session
+    fill_rule_statuses(session.sagemaker_client, table=RunTable(client=session.boto_session.client))
+    for note in attachment.notes:
+        logger.warning("Trackside: %s", note)
+    return attachment
+
+
+def _check(owner: Any, attachment: Attached, tags: Mapping[str, Any]) -> None:
+    variables = owner.environment or {}
+    problems = [
+        *_conflicts("environment", variables, attachment.environment),
+        *_conflicts("tags", tags, attachment.tags),
+        *_overfull("environment", {**variables, **attachment.environment}, MOST_VARIABLES),
+        *_overfull("tags", {**tags, **attachment.tags}, MOST_TAGS),
+    ]
+    if problems:
+        raise ConfigurationError(problems, subject=f"The {type(owner).__name__}")
+
+
+def _conflicts(where: str, there: Mapping[str, Any], wanted: Mapping[str, str]) -> Iterable[Problem]:
+    for name, value in wanted.items():
+        if name in there and there[name] != value:
+            what = f"is {there[name]!r} already, and should become {value!r}."
+            yield Problem(f"{where}[{name!r}]", what, "Leave it out there, or attach with the same value.")
+
+
+def _overfull(where: str, entries: Mapping[str, Any], most: int) -> Iterable[Problem]:
+    if len(entries) > most:
+        yield Problem(where, f"would have {len(entries)} entries; a training job takes {most}.", "Take some away.")
+
+
+def _pairs(tags: Any) -> dict[str, Any]:
+    """By key, of any of the forms that the SDKs take: a mapping, boto3's dictionaries, objects with `key`, `value`."""
+    if isinstance(tags, Mapping):
+        return dict(tags)
+    return dict(_pair(tag) for tag in tags)
+
+
+def _pair(tag: Any) -> tuple[str, Any]:
+    if isinstance(tag, Mapping):
+        return (tag["Key"], tag["Value"]) if "Key" in tag else (tag["key"], tag["value"])
+    return tag.key, tag.value
+
+
+def _listed(tags: Any) -> list[Any]:
+    """An Estimator's tags as it keeps them."""
+    if isinstance(tags, Mapping):
+        return [{"Key": key, "Value": value} for key, value in tags.items()]
+    return list(tags)
