@@ -53,6 +53,7 @@ class DeploymentSettings:
     detection_latency_seconds     a verdict that takes so long to its record raises an alarm
     oldest_message_minutes        a message that waits so long for its function raises an alarm
     cost_tags                     `name=value` on all that this deployment makes, and on the processing jobs it starts
+    drills                        true: also makes the role that the training job of `trackside drill` runs with
     keep_data                     false: `cdk destroy` also deletes the table of runs, the bucket, if it is empty, and
                                   their key
     """
@@ -85,6 +86,7 @@ class DeploymentSettings:
     detection_latency_seconds: int = 300
     oldest_message_minutes: int = 30
     cost_tags: tuple[str, ...] = ()
+    drills: bool = False
     keep_data: bool = True
 
     @classmethod

@@ -20,6 +20,7 @@ from lambdas.start_evaluation.settings import StartEvaluationSettings
 from stacks.constructs.acknowledge import accept_wildcard, acknowledge, name_in_findings
 from stacks.constructs.allow import allow
 from stacks.constructs.custom_rule_role import CustomRuleRole
+from stacks.constructs.drill_role import DrillRole
 from stacks.constructs.evaluator_role import EvaluatorRole
 from stacks.constructs.python_lambda import PowertoolsLayer
 from stacks.constructs.queue_backed_function import QueueBackedFunction
@@ -70,6 +71,9 @@ class EvaluationStack(Stack):
         if self.custom_rules:
             self.reactions["report_custom_rule"] = self._create_report_custom_rule(layer, bus, self.custom_rules)
         self.failed_evaluations = self._keep_failed_evaluations()
+        if settings.drills:
+            drill_role = DrillRole(self, "DrillRole", runs=runs, key=key, repository=self.repository)
+            CfnOutput(self, "DrillRoleArn", value=drill_role.role_arn, description="Of `trackside drill`'s training")
         self._write_outputs()
 
     @property
