@@ -67,4 +67,6 @@ class DrillRole(iam.Role):
         accept_wildcard(self, "*", reason="ecr:GetAuthorizationToken knows no resources.")
         accept_wildcard(self, f"{name_in_findings(runs)}/{PREFIX}/*", reason="Each drill has a run of its own.")
         prefix = f"arn:<AWS::Partition>:logs:<AWS::Region>:<AWS::AccountId>:log-group:{LOG_GROUP}"
-        accept_wildcard(self, f"{prefix}:log-stream:{PREFIX}-*", reason="Streams are named by SageMaker, after the job.")
+        accept_wildcard(
+            self, f"{prefix}:log-stream:{PREFIX}-*", reason="Streams are named by SageMaker, after the job."
+        )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -65,7 +65,7 @@ def command(*, local: bool, yes: bool, instance_type: str, timeout_minutes: floa
 
 
 @contextmanager
-def _local_account() -> Iterator[object]:
+def _local_account() -> Iterator[Callable[[str], Any]]:
     from trackside.cli.terminal.console import progress_console
     from trackside.testing.local_account.drill_stage import drill_stage
 
@@ -92,7 +92,9 @@ def _carried_out(drill: Drill) -> Report:
         with console.status("what it made is removed"):
             cleaned, left = drill.clean_up()
         if report is None:
-            click.echo("\n".join(["The drill was broken off.", *cleaned, *(f"NOT removed: {one}" for one in left)]), err=True)
+            click.echo(
+                "\n".join(["The drill was broken off.", *cleaned, *(f"NOT removed: {one}" for one in left)]), err=True
+            )
     return replace(report, cleaned=cleaned, left=left)
 
 

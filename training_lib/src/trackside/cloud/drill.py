@@ -42,7 +42,7 @@ OUTPUTS = {
     "RunTableName": DEPLOY_AGAIN,
     "EvaluatorImageUri": DEPLOY_AGAIN,
     "IssueAlarmName": DEPLOY_AGAIN,
-    "DrillRoleArn": "Deploy with -c trackside:drills=true, which makes the role that the drill's training job runs with.",
+    "DrillRoleArn": "Deploy with -c trackside:drills=true: it makes the role that the training job runs with.",
 }
 # Nothing more follows from a decision with one of these outcomes, and the job was not stopped.
 _HELD = (
@@ -248,7 +248,7 @@ class Drill:
         started = job.get("TrainingStartTime")
         if not started or job["SecondaryStatus"] == "Starting":
             return None
-        return Arrival("training job runs", started.timestamp(), f"{self.job}, {self.settings.instance_type}")
+        return Arrival("training job runs", started.timestamp(), f"one {self.settings.instance_type}")
 
     def _is_judged(self) -> Arrival | None:
         at = self._written_at(f"{RULE_OUTPUT}/{TRAINING_JOB_KEY}")
@@ -256,13 +256,13 @@ class Drill:
             self._raise_if_evaluator_failed()
             return None
         names = self._evaluators()
-        return Arrival("something judges it", at, names[0] if names else "a worker of the fleet")
+        return Arrival("something judges it", at, "a processing job" if names else "a worker of the fleet")
 
     def _goes_wrong(self) -> Arrival | None:
         fault = self._fault()
         if fault is None:
             return None
-        return Arrival("training goes wrong", fault["at"], f"step {fault['step']}: the learning rate x 1000")
+        return Arrival("training goes wrong", fault["at"], f"learning rate x 1000, step {fault['step']}")
 
     def _verdict(self) -> Arrival | None:
         for name in self._keys(f"{RULE_OUTPUT}/"):
@@ -279,7 +279,7 @@ class Drill:
     def _recorded(self) -> Arrival | None:
         for rule in self.table.rules(self._arn):
             if rule.first_found_at:
-                return Arrival("verdict is recorded", self.clock(), f"{rule.evaluation.configuration_name}, in the table")
+                return Arrival("verdict is recorded", self.clock(), "in the table of runs")
         return None
 
     def _owners_told(self) -> Arrival | None:
@@ -287,16 +287,16 @@ class Drill:
             "sqs", "receive_message", QueueUrl=self._queue_url, MaxNumberOfMessages=10, VisibilityTimeout=1
         )
         for message in received.get("Messages", ()):
-            self.calls.ask(
-                "sqs", "delete_message", QueueUrl=self._queue_url, ReceiptHandle=message["ReceiptHandle"]
-            )
+            self.calls.ask("sqs", "delete_message", QueueUrl=self._queue_url, ReceiptHandle=message["ReceiptHandle"])
             told = json.loads(message["Body"])
             if self.job in str(told.get("Message", "")) + str(told.get("Subject", "")):
                 self._messages.append(told)
         if not self._messages:
             return None
         first = self._messages[0]
-        return Arrival("owners are told", _moment(first.get("Timestamp"), self.clock()), str(first.get("Subject", "")))
+        return Arrival(
+            "owners are told", _moment(first.get("Timestamp"), self.clock()), f"{len(self._messages)} message by SNS"
+        )
 
     def _metric(self) -> Arrival | None:
         now = self.clock()
@@ -338,7 +338,7 @@ class Drill:
             if one.outcome in _HELD:
                 raise HopFailedError(f"{one.outcome.value}: {one.reason}")
         stops = [one for one in decisions if one.outcome in (StopOutcome.STOPPING, StopOutcome.STOPPED)]
-        return Arrival("stop is decided", stops[0].at, "by stop_training, with its evidence") if stops else None
+        return Arrival("stop is decided", stops[0].at, "recorded, with its evidence") if stops else None
 
     def _stopped(self) -> Arrival | None:
         job = self._describe()
@@ -352,21 +352,22 @@ class Drill:
 
     def _finished(self) -> Arrival | None:
         at = self._written_at(f"{TENSORS}/{END_MARKER_KEY}")
-        return None if at is None else Arrival("run is finished", at, "its end is marked, so its evaluator ends")
+        return None if at is None else Arrival("run is finished", at, "its end is marked")
 
     def _evaluator_done(self) -> Arrival | None:
         if self._finished() is None:
             return None
         self._raise_if_evaluator_failed()
         jobs = [
-            self.calls.ask("sagemaker", "describe_processing_job", ProcessingJobName=name) for name in self._evaluators()
+            self.calls.ask("sagemaker", "describe_processing_job", ProcessingJobName=name)
+            for name in self._evaluators()
         ]
         if not jobs:
             return Arrival("evaluator is done", self.clock(), "the fleet judges on")
         if any(job["ProcessingJobStatus"] != "Completed" for job in jobs):
             return None
         ended = max(job["ProcessingEndTime"] for job in jobs).timestamp()
-        return Arrival("evaluator is done", ended, "Completed: the last step is judged")
+        return Arrival("evaluator is done", ended, "the last step is judged")
 
     # Small looks -----------------------------------------------------------------------------------------------------
 
@@ -445,9 +446,7 @@ class Drill:
                 }
             ],
         }
-        sqs.ask(
-            "sqs", "set_queue_attributes", QueueUrl=self._queue_url, Attributes={"Policy": json.dumps(policy)}
-        )
+        sqs.ask("sqs", "set_queue_attributes", QueueUrl=self._queue_url, Attributes={"Policy": json.dumps(policy)})
         subscribed = sqs.ask(
             "sns",
             "subscribe",

@@ -3,8 +3,8 @@
 It needs NumPy only, so it runs in the image of the rule container. It trains well until something judges the run (or
 `--patience-seconds` are over) and `--healthy-steps` are made. From then on its learning rate is a thousand times too
 large: the loss grows until it is infinite, and the training goes on computing nothing, as a real one would, until
-somebody stops it or `--most-seconds` are over. The moment of the fault is noted down in the run (`drill-fault.json`), so
-that whoever waits outside can measure from it.
+somebody stops it or `--most-seconds` are over. The moment of the fault is noted down in the run (`drill-fault.json`),
+so that whoever waits outside can measure from it.
 """
 
 from __future__ import annotations
@@ -88,13 +88,12 @@ class Training:
         """Until the time is over."""
         records = [CollectionRecord(name, tensor_names=(tensor,)) for name, tensor in COLLECTIONS.items()]
         self._tensors.put(collections_key(WORKER), encode_collections(records, num_workers=1))
-        for self._step, values in enumerate(steps(self._goes_wrong)):
+        for step, values in enumerate(steps(self._goes_wrong)):
+            self._step = step
             if self._clock() >= self._until:
                 return
             pairs = [(name, np.asarray([value], dtype=np.float32)) for name, value in values.items()]
-            files = encode_step(
-                pairs, step=self._step, mode="TRAIN", mode_step=self._step, worker=WORKER, wall_time=self._clock()
-            )
+            files = encode_step(pairs, step=step, mode="TRAIN", mode_step=step, worker=WORKER, wall_time=self._clock())
             write_step(self._tensors, files)
             self._sleep(self._step_seconds)
 

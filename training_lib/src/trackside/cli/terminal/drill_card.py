@@ -12,8 +12,8 @@ from trackside.cli.terminal.layout import beside
 from trackside.cli.terminal.text import printable
 from trackside.cloud.drill import Arrival, Report
 
-NAME_COLUMNS = 22
-INDENT = 24
+NAME_COLUMNS = 21
+INDENT = 22
 # What people ask of a deployment, in words.
 _PROMISES = (("a rule finds it", "verdict"), ("owners are told", "message"), ("training is stopped", "stop"))
 
@@ -28,9 +28,9 @@ class DrillCard:
         report, ascii_only = self._report, options.ascii_only
         tick, cross = ("+", "X") if ascii_only else ("✓", "✗")
         yield Text.assemble(("Drill ", "bold"), f"{report.job}  in {report.account}, {report.region}")
-        yield Text("\n  since fault  since last", style="dim")
+        yield Text("\n  since fault  and last", style="dim")
         for arrival, before in _with_before(report.arrivals):
-            line = Text(f"  {_since(report.fault_at, arrival.at)}  {_since(before, arrival.at)}  ", style="dim")
+            line = Text(f" {_since(report.fault_at, arrival.at)} {_since(before, arrival.at)}  ", style="dim")
             line.append(f"{tick} ", style="green").append(f"{arrival.hop:<{NAME_COLUMNS}}", style="default")
             line.append(printable(arrival.detail, encoding=options.encoding), style="default")
             line.truncate(options.max_width, overflow="ellipsis")
@@ -91,4 +91,4 @@ def _conclusion(report: Report) -> Text:
         return Text(f"{count} of {count + len(report.arrivals)} did not happen.", style="bold red")
     at = {each.hop: each.at - (report.fault_at or 0.0) for each in report.arrivals}
     times = ", ".join(f"{word} {max(at[hop], 0.0):.1f} s" for hop, word in _PROMISES if hop in at)
-    return Text.assemble(("All of it happened. ", "bold green"), f"After the fault: {times}.")
+    return Text.assemble(("All of it happened. ", "bold green"), f"Since the fault: {times}.")
