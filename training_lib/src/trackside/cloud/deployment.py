@@ -20,7 +20,7 @@ class Deployment:
                 (found,) = calls.ask("cloudformation", "describe_stacks", StackName=stack)["Stacks"]
             except LocationNotFoundError as error:
                 raise LocationNotFoundError(
-                    f"There is no stack {stack} here. Deploy Trackside (docs/deploy.md), or set AWS_REGION to where it is"
+                    f"There is no stack {stack} here. Deploy Trackside, or set AWS_REGION to where it is"
                 ) from error
             self._outputs |= {each["OutputKey"]: each["OutputValue"] for each in found.get("Outputs", ())}
 
