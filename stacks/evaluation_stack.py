@@ -130,6 +130,7 @@ class EvaluationStack(Stack):
             log_retention_days=self._settings.log_retention_days,
             # SageMaker's control plane takes one or two calls a second: the queue holds the rest.
             most_at_once=self._settings.evaluations_started_at_once,
+            batch_size=1,  # calls that are throttled take seconds: ten of them would outlast the function
         )
         reaction.react_to("TrainingStarted", training_started(), description="A training job that opted in is running")
         jobs = self.format_arn(service="sagemaker", resource="processing-job", resource_name="trackside-*")

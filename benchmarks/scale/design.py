@@ -34,9 +34,10 @@ class FleetDesign:
 
     runs_per_worker: int = 8
     least_workers: int = 1
-    most_workers: int = 1_000
+    most_workers: int = 2_000
     poll_seconds: float = 1.0
     scale_seconds: float = 60.0
+    renew_seconds: float = 20.0
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Design:
     fleet: FleetDesign = FleetDesign()
     reconcile_most_pages: int = ReconcileSettings.most_pages
     reconcile_most_asked: int = ReconcileSettings.most_asked
+    one_mail_an_hour: bool = True
 
     def queue(self, reaction: str) -> QueueDesign:
         return self.queues.get(reaction, QueueDesign())
@@ -94,4 +96,18 @@ class Design:
 def before() -> Design:
     """As it was before this simulation: every queue in batches of ten, and only starts held back."""
     at_once = DeploymentSettings.evaluations_started_at_once
-    return Design(queues={"start_evaluation": QueueDesign(most_at_once=at_once), "reconcile": QueueDesign(most_at_once=2)})
+    queues = {"start_evaluation": QueueDesign(most_at_once=at_once), "reconcile": QueueDesign(most_at_once=2)}
+    return Design(queues=queues, reconcile_most_pages=10, reconcile_most_asked=20, one_mail_an_hour=False)
+
+
+def deployed() -> Design:
+    """As it is."""
+    settings = DeploymentSettings()
+    return Design(
+        settings,
+        queues={
+            "start_evaluation": QueueDesign(batch_size=1, most_at_once=settings.evaluations_started_at_once),
+            "stop_training": QueueDesign(batch_size=1, most_at_once=settings.stops_made_at_once),
+            "reconcile": QueueDesign(batch_size=1, most_at_once=2, timeout_seconds=300.0),
+        },
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
@@ -90,6 +90,7 @@ class Training:
     ended_at: float | None = None
     finished_at: float | None = None
     leased_at: float | None = None
+    waiting: list[Callable[[], None]] = field(default_factory=list)  # what goes on once it is finished
 
     @property
     def judged_at(self) -> float | None:
@@ -283,10 +284,17 @@ class Simulation:
         yield self.world.around(self.world.quotas.processing_start_seconds, spread=0.2)
         began = training.evaluators[name] = self.clock.now
         self._look_for_verdict(training)
-        while training.finished_at is None and self.clock.now < self._until:
-            yield 30.0
+        self._when_finished(training, lambda: self._leave_off(began))
+
+    def _leave_off(self, began: float) -> None:
         self._evaluator_seconds += self.clock.now - began
         self._instances -= 1
+
+    def _when_finished(self, training: Training, act: Callable[[], None]) -> None:
+        if training.finished_at is not None:
+            act()
+        else:
+            training.waiting.append(act)
 
     def _look_for_verdict(self, training: Training) -> None:
         """Both are needed: a fault, and something that judges."""
@@ -329,10 +337,12 @@ class Simulation:
         yield self.world.chance.random() * self.design.fleet.poll_seconds + 2.0  # a process starts, and opens the run
         began = training.evaluators["fleet"] = self.clock.now
         self._look_for_verdict(training)
-        while training.finished_at is None and self.clock.now < self._until:
-            yield 20.0
-            self.world.counts["call dynamodb_write"] += 1  # the lease is renewed
-        self._evaluator_seconds += self.clock.now - began
+        self._when_finished(training, lambda: self._hand_back(worker, began))
+
+    def _hand_back(self, worker: int, began: float) -> None:
+        seconds = self.clock.now - began
+        self._evaluator_seconds += seconds
+        self.world.counts["call dynamodb_write"] += int(seconds / self.design.fleet.renew_seconds)
         self._free[worker] += 1
         self._lease()
 
@@ -417,7 +427,8 @@ class Simulation:
             self._stopping(self._by_arn[said.job.arn])
             return
         yield from environment.small_calls(dynamodb_write=3, sns=1)
-        if self._first("over budget", hour, said.finding_id, said.job.arn):
+        told = ("over budget", hour) if self.design.one_mail_an_hour else ("over budget", hour, said.job.arn)
+        if self._first(*told):
             self._mails += 1
         self._decide(said, StopOutcome.OVER_BUDGET)
         self._look_again(said, HOUR - int(now) % int(HOUR))
@@ -442,6 +453,9 @@ class Simulation:
             yield from environment.small_calls(s3_put=1)
             training = self._by_arn[change.job.arn]
             training.finished_at = training.finished_at or self.clock.now
+            after, training.waiting = training.waiting, []
+            for act in after:
+                act()
 
     def _first(self, *key: str) -> bool:
         if key in self._done:
