@@ -22,7 +22,7 @@ from stacks.constructs.acknowledge import accept_wildcard, acknowledge
 from stacks.constructs.allow import allow
 from stacks.constructs.encrypted_topic import EncryptedTopic
 from stacks.constructs.python_lambda import PowertoolsLayer
-from stacks.constructs.queue_backed_function import QueueBackedFunction
+from stacks.constructs.queue_backed_function import MOST_BATCH_SIZE, QueueBackedFunction
 from stacks.constructs.run_table import RunTable
 from stacks.deployment_settings import DeploymentSettings
 from stacks.event_patterns import issue_found, official_issue_found
@@ -117,6 +117,10 @@ class ActionStack(Stack):
             Action.STOP_TRAINING,
             layer,
             name="stop_training",
+            # SageMaker takes one or two stops a second. Of a thousand at once, made by as many functions as Lambda
+            # allows, eight in ten ended as dead letters (docs/scale.md).
+            most_at_once=settings.stops_made_at_once,
+            batch_size=1,
             settings=lambda queue: StopTrainingSettings(
                 idempotency_table=self.table.table_name,
                 run_table=run_table.table_name,
@@ -212,6 +216,8 @@ class ActionStack(Stack):
         *,
         name: str,
         settings: EnvironmentSettings | Callable[[sqs.IQueue], EnvironmentSettings],
+        most_at_once: int | None = None,
+        batch_size: int = MOST_BATCH_SIZE,
     ) -> QueueBackedFunction:
         reaction = QueueBackedFunction(
             self,
@@ -221,6 +227,8 @@ class ActionStack(Stack):
             settings=settings,
             layer=layer,
             log_retention_days=self._settings.log_retention_days,
+            most_at_once=most_at_once,
+            batch_size=batch_size,
         )
         allow(
             reaction.function,

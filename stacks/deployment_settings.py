@@ -54,6 +54,7 @@ class DeploymentSettings:
     dry_run                       true: stop_training says what it would stop and stops nothing. Only what the switch
                                   (an SSM parameter) says at first: a person may change it without a deployment
     stops_per_hour                how many training jobs may be stopped in an hour (0: any number)
+    stops_made_at_once            how many stop_training functions call SageMaker at a time (2 to 1,000)
     stop_cool_down_minutes        how long after a stop or a veto the same job is not stopped (0: not at all)
     veto_minutes                  how long before a stop people are told of it, and may forbid it (0: made at once)
     stop_after_findings           how many findings of a job must ask for its stop
@@ -69,6 +70,7 @@ class DeploymentSettings:
     detection_latency_seconds     a verdict that takes so long to its record raises an alarm
     oldest_message_minutes        a message that waits so long for its function raises an alarm
     cost_tags                     `name=value` on all that this deployment makes, and on the processing jobs it starts
+    drills                        true: also makes the role that the training job of `trackside drill` runs with
     keep_data                     false: `cdk destroy` also deletes the table of runs, the bucket, if it is empty, and
                                   their key
 
@@ -111,6 +113,7 @@ class DeploymentSettings:
     default_actions: tuple[Action, ...] = (Action.NOTIFY, Action.PUBLISH_METRIC)
     dry_run: bool = False
     stops_per_hour: int = 20
+    stops_made_at_once: int = 2
     stop_cool_down_minutes: int = 60
     veto_minutes: int = 0
     stop_after_findings: int = 1
@@ -126,6 +129,7 @@ class DeploymentSettings:
     detection_latency_seconds: int = 300
     oldest_message_minutes: int = 30
     cost_tags: tuple[str, ...] = ()
+    drills: bool = False
     keep_data: bool = True
     environment: str = ""
     key_arn: str = ""
@@ -205,6 +209,7 @@ _CHECKS: Mapping[str, Callable[[Any], None]] = {
     "custom_rule_repository": matching(r"[a-z0-9]+([._/-][a-z0-9]+)*", "'trackside-custom-rule'"),
     "custom_rule_image_tag": matching(r"\w[\w.-]{0,127}", "'0.1.0'"),
     "stops_per_hour": between(0, 10_000),
+    "stops_made_at_once": between(2, 1_000),
     "stop_cool_down_minutes": between(0, 10_080),
     "veto_minutes": between(0, 10_080),
     "stop_after_findings": between(1, 100),

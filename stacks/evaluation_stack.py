@@ -20,6 +20,7 @@ from lambdas.start_evaluation.settings import FLEET, PER_RULE, StartEvaluationSe
 from stacks.constructs.acknowledge import accept_wildcard, acknowledge, name_in_findings
 from stacks.constructs.allow import allow
 from stacks.constructs.custom_rule_role import CustomRuleRole
+from stacks.constructs.drill_role import DrillRole
 from stacks.constructs.evaluator_fleet import EvaluatorFleet
 from stacks.constructs.evaluator_role import EvaluatorRole
 from stacks.constructs.python_lambda import PowertoolsLayer
@@ -83,6 +84,9 @@ class EvaluationStack(Stack):
         }
         if self.custom_rules:
             self.reactions["report_custom_rule"] = self._create_report_custom_rule(layer, bus, self.custom_rules)
+        if settings.drills:
+            drill_role = DrillRole(self, "DrillRole", runs=runs, key=key, repository=self.repository)
+            CfnOutput(self, "DrillRoleArn", value=drill_role.role_arn, description="Of `trackside drill`'s training")
         self._write_outputs()
 
     @property
@@ -161,6 +165,7 @@ class EvaluationStack(Stack):
             log_retention_days=self._settings.log_retention_days,
             # SageMaker's control plane takes one or two calls a second: the queue holds the rest.
             most_at_once=self._settings.evaluations_started_at_once,
+            batch_size=1,  # calls that are throttled take seconds: ten of them would outlast the function
         )
         reaction.react_to("TrainingStarted", training_started(), description="A training job that opted in is running")
         description = "A processing job that judges a training job has ended: another may go on"

@@ -21,6 +21,7 @@ from stacks.deployment_settings import DeploymentSettings
 from stacks.event_patterns import official_rule_status_changed, rule_status_changed, training_changed
 from trackside.contracts.run_layout import PROGRESS_KEY, RULE_OUTPUT
 
+SWEEP_SECONDS = 300  # 10,000 jobs are a hundred pages, one a second
 LEAST_AT_ONCE = 2  # Lambda's least for a queue; one sweep at a time is what is meant
 
 
@@ -119,6 +120,8 @@ class RecordStack(Stack):
             layer=layer,
             log_retention_days=self._settings.log_retention_days,
             most_at_once=LEAST_AT_ONCE,
+            batch_size=1,
+            timeout_seconds=SWEEP_SECONDS,
         )
         # Behind a queue like all others: a sweep that fails is tried again, and one that keeps failing raises an alarm.
         reaction.run_every(self._settings.reconcile_minutes, description="What may have been missed is looked for")

@@ -28,6 +28,6 @@ class ReconcileSettings(EnvironmentSettings):
     most_looked_after: int = 100
     every_minutes: int = 5
     grace_seconds: int = 300
-    most_pages: int = 10
-    most_asked: int = 20
+    most_pages: int = 100
+    most_asked: int = 50
     list_pause_seconds: int = 1

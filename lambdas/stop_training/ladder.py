@@ -113,7 +113,8 @@ class Ladder:
         reason = f"{said.job.name} is NOT stopped: {most} jobs were in this hour. It is tried again in the next one."
 
         def tell() -> Done:
-            self._tell(*messages.over_budget(said, most=most))
+            if self._table.is_first_to_tell(hour=hour):
+                self._tell(*messages.over_budget(said, most=most))
             self._record(said, StopOutcome.OVER_BUDGET, reason)
             return Done(reason)
 

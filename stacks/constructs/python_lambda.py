@@ -62,6 +62,7 @@ class PythonLambda(lambda_.Function):
         settings: EnvironmentSettings,
         layer: lambda_.ILayerVersion,
         log_retention_days: int,
+        timeout_seconds: int = TIMEOUT_SECONDS,
     ) -> None:
         log_group = logs.LogGroup(
             scope,
@@ -84,7 +85,7 @@ class PythonLambda(lambda_.Function):
             log_group=log_group,
             environment={"POWERTOOLS_SERVICE_NAME": name, **settings.to_environment()},
             tracing=lambda_.Tracing.ACTIVE,
-            timeout=Duration.seconds(TIMEOUT_SECONDS),
+            timeout=Duration.seconds(timeout_seconds),
             memory_size=256,
         )
         accept_wildcard(role, "*", reason="X-Ray's PutTraceSegments and PutTelemetryRecords know no resources.")
