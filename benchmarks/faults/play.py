@@ -15,9 +15,8 @@ from trackside.contracts.stop_record import VetoRecord
 from trackside.testing.local_account.faults import Faults
 
 STARTED_AT = 1_790_000_000.0
-SPREAD_SECONDS = 6 * 3600.0  # in which all jobs start
 REDRIVE_SECONDS = 3600.0  # how often somebody looks after the dead letters
-OUTAGE_SECONDS = (2 * 3600.0, 3 * 3600.0)
+LONGEST_SCRIPT_SECONDS = 5 * 3600.0
 MOST_HOURS = 60  # then what still waits is lost
 # The deployment's settings as cdk.json has them, but for what would hold stops back on purpose.
 SETTINGS = {"TRACKSIDE_STOPS_PER_HOUR": "0"}
@@ -50,15 +49,17 @@ class _Played:
     events: int = 0
 
 
-def play(wiring: Wiring, faults: Faults, *, events: int, outage: tuple[str, ...] = ()) -> Result:
-    """`outage`: services that are down for one hour."""
-    begun = time.monotonic()
+def play(
+    wiring: Wiring, faults: Faults, *, events: int, spread_hours: float = 6.0, outage: tuple[str, ...] = ()
+) -> Result:
+    """Jobs start within `spread_hours`. `outage`: services that are down for one hour, a third of that time in."""
+    begun, spread = time.monotonic(), spread_hours * 3600
     with SimulatedAccount(wiring, faults=faults, started_at=STARTED_AT, settings=SETTINGS) as account:
-        played = _schedule(account, faults.seed, events)
+        played = _schedule(account, faults.seed, events, spread)
         if outage:
-            _switch_off(account, faults, outage)
+            _switch_off(account, faults, outage, first=STARTED_AT + spread / 3)
         redriven = 0
-        while account.now < STARTED_AT + SPREAD_SECONDS + 8 * 3600:
+        while account.now < STARTED_AT + spread + LONGEST_SCRIPT_SECONDS:
             account.run_until(account.now + REDRIVE_SECONDS)
             redriven += account.redrive()
         account.switch.set(Faults())  # the weather clears up; what lies there is redriven until nothing moves
@@ -86,27 +87,26 @@ def play(wiring: Wiring, faults: Faults, *, events: int, outage: tuple[str, ...]
         )
 
 
-def _switch_off(account: SimulatedAccount, faults: Faults, services: tuple[str, ...]) -> None:
-    first, last = (STARTED_AT + seconds for seconds in OUTAGE_SECONDS)
+def _switch_off(account: SimulatedAccount, faults: Faults, services: tuple[str, ...], *, first: float) -> None:
     account.at(first, lambda: account.switch.set(replace(faults, outage=services)))
-    account.at(last, lambda: account.switch.set(replace(faults, seed=faults.seed + 1)))
+    account.at(first + 3600, lambda: account.switch.set(replace(faults, seed=faults.seed + 1)))
 
 
-def _schedule(account: SimulatedAccount, seed: int, events: int) -> _Played:
+def _schedule(account: SimulatedAccount, seed: int, events: int, spread: float) -> _Played:
     played = _Played()
     cases = draw(seed)
     while played.events < events:
-        _add(account, played, next(cases))
+        _add(account, played, next(cases), spread)
     for number, body in enumerate(POISON):
         queue = ("stop_training", "notify_owner", "publish_metric", "record_verdict")[number % 4]
         account.at(STARTED_AT + 600 * number, partial(account.send, queue, body))
     return played
 
 
-def _add(account: SimulatedAccount, played: _Played, case: Case) -> None:
+def _add(account: SimulatedAccount, played: _Played, case: Case, spread: float) -> None:
     number = len(played.cases)
     name = name_of(number, case)
-    start = STARTED_AT + (number * 137.0) % SPREAD_SECONDS
+    start = STARTED_AT + (number * 137.0) % spread
     tags = {"trackside:run": f"s3://runs-bucket/{name}"} if case.is_tagged else {}
     job = Job(name, tags, start, start + case.runs_seconds)
     played.cases[name] = case
