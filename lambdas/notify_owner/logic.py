@@ -16,7 +16,7 @@ MOST_SUBJECT_CHARACTERS = 100  # API_Publish: ASCII, no line breaks, fewer than 
 
 @dataclass(frozen=True)
 class SendMessage:
-    """One message. `attributes` are what subscribers filter by: rule, job, severity, status."""
+    """One message. `attributes` are what subscribers filter by: rule, job, severity, status, finding."""
 
     subject: str
     body: str
@@ -36,6 +36,7 @@ def decide(evaluation: RuleEvaluation, settings: NotifyOwnerSettings) -> SendMes
             "job": evaluation.job.name,
             "severity": evaluation.severity.value,
             "status": evaluation.status.value,
+            "finding": evaluation.finding_id,  # a message that came twice has the same
         },
     )
 

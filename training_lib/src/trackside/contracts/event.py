@@ -31,6 +31,7 @@ PROCESSING_DETAIL_TYPE = "SageMaker Processing Job State Change"
 
 MOST_STATUS_DETAILS = 1024  # API_DebugRuleEvaluationStatus: StatusDetails has at most 1,024 characters
 MOST_EVIDENCE_POINTS = 20
+MOST_ID_CHARACTERS = 64  # AWS's have 36; a forged one must not fill the log
 TERMINAL_JOB_STATUSES = ("Completed", "Failed", "Stopped")
 
 
@@ -176,7 +177,7 @@ def read_rule_evaluations(event: Mapping[str, Any], *, and_of_ended_jobs: bool =
     later state change; `and_of_ended_jobs` is for whoever keeps a record and does not act. Errors: `ConfigurationError`
     for any other event, with every problem at once.
     """
-    subject = f"The event {event.get('id', '')!r}"
+    subject = _subject(event)
     kind = event.get("detail-type")
     if kind not in (DETAIL_TYPE, AWS_DETAIL_TYPE):
         fix = f"Expected {DETAIL_TYPE!r} or {AWS_DETAIL_TYPE!r}."
@@ -236,8 +237,12 @@ def read_training_job_state_change(event: Mapping[str, Any]) -> TrainingJobState
         instance_count=int(_number(resources, "InstanceCount")),
         max_runtime_seconds=int(_number(_part(fields, "StoppingCondition"), "MaxRuntimeInSeconds")),
     )
-    fields.finish(subject=f"The event {event.get('id', '')!r}")
+    fields.finish(subject=_subject(event))
     return change
+
+
+def _subject(event: Mapping[str, Any]) -> str:
+    return f"The event {str(event.get('id', ''))[:MOST_ID_CHARACTERS]!r}"
 
 
 def _read_job(fields: Fields) -> TrainingJob:

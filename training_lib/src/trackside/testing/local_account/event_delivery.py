@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-import threading
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,6 +23,7 @@ from moto.utilities.arns import parse_arn
 from trackside.testing.local_account.background import Background
 from trackside.testing.local_account.bus_policy import lets_in
 from trackside.testing.local_account.event_pattern import matches
+from trackside.testing.local_account.faults import Faults, FaultSwitch
 from trackside.testing.local_account.hops import Journal
 from trackside.testing.local_account.target_input import render
 
@@ -39,6 +38,10 @@ class Chaos:
     seed: int
     duplicate: float = 0.3
     delay_seconds: float = 0.3
+
+    def faults(self) -> Faults:
+        """The same as faults."""
+        return Faults(seed=self.seed, duplicate=self.duplicate, delay_seconds=self.delay_seconds)
 
 
 @dataclass(frozen=True)
@@ -82,15 +85,13 @@ class EventDelivery:
         journal: Journal,
         invoke: Callable[[Any, bytes], None],
         retry: RetryPolicy,
-        chaos: Chaos | None = None,
+        switch: FaultSwitch,
     ) -> None:
         self._background = background
         self._journal = journal
         self._invoke = invoke
         self._retry = retry
-        self._chaos = chaos
-        self._random = random.Random(chaos.seed if chaos else 0)  # noqa: S311 - chaos must be repeatable, not secret
-        self._drawing = threading.Lock()
+        self._switch = switch
 
     def send(self, rule: Any, original: Mapping[str, Any]) -> None:
         """Sends an event to the targets of moto's `Rule`, if the rule is enabled and its pattern matches."""
@@ -98,20 +99,16 @@ class EventDelivery:
         pattern = rule.event_pattern.get_pattern()
         if rule.state == "DISABLED" or not pattern or not matches(pattern, event):
             return
+        if self._switch.drops(event["source"], event["id"]):
+            self._journal.write("event-dropped", rule=rule.name, detail_type=event["detail-type"], id=event["id"])
+            return
         self._journal.write("event-matched", rule=rule.name, detail_type=event["detail-type"], id=event["id"])
         for target in list(rule.targets):
             self._schedule(_Delivery(rule.name, rule.arn, rule.account_id, rule.region_name, target, event))
 
     def _schedule(self, delivery: _Delivery) -> None:
-        for pause in self._pauses():
+        for pause in self._switch.delivery():
             self._background.run(lambda: self._try(delivery), after_seconds=pause)
-
-    def _pauses(self) -> list[float]:
-        if self._chaos is None:
-            return [0.0]
-        with self._drawing:
-            copies = 2 if self._random.random() < self._chaos.duplicate else 1
-            return [self._random.uniform(0.0, self._chaos.delay_seconds) for _ in range(copies)]
 
     def _try(self, delivery: _Delivery) -> None:
         try:

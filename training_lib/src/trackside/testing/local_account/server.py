@@ -20,12 +20,13 @@ from botocore.config import Config
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.events.models import events_backends
 from moto.moto_api._internal.models import moto_api_backend
-from moto.server import ThreadedMotoServer
 
 from trackside.testing.local_account import repairs
 from trackside.testing.local_account.alarms import Alarms
 from trackside.testing.local_account.background import Background
 from trackside.testing.local_account.event_delivery import Chaos, EventDelivery, RetryPolicy, send_to_queue
+from trackside.testing.local_account.fault_gate import Application, FaultGate, GatedServer
+from trackside.testing.local_account.faults import Faults, FaultSwitch
 from trackside.testing.local_account.hops import Journal
 from trackside.testing.local_account.job_process import Image
 from trackside.testing.local_account.jobs import Jobs, JobSettings
@@ -50,8 +51,8 @@ class LocalAccount:
     `port` 0 takes a free one. `folder` keeps logs and jobs; without it they are deleted at the end.
     `stop_grace_seconds`: from SIGTERM to SIGKILL when a job is stopped (AWS: 120).
     `retry_seconds`: the pause before anything is tried again; None leaves failed messages invisible for as long as
-    their queue says, as AWS does. `chaos` doubles and reorders events. `alarm_tick_seconds`: how often alarms are
-    evaluated.
+    their queue says, as AWS does. `chaos` doubles and reorders events; `faults` may do far worse, and can be
+    switched at any time (`account.faults.set`). `alarm_tick_seconds`: how often alarms are evaluated.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class LocalAccount:
         stop_grace_seconds: float = 120.0,
         retry_seconds: float | None = 0.1,
         chaos: Chaos | None = None,
+        faults: Faults | None = None,
         alarm_tick_seconds: float = 0.25,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -76,11 +78,12 @@ class LocalAccount:
         self._quiet = logging.getLogger("werkzeug")
         self._level_before = self._quiet.level
         self._quiet.setLevel(logging.WARNING)  # else a line per request
-        self._server = ThreadedMotoServer("127.0.0.1", port, verbose=False)
+        self.faults = FaultSwitch(faults or (chaos.faults() if chaos else None))
+        self.hops = Journal(clock=clock)
+        self._server = GatedServer("127.0.0.1", port, gate=self._gate)
         self._server.start()
         host, self._port = self._server.get_host_and_port()
         self.endpoint_url = f"http://{host}:{self._port}"
-        self.hops = Journal(clock=clock)
         self._background = Background(threads=_THREADS)
         self._lambdas = LambdaRuntime(
             LambdaSettings(self.folder / "lambda", self.environment(), retry_seconds or 0.1),
@@ -93,10 +96,14 @@ class LocalAccount:
             journal=self.hops,
             invoke=self._lambdas.invoke_later,
             retry=RetryPolicy(first_pause_seconds=retry_seconds or 0.1),
-            chaos=chaos,
+            switch=self.faults,
         )
         self._queues = QueueDelivery(
-            invoke=self._lambdas.invoke, journal=self.hops, retry_seconds=retry_seconds, clock=clock
+            invoke=self._lambdas.invoke,
+            journal=self.hops,
+            retry_seconds=retry_seconds,
+            switch=self.faults,
+            clock=clock,
         )
         self.jobs = Jobs(
             JobSettings(self.folder / "jobs", stop_grace_seconds, self.environment()),
@@ -131,6 +138,14 @@ class LocalAccount:
         self._quiet.setLevel(self._level_before)
         if not self._keeps_folder:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _gate(self, application: Application) -> Application:
+        return FaultGate(
+            self.faults,
+            kill=lambda caller: self._lambdas.kill(caller),
+            note=self.hops.write,
+            application=application,
+        )
 
     # For programs that speak to the account ---------------------------------------------------------------------------
 
