@@ -35,7 +35,7 @@ def keep(assembly: Path, commit: str) -> None:
     _write("manifest.json", manifest)
     for pattern in ("*.template.json", "*.assets.json"):
         for path in sorted(assembly.glob(pattern)):
-            _write(path.name, _without_metadata(json.loads(path.read_text())))
+            _write(path.name, json.loads(path.read_text()))
     (KEPT / COMMIT).write_text(f"{commit}\n")
 
 
@@ -59,12 +59,6 @@ def read_templates(folder: Path = KEPT) -> dict[str, Mapping[str, Any]]:
         path.name.removesuffix(".template.json"): json.loads(path.read_text())
         for path in sorted(folder.glob("*.template.json"))
     }
-
-
-def _without_metadata(template: dict[str, Any]) -> dict[str, Any]:
-    for body in template.get("Resources", {}).values():
-        body.pop("Metadata", None)
-    return template
 
 
 def _write(name: str, content: Mapping[str, Any]) -> None:
