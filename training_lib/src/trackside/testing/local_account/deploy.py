@@ -35,8 +35,7 @@ def deploy(assembly: Path, account: Account) -> Mapping[str, Mapping[str, str]]:
 
     Errors: `DeploymentError`.
     """
-    place = _Place.of(account)
-    _bootstrap(place, account)
+    place = bootstrap(account)
     manifest = json.loads((assembly / "manifest.json").read_text(encoding="utf-8"))["artifacts"]
     outputs = {}
     for name in _in_order(manifest):
@@ -66,7 +65,9 @@ class _Place:
         return text
 
 
-def _bootstrap(place: _Place, account: Account) -> None:
+def bootstrap(account: Account) -> _Place:
+    """What `cdk bootstrap` would make, as far as a deployment here needs it."""
+    place = _Place.of(account)
     bucket = place.fill_in(f"cdk-{QUALIFIER}-assets-${{AWS::AccountId}}-${{AWS::Region}}")
     where = {} if place.region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": place.region}}
     s3 = account.client("s3")
@@ -75,6 +76,7 @@ def _bootstrap(place: _Place, account: Account) -> None:
     account.client("ssm").put_parameter(
         Name=f"/cdk-bootstrap/{QUALIFIER}/version", Value=BOOTSTRAP_VERSION, Type="String", Overwrite=True
     )
+    return place
 
 
 def _in_order(manifest: Mapping[str, Any]) -> list[str]:
