@@ -50,9 +50,9 @@ class CustomRules:
 
 class EvaluationStack(Stack):
     """`repository`: of the rule container's image. `custom_rules`: what judges by rules from files, if the deployment
-    says whence (`custom_rules_from`); else None, and nothing of it is made. `fleet`: likewise, in the mode `fleet`. `reactions`: by name, as in lambdas/.
-    `failed_evaluations`: a queue that keeps the event of each processing job that failed and in whose place no other
-    goes on, for nobody else notices that a job is no longer watched."""
+    says whence (`custom_rules_from`); else None, and nothing of it is made. `fleet`: likewise, of the mode so named.
+    `reactions`: by name, as in lambdas/. `failed_evaluations`: a queue that keeps the event of each processing job that failed
+    and in whose place no other goes on, for nobody else notices that a job is no longer watched."""
 
     def __init__(
         self,
