@@ -15,6 +15,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from lambdas.finish_run.settings import FinishRunSettings
+from lambdas.note_news.settings import NoteNewsSettings
 from lambdas.report_custom_rule.settings import ReportCustomRuleSettings
 from lambdas.start_evaluation.settings import FLEET, PER_RULE, StartEvaluationSettings
 from stacks.constructs.acknowledge import accept_wildcard, acknowledge, name_in_findings
@@ -29,6 +30,7 @@ from stacks.event_patterns import (
     custom_rule_ended,
     evaluation_failed,
     evaluator_ended,
+    run_written,
     training_ended,
     training_started,
 )
@@ -83,6 +85,8 @@ class EvaluationStack(Stack):
         }
         if self.custom_rules:
             self.reactions["report_custom_rule"] = self._create_report_custom_rule(layer, bus, self.custom_rules)
+        if self.fleet and self.fleet.has_news:
+            self.reactions["note_news"] = self._create_note_news(layer, self.fleet)
         self._write_outputs()
 
     @property
@@ -231,6 +235,20 @@ class EvaluationStack(Stack):
         self._let_encrypt(reaction.function)
         where = f"{name_in_findings(self._runs)}/{verdicts}"
         accept_wildcard(reaction.function, where, reason="A run lies where its job's tag says, and rules have names.")
+        return reaction
+
+    def _create_note_news(self, layer: lambda_.ILayerVersion, fleet: EvaluatorFleet) -> QueueBackedFunction:
+        reaction = QueueBackedFunction(
+            self,
+            "NoteNews",
+            name="note_news",
+            description="Trackside: tells the worker that judges a run that it was written to",
+            settings=NoteNewsSettings(lease_table=fleet.table.table_name),
+            layer=layer,
+            log_retention_days=self._settings.log_retention_days,
+        )
+        reaction.react_to("RunWritten", run_written(self._runs.bucket_name), description="A run was written to")
+        fleet.let_note_news(reaction.function)
         return reaction
 
     def _create_finish_run(self, layer: lambda_.ILayerVersion) -> QueueBackedFunction:

@@ -8,6 +8,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from lambdas.start_evaluation.settings import FLEET
 from stacks.constructs.private_bucket import PrivateBucket
 from stacks.constructs.run_table import RunTable
 from stacks.deployment_settings import DeploymentSettings
@@ -56,6 +57,7 @@ class StorageStack(Stack):
             access_log_bucket=access_logs,
             keep=settings.keep_data,
             expire_after_days=settings.run_retention_days,
+            tells_of_objects=settings.evaluator_mode == FLEET,
         )
 
     def _let_alarms_reach_encrypted_topics(self, key: kms.Key) -> None:
