@@ -32,5 +32,6 @@ HUB_OF_STAGING: Mapping[str, str] = {
 SPOKE_OF_STAGING: Mapping[str, str] = {
     "trackside:environment": "staging",
     "trackside:hub_account": ACCOUNT,
+    "trackside:permissions_boundary": BOUNDARY,
     "trackside:organization": ORGANIZATION,
 }

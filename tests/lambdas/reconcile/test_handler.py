@@ -182,11 +182,18 @@ def test_a_tagged_job_that_nobody_told_of_is_started(
     assert told == {"start": ["InProgress"], "finish": [], "record": ["InProgress"]}
 
 
-def test_a_job_without_the_tag_is_asked_about_once(
-    sagemaker: Stubber, queues: dict[str, str], deliver: Deliver
+@pytest.mark.parametrize(
+    "tag",
+    [
+        pytest.param({}, id="none of ours"),
+        pytest.param({"trackside_run": "s3://runs-bucket-staging/digits"}, id="of another deployment in this account"),
+    ],
+)
+def test_a_job_without_our_tag_is_asked_about_once(
+    sagemaker: Stubber, queues: dict[str, str], deliver: Deliver, tag: dict[str, str]
 ) -> None:
     lists(sagemaker, "private")
-    tags(sagemaker, "private", team="vision")
+    tags(sagemaker, "private", team="vision", **tag)
     lists(sagemaker, "private")
     assert deliver(handle, TICK, TICK) == []
     assert all(sent(url) == [] for url in queues.values())
@@ -308,3 +315,15 @@ def test_a_sweep_that_does_not_come_to_its_end_is_not_counted(
     sagemaker.add_client_error("list_training_jobs", "ThrottlingException", "Rate exceeded")
     assert deliver(handle, TICK) == ["message-0"]
     assert set(counted()) == {"Failed"}
+
+
+def test_a_job_of_a_spoke_is_not_taken_for_one_that_is_no_more(
+    sagemaker: Stubber, queues: dict[str, str], deliver: Deliver
+) -> None:
+    """It is not in this account's list, and this account could not ask for it."""
+    arn = "arn:aws:sagemaker:us-east-1:210987654321:training-job/far"
+    far = JobRecord(TrainingJob("far", arn), "InProgress", run_uri="s3://runs-bucket/210987654321/far", created_at=1.0)
+    boto3.client("dynamodb").put_item(TableName="runs", Item=far.to_item(expires_at=None))
+    lists(sagemaker)
+    assert deliver(handle, TICK) == []
+    assert all(sent(url) == [] for url in queues.values())
