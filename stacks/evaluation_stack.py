@@ -17,7 +17,7 @@ from constructs import Construct
 from lambdas.finish_run.settings import FinishRunSettings
 from lambdas.note_news.settings import NoteNewsSettings
 from lambdas.report_custom_rule.settings import ReportCustomRuleSettings
-from lambdas.start_evaluation.settings import FLEET, PER_RULE, StartEvaluationSettings
+from lambdas.start_evaluation.settings import StartEvaluationSettings
 from stacks.constructs.acknowledge import accept_wildcard, acknowledge, name_in_findings
 from stacks.constructs.allow import allow
 from stacks.constructs.custom_rule_role import CustomRuleRole
@@ -34,6 +34,7 @@ from stacks.event_patterns import (
     training_ended,
     training_started,
 )
+from trackside.contracts.evaluator_mode import FLEET, PER_RULE
 from trackside.contracts.event import SOURCE
 from trackside.contracts.run_layout import END_MARKER_KEY, RULE_OUTPUT, RULE_REQUEST_KEY, TENSORS, VERDICTS_KEY
 
@@ -53,8 +54,8 @@ class CustomRules:
 class EvaluationStack(Stack):
     """`repository`: of the rule container's image. `custom_rules`: what judges by rules from files, if the deployment
     says whence (`custom_rules_from`); else None, and nothing of it is made. `fleet`: likewise, of the mode so named.
-    `reactions`: by name, as in lambdas/. `failed_evaluations`: a queue that keeps the event of each processing job that failed
-    and in whose place no other goes on, for nobody else notices that a job is no longer watched."""
+    `reactions`: by name, as in lambdas/. `failed_evaluations`: a queue that keeps the event of each processing job that
+    failed and in whose place no other goes on, for nobody else notices that a job is no longer watched."""
 
     def __init__(
         self,

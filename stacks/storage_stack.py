@@ -8,11 +8,11 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from lambdas.start_evaluation.settings import FLEET
 from stacks.constructs.private_bucket import PrivateBucket
 from stacks.constructs.run_table import RunTable
 from stacks.deployment_settings import DeploymentSettings
 from stacks.spokes import let_spokes_write_runs
+from trackside.contracts.evaluator_mode import FLEET
 
 ACCESS_LOG_DAYS = 90
 
