@@ -45,6 +45,7 @@ def _compose_whole(app: cdk.App, settings: DeploymentSettings) -> None:
         bus=action.bus,
         start_queue=evaluation.reactions["start_evaluation"].queue,
         finish_queue=evaluation.reactions["finish_run"].queue,
+        fleet=evaluation.fleet,
     )
     reactions = {**evaluation.reactions, **action.reactions, **record.reactions}
     MonitoringStack(
@@ -54,6 +55,7 @@ def _compose_whole(app: cdk.App, settings: DeploymentSettings) -> None:
         key=storage.key,
         reactions=reactions,
         failed_evaluations=evaluation.failed_evaluations,
+        fleet=evaluation.fleet,
     )
     if settings.spoke_accounts:
         HubStack(app, "TracksideHub", settings=settings, stop_training=action.reactions["stop_training"].function)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
 import trackside
-from lambdas.start_evaluation.settings import PER_JOB
 from stacks.evaluator_checks import EVALUATOR_CHECKS, fleet_problems
 from stacks.place_checks import PLACE_CHECKS, combination_problems
 from stacks.setting_checks import (
@@ -23,6 +22,7 @@ from stacks.setting_checks import (
 )
 from trackside.contracts.action import Action
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
+from trackside.contracts.evaluator_mode import PER_JOB
 
 PREFIX = "trackside:"
 

@@ -15,8 +15,9 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from lambdas.finish_run.settings import FinishRunSettings
+from lambdas.note_news.settings import NoteNewsSettings
 from lambdas.report_custom_rule.settings import ReportCustomRuleSettings
-from lambdas.start_evaluation.settings import FLEET, PER_RULE, StartEvaluationSettings
+from lambdas.start_evaluation.settings import StartEvaluationSettings
 from stacks.constructs.acknowledge import accept_wildcard, acknowledge, name_in_findings
 from stacks.constructs.allow import allow
 from stacks.constructs.custom_rule_role import CustomRuleRole
@@ -30,9 +31,11 @@ from stacks.event_patterns import (
     custom_rule_ended,
     evaluation_failed,
     evaluator_ended,
+    run_written,
     training_ended,
     training_started,
 )
+from trackside.contracts.evaluator_mode import FLEET, PER_RULE
 from trackside.contracts.event import SOURCE
 from trackside.contracts.run_layout import END_MARKER_KEY, RULE_OUTPUT, RULE_REQUEST_KEY, TENSORS, VERDICTS_KEY
 
@@ -51,9 +54,9 @@ class CustomRules:
 
 class EvaluationStack(Stack):
     """`repository`: of the rule container's image. `custom_rules`: what judges by rules from files, if the deployment
-    says whence (`custom_rules_from`); else None, and nothing of it is made. `fleet`: likewise, in the mode `fleet`. `reactions`: by name, as in lambdas/.
-    `failed_evaluations`: a queue that keeps the event of each processing job that failed and in whose place no other
-    goes on, for nobody else notices that a job is no longer watched."""
+    says whence (`custom_rules_from`); else None, and nothing of it is made. `fleet`: likewise, of the mode so named.
+    `reactions`: by name, as in lambdas/. `failed_evaluations`: a queue that keeps the event of each processing job that
+    failed and in whose place no other goes on, for nobody else notices that a job is no longer watched."""
 
     def __init__(
         self,
@@ -87,6 +90,8 @@ class EvaluationStack(Stack):
         if settings.drills:
             drill_role = DrillRole(self, "DrillRole", runs=runs, key=key, repository=self.repository)
             CfnOutput(self, "DrillRoleArn", value=drill_role.role_arn, description="Of `trackside drill`'s training")
+        if self.fleet and self.fleet.has_news:
+            self.reactions["note_news"] = self._create_note_news(layer, self.fleet)
         self._write_outputs()
 
     @property
@@ -236,6 +241,20 @@ class EvaluationStack(Stack):
         self._let_encrypt(reaction.function)
         where = f"{name_in_findings(self._runs)}/{verdicts}"
         accept_wildcard(reaction.function, where, reason="A run lies where its job's tag says, and rules have names.")
+        return reaction
+
+    def _create_note_news(self, layer: lambda_.ILayerVersion, fleet: EvaluatorFleet) -> QueueBackedFunction:
+        reaction = QueueBackedFunction(
+            self,
+            "NoteNews",
+            name="note_news",
+            description="Trackside: tells the worker that judges a run that it was written to",
+            settings=NoteNewsSettings(lease_table=fleet.table.table_name),
+            layer=layer,
+            log_retention_days=self._settings.log_retention_days,
+        )
+        reaction.react_to("RunWritten", run_written(self._runs.bucket_name), description="A run was written to")
+        fleet.let_note_news(reaction.function)
         return reaction
 
     def _create_finish_run(self, layer: lambda_.ILayerVersion) -> QueueBackedFunction:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from lambdas.start_evaluation.settings import EVALUATOR_MODES
 from stacks.setting_checks import between
 from trackside.contracts.errors import did_you_mean
+from trackside.contracts.evaluator_mode import EVALUATOR_MODES
 
 # Megabytes of memory that Fargate offers with so much of a processor: least, most, step.
 # https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-cpu-memory-error.html

@@ -16,6 +16,7 @@ from trackside.contracts.event import (
     TERMINAL_JOB_STATUSES,
     RuleEvaluationStatus,
 )
+from trackside.contracts.run_layout import END_MARKER_KEY, INDEX_PREFIX, PACKED_INDEX_PREFIX, STATISTICS, TENSORS
 
 ISSUES_FOUND = RuleEvaluationStatus.ISSUES_FOUND.value
 
@@ -99,6 +100,17 @@ def custom_rule_ended(role_arn: str) -> events.EventPattern:
         source=[AWS_SOURCE],
         detail_type=[PROCESSING_DETAIL_TYPE],
         detail={"ProcessingJobStatus": list(TERMINAL_JOB_STATUSES), "RoleArn": [role_arn]},
+    )
+
+
+def run_written(bucket_name: str) -> events.EventPattern:
+    """S3: something that rules read was stored in a run. An index file, for it promises the events it points into."""
+    written = [f"*/{TENSORS}/{INDEX_PREFIX}*", f"*/{TENSORS}/{PACKED_INDEX_PREFIX}*", f"*/{STATISTICS}/*"]
+    written.append(f"*/{TENSORS}/{END_MARKER_KEY}")
+    return events.EventPattern(
+        source=["aws.s3"],
+        detail_type=["Object Created"],
+        detail={"bucket": {"name": [bucket_name]}, "object": {"key": [{"wildcard": key} for key in written]}},
     )
 
 

@@ -15,6 +15,8 @@ from constructs import Construct
 from lambdas.shared.own_metrics import DETECTION_LATENCY, SILENT_EVALUATORS, SWEEPS
 from stacks.constructs.alarm import TellingAlarm
 from stacks.constructs.alarm_topic import AlarmTopic
+from stacks.constructs.evaluator_fleet import EvaluatorFleet
+from stacks.constructs.fleet_alarms import watch_fleet
 from stacks.constructs.overview import Overview
 from stacks.constructs.queue_backed_function import QueueBackedFunction
 from stacks.deployment_settings import DeploymentSettings
@@ -36,6 +38,7 @@ class MonitoringStack(Stack):
         key: kms.IKey,
         reactions: Mapping[str, QueueBackedFunction],
         failed_evaluations: sqs.IQueue,
+        fleet: EvaluatorFleet | None = None,
     ) -> None:
         super().__init__(
             scope,
@@ -54,6 +57,8 @@ class MonitoringStack(Stack):
         alarms.append(self._watch_failed_evaluations(failed_evaluations))
         for name, reaction in reactions.items():
             alarms += self._watch_reaction(name, reaction)
+        if fleet:
+            alarms += watch_fleet(self, fleet, topic=self.topic, settings=settings)
         dashboard = re.sub(r"[^\w-]", "-", settings.event_bus_name)
         Overview(
             self,
@@ -139,8 +144,8 @@ class MonitoringStack(Stack):
             topic=self.topic,
             metric=waiting(queue),
             threshold=1,
-            description="A processing job that judges a training job failed, so that job is no longer watched, or not "
-            "by the rule that the processing job was for. Its name and the reason stand in the event that lies in "
+            description="What judges a training job failed for good, so that job is no longer watched, or not by the "
+            "rule that the processing job was for. Its name and the reason stand in the event that lies in "
             f"{queue.queue_name}.",
         )
 

@@ -12,6 +12,7 @@ from stacks.constructs.private_bucket import PrivateBucket
 from stacks.constructs.run_table import RunTable
 from stacks.deployment_settings import DeploymentSettings
 from stacks.spokes import let_spokes_write_runs
+from trackside.contracts.evaluator_mode import FLEET
 
 ACCESS_LOG_DAYS = 90
 
@@ -56,6 +57,7 @@ class StorageStack(Stack):
             access_log_bucket=access_logs,
             keep=settings.keep_data,
             expire_after_days=settings.run_retention_days,
+            tells_of_objects=settings.evaluator_mode == FLEET,
         )
 
     def _let_alarms_reach_encrypted_topics(self, key: kms.Key) -> None:

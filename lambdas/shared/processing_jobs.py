@@ -37,6 +37,15 @@ def evaluator_mark(job: TrainingJob) -> str:
     return _digest(job.arn, HASH_CHARACTERS)
 
 
+def chain_of(name: str, job: TrainingJob) -> str:
+    """The name of an evaluator of the training job without its place in the chain."""
+    known, mark, rest = name.rpartition(evaluator_mark(job))
+    # What follows the mark: a rule's hash, the number of the link, or one behind the other.
+    parts = [part for part in rest.split("-") if part]
+    is_of_rule = bool(parts) and len(parts[0]) == RULE_HASH_CHARACTERS
+    return f"{known}{mark}{parts[0]}" if is_of_rule else f"{known}{mark}"
+
+
 def _name(job: TrainingJob, ending: str) -> str:
     room = MOST_NAME_CHARACTERS - len(NAME_PREFIX) - len(ending) - 1
     readable = re.sub(r"[^a-zA-Z0-9]+", "-", job.name)[:room].strip("-")

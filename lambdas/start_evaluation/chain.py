@@ -24,7 +24,7 @@ from trackside.contracts.evaluation_chain import (
     MOST_RESTARTS,
     RESTARTS,
 )
-from trackside.contracts.event import TERMINAL_JOB_STATUSES, TrainingJob
+from trackside.contracts.event import TERMINAL_JOB_STATUSES, TOLD_AGAIN_SOURCE, TrainingJob
 from trackside.contracts.fields import Fields
 from trackside.contracts.run_layout import RunLocation
 
@@ -32,7 +32,6 @@ from trackside.contracts.run_layout import RunLocation
 # a verdict cannot be delivered, a rule raises.
 FINAL_EXIT_CODES = frozenset({2, 4, 5})
 RAN_OUT_SHARE = 0.95  # of its time: SageMaker ended it, for nothing tells so in words
-TOLD_AGAIN_SOURCE = "trackside.reconcile"
 
 _EXIT_CODE = re.compile(r"exit code: (?P<code>\d+)")
 

@@ -18,7 +18,8 @@ from lambdas.start_evaluation.evaluators import OpenLease, decide_evaluators
 from lambdas.start_evaluation.leases import open_lease
 from lambdas.start_evaluation.logic import StartEvaluation, decide, decide_custom
 from lambdas.start_evaluation.run_request import read_request
-from lambdas.start_evaluation.settings import PER_RULE, StartEvaluationSettings
+from lambdas.start_evaluation.settings import StartEvaluationSettings
+from trackside.contracts.evaluator_mode import PER_RULE
 from trackside.contracts.event import PROCESSING_DETAIL_TYPE, read_training_job_state_change
 
 

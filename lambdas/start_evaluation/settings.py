@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lambdas.shared.settings import EnvironmentSettings
-
-PER_JOB, PER_RULE, FLEET = "per-job", "per-rule", "fleet"
-EVALUATOR_MODES = (PER_JOB, PER_RULE, FLEET)
+from trackside.contracts.evaluator_mode import PER_JOB
 
 
 @dataclass(frozen=True)

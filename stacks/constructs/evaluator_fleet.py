@@ -24,7 +24,7 @@ from stacks.constructs.lease_table import LeaseTable
 from stacks.constructs.python_lambda import RETENTION
 from stacks.constructs.run_table import KEY_ACTIONS
 from stacks.deployment_settings import DeploymentSettings
-from trackside.contracts.fleet_metrics import LOAD, NAMESPACE
+from trackside.contracts.fleet_metrics import FLEET, LOAD, NAMESPACE
 
 TARGET_LOAD_PERCENT = 70
 STOP_SECONDS = 120  # the longest that Fargate waits between SIGTERM and SIGKILL
@@ -55,7 +55,7 @@ class EvaluatorFleet(Construct):
         self.queue, self.dead_letters = self._create_queue()
         self.role = self._create_role(runs=runs, bus=bus, failed=failed)
         self.service = self._create_service(
-            self._create_task(repository, bus=bus, failed=failed),
+            self._create_task(repository, failed=failed),
             FleetNetwork(self, "Network", subnets=settings.vpc_subnets, security_groups=settings.vpc_security_groups),
         )
         self._scale()
@@ -78,6 +78,16 @@ class EvaluatorFleet(Construct):
         why = "Sees which runs the fleet has, and which it has judged."
         allow(function, "SeeLeases", ["dynamodb:GetItem"], [self.table.table_arn], why=why)
         self._let_open_table(function)
+
+    def told(self, name: str, statistic: str, *, minutes: int) -> cloudwatch.Metric:
+        """What workers tell of themselves (`trackside.contracts.fleet_metrics`)."""
+        return cloudwatch.Metric(
+            namespace=NAMESPACE,
+            metric_name=name,
+            dimensions_map={FLEET: self._settings.event_bus_name},
+            statistic=statistic,
+            period=Duration.minutes(minutes),
+        )
 
     def _let_open_table(self, principal: lambda_.Function | iam.Role) -> None:
         allow(
@@ -127,9 +137,7 @@ class EvaluatorFleet(Construct):
         allow(role, "TellWhatFailed", ["sqs:SendMessage"], [failed.queue_arn], why="Says who is no longer watched.")
         return role
 
-    def _create_task(
-        self, repository: ecr.Repository, *, bus: events.IEventBus, failed: sqs.IQueue
-    ) -> ecs.FargateTaskDefinition:
+    def _create_task(self, repository: ecr.Repository, *, failed: sqs.IQueue) -> ecs.FargateTaskDefinition:
         settings = self._settings
         task = ecs.FargateTaskDefinition(
             self, "Task", cpu=settings.fleet_cpu_units, memory_limit_mib=settings.fleet_memory_mb, task_role=self.role
@@ -144,7 +152,7 @@ class EvaluatorFleet(Construct):
             logging=ecs.LogDrivers.aws_logs(stream_prefix="worker", log_group=log_group),
             stop_timeout=Duration.seconds(STOP_SECONDS),
             environment={
-                "TRACKSIDE_EVENT_BUS": bus.event_bus_name,
+                "TRACKSIDE_EVENT_BUS": settings.event_bus_name,
                 "TRACKSIDE_FLEET_TABLE": self.table.table_name,
                 "TRACKSIDE_FLEET_QUEUE_URL": self.queue.queue_url,
                 "TRACKSIDE_FLEET_FAILED_QUEUE_URL": failed.queue_url,
@@ -203,7 +211,7 @@ class EvaluatorFleet(Construct):
         )
         target.scale_to_track_metric(
             "Load",
-            custom_metric=worker_load(cloudwatch.Stats.AVERAGE),
+            custom_metric=self.told(LOAD, cloudwatch.Stats.AVERAGE, minutes=1),
             target_value=TARGET_LOAD_PERCENT,
             scale_in_cooldown=Duration.minutes(5),
             scale_out_cooldown=Duration.minutes(1),
@@ -219,11 +227,6 @@ class EvaluatorFleet(Construct):
             ],
             cooldown=Duration.minutes(2),
         )
-
-
-def worker_load(statistic: str) -> cloudwatch.Metric:
-    """How full the workers are, in percent of what they may judge at once."""
-    return cloudwatch.Metric(namespace=NAMESPACE, metric_name=LOAD, statistic=statistic, period=Duration.minutes(1))
 
 
 def _logical_id(construct: Construct) -> str:

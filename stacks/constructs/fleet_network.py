@@ -47,7 +47,7 @@ class FleetNetwork(Construct):
         )
         vpc.add_flow_log("FlowLog", traffic_type=ec2.FlowLogTrafficType.REJECT)
         workers = ec2.SecurityGroup(self, "Workers", vpc=vpc, description="Workers of the fleet: nothing comes in")
-        endpoints = ec2.SecurityGroup(self, "Endpoints", vpc=vpc, description="AWS's endpoints, for the workers only")
+        endpoints = ec2.SecurityGroup(self, "Endpoints", vpc=vpc, description="Endpoints of AWS, for the workers only")
         endpoints.add_ingress_rule(workers, ec2.Port.tcp(443), "TLS from workers")
         for name, service in INTERFACES.items():
             vpc.add_interface_endpoint(name, service=service, security_groups=[endpoints], open=False)

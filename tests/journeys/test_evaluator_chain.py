@@ -20,7 +20,7 @@ from trackside.testing.local_account.server import LocalAccount
 
 pytestmark = pytest.mark.xdist_group("local-account")  # one account at a time in a process
 
-CAP_SECONDS = 5
+CAP_SECONDS = 4
 REQUEST = RuleRequest(
     tuple(RuleConfiguration(rule) for rule in ("exploding-tensor", "vanishing-gradient", "loss-not-decreasing"))
 )
@@ -90,8 +90,12 @@ def evaluators(cloud: Cloud, name: str) -> list[dict[str, Any]]:
 def ended(cloud: Cloud, name: str) -> list[dict[str, Any]]:
     """All of them, once none is to follow."""
     found = evaluators(cloud, name)
-    said = found[-1].get("ExitMessage", "") if found else ""
-    return found if said and not said.startswith(CONTINUED_PREFIX) else []
+    return found if found and _is_done(found[-1]) else []
+
+
+def _is_done(link: dict[str, Any]) -> bool:
+    is_handed_over = link.get("ExitMessage", "").startswith(CONTINUED_PREFIX)
+    return link["ProcessingJobStatus"] == "Completed" and not is_handed_over
 
 
 def test_three_jobs_one_after_another_say_what_one_would(cloud: Cloud, tmp_path: Path) -> None:
@@ -107,7 +111,9 @@ def test_three_jobs_one_after_another_say_what_one_would(cloud: Cloud, tmp_path:
 
     assert len(links) >= 3
     assert [each["ProcessingJobName"].rpartition("-")[2] for each in links[1:3]] == ["2", "3"]
-    assert all(each["ExitMessage"].startswith(CONTINUED_PREFIX) for each in links[:-1])
+    # On a busy machine a link may be ended before it hands over, which must make no difference.
+    assert not any(_is_done(each) for each in links[:-1])
+    assert {each["ProcessingJobStatus"] for each in links[:-1]} <= {"Completed", "Stopped"}
     said, expected = run.said(), run.said_undisturbed()
     assert [tuple(each[word] for word in SAID) for each in said] == [
         tuple(each[word] for word in SAID) for each in expected

@@ -15,7 +15,7 @@ from botocore.stub import ANY, Stubber
 
 from lambdas.reconcile.handler import handle
 from lambdas.reconcile.settings import ReconcileSettings
-from lambdas.shared.processing_jobs import processing_job_name
+from lambdas.shared.processing_jobs import evaluator_mark, evaluator_name, processing_job_name
 from trackside.contracts.event import TrainingJob
 from trackside.contracts.run_table import JobRecord
 
@@ -113,6 +113,23 @@ def describes_evaluator(sagemaker: Stubber, name: str, status: str) -> None:
         "CreationTime": at(NOW),
     }
     sagemaker.add_response("describe_processing_job", evaluator, {"ProcessingJobName": name})
+
+
+def lists_evaluators(sagemaker: Stubber, name: str, *found: tuple[str, str, str]) -> None:
+    """(suffix of the name, status, exit message), newest first."""
+    job = TrainingJob(name, ARN + name)
+    summaries = [
+        {
+            "ProcessingJobName": evaluator_name(job) + suffix,
+            "ProcessingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:processing-job/x",
+            "CreationTime": at(NOW),
+            "ProcessingJobStatus": status,
+            **({"ExitMessage": message} if message else {}),
+        }
+        for suffix, status, message in found
+    ]
+    expected = {"NameContains": evaluator_mark(job), "SortBy": ANY, "SortOrder": "Descending", "MaxResults": 100}
+    sagemaker.add_response("list_processing_jobs", {"ProcessingJobSummaries": summaries}, expected)
 
 
 def gives_a_sign(run: str) -> None:
@@ -286,10 +303,10 @@ def test_an_evaluator_that_gives_no_sign_of_life_is_counted_and_named(
         later = time.time() + sign_minutes_ago * 60
         monkeypatch.setattr("lambdas.reconcile.handler.time", SimpleNamespace(time=lambda: later))
     lists(sagemaker, "digits")
-    if status == "":
-        sagemaker.add_client_error("describe_processing_job", *NOT_FOUND)
-    elif status:
-        describes_evaluator(sagemaker, "trackside-digits", status)
+    if status is not None:
+        lists_evaluators(sagemaker, "digits", *([("", status, "")] if status else []))
+    if status == "Stopped":  # whether another goes on is for start_evaluation to say
+        describes_evaluator(sagemaker, evaluator_name(TrainingJob("digits", ARN + "digits")), status)
     assert deliver(handle, TICK) == []
     lines = told()
     (metrics,) = [line for line in lines if "_aws" in line]
@@ -304,7 +321,7 @@ def test_another_file_beside_the_progress_is_no_sign(
     hold("digits", evaluator="trackside-digits")
     boto3.client("s3").put_object(Bucket="runs-bucket", Key="digits/rule-output/progress.json.old", Body=b"{}")
     lists(sagemaker, "digits")
-    describes_evaluator(sagemaker, "trackside-digits", "InProgress")
+    lists_evaluators(sagemaker, "digits", ("", "InProgress", ""))
     assert deliver(handle, TICK) == []
     assert counted()["SilentEvaluators"] == [1]
 

@@ -12,8 +12,8 @@ from lambdas.shared.decisions import Nothing
 from lambdas.shared.processing_jobs import evaluator_mark, evaluator_name, processing_job_name
 from lambdas.start_evaluation.evaluators import OpenLease, decide_evaluators
 from lambdas.start_evaluation.logic import StartEvaluation, decide
-from lambdas.start_evaluation.settings import FLEET, PER_JOB, PER_RULE
 from tests.lambdas.start_evaluation.test_logic import JOB_NAME, SETTINGS, STARTED, WITH_CUSTOM_RULES
+from trackside.contracts.evaluator_mode import FLEET, PER_JOB, PER_RULE
 from trackside.contracts.event import TrainingJob
 from trackside.contracts.lease import LeaseRecord
 from trackside.contracts.rule_catalogue import built_in_catalogue

@@ -118,6 +118,7 @@ class FleetEnvironment:
                                      notifications: then evaluators look by themselves only every
                                      TRACKSIDE_FLEET_SLOW_POLL_SECONDS (default 30)
     TRACKSIDE_FLEET_GRACE_SECONDS    how long evaluators may take to leave off (default 90)
+    TRACKSIDE_EVENT_BUS              as evaluators are told; it names the fleet in its metrics
     """
 
     table: str = ""
@@ -129,6 +130,7 @@ class FleetEnvironment:
     news_seconds: float = 0.0
     slow_poll_seconds: float = 30.0
     grace_seconds: float = 90.0
+    event_bus: str = ""
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> FleetEnvironment:
@@ -144,6 +146,7 @@ class FleetEnvironment:
             news_seconds=_positive(env.get(f"{FLEET_PREFIX}NEWS_SECONDS"), 0.0),
             slow_poll_seconds=_positive(env.get(f"{FLEET_PREFIX}SLOW_POLL_SECONDS"), cls.slow_poll_seconds),
             grace_seconds=_positive(env.get(f"{FLEET_PREFIX}GRACE_SECONDS"), cls.grace_seconds),
+            event_bus=env.get("TRACKSIDE_EVENT_BUS", ""),
         )
 
 

@@ -14,7 +14,7 @@ from moto import mock_aws
 from benchmarks.fleet_kills import create_lease_table
 from trackside.cloud.fleet.leases import Leases, LeaseTerms
 from trackside.contracts.event import TrainingJob
-from trackside.contracts.lease import LeaseRecord, LeaseState
+from trackside.contracts.lease import LeaseRecord, LeaseState, NewsRecord
 
 TERMS = LeaseTerms(seconds=60, margin_seconds=15)
 
@@ -134,16 +134,15 @@ def test_whoever_waited_longest_is_first(table: Table) -> None:
 
 def test_news_of_many_runs_at_once(table: Table) -> None:
     held = [record(f"run-{number}") for number in range(103)]
-    table.put(*held)
-    table.client.update_item(
-        TableName="leases",
-        Key={"pk": {"S": "arn:run-102"}},
-        UpdateExpression="SET news_at = :now",
-        ExpressionAttributeValues={":now": {"N": "7.5"}},
-    )
-    news = table.worker("a").news(held)
-    assert len(news) == 103
-    assert {arn for arn, at in news.items() if at} == {"arn:run-102"}
+    for run, at in (("run-0", 3.0), ("run-102", 7.5), ("somebody else's", 9.0)):
+        table.client.put_item(TableName="leases", Item=NewsRecord(f"s3://runs/{run}", at).to_item())
+    assert table.worker("a").news(held) == {"s3://runs/run-0": 3.0, "s3://runs/run-102": 7.5}
+    assert table.worker("a").free(now=100, most=10) == [], "news are no runs to be judged"
+
+
+@given(uri=st.text(st.characters(exclude_categories=["Cs"])), at=st.floats(0, 1e11))
+def test_an_item_says_all_of_a_runs_news(uri: str, at: float) -> None:
+    assert NewsRecord.from_item(NewsRecord(uri, at).to_item()) == NewsRecord(uri, at)
 
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
@@ -159,7 +158,6 @@ names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=2
         owner=st.text("abc-", max_size=5),
         token=st.integers(0, 10**9),
         crashes=st.integers(0, 100),
-        news_at=st.floats(0, 1e11),
         state=st.sampled_from(LeaseState),
         reason=st.text("abc", max_size=9),
     )

@@ -10,8 +10,10 @@ the moment at which it is, or will be, free to be taken: a worker that dies take
 | owner      | the worker that judges, "": none                                                     |
 | token      | counts the leases: what a former owner does with an older one is refused             |
 | crashes    | how often an owner was lost, or the judging of this run broke off, since it last ran well |
-| news_at    | when the run was last written to, as far as notifications tell                       |
 | state      | `open`, `done` or `failed`; `reason` with it                                         |
+
+Beside these lies one item for each run that was written to lately (`pk`: `news#` and its location): whoever hears of it
+from S3 knows the run and not the training job.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ from trackside.contracts.table_item import Item, read_item, write_item
 VERSION = 1
 OPEN_INDEX = "open"
 OPEN_SHELF = "open"
+NEWS_PREFIX = "news#"
+NEWS_SECONDS = 24 * 3600  # how long it is kept
 
 
 class LeaseState(str, Enum):
@@ -46,7 +50,6 @@ class LeaseRecord:
     owner: str = ""
     token: int = 0
     crashes: int = 0
-    news_at: float = 0.0
     state: LeaseState = LeaseState.OPEN
     reason: str = ""
 
@@ -68,7 +71,6 @@ class LeaseRecord:
                 "owner": self.owner,
                 "token": self.token,
                 "crashes": self.crashes,
-                "news_at": self.news_at,
                 "state": self.state.value,
                 "reason": self.reason,
             }
@@ -85,9 +87,35 @@ class LeaseRecord:
             owner=fields.text("owner", ""),
             token=fields.integer("token", 0),
             crashes=fields.integer("crashes", 0),
-            news_at=fields.number("news_at", 0),
             state=fields.choice("state", LeaseState),
             reason=fields.text("reason", ""),
         )
         fields.finish(subject="The item of a lease")
         return record
+
+
+@dataclass(frozen=True)
+class NewsRecord:
+    """The item that says when a run was last written to, in seconds since the epoch."""
+
+    run_uri: str
+    at: float
+
+    def to_item(self) -> dict[str, dict[str, Any]]:
+        """The item; it is forgotten after a day."""
+        return write_item(
+            {"pk": news_key(self.run_uri), "version": VERSION, "at": self.at, "expires_at": int(self.at) + NEWS_SECONDS}
+        )
+
+    @classmethod
+    def from_item(cls, item: Item) -> NewsRecord:
+        """Errors: `ConfigurationError`."""
+        fields = read_item(item)
+        record = cls(fields.text("pk").removeprefix(NEWS_PREFIX), fields.number("at"))
+        fields.finish(subject="The item of a run's news")
+        return record
+
+
+def news_key(run_uri: str) -> str:
+    """The key of a run's news."""
+    return f"{NEWS_PREFIX}{run_uri}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from trackside.contracts.lease import OPEN_INDEX, OPEN_SHELF, LeaseRecord, LeaseState
+from trackside.contracts.lease import OPEN_INDEX, OPEN_SHELF, LeaseRecord, LeaseState, NewsRecord, news_key
 from trackside.contracts.table_item import write_item
 
 MOST_KEYS = 100  # API_BatchGetItem
@@ -110,13 +110,13 @@ class Leases:
         return finished is not None
 
     def news(self, leases: Sequence[LeaseRecord]) -> dict[str, float]:
-        """ARN -> when its run was last written to, as notifications tell. What is not answered now is asked again."""
+        """Location of a run -> when it was last written to, as S3 tells. What is not answered now is asked again."""
         found: dict[str, float] = {}
         for first in range(0, len(leases), MOST_KEYS):
-            keys = [_key(lease.job.arn) for lease in leases[first : first + MOST_KEYS]]
+            keys = [_key(news_key(lease.run_uri)) for lease in leases[first : first + MOST_KEYS]]
             answer = self._client.batch_get_item(RequestItems={self._table: {"Keys": keys}})
-            records = [LeaseRecord.from_item(item) for item in answer["Responses"].get(self._table, ())]
-            found.update((record.job.arn, record.news_at) for record in records)
+            records = [NewsRecord.from_item(item) for item in answer["Responses"].get(self._table, ())]
+            found.update((record.run_uri, record.at) for record in records)
         return found
 
     def _update(

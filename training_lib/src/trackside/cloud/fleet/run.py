@@ -15,7 +15,7 @@ from trackside.cloud.fleet.inbox import Inbox
 from trackside.cloud.fleet.judging import Judging
 from trackside.cloud.fleet.leases import Leases, LeaseTerms
 from trackside.cloud.fleet.worker import Load, Worker, WorkerSettings
-from trackside.contracts.fleet_metrics import JUDGED_RUNS, LOAD, LONGEST_WAIT, NAMESPACE, WAITING_RUNS
+from trackside.contracts.fleet_metrics import FLEET, JUDGED_RUNS, LOAD, LONGEST_WAIT, NAMESPACE, WAITING_RUNS
 from trackside.environment import FleetEnvironment
 from trackside.evaluation.stop_signal import StopSignal
 
@@ -55,7 +55,7 @@ def run_worker(environment: FleetEnvironment, *, command: Sequence[str]) -> int:
     return 0
 
 
-def metric_teller(stream: TextIO, *, clock: Callable[[], float]) -> Callable[[Load], None]:
+def metric_teller(stream: TextIO, *, fleet: str, clock: Callable[[], float]) -> Callable[[Load], None]:
     """Writes a worker's load as a line that CloudWatch Logs takes for metrics.
 
     https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
@@ -64,13 +64,14 @@ def metric_teller(stream: TextIO, *, clock: Callable[[], float]) -> Callable[[Lo
 
     def tell(load: Load) -> None:
         values = {
+            FLEET: fleet,
             LOAD: 100 * load.judged / load.room,
             JUDGED_RUNS: load.judged,
             WAITING_RUNS: load.waiting,
             LONGEST_WAIT: round(load.longest_wait_seconds, 1),
         }
         metrics = [{"Name": name, "Unit": unit} for name, unit in units.items()]
-        directive = {"Namespace": NAMESPACE, "Dimensions": [[]], "Metrics": metrics}
+        directive = {"Namespace": NAMESPACE, "Dimensions": [[FLEET]], "Metrics": metrics}
         about = {"Timestamp": round(clock() * 1000), "CloudWatchMetrics": [directive]}
         stream.write(json.dumps({"_aws": about, **values}) + "\n")
         stream.flush()

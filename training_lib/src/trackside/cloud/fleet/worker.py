@@ -54,7 +54,7 @@ class _Held:
     judging: Judging
     renewed_at: float
     began_at: float
-    news_at: float
+    news_at: float = 0.0
 
 
 class Worker:
@@ -152,9 +152,10 @@ class Worker:
             return
         self._next_news = self._clock() + self._settings.news_seconds
         news = self._leases.news([held.lease for held in self._held.values()])
-        for arn, held in self._held.items():
-            if news.get(arn, 0.0) > held.news_at:
-                held.news_at = news[arn]
+        for held in self._held.values():
+            at = news.get(held.lease.run_uri, 0.0)
+            if at > held.news_at:
+                held.news_at = at
                 held.judging.look_now()
 
     def _look_for_work(self) -> None:
@@ -196,7 +197,7 @@ class Worker:
             self._leases.give_back(lease, free_at=now + self._settings.back_off_seconds, crashed=True)
             return
         judging.holds_until(self._end_of(lease))
-        self._held[lease.job.arn] = _Held(lease, judging, renewed_at=now, began_at=now, news_at=lease.news_at)
+        self._held[lease.job.arn] = _Held(lease, judging, renewed_at=now, began_at=now)
 
     def _end_of(self, lease: LeaseRecord) -> float:
         return lease.free_at - self._leases.terms.margin_seconds
