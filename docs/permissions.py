@@ -22,6 +22,8 @@ LARGEST: Mapping[str, str] = {
     "trackside:custom_rules_from": "s3://rules-bucket/approved",
     "trackside:drills": "true",
     "trackside:evaluator_mode": "fleet",
+    "trackside:watched_jobs": "nightly-*",
+    "trackside:watch_by_environment": "true",
 }
 
 
@@ -36,12 +38,11 @@ def page(permissions: Iterable[Permission]) -> str:
             "# Who may do what, and why",
             "",
             "Every statement of every policy of a deployment, with `custom_rules_from=s3://rules-bucket/approved`,",
-            "`drills=true` and `evaluator_mode=fleet` (without them there are fewer). Things are called by the paths of",
-            "their constructs; region and account, where an ARN names them, are the deployment's own. No action is `*`,",
-            "but for refusals and for the",
-            "account's hold on its key. With `StopTraining` among `default_actions`, stop_training may stop jobs",
-            "without the tag, too, for those of SageMaker Debugger carry none. Tests walk all of it:",
-            "`tests/stacks/test_permissions.py` and `test_policies.py`.",
+            "`drills=true`, `evaluator_mode=fleet` and `watch_by_environment` (without them there are fewer). Things are",
+            "called by the paths of their constructs; region and account, where an ARN names them, are the deployment's",
+            "own. No action is `*`, but for refusals and for the account's hold on its key. With `StopTraining` among",
+            "`default_actions`, stop_training may stop jobs without a tag, too, for those of SageMaker Debugger carry",
+            "none. Tests walk all of it: `tests/stacks/test_permissions.py` and `test_policies.py`.",
             "",
             "## What each role may do",
             "",

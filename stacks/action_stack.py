@@ -25,10 +25,16 @@ from stacks.constructs.python_lambda import PowertoolsLayer
 from stacks.constructs.queue_backed_function import MOST_BATCH_SIZE, QueueBackedFunction
 from stacks.constructs.run_table import RunTable
 from stacks.deployment_settings import DeploymentSettings
-from stacks.event_patterns import issue_found, official_issue_found
+from stacks.event_patterns import (
+    issue_found,
+    official_issue_found,
+    official_issue_found_and_asks_for,
+    wrong_choice,
+)
 from stacks.spokes import spoke_role_name
 from trackside.contracts.action import Action
 from trackside.contracts.event import SOURCE
+from trackside.contracts.job_choice import ACTIONS_TAG
 
 MOST_ARCHIVE_NAME_CHARACTERS = 48  # API_CreateArchive
 
@@ -154,6 +160,15 @@ class ActionStack(Stack):
             conditions=None if stops_by_default else {"Null": {"aws:ResourceTag/trackside:run": "false"}},
             why="Its purpose. The jobs to come are not known; only those that opted in by their tag may be stopped.",
         )
+        if not stops_by_default:
+            allow(
+                function,
+                "StopJobsWhoseTagAsksForIt",
+                ["sagemaker:StopTrainingJob"],
+                [self.format_arn(service="sagemaker", resource="training-job", resource_name="*")],
+                conditions={"StringLike": {f"aws:ResourceTag/{ACTIONS_TAG}": f"*{Action.STOP_TRAINING.value}*"}},
+                why="Jobs of SageMaker Debugger carry no tag of a run; those that ask by this one may be stopped.",
+            )
         accept_wildcard(
             reaction.function,
             "arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>:training-job/*",
@@ -181,6 +196,9 @@ class ActionStack(Stack):
                 idempotency_table=self.table.table_name,
                 default_actions=self._settings.default_actions,
             ),
+        )
+        reaction.react_to(
+            "WrongChoice", wrong_choice(), event_bus=self.bus, description="What a job says of its rules cannot be done"
         )
         self._let_publish(reaction.function, key, why="Its purpose: tells who subscribed of an issue.")
         return reaction
@@ -248,6 +266,12 @@ class ActionStack(Stack):
                 "OfficialIssueFound",
                 official_issue_found(),
                 description="A rule of SageMaker Debugger itself found an issue",
+            )
+        else:
+            reaction.react_to(
+                "OfficialIssueFoundAndAsked",
+                official_issue_found_and_asks_for(action),
+                description="A rule of SageMaker Debugger itself found an issue in a job whose tag asks for this",
             )
         return reaction
 

@@ -20,6 +20,7 @@ from stacks.setting_checks import (
     check_rules_place,
     matching,
 )
+from stacks.watching_checks import WATCHING_CHECKS
 from trackside.contracts.action import Action
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.evaluator_mode import PER_JOB
@@ -50,7 +51,13 @@ class DeploymentSettings:
                                   may write there may read every run
     custom_rule_repository        name of the ECR repository of the container that runs them
     custom_rule_image_tag         tag in it (default: this version)
-    default_actions               for events of the original, which name no action
+    watched_jobs                  patterns of names (`nightly-*`) of jobs that are watched though they carry no tag
+    unwatched_jobs                patterns of names of jobs that are not, unless they carry it
+    untagged_runs                 prefix in the bucket of runs below which the runs of `watched_jobs` lie, by job name
+    watch_by_environment          true: jobs without the tag are watched that name their run in TRACKSIDE_RUN
+    default_rules                 which rules judge where a job chooses none, in the words of a tag, or an address ("":
+                                  all that are usual)
+    default_actions               for events of the original, of jobs whose tags name no action
     dry_run                       true: stop_training says what it would stop and stops nothing. Only what the switch
                                   (an SSM parameter) says at first: a person may change it without a deployment
     stops_per_hour                how many training jobs may be stopped in an hour (0: any number)
@@ -110,6 +117,11 @@ class DeploymentSettings:
     custom_rules_from: str = ""
     custom_rule_repository: str = "trackside-custom-rule"
     custom_rule_image_tag: str = trackside.__version__
+    watched_jobs: tuple[str, ...] = ()
+    unwatched_jobs: tuple[str, ...] = ()
+    untagged_runs: str = "jobs"
+    watch_by_environment: bool = False
+    default_rules: str = ""
     default_actions: tuple[Action, ...] = (Action.NOTIFY, Action.PUBLISH_METRIC)
     dry_run: bool = False
     stops_per_hour: int = 20
@@ -208,6 +220,7 @@ _CHECKS: Mapping[str, Callable[[Any], None]] = {
     "custom_rules_from": check_rules_place,
     "custom_rule_repository": matching(r"[a-z0-9]+([._/-][a-z0-9]+)*", "'trackside-custom-rule'"),
     "custom_rule_image_tag": matching(r"\w[\w.-]{0,127}", "'0.1.0'"),
+    **WATCHING_CHECKS,
     "stops_per_hour": between(0, 10_000),
     "stops_made_at_once": between(2, 1_000),
     "stop_cool_down_minutes": between(0, 10_080),

@@ -17,7 +17,8 @@ class ReconcileSettings(EnvironmentSettings):
     within the function's time and the API's rates; `list_pause_seconds` with them: ListTrainingJobs takes two calls a
     second in an account, whoever makes them. Of `most_looked_after` evaluators a sweep looks for signs of life; who has
     given none for `silence_minutes` counts as silent. `evaluator_mode`: what evaluators are; with `fleet` the runs that
-    it has stand in `lease_table`. `every_minutes`: how often a sweep begins.
+    it has stand in `lease_table`. `every_minutes`: how often a sweep begins. `tells_untagged`:
+    jobs without the tag may be watched, too, so their starts are told; for a job older than `untagged_seconds` once.
     """
 
     run_table: str
@@ -35,3 +36,5 @@ class ReconcileSettings(EnvironmentSettings):
     most_pages: int = 100
     most_asked: int = 50
     list_pause_seconds: int = 1
+    tells_untagged: bool = False
+    untagged_seconds: int = 1200

@@ -9,15 +9,15 @@ from typing import Any
 from lambdas.shared.decisions import Nothing
 from trackside.contracts.custom_rule_job import JOB_NAME
 from trackside.contracts.event import TrainingJobStateChange
-from trackside.contracts.run_layout import RunLocation
-
-RUN_TAG = "trackside:run"
+from trackside.contracts.job_choice import RUN_TAG
+from trackside.contracts.run_layout import RunLocation, run_of_job
 
 _S3_URI = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<prefix>[^\s?#]*[^\s?#/])/*")
 
 
 def find_run(change: TrainingJobStateChange, *, bucket: str, spoke_accounts: str = "") -> RunLocation | Nothing:
-    """The run that the job's tag names, or why there is none that this deployment may touch.
+    """The run that the job's tag names (`/@job`: one below, of the job's name), or why there is none that this
+    deployment may touch.
 
     A job of another account, one of `spoke_accounts` (numbers with commas), may name none but `<its account>/...`:
     that account can write nowhere else, and one spoke's job could ask for the run of another's.
@@ -36,7 +36,7 @@ def find_run(change: TrainingJobStateChange, *, bucket: str, spoke_accounts: str
     if account in spoke_accounts.split(",") and not match["prefix"].startswith(f"{account}/"):
         why = f"{job} is tagged {RUN_TAG}={uri!r}; a job of the account {account} must lie in s3://{bucket}/{account}/."
         return Nothing(why, surprising=True)
-    return RunLocation(uri)
+    return RunLocation(run_of_job(uri, job))
 
 
 def is_in(bucket: str, uri: str) -> bool:

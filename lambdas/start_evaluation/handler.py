@@ -8,15 +8,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
-from botocore.exceptions import ClientError
 
-from lambdas.shared.clients import client, code_of
+from lambdas.shared.clients import client
 from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.reaction import reaction
 from lambdas.start_evaluation.chain import GiveUp, decide_next, read_end
 from lambdas.start_evaluation.evaluators import OpenLease, decide_evaluators
 from lambdas.start_evaluation.leases import open_lease
 from lambdas.start_evaluation.logic import StartEvaluation, decide, decide_custom
+from lambdas.start_evaluation.preparation import Preparation
+from lambdas.start_evaluation.processing_job import start
 from lambdas.start_evaluation.run_request import read_request
 from lambdas.start_evaluation.settings import StartEvaluationSettings
 from trackside.contracts.evaluator_mode import PER_RULE
@@ -29,20 +30,27 @@ def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | 
     if event.get("detail-type") == PROCESSING_DETAIL_TYPE:
         yield _act(decide_next(read_end(event), settings), event, settings)
         return
-    change = read_training_job_state_change(event)
-    decision = decide(change, settings)
+    preparation = Preparation(read_training_job_state_change(event), settings)
+    yield from preparation.run()
+    if preparation.is_to_be_judged:
+        yield from _judge(preparation, event, settings)
+
+
+def _judge(
+    preparation: Preparation, event: Mapping[str, Any], settings: StartEvaluationSettings
+) -> Iterator[Done | Nothing]:
+    job, decision = preparation.change.job, decide(preparation.change, settings)
     if isinstance(decision, Nothing):
-        yield decision
+        yield preparation.complain(decision.reason) if decision.surprising else decision
         return
     request = read_request(decision.run) if settings.evaluator_mode == PER_RULE else None
-    for each in decide_evaluators(decision, change.job, request, settings, now=time.time()):
+    for each in decide_evaluators(decision, job, request, settings, now=time.time()):
         yield _act(each, event, settings)
-    if settings.custom_rules_from:
-        request = request or read_request(decision.run)  # after the evaluator's start, which needs no answer of S3
-        wanted = (
-            [request] if isinstance(request, Nothing) else decide_custom(change.job, decision.run, request, settings)
-        )
-        yield from (each if isinstance(each, Nothing) else _start(each) for each in wanted)
+    request = request or read_request(decision.run)  # after the evaluator's start, which needs no answer of S3
+    yield from preparation.complaints_about(request)
+    if settings.custom_rules_from and not isinstance(request, Nothing):
+        wanted = decide_custom(job, decision.run, request, settings)
+        yield from (each if isinstance(each, Nothing) else start(each) for each in wanted)
 
 
 def _act(
@@ -51,21 +59,10 @@ def _act(
     settings: StartEvaluationSettings,
 ) -> Done | Nothing:
     if isinstance(decision, StartEvaluation):
-        return _start(decision)
+        return start(decision)
     if isinstance(decision, OpenLease):
         return open_lease(decision, settings)
     if isinstance(decision, GiveUp):
         client("sqs").send_message(QueueUrl=settings.failed_queue_url, MessageBody=json.dumps(event))
         return Nothing(decision.reason, surprising=True)
     return decision
-
-
-def _start(start: StartEvaluation) -> Done | Nothing:
-    try:
-        client("sagemaker").create_processing_job(**start.request)
-    except ClientError as error:
-        if code_of(error) != "ResourceInUse":
-            raise
-        return Nothing(f"{start.name} was started by an earlier delivery.")
-    instead = f", for the one before it ended: {start.reason}" if start.reason else "."
-    return Done(f"Started {start.name}{instead}")

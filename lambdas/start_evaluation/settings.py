@@ -14,9 +14,13 @@ class StartEvaluationSettings(EnvironmentSettings):
 
     `run_bucket` is the bucket that evaluators may read; `event_bus` the name of the bus they report to. Rules from
     files below `custom_rules_from`, an s3:// prefix ("": none), are judged by jobs of their own, of an image and a role
-    of their own. `cost_tags`: `name=value,...`, on every processing job. `subnets` and `security_groups`: ids with
-    commas; the VPC that processing jobs join ("": none). `volume_key_arn` encrypts their disks ("": SageMaker's key).
-    `spoke_accounts`: numbers with commas, of other accounts whose jobs are judged here.
+    of their own. Jobs without the tag `trackside:run` are watched if their environment names a run and
+    `watch_by_environment`, or their name matches one of `watched_jobs` (patterns with asterisks, divided by commas) and
+    none of `unwatched_jobs`; then their runs lie at `untagged_runs`. `default_rules` (words, or an address) judge jobs
+    that choose none; parameters of SSM with rules lie below `rule_parameters_below`. `cost_tags`: `name=value,...`, on
+    every processing job. `subnets` and `security_groups`: ids with commas; the VPC that processing jobs join ("":
+    none). `volume_key_arn` encrypts their disks ("": SageMaker's key). `spoke_accounts`: numbers with commas, of other
+    accounts whose jobs are judged here.
 
     `evaluator_mode`: what judges a run (docs/evaluators.md). With `per-rule` a run has at most `most_rule_jobs`
     processing jobs; with `fleet` it gets an item in `lease_table`, and is announced in the queue. Whoever is no longer
@@ -44,3 +48,9 @@ class StartEvaluationSettings(EnvironmentSettings):
     lease_table: str = ""
     fleet_queue_url: str = ""
     failed_queue_url: str = ""
+    watch_by_environment: bool = False
+    watched_jobs: str = ""
+    unwatched_jobs: str = ""
+    untagged_runs: str = ""
+    default_rules: str = ""
+    rule_parameters_below: str = "/trackside/trackside/rules"
