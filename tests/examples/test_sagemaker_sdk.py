@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from trackside.cli import main
 from trackside.contracts.rule_request import RuleRequest
 from trackside.environment import inherited
 from trackside.testing.local_account.server import LocalAccount
@@ -142,4 +144,49 @@ def test_a_model_trainer_of_version_3(example: Callable[[str], Any], account: Lo
         "team": "vision",
         "trackside:run": SHARED,
         "trackside:rules": "vanishing-gradient overfit:patience_evaluations=5",
+    }
+
+
+# The notebook ----------------------------------------------------------------------------------------------------------
+
+
+@account_group
+def test_the_posts_notebook_runs_to_its_end(
+    sdk: Path, example: Callable[[str], Any], account: LocalAccount, tmp_path: Path
+) -> None:
+    """The Estimator, `fit` with its logs, the status loop, the tensors; a real training, judged by the real stacks."""
+    played = example("play").play(account, tmp_path, python=sdk, pace=30)
+    left, printed = played.left, played.printed
+    assert left["role"] == "arn:aws:iam::123456789012:role/service-role/data-scientist"
+    assert left["bucket"] == "sagemaker-us-east-1-123456789012"
+    # fit: the training's own output came through CloudWatch Logs, and an issue was told before the job had ended.
+    assert "Epoch 50: train_loss=" in printed
+    during, _, after = printed.partition("Completed - Training job completed")
+    assert ": IssuesFound\n" in during
+    assert after
+    # The loop.
+    statuses = {each["RuleConfigurationName"]: each for each in left["statuses"]}
+    assert set(statuses) == RULES
+    for name, status in statuses.items():
+        assert status["RuleEvaluationStatus"] in {"IssuesFound", "NoIssuesFound"}, status
+        assert f"Rule: {name}\n  Status: {status['RuleEvaluationStatus']}\n  Details: " in after
+        assert set(status) == {
+            "RuleConfigurationName",
+            "RuleEvaluationJobArn",
+            "RuleEvaluationStatus",
+            "StatusDetails",
+            "LastModifiedTime",
+        }
+    assert statuses["Overfit"]["RuleEvaluationStatus"] == "IssuesFound"  # 640 digits and 50 epochs without a brake
+    assert statuses["VanishingGradient"]["RuleEvaluationStatus"] == "NoIssuesFound"
+    assert left["rule_job_summary"] == left["statuses"]
+    assert left["debugger_fields"] == ["DebugRuleEvaluationStatuses", "ProfilerConfig"]  # nothing asked of Debugger
+    # What was saved.
+    assert {"BCELoss_output_0", "gradient/Sequential_0.weight", "Sequential_6.weight"} <= set(left["tensors"])
+    assert len(left["loss_steps"]) > 50
+    # The command line tells the same.
+    told = CliRunner().invoke(main, ["aws", "rules", left["job"]], env=account.environment(), catch_exceptions=False)
+    rules = {each["RuleConfigurationName"]: each for each in json.loads(told.stdout)["DebugRuleEvaluationStatuses"]}
+    assert {name: each["StatusDetails"] for name, each in rules.items()} == {
+        name: each["StatusDetails"] for name, each in statuses.items()
     }
