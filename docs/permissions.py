@@ -18,7 +18,11 @@ from stacks.permissions import Permission, read_permissions
 PAGE = Path(__file__).resolve().parent / "permissions.md"
 COMMAND = "python docs/permissions.py"
 # Beside cdk.json's settings: all that a deployment may have.
-LARGEST: Mapping[str, str] = {"trackside:custom_rules_from": "s3://rules-bucket/approved"}
+LARGEST: Mapping[str, str] = {
+    "trackside:custom_rules_from": "s3://rules-bucket/approved",
+    "trackside:watched_jobs": "nightly-*",
+    "trackside:watch_by_environment": "true",
+}
 
 
 def page(permissions: Iterable[Permission]) -> str:
@@ -32,11 +36,11 @@ def page(permissions: Iterable[Permission]) -> str:
             "# Who may do what, and why",
             "",
             "Every statement of every policy of a deployment, with `custom_rules_from=s3://rules-bucket/approved`",
-            "(without it there are fewer). Things are called by the paths of their constructs; region and account,",
-            "where an ARN names them, are the deployment's own. No action is `*`, but for refusals and for the",
-            "account's hold on its key. With `StopTraining` among `default_actions`, stop_training may stop jobs",
-            "without the tag, too, for those of SageMaker Debugger carry none. Tests walk all of it:",
-            "`tests/stacks/test_permissions.py` and `test_policies.py`.",
+            "and `watch_by_environment` (without them there are fewer). Things are called by the paths of their",
+            "constructs; region and account, where an ARN names them, are the deployment's own. No action is `*`, but",
+            "for refusals and for the account's hold on its key. With `StopTraining` among `default_actions`,",
+            "stop_training may stop jobs without a tag, too, for those of SageMaker Debugger carry none.",
+            "Tests walk all of it: `tests/stacks/test_permissions.py` and `test_policies.py`.",
             "",
             "## What each role may do",
             "",

@@ -24,9 +24,15 @@ from stacks.constructs.python_lambda import PowertoolsLayer
 from stacks.constructs.queue_backed_function import QueueBackedFunction
 from stacks.constructs.run_table import RunTable
 from stacks.deployment_settings import DeploymentSettings
-from stacks.event_patterns import issue_found, official_issue_found
+from stacks.event_patterns import (
+    issue_found,
+    official_issue_found,
+    official_issue_found_and_asks_for,
+    wrong_choice,
+)
 from trackside.contracts.action import Action
 from trackside.contracts.event import SOURCE
+from trackside.contracts.job_choice import ACTIONS_TAG
 
 
 class ActionStack(Stack):
@@ -133,6 +139,15 @@ class ActionStack(Stack):
             conditions=None if stops_by_default else {"Null": {"aws:ResourceTag/trackside:run": "false"}},
             why="Its purpose. The jobs to come are not known; only those that opted in by their tag may be stopped.",
         )
+        if not stops_by_default:
+            allow(
+                function,
+                "StopJobsWhoseTagAsksForIt",
+                ["sagemaker:StopTrainingJob"],
+                [self.format_arn(service="sagemaker", resource="training-job", resource_name="*")],
+                conditions={"StringLike": {f"aws:ResourceTag/{ACTIONS_TAG}": f"*{Action.STOP_TRAINING.value}*"}},
+                why="Jobs of SageMaker Debugger carry no tag of a run; those that ask by this one may be stopped.",
+            )
         accept_wildcard(
             reaction.function,
             "arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>:training-job/*",
@@ -150,6 +165,9 @@ class ActionStack(Stack):
                 idempotency_table=self.table.table_name,
                 default_actions=self._settings.default_actions,
             ),
+        )
+        reaction.react_to(
+            "WrongChoice", wrong_choice(), event_bus=self.bus, description="What a job says of its rules cannot be done"
         )
         self._let_publish(reaction.function, key, why="Its purpose: tells who subscribed of an issue.")
         return reaction
@@ -213,6 +231,12 @@ class ActionStack(Stack):
                 "OfficialIssueFound",
                 official_issue_found(),
                 description="A rule of SageMaker Debugger itself found an issue",
+            )
+        else:
+            reaction.react_to(
+                "OfficialIssueFoundAndAsked",
+                official_issue_found_and_asks_for(action),
+                description="A rule of SageMaker Debugger itself found an issue in a job whose tag asks for this",
             )
         return reaction
 

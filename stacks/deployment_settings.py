@@ -10,9 +10,12 @@ from typing import Any, get_type_hints
 import trackside
 from trackside.contracts.action import Action
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
+from trackside.contracts.job_choice import MOST_TAG_CHARACTERS, chosen_by_words, is_reference
+from trackside.contracts.rule_catalogue import built_in_catalogue
 
 PREFIX = "trackside:"
 MOST_COST_TAGS = 20
+MOST_NAME_PATTERNS = 20  # a pattern of EventBridge has at most 2,048 characters
 MOST_PLACE_CHARACTERS = 256  # it travels in a variable of a processing job
 
 # What CloudWatch Logs offers, up to two years.
@@ -34,7 +37,13 @@ class DeploymentSettings:
                                   may write there may read every run
     custom_rule_repository        name of the ECR repository of the container that runs them
     custom_rule_image_tag         tag in it (default: this version)
-    default_actions               for events of the original, which name no action
+    watched_jobs                  patterns of names (`nightly-*`) of jobs that are watched though they carry no tag
+    unwatched_jobs                patterns of names of jobs that are not, unless they carry it
+    untagged_runs                 prefix in the bucket of runs below which the runs of `watched_jobs` lie, by job name
+    watch_by_environment          true: jobs without the tag are watched that name their run in TRACKSIDE_RUN
+    default_rules                 which rules judge where a job chooses none, in the words of a tag, or an address ("":
+                                  all that are usual)
+    default_actions               for events of the original, of jobs whose tags name no action
     dry_run                       true: stop_training says what it would stop and stops nothing. Only what the switch
                                   (an SSM parameter) says at first: a person may change it without a deployment
     stops_per_hour                how many training jobs may be stopped in an hour (0: any number)
@@ -67,6 +76,11 @@ class DeploymentSettings:
     custom_rules_from: str = ""
     custom_rule_repository: str = "trackside-custom-rule"
     custom_rule_image_tag: str = trackside.__version__
+    watched_jobs: tuple[str, ...] = ()
+    unwatched_jobs: tuple[str, ...] = ()
+    untagged_runs: str = "jobs"
+    watch_by_environment: bool = False
+    default_rules: str = ""
     default_actions: tuple[Action, ...] = (Action.NOTIFY, Action.PUBLISH_METRIC)
     dry_run: bool = False
     stops_per_hour: int = 20
@@ -213,6 +227,24 @@ def _check_cost_tags(value: tuple[str, ...]) -> None:
         raise ValueError(f"at most {MOST_COST_TAGS} tags")
 
 
+def _check_job_names(value: tuple[str, ...]) -> None:
+    """What a name of a training job can be, with asterisks, none beside another, as EventBridge takes them."""
+    wrong = [name for name in value if "**" in name or not re.fullmatch(r"[A-Za-z0-9*-]{1,63}", name)]
+    if wrong:
+        raise ValueError(f"not like 'nightly-*': {', '.join(wrong)}")
+    if len(value) > MOST_NAME_PATTERNS:
+        raise ValueError(f"at most {MOST_NAME_PATTERNS} patterns")
+
+
+def _check_default_rules(value: str) -> None:
+    if len(value) > MOST_TAG_CHARACTERS:
+        raise ValueError(
+            f"at most {MOST_TAG_CHARACTERS} characters; a longer one lies in an object, and its address here"
+        )
+    if value and not is_reference(value):
+        chosen_by_words(value, "", catalogue=built_in_catalogue())
+
+
 def _check_rules_place(value: str) -> None:
     """No blank, asterisk, question mark or dollar sign, all of which would mean more in a policy."""
     place = re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](?P<prefix>(/[\w.=@+-]+)*)", value)
@@ -233,6 +265,10 @@ _CHECKS: Mapping[str, Callable[[Any], None]] = {
     "custom_rules_from": _check_rules_place,
     "custom_rule_repository": _matching(r"[a-z0-9]+([._/-][a-z0-9]+)*", "'trackside-custom-rule'"),
     "custom_rule_image_tag": _matching(r"\w[\w.-]{0,127}", "'0.1.0'"),
+    "watched_jobs": _check_job_names,
+    "unwatched_jobs": _check_job_names,
+    "untagged_runs": _matching(r"[\w.=-]{1,50}(/[\w.=-]{1,50}){0,2}", "'jobs'"),
+    "default_rules": _check_default_rules,
     "stops_per_hour": _between(0, 10_000),
     "stop_cool_down_minutes": _between(0, 10_080),
     "veto_minutes": _between(0, 10_080),

@@ -23,6 +23,7 @@ from stacks.constructs.custom_rule_role import CustomRuleRole
 from stacks.constructs.evaluator_role import EvaluatorRole
 from stacks.constructs.python_lambda import PowertoolsLayer
 from stacks.constructs.queue_backed_function import QueueBackedFunction
+from stacks.constructs.watching import let_settle_rules, rule_parameters_below, untagged_runs, watch_untagged_jobs
 from stacks.deployment_settings import DeploymentSettings, cost_tags
 from stacks.event_patterns import custom_rule_ended, evaluation_failed, training_ended, training_started
 from trackside.contracts.event import SOURCE
@@ -121,6 +122,12 @@ class EvaluationStack(Stack):
                 custom_rules_from=self._settings.custom_rules_from,
                 custom_rule_image_uri=self.custom_rules.image_uri if self.custom_rules else "",
                 custom_rule_role_arn=self.custom_rules.role.role_arn if self.custom_rules else "",
+                watch_by_environment=self._settings.watch_by_environment,
+                watched_jobs=",".join(self._settings.watched_jobs),
+                unwatched_jobs=",".join(self._settings.unwatched_jobs),
+                untagged_runs=untagged_runs(self._settings, self._runs),
+                default_rules=self._settings.default_rules,
+                rule_parameters_below=rule_parameters_below(self._settings),
             ),
             layer=layer,
             log_retention_days=self._settings.log_retention_days,
@@ -144,21 +151,20 @@ class EvaluationStack(Stack):
             "arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>:processing-job/trackside-*",
             reason="Each training job gets a processing job of its own, named so.",
         )
-        if self.custom_rules:
-            self._let_read_requests(reaction.function)
+        self._let_read_requests(reaction.function)
+        let_settle_rules(reaction, settings=self._settings, runs=self._runs, key=self._key, bus=bus)
+        watch_untagged_jobs(reaction, self._settings)
         return reaction
 
     def _let_read_requests(self, function: lambda_.Function) -> None:
-        """Which rules from files are asked for stands in the run. Listing tells a request that is absent from one that
+        """Which rules are asked for stands in the run. Listing tells a request that is absent from one that
         may not be read."""
         requests = f"*/{RULE_REQUEST_KEY}"
-        why = "Which rules from files a run asks for, and with which parameters."
+        why = "Which rules a run asks for, and with which parameters; and objects that many jobs refer to."
         allow(function, "ReadRuleRequests", ["s3:GetObject"], [self._runs.arn_for_objects(requests)], why=why)
         why = "Tells a request that is absent from one that may not be read."
         allow(function, "SeeWhatIsThere", ["s3:ListBucket"], [self._runs.bucket_arn], why=why)
         allow(function, "DecryptRuns", ["kms:Decrypt"], [self._key.key_arn], why=RUNS_ARE_ENCRYPTED)
-        where = f"{name_in_findings(self._runs)}/{requests}"
-        accept_wildcard(function, where, reason="A run lies where its job's tag says; only requests can be read.")
 
     def _create_report_custom_rule(
         self, layer: lambda_.ILayerVersion, bus: events.IEventBus, custom_rules: CustomRules

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from aws_cdk import aws_events as events
 
 from lambdas.shared.processing_jobs import NAME_PREFIX
-from lambdas.shared.runs import RUN_TAG
 from trackside.contracts.action import Action
 from trackside.contracts.event import (
     AWS_DETAIL_TYPE,
@@ -15,6 +17,7 @@ from trackside.contracts.event import (
     TERMINAL_JOB_STATUSES,
     RuleEvaluationStatus,
 )
+from trackside.contracts.job_choice import ACTIONS_TAG, CHOICE_NAME, RUN_TAG
 
 PROCESSING_DETAIL_TYPE = "SageMaker Processing Job State Change"
 ISSUES_FOUND = RuleEvaluationStatus.ISSUES_FOUND.value
@@ -98,3 +101,38 @@ def _training_job(statuses: list[str]) -> events.EventPattern:
         detail_type=[AWS_DETAIL_TYPE],
         detail={"TrainingJobStatus": statuses, "Tags": {RUN_TAG: [{"exists": True}]}},
     )
+
+
+def official_issue_found_and_asks_for(action: Action) -> events.EventPattern:
+    """AWS's event as `official_issue_found`, of a job whose tag asks for this action."""
+    return events.EventPattern(
+        source=[AWS_SOURCE],
+        detail_type=[AWS_DETAIL_TYPE],
+        detail={
+            "TrainingJobStatus": ["InProgress"],
+            "DebugRuleEvaluationStatuses": {"RuleEvaluationStatus": [ISSUES_FOUND]},
+            "Tags": {ACTIONS_TAG: [{"wildcard": f"*{action.value}*"}]},
+        },
+    )
+
+
+def wrong_choice() -> events.EventPattern:
+    """Our event: what a job says of its rules cannot be done."""
+    return events.EventPattern(
+        source=[SOURCE],
+        detail_type=[DETAIL_TYPE],
+        detail={"RuleConfigurationName": [CHOICE_NAME], "RuleEvaluationStatus": [RuleEvaluationStatus.ERROR.value]},
+    )
+
+
+def untagged_training_started(names: Sequence[str]) -> events.EventPattern:
+    """A training job without the tag runs; `names` are patterns with asterisks, none for any name. Of the states on the
+    way two are looked at, for each look may cost a call to SageMaker, and one event may be lost."""
+    detail: dict[str, Any] = {
+        "TrainingJobStatus": ["InProgress"],
+        "SecondaryStatus": ["Starting", "Training"],
+        "Tags": {RUN_TAG: [{"exists": False}]},
+    }
+    if names:
+        detail["TrainingJobName"] = [{"wildcard": name} for name in names]
+    return events.EventPattern(source=[AWS_SOURCE], detail_type=[AWS_DETAIL_TYPE], detail=detail)

@@ -17,6 +17,7 @@ from stacks.constructs.allow import allow
 from stacks.constructs.python_lambda import PowertoolsLayer
 from stacks.constructs.queue_backed_function import QueueBackedFunction
 from stacks.constructs.run_table import RunTable
+from stacks.constructs.watching import watches_untagged
 from stacks.deployment_settings import DeploymentSettings
 from stacks.event_patterns import official_rule_status_changed, rule_status_changed, training_changed
 from trackside.contracts.run_layout import PROGRESS_KEY, RULE_OUTPUT
@@ -108,6 +109,7 @@ class RecordStack(Stack):
                 silence_minutes=self._settings.evaluator_silence_minutes,
                 every_minutes=self._settings.reconcile_minutes,
                 retention_days=self._settings.record_retention_days,
+                tells_untagged=watches_untagged(self._settings),
             ),
             layer=layer,
             log_retention_days=self._settings.log_retention_days,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lambdas.notify_owner.settings import NotifyOwnerSettings
+from lambdas.notify_owner.wrong_choice import is_wrong_choice, wrong_choice_body
 from lambdas.shared.asked import reason_not_to
 from lambdas.shared.decisions import Nothing
 from trackside.contracts.action import Action
@@ -26,7 +27,7 @@ class SendMessage:
 def decide(evaluation: RuleEvaluation, settings: NotifyOwnerSettings) -> SendMessage | Nothing:
     """One message for one issue of one rule."""
     refusal = reason_not_to(Action.NOTIFY, evaluation, default_actions=settings.default_actions)
-    if refusal:
+    if refusal and not is_wrong_choice(evaluation):
         return refusal
     return SendMessage(
         subject=_subject(evaluation),
@@ -47,8 +48,10 @@ def _subject(evaluation: RuleEvaluation) -> str:
 
 
 def _body(evaluation: RuleEvaluation, *, default_actions: tuple[Action, ...]) -> str:
-    actions = default_actions if evaluation.actions is None else evaluation.actions
-    what_follows = "it asks to stop" if Action.STOP_TRAINING in actions else "goes on"
+    if is_wrong_choice(evaluation):
+        return wrong_choice_body(evaluation)
+    is_to_stop = Action.STOP_TRAINING in evaluation.asked_actions(default_actions)
+    what_follows = "it asks to stop" if is_to_stop else "goes on"
     lines = [
         f"The rule {_one_line(evaluation.configuration_name)} found an issue in the training job",
         f"{evaluation.job.name}, which {what_follows}.",

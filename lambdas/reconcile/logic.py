@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from lambdas.reconcile.settings import ReconcileSettings
-from lambdas.shared.runs import RUN_TAG
 from trackside.contracts.event import AWS_DETAIL_TYPE
 from trackside.contracts.run_table import JobRecord
 
@@ -101,15 +100,16 @@ def doubts(
     )
 
 
-def missed_event(description: Mapping[str, Any], *, run_uri: str) -> dict[str, Any]:
-    """The state change that the description of a training job tells, as EventBridge would have sent it."""
+def missed_event(description: Mapping[str, Any], *, tags: Mapping[str, str]) -> dict[str, Any]:
+    """The state change that the description of a training job tells, as EventBridge would have sent it with those of
+    the job's tags that mean something to us."""
     detail = {name: _in_milliseconds(description[name]) for name in _DETAIL if name in description}
     name, status = detail["TrainingJobName"], detail["TrainingJobStatus"]
     return {
         "id": f"reconcile-{name}-{status}",
         "source": "trackside.reconcile",
         "detail-type": AWS_DETAIL_TYPE,
-        "detail": {**detail, "Tags": {RUN_TAG: run_uri} if run_uri else {}},
+        "detail": {**detail, "Tags": dict(tags)},
     }
 
 

@@ -11,8 +11,8 @@ from botocore.exceptions import ClientError
 
 from lambdas.reconcile.logic import Listed
 from lambdas.reconcile.settings import ReconcileSettings
-from lambdas.shared.clients import client, code_of, message_of
-from lambdas.shared.runs import RUN_TAG
+from lambdas.shared.clients import client, is_missing
+from trackside.contracts.job_choice import TAG_PREFIX
 
 LONGEST_DAYS = 60  # a job may run for 28 days, and wait for capacity before
 
@@ -46,19 +46,17 @@ def describe(name: str) -> Mapping[str, Any] | None:
     try:
         description: Mapping[str, Any] = client("sagemaker").describe_training_job(TrainingJobName=name)
     except ClientError as error:
-        if not _is_missing(error):
+        if not is_missing(error):
             raise
         return None
     return description
 
 
-def run_uri_of(arn: str) -> str:
-    """The tag `trackside:run` of a training job; "": it has none."""
-    for page in client("sagemaker").get_paginator("list_tags").paginate(ResourceArn=arn):
-        for tag in page["Tags"]:
-            if tag["Key"] == RUN_TAG:
-                return str(tag["Value"])
-    return ""
+def tags_of(arn: str) -> dict[str, str]:
+    """Those of a training job's tags that mean something to us."""
+    pages = client("sagemaker").get_paginator("list_tags").paginate(ResourceArn=arn)
+    tags = {str(tag["Key"]): str(tag["Value"]) for page in pages for tag in page["Tags"]}
+    return {key: value for key, value in tags.items() if key.startswith(TAG_PREFIX)}
 
 
 def processing_status(processing_job: str) -> str:
@@ -66,12 +64,7 @@ def processing_status(processing_job: str) -> str:
     try:
         answer = client("sagemaker").describe_processing_job(ProcessingJobName=processing_job)
     except ClientError as error:
-        if not _is_missing(error):
+        if not is_missing(error):
             raise
         return ""
     return str(answer["ProcessingJobStatus"])
-
-
-def _is_missing(error: ClientError) -> bool:
-    says_so = any(words in message_of(error).lower() for words in ("not found", "could not find"))
-    return code_of(error) == "ResourceNotFound" or (code_of(error) == "ValidationException" and says_so)

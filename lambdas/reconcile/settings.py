@@ -15,7 +15,8 @@ class ReconcileSettings(EnvironmentSettings):
     events may take. `most_pages` (of 100 jobs) and `most_asked` (jobs that are asked about one by one) keep a sweep
     within the function's time and the API's rates; `list_pause_seconds` with them: ListTrainingJobs takes two calls a
     second in an account, whoever makes them. Of `most_looked_after` evaluators a sweep looks for signs of life; who has
-    given none for `silence_minutes` counts as silent. `every_minutes`: how often a sweep begins.
+    given none for `silence_minutes` counts as silent. `every_minutes`: how often a sweep begins. `tells_untagged`: jobs
+    without the tag may be watched, too, so their starts are told; for a job older than `untagged_seconds` once.
     """
 
     run_table: str
@@ -31,3 +32,5 @@ class ReconcileSettings(EnvironmentSettings):
     most_pages: int = 10
     most_asked: int = 20
     list_pause_seconds: int = 1
+    tells_untagged: bool = False
+    untagged_seconds: int = 1200

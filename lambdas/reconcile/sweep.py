@@ -19,6 +19,7 @@ from lambdas.shared.own_metrics import SILENT_EVALUATORS, SWEEPS, WATCHED_JOBS
 from lambdas.shared.processing_jobs import processing_job_name
 from lambdas.shared.run_table import RunTable
 from trackside.contracts.event import TERMINAL_JOB_STATUSES
+from trackside.contracts.job_choice import RUN_TAG
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.run_table import JobRecord
 
@@ -39,7 +40,7 @@ class Sweep:
         for record in found.may_have_ended:
             yield self._look_whether_ended(record)
         for job in found.unknown:
-            yield self._look_who_it_is(job)
+            yield self._look_who_it_is(job, now)
         for record in found.unjudged:
             yield self._look_whether_judged(record)
         for record in found.judged_by_debugger:
@@ -61,23 +62,27 @@ class Sweep:
         status = description["TrainingJobStatus"]
         if status == record.status:
             return Nothing(f"{name} is {status}, as the table has it.")
-        event = missed_event(description, run_uri=record.run_uri)
+        event = missed_event(description, tags={RUN_TAG: record.run_uri} if record.run_uri else {})
         self._send(event, self._settings.record_queue_url)
         if record.run_uri and status in TERMINAL_JOB_STATUSES:
             self._send(event, self._settings.finish_queue_url)
         return Done(f"{name} is {status}, and no event had said so.")
 
-    def _look_who_it_is(self, job: Listed) -> Done | Nothing:
-        run_uri = sagemaker.run_uri_of(job.arn)
-        if not run_uri:
+    def _look_who_it_is(self, job: Listed, now: float) -> Done | Nothing:
+        tags = sagemaker.tags_of(job.arn)
+        if RUN_TAG not in tags and not self._settings.tells_untagged:
             self._table.mark_unwatched(job.arn)
             return Nothing(f"{job.name} did not ask for Trackside.")
         description = sagemaker.describe(job.name)
         if description is None or description["TrainingJobStatus"] != "InProgress":
             return Nothing(f"{job.name} ended meanwhile.")
-        event = missed_event(description, run_uri=run_uri)
-        self._send(event, self._settings.record_queue_url)
+        event = missed_event(description, tags=tags)
         self._send(event, self._settings.start_queue_url)
+        if RUN_TAG not in tags:  # start_evaluation decides, and tags it: then the next sweep knows it
+            if job.created_at < now - self._settings.untagged_seconds:
+                self._table.mark_unwatched(job.arn)
+            return Done(f"{job.name} runs without a tag: whether it is watched is asked where starts are told.")
+        self._send(event, self._settings.record_queue_url)
         return Done(f"{job.name} runs, and no event had said so.")
 
     def _look_whether_judged(self, record: JobRecord) -> Done | Nothing:
@@ -88,14 +93,15 @@ class Sweep:
         description = sagemaker.describe(record.job.name)
         if description is None or description["TrainingJobStatus"] != "InProgress":
             return Nothing(f"{record.job.name} ended meanwhile.")
-        self._send(missed_event(description, run_uri=record.run_uri), self._settings.start_queue_url)
+        tags = {RUN_TAG: record.run_uri, **sagemaker.tags_of(record.job.arn)}
+        self._send(missed_event(description, tags=tags), self._settings.start_queue_url)
         return Done(f"Nothing judges {record.job.name}: its start is told again.")
 
     def _look_at_statuses(self, record: JobRecord) -> Done | Nothing:
         description = sagemaker.describe(record.job.name)
         if description is None or not description.get("DebugRuleEvaluationStatuses"):
             return Nothing(f"SageMaker has no statuses of rules for {record.job.name}.")
-        self._send(missed_event(description, run_uri=""), self._settings.record_queue_url)
+        self._send(missed_event(description, tags={}), self._settings.record_queue_url)
         return Nothing(f"The statuses of {record.job.name} are told as SageMaker has them; what is known is not news.")
 
     def _silence_of(self, record: JobRecord, now: float) -> Nothing | None:

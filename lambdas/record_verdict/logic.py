@@ -8,8 +8,14 @@ from datetime import datetime
 from typing import Any
 
 from lambdas.shared.decisions import Nothing
-from lambdas.shared.runs import RUN_TAG
-from trackside.contracts.event import AWS_DETAIL_TYPE, read_rule_evaluations, read_training_job_state_change
+from trackside.contracts.event import (
+    AWS_DETAIL_TYPE,
+    TrainingJobStateChange,
+    read_rule_evaluations,
+    read_training_job_state_change,
+)
+from trackside.contracts.job_choice import STATUS_ONLY, choice_in_tags
+from trackside.contracts.run_layout import run_of_job
 from trackside.contracts.run_table import HistoryRecord, JobRecord, RuleRecord, job_record, merged
 
 
@@ -33,8 +39,14 @@ def read(event: Mapping[str, Any]) -> Told:
     if event.get("detail-type") != AWS_DETAIL_TYPE:
         return Told(None, said)
     change = read_training_job_state_change(event)
-    job = job_record(change, run_uri=change.tags.get(RUN_TAG, ""))
+    job = job_record(change, run_uri=_run_uri(change))
     return Told(replace(job, modified_at=job.modified_at or at), said)
+
+
+def _run_uri(change: TrainingJobStateChange) -> str:
+    """Where the run lies that rules judge; "": there is none."""
+    choice = choice_in_tags(change.tags)
+    return run_of_job(choice.run, change.job.name) if choice.run and choice.watch != STATUS_ONLY else ""
 
 
 def decide(said: HistoryRecord, known: RuleRecord | None) -> RuleRecord | Nothing:

@@ -12,13 +12,18 @@ from trackside.contracts.event import RuleEvaluation
 def reason_not_to(action: Action, evaluation: RuleEvaluation, *, default_actions: Sequence[Action]) -> Nothing | None:
     """None if this rule evaluation asks for `action`, else why it does not.
 
-    An event of the original names no actions: the deployment's default ones hold for it.
+    An event of the original names no actions: those of the job's tag hold for it, or the deployment's default ones.
     """
     rule = evaluation.configuration_name
     if not evaluation.found_issues:
         return Nothing(f"{rule} of {evaluation.job.name} is {evaluation.status.value}.")
-    asked = default_actions if evaluation.actions is None else evaluation.actions
-    if action not in asked:
-        whose = "this deployment" if evaluation.actions is None else "the rule"
+    if action not in evaluation.asked_actions(tuple(default_actions)):
+        whose = _who_decides(evaluation)
         return Nothing(f"{whose} asks for no {action.value} when {rule} finds an issue.")
     return None
+
+
+def _who_decides(evaluation: RuleEvaluation) -> str:
+    if evaluation.actions is not None:
+        return "the rule"
+    return "this deployment" if evaluation.tagged_actions is None else "the job's tag"

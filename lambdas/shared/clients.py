@@ -32,3 +32,9 @@ def code_of(error: ClientError) -> str:
 def message_of(error: ClientError) -> str:
     """AWS's sentence about the error."""
     return str(error.response.get("Error", {}).get("Message", ""))
+
+
+def is_missing(error: ClientError) -> bool:
+    """True if SageMaker says so of a job: it has no error of its own for that."""
+    says_so = any(words in message_of(error).lower() for words in ("not found", "could not find"))
+    return code_of(error) == "ResourceNotFound" or (code_of(error) == "ValidationException" and says_so)

@@ -9,15 +9,15 @@ from typing import Any
 from lambdas.shared.decisions import Nothing
 from trackside.contracts.custom_rule_job import JOB_NAME
 from trackside.contracts.event import TrainingJobStateChange
-from trackside.contracts.run_layout import RunLocation
-
-RUN_TAG = "trackside:run"
+from trackside.contracts.job_choice import RUN_TAG
+from trackside.contracts.run_layout import RunLocation, run_of_job
 
 _S3_URI = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<prefix>[^\s?#]*[^\s?#/])/*")
 
 
 def find_run(change: TrainingJobStateChange, *, bucket: str) -> RunLocation | Nothing:
-    """The run that the job's tag names, or why there is none that this deployment may touch."""
+    """The run that the job's tag names (`/@job`: one below, of the job's name), or why there is none that this
+    deployment may touch."""
     job, uri = change.job.name, change.tags.get(RUN_TAG, "")
     if not uri:
         return Nothing(f"{job} carries no tag {RUN_TAG}, so it did not ask for Trackside.")
@@ -28,7 +28,7 @@ def find_run(change: TrainingJobStateChange, *, bucket: str) -> RunLocation | No
     if match["bucket"] != bucket:
         why = f"{job} is tagged {RUN_TAG}={uri!r}; this deployment may read runs in s3://{bucket} only."
         return Nothing(why, surprising=True)
-    return RunLocation(uri)
+    return RunLocation(run_of_job(uri, job))
 
 
 def job_name_in(event: Mapping[str, Any]) -> str:

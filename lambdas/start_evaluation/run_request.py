@@ -8,6 +8,7 @@ from lambdas.shared.clients import client, code_of
 from lambdas.shared.decisions import Nothing
 from lambdas.shared.runs import split_uri
 from trackside.contracts.errors import ConfigurationError
+from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run_layout import RULE_REQUEST_KEY, RunLocation
 
@@ -27,3 +28,12 @@ def read_request(run: RunLocation) -> RuleRequest | Nothing:
         return RuleRequest.from_json(answer["Body"].read(MOST_BYTES))
     except ConfigurationError as error:
         return Nothing(f"{error} The evaluator says so too, and judges nothing.", surprising=True)
+
+
+def mistakes_in(request: RuleRequest) -> str:
+    """What the catalogue of rules says against it; "": nothing."""
+    try:
+        built_in_catalogue().check(request)
+    except ConfigurationError as error:
+        return str(error)
+    return ""

@@ -13,7 +13,11 @@ class StartEvaluationSettings(EnvironmentSettings):
 
     `run_bucket` is the bucket that evaluators may read; `event_bus` the name of the bus they report to. Rules from
     files below `custom_rules_from`, an s3:// prefix ("": none), are judged by jobs of their own, of an image and a role
-    of their own. `cost_tags`: `name=value,...`, on every processing job.
+    of their own. Jobs without the tag `trackside:run` are watched if their environment names a run and
+    `watch_by_environment`, or their name matches one of `watched_jobs` (patterns with asterisks, divided by commas) and
+    none of `unwatched_jobs`; then their runs lie at `untagged_runs`. `default_rules` (words, or an address) judge jobs
+    that choose none; parameters of SSM with rules lie below `rule_parameters_below`. `cost_tags`: `name=value,...`, on
+    every processing job.
     """
 
     image_uri: str
@@ -27,3 +31,9 @@ class StartEvaluationSettings(EnvironmentSettings):
     custom_rules_from: str = ""
     custom_rule_image_uri: str = ""
     custom_rule_role_arn: str = ""
+    watch_by_environment: bool = False
+    watched_jobs: str = ""
+    unwatched_jobs: str = ""
+    untagged_runs: str = ""
+    default_rules: str = ""
+    rule_parameters_below: str = "/trackside/trackside/rules"

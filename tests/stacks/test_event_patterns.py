@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from stacks.event_patterns import untagged_training_started
 from trackside.testing.local_account.event_pattern import matches
 
 EVENTS = Path(__file__).parents[1] / "lambdas" / "events"
@@ -58,6 +59,8 @@ ACTIONS = {"StopTraining/IssueFound", "Notify/IssueFound", "PublishMetric/IssueF
 OURS = ACTIONS | SAID
 OFFICIAL = {"Notify/OfficialIssueFound", "PublishMetric/OfficialIssueFound"} | REPEATED  # stopping is not the default
 STARTED = {"StartEvaluation/TrainingStarted"} | CHANGED
+UNTAGGED = {"StartEvaluation/UntaggedTrainingStarted"}  # this deployment watches by environment
+ASKED = {"StopTraining/OfficialIssueFoundAndAsked"}
 ENDED = {"FinishRun/TrainingEnded"} | CHANGED
 
 
@@ -66,7 +69,9 @@ ENDED = {"FinishRun/TrainingEnded"} | CHANGED
     [
         pytest.param(golden("ours_issues_found"), OURS, id="all three actions"),
         pytest.param(golden("ours_issues_found", Actions=["Notify"]), {"Notify/IssueFound"} | SAID, id="one action"),
-        pytest.param(golden("official_issues_found"), OFFICIAL, id="official, one rule of two found something"),
+        pytest.param(
+            golden("official_issues_found"), OFFICIAL | UNTAGGED, id="official, one rule of two found something"
+        ),
         pytest.param(golden("training_started"), STARTED, id="started"),
         pytest.param(golden("training_stopped"), ENDED, id="stopped"),
         pytest.param(golden("training_stopped", TrainingJobStatus="Failed"), ENDED, id="failed"),
@@ -93,8 +98,38 @@ ENDED = {"FinishRun/TrainingEnded"} | CHANGED
         pytest.param(golden("ours_issues_found", Actions=[]), SAID, id="no action asked for"),
         pytest.param({**golden("ours_issues_found"), "source": "someone"}, set(), id="someone else's event"),
         pytest.param({**golden("ours_issues_found"), "detail-type": "Other"}, set(), id="another kind of ours"),
+        pytest.param(
+            golden("ours_issues_found", RuleEvaluationStatus="Error", RuleConfigurationName="choice-of-rules"),
+            SAID | {"Notify/WrongChoice"},
+            id="a wrong choice of rules",
+        ),
+        pytest.param(
+            golden("ours_issues_found", RuleEvaluationStatus="NoIssuesFound", RuleConfigurationName="choice-of-rules"),
+            SAID,
+            id="a right choice of rules",
+        ),
+        pytest.param(
+            golden("official_issues_found", Tags={"trackside:actions": "Notify StopTraining"}),
+            OFFICIAL | ASKED | UNTAGGED,
+            id="official, and the job's tag asks for a stop",
+        ),
+        pytest.param(
+            golden("official_issues_found", Tags={"trackside:actions": "Notify"}),
+            OFFICIAL | UNTAGGED,
+            id="official, and the job's tag asks for no stop",
+        ),
+        pytest.param(
+            golden("official_issues_found", Tags={"team": "StopTraining"}),
+            OFFICIAL | UNTAGGED,
+            id="official, another tag",
+        ),
+        pytest.param(golden("training_started", Tags={}), UNTAGGED, id="started without a tag"),
+        pytest.param(
+            golden("training_started", Tags={}, SecondaryStatus="Downloading"), set(), id="between two such states"
+        ),
+        pytest.param(golden("training_stopped", Tags={}), set(), id="stopped without a tag"),
         pytest.param(golden("official_stopped"), REPEATED, id="official, stopped: the statuses are old"),
-        pytest.param(golden("training_started", Tags={"team": "vision"}), set(), id="not opted in"),
+        pytest.param(golden("training_started", Tags={"team": "vision"}), UNTAGGED, id="not opted in by tag"),
         pytest.param(golden("training_started", TrainingJobStatus="Stopping"), CHANGED, id="stopping"),
         pytest.param({**golden("training_started"), "source": "trackside"}, set(), id="a forged start"),
     ],
@@ -108,5 +143,23 @@ def test_reaches_these_rules_and_no_others(
 def test_our_events_are_awaited_on_our_bus_and_amazons_on_the_default_one(
     rules: dict[str, tuple[bool, Any]],
 ) -> None:
-    assert {name for name, (on_our_bus, _) in rules.items() if on_our_bus} == OURS
-    assert len(rules) == 12
+    assert {name for name, (on_our_bus, _) in rules.items() if on_our_bus} == OURS | {"Notify/WrongChoice"}
+    assert len(rules) == 15
+
+
+@pytest.mark.parametrize(
+    ("job", "is_reached"),
+    [
+        pytest.param("nightly-7", True, id="a pattern"),
+        pytest.param("digits-01", True, id="a name"),
+        pytest.param("nightly", False, id="less than the pattern"),
+        pytest.param("my-nightly-7", False, id="more than the pattern"),
+        pytest.param("digits-011", False, id="more than the name"),
+    ],
+)
+def test_by_name_only_jobs_of_these_names_are_looked_at(job: str, is_reached: bool) -> None:
+    found = untagged_training_started(["nightly-*", "digits-01"])
+    pattern = {"source": found.source, "detail-type": found.detail_type, "detail": found.detail}
+    assert matches(pattern, golden("training_started", Tags={}, TrainingJobName=job)) is is_reached
+    tagged = golden("training_started", Tags={"trackside:run": "s3://b/r"}, TrainingJobName=job)
+    assert not matches(pattern, tagged)

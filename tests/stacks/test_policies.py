@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from stacks.assembly import assembly
+
 Statement = Mapping[str, Any]
 
 # Every resource with an asterisk that a role may touch, and why it cannot be narrower. `end` is how it ends.
@@ -24,7 +26,14 @@ WILDCARDS = (
     ("sagemaker:CreateProcessingJob", ":processing-job/trackside-*", "named so by start_evaluation"),
     ("sagemaker:AddTags", ":processing-job/trackside-*", "tags them while it creates them"),
     ("s3:GetObject", "/*", "a run lies where its job's tag says"),
-    ("s3:GetObject", "/*/rule-request.json", "which rules from files are asked for, and by what parameters"),
+    ("s3:GetObject", "/*/rule-request.json", "which rules are asked for, and objects that many jobs share"),
+    ("s3:PutObject", "/*/rule-request.json", "what a job chose, in its run; start_evaluation replaces nothing"),
+    ("ssm:GetParameter", ":parameter/trackside/trackside/rules/*", "people put rules there, and nothing else"),
+    (
+        "sagemaker:AddTags",
+        ":training-job/*",
+        "which jobs are watched for their name is not known before; our tags only",
+    ),
     ("s3:GetObject", "/*/debug-output/*", "what a rule from a file judges"),
     ("s3:GetObject", "/*/statistics/*", "what a rule from a file judges"),
     ("s3:GetObject", "/*/rule-output/training-job.txt", "whose run a rule from a file judges"),
@@ -144,9 +153,9 @@ def test_only_the_launcher_passes_roles_and_only_those_of_rule_containers(
 
 def test_events_may_be_put_on_our_bus_only_and_in_our_name_only(allowed: list[tuple[str, str, Statement]]) -> None:
     reporting = {name: s for name, _, s in allowed if "events:PutEvents" in as_list(s["Action"])}
-    assert len(reporting) == 2
+    assert len(reporting) == 3
     for name, statement in reporting.items():
-        assert "EvaluatorRole" in name or "ReportCustomRule" in name
+        assert any(who in name for who in ("EvaluatorRole", "ReportCustomRule", "StartEvaluation"))
         assert "Bus" in text(statement["Resource"])
         assert statement["Condition"] == {"StringEquals": {"events:source": "trackside"}}
 
@@ -192,8 +201,29 @@ def test_metrics_may_be_put_in_our_namespace_only(allowed: list[tuple[str, str, 
 
 
 def test_only_tagged_jobs_may_be_stopped(allowed: list[tuple[str, str, Statement]]) -> None:
-    (statement,) = [s for _, _, s in allowed if "sagemaker:StopTrainingJob" in as_list(s["Action"])]
-    assert statement["Condition"] == {"Null": {"aws:ResourceTag/trackside:run": "false"}}
+    may = [s["Condition"] for _, _, s in allowed if "sagemaker:StopTrainingJob" in as_list(s["Action"])]
+    assert may == [
+        {"Null": {"aws:ResourceTag/trackside:run": "false"}},
+        {"StringLike": {"aws:ResourceTag/trackside:actions": "*StopTraining*"}},
+    ]
+
+
+def test_training_jobs_get_our_tags_and_no_others(allowed: list[tuple[str, str, Statement]]) -> None:
+    (statement,) = [
+        s
+        for _, _, s in allowed
+        if "sagemaker:AddTags" in as_list(s["Action"]) and "training-job" in text(s["Resource"])
+    ]
+    assert statement["Condition"] == {
+        "ForAllValues:StringEquals": {"aws:TagKeys": ["trackside:run", "trackside:watch"]},
+        "Null": {"aws:TagKeys": "false"},  # for without it a request that names no key would pass
+    }
+
+
+def test_by_default_no_job_is_tagged_or_asked_about_by_who_starts_evaluators() -> None:
+    resources = json.loads((assembly() / "TracksideEvaluation.template.json").read_text())["Resources"]
+    assert "training-job" not in json.dumps([body for name, body in resources.items() if "StartEvaluation" in name])
+    assert not [name for name in resources if "Untagged" in name]
 
 
 def test_the_key_serves_the_table_of_runs_through_dynamodb_only(allowed: list[tuple[str, str, Statement]]) -> None:

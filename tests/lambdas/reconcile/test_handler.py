@@ -54,6 +54,12 @@ def sent(url: str) -> list[str]:
     return [json.loads(message["Body"])["detail"]["TrainingJobStatus"] for message in messages]
 
 
+def tags_sent(url: str) -> list[dict[str, str]]:
+    """The tags of the jobs that were told of there."""
+    messages = boto3.client("sqs").receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", ())
+    return [json.loads(message["Body"])["detail"]["Tags"] for message in messages]
+
+
 def hold(name: str, *, run_uri: str = "s3://runs-bucket/digits", evaluator: str = "") -> JobRecord:
     record = JobRecord(
         TrainingJob(name, ARN + name), "InProgress", run_uri=run_uri, created_at=CREATED, evaluator=evaluator
@@ -208,8 +214,54 @@ def test_a_watched_job_without_evaluator_is_started_and_one_with_it_is_asked_abo
         "describe_processing_job", *NOT_FOUND, expected_params={"ProcessingJobName": processing_job_name(forgotten.job)}
     )
     describes(sagemaker, "forgotten", "InProgress")
+    tags(sagemaker, "forgotten", trackside_rules="overfit", team="vision")
     assert deliver(handle, TICK) == []
-    assert sent(queues["start"]) == ["InProgress"]
+    assert tags_sent(queues["start"]) == [{"trackside:run": "s3://runs-bucket/digits", "trackside:rules": "overfit"}]
+
+
+@pytest.mark.parametrize(
+    ("found", "recorded", "watched"),
+    [
+        pytest.param({}, [], {}, id="without a tag: start_evaluation decides"),
+        pytest.param(
+            {"trackside_run": "s3://runs-bucket/a", "trackside_rules": "overfit"},
+            ["InProgress"],
+            {"trackside:run": "s3://runs-bucket/a", "trackside:rules": "overfit"},
+            id="with the tag",
+        ),
+    ],
+)
+def test_where_jobs_without_the_tag_may_be_watched_their_starts_are_told(
+    *,
+    sagemaker: Stubber,
+    queues: dict[str, str],
+    deliver: Deliver,
+    monkeypatch: pytest.MonkeyPatch,
+    found: dict[str, str],
+    recorded: list[str],
+    watched: dict[str, str],
+) -> None:
+    monkeypatch.setenv("TRACKSIDE_TELLS_UNTAGGED", "true")
+    monkeypatch.setenv("TRACKSIDE_UNTAGGED_SECONDS", "7200")  # longer than the job runs
+    for _ in range(2):
+        lists(sagemaker, "unknown")
+        tags(sagemaker, "unknown", **found)
+        describes(sagemaker, "unknown", "InProgress")
+    assert deliver(handle, TICK, TICK) == []
+    assert tags_sent(queues["start"]) == [watched, watched]
+    assert sent(queues["record"]) == recorded * 2
+
+
+def test_an_old_job_without_the_tag_is_told_once(
+    sagemaker: Stubber, queues: dict[str, str], deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRACKSIDE_TELLS_UNTAGGED", "true")
+    lists(sagemaker, "old")
+    tags(sagemaker, "old")
+    describes(sagemaker, "old", "InProgress")
+    lists(sagemaker, "old")
+    assert deliver(handle, TICK, TICK) == []
+    assert tags_sent(queues["start"]) == [{}]
 
 
 def test_reads_page_by_page(sagemaker: Stubber, queues: dict[str, str], deliver: Deliver) -> None:

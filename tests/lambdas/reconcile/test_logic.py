@@ -173,7 +173,7 @@ def test_the_missed_event_tells_what_the_real_one_would() -> None:
             {"RuleConfigurationName": "Overfit", "RuleEvaluationStatus": "IssuesFound", "LastModifiedTime": at}
         ],
     }
-    event = missed_event(description, run_uri="s3://runs/digits")
+    event = missed_event(description, tags={"trackside:run": "s3://runs/digits"})
     assert "secret" not in str(event)
     change = read_training_job_state_change(event)
     assert (change.status, change.modified_at, change.max_runtime_seconds) == ("Failed", NOW, 60)
@@ -181,4 +181,4 @@ def test_the_missed_event_tells_what_the_real_one_would() -> None:
     (said,) = read_rule_evaluations(event, and_of_ended_jobs=True)
     assert (said.configuration_name, said.modified_at) == ("Overfit", NOW)
     assert read_rule_evaluations(event) == ()
-    assert missed_event(description, run_uri="")["detail"]["Tags"] == {}
+    assert missed_event(description, tags={})["detail"]["Tags"] == {}

@@ -40,6 +40,7 @@ def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
+@pytest.mark.usefixtures("account")
 def test_starts_one_job_however_often_it_is_told(
     sagemaker: Stubber, golden: Callable[..., Any], deliver: Callable[..., Any]
 ) -> None:

@@ -4,7 +4,8 @@ Two shapes arrive at the same handlers:
 
 - ours, detail type `Rule Evaluation Status Change`, one rule of one run;
 - AWS's `SageMaker Training Job State Change`, whose `DebugRuleEvaluationStatuses` list may hold several rules
-  (accounts that still have SageMaker Debugger). It carries no action: the deployment's default decides.
+  (accounts that still have SageMaker Debugger). It carries no action: the job's tag
+  `trackside:actions` decides, else the deployment's default.
 
 Sources: https://docs.aws.amazon.com/sagemaker/latest/dg/automating-sagemaker-with-eventbridge.html and
 https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DebugRuleEvaluationStatus.html.
@@ -20,6 +21,7 @@ from typing import Any
 from trackside.contracts.action import Action
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.fields import Fields, write_number
+from trackside.contracts.job_choice import ACTIONS_TAG, read_actions
 from trackside.contracts.verdict import Outcome, Severity, Verdict
 
 VERSION = 1
@@ -84,7 +86,8 @@ class RuleEvaluation:
     details: str
     rule_id: str = ""
     severity: Severity = Severity.CRITICAL
-    actions: tuple[Action, ...] | None = None  # None: the event names none, the deployment's default decides
+    actions: tuple[Action, ...] | None = None  # None: the event names none, the job's tag or the default decides
+    tagged_actions: tuple[Action, ...] | None = None  # what the job's tag trackside:actions says; None: nothing
     what_to_do: tuple[str, ...] = ()
     evaluation_job_arn: str = ""
     run_uri: str = ""
@@ -103,6 +106,13 @@ class RuleEvaluation:
         return (
             self.configuration_name if self.actions is None else f"{self.configuration_name}@{self.evidence.since_step}"
         )
+
+    def asked_actions(self, default: tuple[Action, ...]) -> tuple[Action, ...]:
+        """What the event names, else what the tag of its job does, else the deployment's default."""
+        for asked in (self.actions, self.tagged_actions):
+            if asked is not None:
+                return asked
+        return default
 
     def to_detail(self) -> dict[str, Any]:
         """The `detail` of our event: plain JSON values, well under EventBridge's 256 KB."""
@@ -283,7 +293,7 @@ def _read_ours(fields: Fields) -> RuleEvaluation:
 
 
 def _read_official(fields: Fields) -> tuple[RuleEvaluation, ...]:
-    job = _read_job(fields)
+    job, tagged = _read_job(fields), _tagged_actions(fields)
 
     def read_status(status: Fields) -> RuleEvaluation:
         return RuleEvaluation(
@@ -293,6 +303,16 @@ def _read_official(fields: Fields) -> tuple[RuleEvaluation, ...]:
             details=status.text("StatusDetails", ""),
             evaluation_job_arn=status.text("RuleEvaluationJobArn", ""),
             modified_at=status.number("LastModifiedTime", 0) / 1000,
+            tagged_actions=tagged,
         )
 
     return fields.items("DebugRuleEvaluationStatuses", read_status, required=False)
+
+
+def _tagged_actions(fields: Fields) -> tuple[Action, ...] | None:
+    """A tag that says nothing known is passed over: an issue must not stay unsaid for a misspelled word."""
+    tags = fields.mapping("Tags", {}) if fields.is_object("Tags") else {}
+    try:
+        return read_actions(str(tags.get(ACTIONS_TAG, "")))
+    except ConfigurationError:
+        return None

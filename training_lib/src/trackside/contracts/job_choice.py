@@ -38,6 +38,7 @@ CAPTURE_VARIABLE = "TRACKSIDE_CAPTURE_REQUEST"
 MOST_TAG_CHARACTERS = 256
 MOST_VARIABLE_CHARACTERS = 512
 
+CHOICE_NAME = "choice-of-rules"  # under which an event says that a job's choice is wrong; no rule has that name
 ALL_RULES, NO_ACTION = "all", "none"
 WATCHED, STATUS_ONLY, UNWATCHED = "yes", "status", "no"
 

@@ -90,9 +90,9 @@ def plan_attachment(
     is stored yet.
 
     `rules`: rule configurations of ours, or the SDK's objects and dictionaries as `translate` takes them; a whole
-    `RuleRequest`; the words of a tag ("vanishing-gradient overfit:patience_evaluations=3"); None: the deployment decides. `actions`
-    are for rules that name none. `capture`: what to save; by default what `debugger_hook_config` says and the rules
-    need. Errors: `ConfigurationError` with every problem at once.
+    `RuleRequest`; the words of a tag ("vanishing-gradient overfit:patience_evaluations=3"); None: the deployment
+    decides. `actions` are for rules that name none. `capture`: what to save; by default what `debugger_hook_config`
+    says and the rules need. Errors: `ConfigurationError` with every problem at once.
     """
     catalogue = catalogue or built_in_catalogue()
     place = _checked_place(run)

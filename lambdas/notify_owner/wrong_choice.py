@@ -1,0 +1,31 @@
+"""What the owner of a job is told whose choice of rules is wrong."""
+
+from __future__ import annotations
+
+from trackside.contracts.event import RuleEvaluation, RuleEvaluationStatus
+from trackside.contracts.job_choice import CHOICE_NAME
+
+
+def is_wrong_choice(evaluation: RuleEvaluation) -> bool:
+    """True if start_evaluation says that what a job chose cannot be done."""
+    return evaluation.configuration_name == CHOICE_NAME and evaluation.status is RuleEvaluationStatus.ERROR
+
+
+def wrong_choice_body(evaluation: RuleEvaluation) -> str:
+    """What is wrong, and what becomes of the job."""
+    lines = [
+        f"What the training job {evaluation.job.name} says of its rules cannot be done:",
+        f"  {_plain(evaluation.details)}",
+        "",
+        "The job itself goes on." if evaluation.run_uri else "The job itself goes on, and nothing watches it.",
+        "Tags and variables that choose rules: docs/watching.md.",
+        "",
+        f"Training job: {evaluation.job.arn}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _plain(text: str) -> str:
+    """Tags are anybody's words: none of them may look like a line of ours, or hide one."""
+    return "".join(c if c.isprintable() else "?" for c in text)

@@ -1,0 +1,165 @@
+"""Which rules a job chose, put into its run before anybody reads them there.
+
+The evaluator reads one place, `<run>/rule-request.json`. What lies there is the job owner's own word and is never
+replaced. A wrong choice is judged by the deployment's default and not left unjudged: who chose rules wants to be
+watched, and a misspelled name must not cost a night of training. The owner is told on the bus.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from botocore.exceptions import ClientError
+
+from lambdas.shared.clients import client, code_of
+from lambdas.shared.decisions import Done, Nothing
+from lambdas.shared.runs import split_uri
+from lambdas.start_evaluation.settings import StartEvaluationSettings
+from trackside.contracts.action import Action
+from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.contracts.event import (
+    DETAIL_TYPE,
+    MOST_STATUS_DETAILS,
+    SOURCE,
+    RuleEvaluation,
+    RuleEvaluationStatus,
+    TrainingJob,
+)
+from trackside.contracts.fields import to_json
+from trackside.contracts.job_choice import (
+    CHOICE_NAME,
+    JobChoice,
+    S3Reference,
+    chosen_by_document,
+    chosen_by_words,
+    is_reference,
+    read_reference,
+)
+from trackside.contracts.rule_catalogue import built_in_catalogue
+from trackside.contracts.rule_request import RuleRequest
+from trackside.contracts.run_layout import RULE_REQUEST_KEY, RunLocation
+from trackside.contracts.verdict import Severity
+
+MOST_BYTES = 1 << 20  # of a request that is referred to; a long one of 20 rules has some kilobytes
+
+ReadDocument = Callable[[str], bytes]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The rules that judge, and what was wrong with the choice ("": nothing)."""
+
+    request: RuleRequest
+    complaint: str = ""
+
+
+def chosen_rules(choice: JobChoice, *, default: str, read_document: ReadDocument) -> Chosen | None:
+    """None where neither the job nor the deployment chose any: then the evaluator's own default holds.
+
+    `read_document` gives what a reference means. Errors: `ConfigurationError` is none of them; those of AWS are.
+    """
+    if not choice.rules and not choice.actions and not default:
+        return None
+    complaints: list[str] = []
+    for rules, actions in _attempts(choice, default):
+        try:
+            return Chosen(_read(rules, actions, read_document), " ".join(complaints))
+        except ConfigurationError as error:
+            complaints.append(str(error))
+    return Chosen(chosen_by_words("", "", catalogue=built_in_catalogue()), " ".join(complaints))
+
+
+def _attempts(choice: JobChoice, default: str) -> list[tuple[str, str]]:
+    """What is tried, in turn: what the job says, then the deployment's default, without the job's words."""
+    own = (choice.rules or default, choice.actions)
+    return [own] if own == (default, "") or not default else [own, (default, "")]
+
+
+def _read(rules: str, actions: str, read_document: ReadDocument) -> RuleRequest:
+    catalogue = built_in_catalogue()
+    if is_reference(rules):
+        return chosen_by_document(read_document(rules), actions, catalogue=catalogue)
+    return chosen_by_words(rules, actions, catalogue=catalogue)
+
+
+class RuleChoice:
+    """Settles and tells it. Errors of its methods: `ClientError`; the message comes again."""
+
+    def __init__(self, settings: StartEvaluationSettings) -> None:
+        self._settings = settings
+
+    def settle(self, job: TrainingJob, run: RunLocation, choice: JobChoice) -> Done | Nothing:
+        """Puts what was chosen into the run, unless a request lies there."""
+        bucket, prefix = split_uri(run)
+        key = f"{prefix}/{RULE_REQUEST_KEY}"
+        if _lies_there(bucket, key):
+            return Nothing(f"{run.uri} has its rule request.")
+        chosen = chosen_rules(choice, default=self._settings.default_rules, read_document=self._read_document)
+        if chosen is None:
+            return Nothing(f"{job.name} chose no rules.")
+        if chosen.complaint:
+            self.complain(job, run, f"{chosen.complaint} The deployment's default judges instead.")
+        try:
+            client("s3").put_object(Bucket=bucket, Key=key, Body=chosen.request.to_json().encode(), IfNoneMatch="*")
+        except ClientError as error:
+            if code_of(error) not in {"PreconditionFailed", "ConditionalRequestConflict"}:
+                raise
+            return Nothing(f"{run.uri} has its rule request by now.")
+        names = ", ".join(rule.name for rule in chosen.request.rules)
+        return Done(f"{job.name} is judged by {names}" + (", not as it asked." if chosen.complaint else "."))
+
+    def complain(self, job: TrainingJob, run: RunLocation | None, reason: str) -> Nothing:
+        """Says on the bus that a choice is wrong: it is recorded, shown and mailed."""
+        said = RuleEvaluation(
+            job=job,
+            configuration_name=CHOICE_NAME,
+            status=RuleEvaluationStatus.ERROR,
+            details=" ".join(reason.split())[:MOST_STATUS_DETAILS],
+            severity=Severity.WARNING,
+            actions=(Action.NOTIFY,),
+            run_uri=run.uri if run else "",
+            modified_at=time.time(),
+        )
+        answer = client("events").put_events(
+            Entries=[
+                {
+                    "Source": SOURCE,
+                    "DetailType": DETAIL_TYPE,
+                    "Detail": to_json(said.to_detail()),
+                    "EventBusName": self._settings.event_bus,
+                    "Resources": [job.arn],
+                }
+            ]
+        )
+        if answer["FailedEntryCount"]:
+            raise OSError(f"The bus did not take what is wrong with the choice of {job.name}: {answer['Entries']}.")
+        return Nothing(reason, surprising=True)
+
+    def _read_document(self, address: str) -> bytes:
+        below = self._settings.rule_parameters_below
+        reference = read_reference(address, bucket=self._settings.run_bucket, parameters_below=below)
+        try:
+            if isinstance(reference, S3Reference):
+                body: bytes = (
+                    client("s3").get_object(Bucket=reference.bucket, Key=reference.key)["Body"].read(MOST_BYTES)
+                )
+                return body
+            value = client("ssm").get_parameter(Name=reference.name)["Parameter"]["Value"]
+        except ClientError as error:
+            if code_of(error) not in {"NoSuchKey", "ParameterNotFound", "AccessDenied", "AccessDeniedException"}:
+                raise
+            problem = Problem(address, f"cannot be read: {code_of(error)}.", "Put it there before the job starts.")
+            raise ConfigurationError([problem], subject="The job's choice of rules") from error
+        return str(value).encode()
+
+
+def _lies_there(bucket: str, key: str) -> bool:
+    try:
+        client("s3").head_object(Bucket=bucket, Key=key)
+    except ClientError as error:
+        if code_of(error) not in {"404", "NoSuchKey", "NotFound"}:
+            raise
+        return False
+    return True
