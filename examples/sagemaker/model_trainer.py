@@ -1,6 +1,6 @@
 """The SDK's version 3: a ModelTrainer whose job Trackside watches. Prints what the job carries, as one line of JSON.
 
-    python model_trainer.py RUN ROLE_ARN     (in a Python with sagemaker-train 1.27.0)
+python model_trainer.py RUN ROLE_ARN     (in a Python with sagemaker-train 1.27.0)
 """
 
 import json
@@ -23,7 +23,7 @@ trainer = ModelTrainer(
     base_job_name="digits",
 )
 
-attachment = plan_attachment(run, "vanishing-gradient overfit:patience=5")
+attachment = plan_attachment(run, "vanishing-gradient overfit:patience_evaluations=5")
 put_objects(attachment)
 attach_to_model_trainer(trainer, attachment)
 trainer.train(wait=False)

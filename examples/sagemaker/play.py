@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from notebook import SCRIPT, cells
-from sdk_environment import sdk_python
+from sdk_environment import V3, sdk_python
 from sklearn.datasets import load_digits
 
 from trackside.environment import inherited
@@ -55,9 +55,7 @@ def play(account: LocalAccount, folder: Path, *, python: Path, pace: float = 1.0
     put_digits(account)
     write_notebook(folder, outputs["RunBucketName"])
     environment = {
-        **{name: value for name, value in inherited().items() if name in {"PATH", "HOME", "LANG", "TMPDIR"}},
-        **account.role_environment(ROLE, path="/service-role/"),
-        "PYTHONPATH": ":".join(LIBRARY),
+        **notebook_environment(account),
         "SAGEMAKER_USER_CONFIG_OVERRIDE": str(folder / "sagemaker.yaml"),
         "SAGEMAKER_SUPPRESS_V2_WARNING": "1",
     }
@@ -83,7 +81,7 @@ def put_digits(account: LocalAccount) -> None:
     digits = load_digits()
     images, is_odd = (digits.data / 16).astype(np.float32), digits.target % 2
     with tempfile.TemporaryDirectory() as folder:
-        for channel, part in (("train", slice(0, 1400)), ("validation", slice(1400, None))):
+        for channel, part in (("train", slice(0, 640)), ("validation", slice(640, 832))):
             file = Path(folder) / f"{channel}.npz"
             np.savez(file, images=images[part], is_odd=is_odd[part])
             s3.upload_file(str(file), BUCKET, f"data/{channel}/digits.npz")
@@ -100,10 +98,33 @@ def write_notebook(folder: Path, run_bucket: str) -> None:
 
 
 def main() -> int:
+    """The notebook as fast as the SDK goes, then a job of the SDK's version 3."""
     with LocalAccount(stop_grace_seconds=5) as account, tempfile.TemporaryDirectory() as folder:
         played = play(account, Path(folder), python=sdk_python())
         sys.stdout.write(played.printed)
+        sys.stdout.write("\nA ModelTrainer of the SDK's version 3 carries:\n")
+        sys.stdout.flush()
+        train_with_version_3(account)
     return 0
+
+
+def train_with_version_3(account: LocalAccount) -> None:
+    """Prints what its job carries. Errors: `CalledProcessError`."""
+    account.client("s3").create_bucket(Bucket="runs")
+    account.register_image("pytorch-training", [sys.executable, "-c", "pass"])
+    python = sdk_python("sagemaker-sdk-3", V3)
+    role = f"arn:aws:iam::123456789012:role/service-role/{ROLE}"
+    command = [python, "-W", "ignore", PLAYER.with_name("model_trainer.py"), "s3://runs/digits/@job", role]
+    subprocess.run(command, env=notebook_environment(account), timeout=300, check=True)
+
+
+def notebook_environment(account: LocalAccount) -> dict[str, str]:
+    """As a notebook instance has it: a role, a region, and this checkout in place of an installed wheel."""
+    return {
+        **{name: value for name, value in inherited().items() if name in {"PATH", "HOME", "LANG", "TMPDIR"}},
+        **account.role_environment(ROLE, path="/service-role/"),
+        "PYTHONPATH": ":".join(LIBRARY),
+    }
 
 
 if __name__ == "__main__":

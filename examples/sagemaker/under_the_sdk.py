@@ -9,6 +9,7 @@ answers (the SDK names AWS's own host in its code, which no setting redirects), 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import time
@@ -41,6 +42,7 @@ def main() -> None:
     sagemaker.session.sts_regional_endpoint = lambda region: os.environ["AWS_ENDPOINT_URL"]  # noqa: TID251 - a script
     if float(pace) != 1:
         sagemaker.session.time = QuickClock(float(pace))
+    logging.getLogger("botocore").setLevel(logging.WARNING)  # it would tell each client's endpoint
     with open(source, encoding="utf-8") as opened:
         cells = json.load(opened)
     names: dict[str, Any] = {"__name__": "notebook"}
@@ -64,11 +66,11 @@ def main() -> None:
 
 
 def until_all_is_judged(cell: str, names: dict[str, Any]) -> None:
-    """A person runs the status cell again and again."""
+    """A person runs the status cell again and again, until each rule has had its last word."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
-        statuses = {each["RuleEvaluationStatus"] for each in names["description"].get(STATUS_CELL, ())}
-        if (statuses and "InProgress" not in statuses) or time.monotonic() > deadline:
+        statuses = [each["RuleEvaluationStatus"] for each in names["description"].get(STATUS_CELL, ())]
+        if len(statuses) - statuses.count("InProgress") >= len(names["rules"]) or time.monotonic() > deadline:
             return
         time.sleep(0.5)
         exec(cell, names)  # noqa: S102 - as above

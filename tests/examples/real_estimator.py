@@ -1,12 +1,8 @@
-"""Runs under the real SDK 2.257.7: what an Estimator asks CreateTrainingJob for. Prints one line of JSON.
-
-    python real_estimator.py CASE RUN
-"""
+"""Runs under the real SDK 2.257.7: what its Estimators ask CreateTrainingJob for. Prints one line of JSON."""
 
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 import boto3
@@ -17,7 +13,7 @@ from sagemaker.estimator import Estimator, _TrainingJob
 import trackside.sagemaker as ours
 
 
-def estimator(names: Any, session: Any, **more: Any) -> Estimator:
+def estimator(names: Any, session: Any) -> Estimator:
     """With a rule, a profiler's rule and a hook's configuration, of the given names."""
     rules = [
         names.Rule.sagemaker(names.rule_configs.vanishing_gradient(), rule_parameters={"threshold": "1e-9"}),
@@ -35,7 +31,6 @@ def estimator(names: Any, session: Any, **more: Any) -> Estimator:
         environment={"NCCL_DEBUG": "WARN"},
         tags={"team": "vision"},
         sagemaker_session=session,
-        **more,
     )
 
 
@@ -52,24 +47,20 @@ def asked(given: Estimator) -> dict[str, Any]:
 
 
 def main() -> None:
-    case, run = sys.argv[1:]
     session = sagemaker.Session(boto3.Session(), default_bucket="runs")
-    names = sagemaker.debugger if case == "theirs" else ours
-    given = estimator(names, session)
-    answer: dict[str, Any] = {"case": case}
-    if case == "refused":
-        try:
-            asked(given)
-        except RuntimeError as error:
-            answer["refused"] = str(error)
-    elif case == "attached":
-        given = estimator(sagemaker.debugger, session)
-        ours.attach_to_estimator(given, ours.plan_attachment(run))
-        answer |= asked(given)
-    else:
-        answer["notes"] = list(ours.watch_estimator(given, run).notes)
-        answer |= asked(given)
-    print(json.dumps(answer))
+    found: dict[str, Any] = {}
+    for case, names in {"theirs": sagemaker.debugger, "ours": ours}.items():
+        given = estimator(names, session)
+        notes = ours.watch_estimator(given, f"s3://runs/{case}/@job").notes
+        found[case] = {**asked(given), "notes": notes}
+    try:
+        asked(estimator(ours, session))
+    except RuntimeError as error:
+        found["refused"] = str(error)
+    given = estimator(sagemaker.debugger, session)
+    ours.attach_to_estimator(given, ours.plan_attachment("s3://runs/attached/@job"))
+    found["attached"] = asked(given)
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

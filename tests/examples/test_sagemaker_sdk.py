@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from trackside.cli import main
 from trackside.contracts.rule_request import RuleRequest
 from trackside.environment import inherited
 from trackside.testing.local_account.server import LocalAccount
@@ -64,7 +66,7 @@ def under(python: Path, account: LocalAccount, script: Path, *words: str) -> dic
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-# The page --------------------------------------------------------------------------------------------------------------
+# The page -------------------------------------------------------------------------------------------------------------
 
 
 def test_each_change_of_the_page_fits_the_post_once(example: Callable[[str], Any]) -> None:
@@ -83,9 +85,7 @@ def test_each_change_of_the_page_fits_the_post_once(example: Callable[[str], Any
         notebook.changed(stock, ["-"])
 
 
-@pytest.mark.parametrize(
-    "copy", ["tests/training_lib/sagemaker/the_blog.txt", "tests/smdebug/the_training_script.txt"]
-)
+@pytest.mark.parametrize("copy", ["tests/training_lib/sagemaker/the_blog.txt", "tests/smdebug/the_training_script.txt"])
 def test_the_post_is_the_one_that_the_other_tests_have(example: Callable[[str], Any], copy: str) -> None:
     sample = example("notebook").SAMPLE.read_text("utf-8")
     blocks = (ROOT / copy).read_text("utf-8").split("```python\n")[1:]
@@ -93,37 +93,41 @@ def test_the_post_is_the_one_that_the_other_tests_have(example: Callable[[str], 
         assert f"```python\n{block.partition('```')[0]}```" in sample
 
 
-# Its own classes -------------------------------------------------------------------------------------------------------
+# Its own classes ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def estimators(sdk: Path, account: LocalAccount) -> dict[str, Any]:
+    """What real Estimators ask for, by case."""
+    return under(sdk, account, Path(__file__).with_name("real_estimator.py"))
 
 
 @account_group
 @pytest.mark.parametrize("case", ["theirs", "ours"])
-def test_an_estimator_of_either_kind_of_rules(sdk: Path, account: LocalAccount, case: str) -> None:
-    found = under(sdk, account, Path(__file__).with_name("real_estimator.py"), case, f"s3://runs/{case}/@job")
+def test_an_estimator_of_either_kind_of_rules(estimators: dict[str, Any], account: LocalAccount, case: str) -> None:
+    found, run = estimators[case], f"s3://runs/{case}/@job"
     assert found["environment"]["NCCL_DEBUG"] == "WARN"
-    assert found["environment"]["TRACKSIDE_RUN"] == f"s3://runs/{case}/@job"
+    assert found["environment"]["TRACKSIDE_RUN"] == run
     assert found["tags"]["team"] == "vision"
-    assert found["tags"]["trackside:run"] == f"s3://runs/{case}/@job"
+    assert found["tags"]["trackside:run"] == run
     assert (found["debugger"], found["profiler"]) == ([], {"DisableProfiler": True})
     assert any("LowGPUUtilization" in note for note in found["notes"])
-    key = f"{case}/rule-request.json"
-    body = account.client("s3").get_object(Bucket="runs", Key=key)["Body"].read()
+    body = account.client("s3").get_object(Bucket="runs", Key=f"{case}/rule-request.json")["Body"].read()
     (rule,) = RuleRequest.from_json(body).rules
     assert (rule.rule_id, rule.parameters["threshold"]) == ("vanishing-gradient", "1e-9")
 
 
 @account_group
-def test_the_sdk_itself_takes_no_rules_but_its_own(sdk: Path, account: LocalAccount) -> None:
+def test_the_sdk_itself_takes_no_rules_but_its_own(estimators: dict[str, Any]) -> None:
     """Why `watch_estimator` takes them away."""
-    found = under(sdk, account, Path(__file__).with_name("real_estimator.py"), "refused", SHARED)
-    assert "can only contain sagemaker.debugger.Rule" in found["refused"]
+    assert "can only contain sagemaker.debugger.Rule" in estimators["refused"]
 
 
 @account_group
-def test_attaching_alone_leaves_sagemaker_debugger_in_place(sdk: Path, account: LocalAccount) -> None:
-    found = under(sdk, account, Path(__file__).with_name("real_estimator.py"), "attached", SHARED)
+def test_attaching_alone_leaves_sagemaker_debugger_in_place(estimators: dict[str, Any]) -> None:
+    found, run = estimators["attached"], "s3://runs/attached/@job"
     assert found["debugger"] == ["debugger_hook_config", "debugger_rule_configs", "profiler_rule_configs"]
-    assert found["environment"]["TRACKSIDE_RUN"] == found["tags"]["trackside:run"] == SHARED
+    assert found["environment"]["TRACKSIDE_RUN"] == found["tags"]["trackside:run"] == run
 
 
 @account_group
@@ -139,5 +143,50 @@ def test_a_model_trainer_of_version_3(example: Callable[[str], Any], account: Lo
     assert found["tags"] == {
         "team": "vision",
         "trackside:run": SHARED,
-        "trackside:rules": "vanishing-gradient overfit:patience=5",
+        "trackside:rules": "vanishing-gradient overfit:patience_evaluations=5",
+    }
+
+
+# The notebook ---------------------------------------------------------------------------------------------------------
+
+
+@account_group
+def test_the_posts_notebook_runs_to_its_end(
+    sdk: Path, example: Callable[[str], Any], account: LocalAccount, tmp_path: Path
+) -> None:
+    """The Estimator, `fit` with its logs, the status loop, the tensors; a real training, judged by the real stacks."""
+    played = example("play").play(account, tmp_path, python=sdk, pace=30)
+    left, printed = played.left, played.printed
+    assert left["role"] == "arn:aws:iam::123456789012:role/service-role/data-scientist"
+    assert left["bucket"] == "sagemaker-us-east-1-123456789012"
+    # fit: the training's own output came through CloudWatch Logs, and an issue was told before the job had ended.
+    assert "Epoch 50: train_loss=" in printed
+    during, _, after = printed.partition("Completed - Training job completed")
+    assert ": IssuesFound\n" in during
+    assert after
+    # The loop.
+    statuses = {each["RuleConfigurationName"]: each for each in left["statuses"]}
+    assert set(statuses) == RULES
+    for name, status in statuses.items():
+        assert status["RuleEvaluationStatus"] in {"IssuesFound", "NoIssuesFound"}, status
+        assert f"Rule: {name}\n  Status: {status['RuleEvaluationStatus']}\n  Details: " in after
+        assert set(status) == {
+            "RuleConfigurationName",
+            "RuleEvaluationJobArn",
+            "RuleEvaluationStatus",
+            "StatusDetails",
+            "LastModifiedTime",
+        }
+    assert statuses["Overfit"]["RuleEvaluationStatus"] == "IssuesFound"  # 640 digits and 50 epochs without a brake
+    assert statuses["VanishingGradient"]["RuleEvaluationStatus"] == "NoIssuesFound"
+    assert left["rule_job_summary"] == left["statuses"]
+    assert left["debugger_fields"] == ["DebugRuleEvaluationStatuses", "ProfilerConfig"]  # nothing asked of Debugger
+    # What was saved.
+    assert {"BCELoss_output_0", "gradient/Sequential_0.weight", "Sequential_6.weight"} <= set(left["tensors"])
+    assert len(left["loss_steps"]) > 50
+    # The command line tells the same.
+    told = CliRunner().invoke(main, ["aws", "rules", left["job"]], env=account.environment(), catch_exceptions=False)
+    rules = {each["RuleConfigurationName"]: each for each in json.loads(told.stdout)["DebugRuleEvaluationStatuses"]}
+    assert {name: each["StatusDetails"] for name, each in rules.items()} == {
+        name: each["StatusDetails"] for name, each in statuses.items()
     }

@@ -69,9 +69,7 @@ def test_our_statuses_stand_in_the_answer(table: RunTable, put: Any) -> None:
     assert status["RuleEvaluationStatus"] in shape.members["RuleEvaluationStatus"].enum
 
 
-def test_of_the_deployment_in_the_clients_account(
-    table: RunTable, put: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_the_deployment_in_the_clients_account(table: RunTable, put: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRACKSIDE_TABLE", "runs")
     put(merged(None, ISSUE))
     client, _ = client_that_answers()

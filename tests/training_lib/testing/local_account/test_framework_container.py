@@ -17,7 +17,8 @@ LIBRARY = str(Path(trackside.__file__).parents[1])
 SCRIPT = """
 import json, os, sys
 import beside  # a module of the same folder
-print(json.dumps([sys.argv[1:], beside.VALUE, os.getcwd(), {k: v for k, v in os.environ.items() if k.startswith("SM")}]))
+told = {name: value for name, value in os.environ.items() if name.startswith("SM")}
+print(json.dumps([sys.argv[1:], beside.VALUE, os.getcwd(), told]))
 for name in json.loads(os.environ["SM_CHANNELS"]):
     folder = os.environ["SM_CHANNEL_" + name.upper()]
     print(name, sorted(os.path.relpath(os.path.join(place, f), folder) for place, _, fs in os.walk(folder) for f in fs))
@@ -78,7 +79,7 @@ def test_becomes_the_users_script(train: Any) -> None:
     assert "installs nothing" in passed_over
     assert command.endswith("/train.py --epochs 50 --layers [1, 2] --learning_rate 0.001 -n 3 --name a b")
     words, beside, folder, environment = json.loads(told)
-    assert words == "--epochs|50|--layers|[1, 2]|--learning_rate|0.001|-n|3|--name|a b".split("|")
+    assert words == ["--epochs", "50", "--layers", "[1, 2]", "--learning_rate", "0.001", "-n", "3", "--name", "a b"]
     assert (beside, Path(folder).name) == (7, "code")
     assert environment["SM_HP_EPOCHS"] == "50"
     assert json.loads(environment["SM_HPS"])["layers"] == [1, 2]

@@ -32,7 +32,9 @@ def lines(bench: Any, job: str, group: str = GROUP) -> list[str]:
 def ends(bench: Any, job: str, code: str) -> None:
     bench.training_job(job, "python", "-c", code)
     found = bench.account.hops.find
-    bench.eventually(lambda: found("job-state", job=job, status="Completed") or found("job-state", job=job, status="Failed"))
+    bench.eventually(
+        lambda: found("job-state", job=job, status="Completed") or found("job-state", job=job, status="Failed")
+    )
 
 
 @pytest.mark.parametrize(

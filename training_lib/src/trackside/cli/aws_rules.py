@@ -24,7 +24,7 @@ def command(*, job: str, table: str) -> None:
     \b
     Example:
       trackside aws rules digits-01
-      trackside aws rules digits-01 | jq -r '.DebugRuleEvaluationStatuses[].RuleEvaluationStatus'
+      trackside aws rules digits-01 | jq '.DebugRuleEvaluationStatuses'
     """
     from trackside.cloud.rule_statuses import STATUSES, debug_rule_evaluation_statuses
     from trackside.cloud.run_table import RunTable

@@ -5,8 +5,8 @@
     watch_estimator(estimator, "s3://the-deployments-run-bucket/digits/@job")
     estimator.fit(...)
 
-Objects are told by their attributes, and `sagemaker` is never imported. Nothing of the user's is overwritten: what stands
-there and says something else is an error, with every such place at once.
+Objects are told by their attributes, and `sagemaker` is never imported. Nothing of the user's is overwritten: what
+stands there and says something else is an error, with every such place at once.
 """
 
 from __future__ import annotations

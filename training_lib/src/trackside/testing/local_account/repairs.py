@@ -307,6 +307,10 @@ REPAIRS = (
     Repair("lambda-failures", "forgets a function's DeadLetterConfig", _mend_function_failures),
     Repair("sagemaker-jobs", "jobs are Completed at once, run nothing, say nothing; no StopTrainingJob", _mend_jobs),
     Repair("sagemaker-updates", "UpdateTrainingJob is missing", _mend_updates),
-    Repair("policy-simulation", "SimulatePrincipalPolicy is missing, which the SDK's version 3 asks", _mend_policy_simulation),
+    Repair(
+        "policy-simulation",
+        "SimulatePrincipalPolicy is missing, which the SDK's version 3 asks",
+        _mend_policy_simulation,
+    ),
     Repair("alarm-first-state", "a new alarm is OK, not INSUFFICIENT_DATA", _mend_first_alarm_state),
 )
