@@ -16,6 +16,7 @@ from stacks.constructs.alarm import TellingAlarm
 from stacks.constructs.alarm_topic import AlarmTopic
 from stacks.constructs.overview import Overview
 from stacks.constructs.queue_backed_function import QueueBackedFunction
+from stacks.constructs.undelivered_alarms import undelivered_alarms
 from stacks.deployment_settings import DeploymentSettings
 from stacks.measures import issues, oldest, own, waiting
 
@@ -48,6 +49,7 @@ class MonitoringStack(Stack):
         alarms.append(self._watch_failed_evaluations(failed_evaluations))
         for name, reaction in reactions.items():
             alarms += self._watch_reaction(name, reaction)
+        alarms += undelivered_alarms(self, topic=self.topic)
         dashboard = re.sub(r"[^\w-]", "-", settings.event_bus_name)
         Overview(
             self,

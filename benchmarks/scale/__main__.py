@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -154,14 +155,14 @@ HEAD = (
 
 
 def _main_table(rows: Sequence[Figures]) -> str:
-    lines = [HEAD, "|---:|---|---|---|---:|---|---:|---|---:|"]
-    for f in rows:
-        lines.append(
-            f"| {f.jobs:,} | {f.mode} | {_times(f.watched_after)} | {_times(f.verdict_after)} | {f.stopped:,} of "
-            f"{f.faulty:,} | {_times(f.stop_after)} | {_time(f.oldest_start)} | {held_back_by(f)} | "
-            f"{f.cost_of_100_jobs:,.0f} |"
-        )
+    lines = [HEAD, "|---:|---|---|---|---:|---|---:|---|---:|", *map(_main_row, rows)]
     return "\n".join(lines)
+
+
+def _main_row(f: Figures) -> str:
+    stopped, cost = f"{f.stopped:,} of {f.faulty:,}", f"{f.cost_of_100_jobs:,.0f}"
+    times = f"{_times(f.watched_after)} | {_times(f.verdict_after)} | {stopped} | {_times(f.stop_after)}"
+    return f"| {f.jobs:,} | {f.mode} | {times} | {_time(f.oldest_start)} | {held_back_by(f)} | {cost} |"
 
 
 def held_back_by(f: Figures) -> str:
@@ -178,11 +179,8 @@ def held_back_by(f: Figures) -> str:
 
 
 def _conservation(rows: Sequence[Figures]) -> str:
-    lines = [
-        "| | jobs | verdicts of faults | never judged | run not finished | healthy job stopped | unaccounted for | "
-        "dead letters | found by sweeps |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
-    ]
+    head = "jobs | verdicts of faults | never judged | run not finished | healthy job stopped | unaccounted for"
+    lines = [f"| | {head} | dead letters | found by sweeps |", "|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
     for load in LOADS:
         some = [f for f in rows if f.load == load]
         total = {name: sum(getattr(f, name) for f in some) for name in _COUNTED}
@@ -250,7 +248,7 @@ def _times(three: Sequence[float]) -> str:
 
 
 def _time(seconds: float) -> str:
-    if seconds != seconds:
+    if math.isnan(seconds):
         return "-"
     if seconds < 120:
         return f"{seconds:.0f} s"

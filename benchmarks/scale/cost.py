@@ -3,8 +3,8 @@
     python -m benchmarks.scale.cost [--jobs 100] [--hours 8] [--mode per-job] [--rules 5] [--faulty 0.1]
                                     [--prices my-prices.json] [--poll-seconds 1] [--captured-objects-an-hour 60]
 
-Calls are counted by the simulation, resources in the synthesized templates. Prices are inputs (prices.json, each with its
-source and the day on which it was read): put in those of your region. Free tiers are left out.
+Calls are counted by the simulation, resources in the synthesized templates. Prices are inputs (prices.json, each with
+its source and the day on which it was read): put in those of your region. Free tiers are left out.
 """
 
 from __future__ import annotations

@@ -321,7 +321,7 @@ class Simulation:
         # The evaluator tries PutEvents again until it is taken, and a bus of one's own delivers at least once.
         self._deliver(said, "stop_training", "notify_owner", "publish_metric", "record_verdict", is_durable=True)
 
-    # The fleet: modelled after lambdas' lease table and its workers' settings ------------------------------------------
+    # The fleet: modelled after the table of leases and the workers' defaults ------------------------------------------
 
     def _lease(self) -> None:
         for worker in range(len(self._free)):
