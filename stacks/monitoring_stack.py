@@ -19,6 +19,7 @@ from stacks.constructs.evaluator_fleet import EvaluatorFleet
 from stacks.constructs.fleet_alarms import watch_fleet
 from stacks.constructs.overview import Overview
 from stacks.constructs.queue_backed_function import QueueBackedFunction
+from stacks.constructs.undelivered_alarms import undelivered_alarms
 from stacks.deployment_settings import DeploymentSettings
 from stacks.measures import issues, oldest, own, waiting
 
@@ -59,6 +60,7 @@ class MonitoringStack(Stack):
             alarms += self._watch_reaction(name, reaction)
         if fleet:
             alarms += watch_fleet(self, fleet, topic=self.topic, settings=settings)
+        alarms += undelivered_alarms(self, topic=self.topic)
         dashboard = re.sub(r"[^\w-]", "-", settings.event_bus_name)
         Overview(
             self,

@@ -1,7 +1,7 @@
 """What AWS allows and how long it takes: parameters of the simulation, each with where it is from.
 
-`published`: in AWS's documents, or observed in public (the source says where). `assumed`: nobody outside AWS knows; vary
-it on the command line.
+`published`: in AWS's documents, or observed in public (the source says where). `assumed`: nobody outside AWS knows;
+vary it on the command line.
 """
 
 from __future__ import annotations

@@ -188,7 +188,9 @@ class Simulation:
             fault, ends = all_run + 60 * chance.random(), max(ends, all_run + load.hours * HOUR)
         else:
             fault = created + (0.1 + 0.7 * chance.random()) * load.hours * HOUR
-        job = TrainingJob(f"job-{number:05d}", f"arn:aws:sagemaker:us-east-1:123456789012:training-job/job-{number:05d}")
+        job = TrainingJob(
+            f"job-{number:05d}", f"arn:aws:sagemaker:us-east-1:123456789012:training-job/job-{number:05d}"
+        )
         return Training(job, f"s3://{BUCKET}/job-{number:05d}", created, is_faulty, fault, ends)
 
     def _begin(self, training: Training) -> None:
@@ -319,13 +321,12 @@ class Simulation:
         # The evaluator tries PutEvents again until it is taken, and a bus of one's own delivers at least once.
         self._deliver(said, "stop_training", "notify_owner", "publish_metric", "record_verdict", is_durable=True)
 
-    # The fleet: modelled after lambdas' lease table and its workers' settings ------------------------------------------
+    # The fleet: modelled after the table of leases and the workers' defaults ------------------------------------------
 
     def _lease(self) -> None:
-        for worker, room in enumerate(self._free):
-            while room and self._waiting_leases:
-                room -= 1
-                self._free[worker] = room
+        for worker in range(len(self._free)):
+            while self._free[worker] and self._waiting_leases:
+                self._free[worker] -= 1
                 training = self._waiting_leases.popleft()
                 self.clock.start(self._judge(training, worker))
             if not self._waiting_leases:
@@ -509,7 +510,9 @@ class Simulation:
             yield from environment.call("Describe")
             training = self._by_arn[record.job.arn]
             if training.evaluators:
-                self._held[record.job.arn] = replace(self._held[record.job.arn], evaluator=next(iter(training.evaluators)))
+                self._held[record.job.arn] = replace(
+                    self._held[record.job.arn], evaluator=next(iter(training.evaluators))
+                )
                 yield from environment.small_calls(dynamodb_write=1)
             elif training.status == "InProgress":
                 yield from environment.call("Describe")
