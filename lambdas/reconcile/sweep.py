@@ -62,9 +62,10 @@ class Sweep:
         if status == record.status:
             return Nothing(f"{name} is {status}, as the table has it.")
         event = missed_event(description, run_uri=record.run_uri)
-        self._send(event, self._settings.record_queue_url)
         if record.run_uri and status in TERMINAL_JOB_STATUSES:
             self._send(event, self._settings.finish_queue_url)
+        # Last, for once it is recorded no sweep asks about the job again: a death in between must not lose its end.
+        self._send(event, self._settings.record_queue_url)
         return Done(f"{name} is {status}, and no event had said so.")
 
     def _look_who_it_is(self, job: Listed) -> Done | Nothing:
