@@ -18,7 +18,14 @@ from stacks.permissions import Permission, read_permissions
 PAGE = Path(__file__).resolve().parent / "permissions.md"
 COMMAND = "python docs/permissions.py"
 # Beside cdk.json's settings: all that a deployment may have.
-LARGEST: Mapping[str, str] = {"trackside:custom_rules_from": "s3://rules-bucket/approved"}
+LARGEST: Mapping[str, str] = {
+    "trackside:custom_rules_from": "s3://rules-bucket/approved",
+    "trackside:slack_channel": "C0123456789",
+    "trackside:slack_secret": "trackside/slack",
+    "trackside:webhook_url": "https://hooks.example.com/trackside",
+    "trackside:webhook_secret": "trackside/webhook",
+    "trackside:owner_phones": "+14155550100",
+}
 
 
 def page(permissions: Iterable[Permission]) -> str:
@@ -32,7 +39,7 @@ def page(permissions: Iterable[Permission]) -> str:
             "# Who may do what, and why",
             "",
             "Every statement of every policy of a deployment, with `custom_rules_from=s3://rules-bucket/approved`",
-            "(without it there are fewer). Things are called by the paths of their constructs; region and account,",
+            "and webhooks (without them there are fewer). Things are called by the paths of their constructs; region and account,",
             "where an ARN names them, are the deployment's own. No action is `*`, but for refusals and for the",
             "account's hold on its key. With `StopTraining` among `default_actions`, stop_training may stop jobs",
             "without the tag, too, for those of SageMaker Debugger carry none. Tests walk all of it:",

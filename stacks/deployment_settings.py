@@ -9,6 +9,7 @@ from typing import Any, get_type_hints
 
 import trackside
 from trackside.contracts.action import Action
+from trackside.contracts.action_documents import phone_problem
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 
 PREFIX = "trackside:"
@@ -44,6 +45,14 @@ class DeploymentSettings:
     stop_after_rules              of how many rules, whose issue still stands
     instance_prices               what an instance costs an hour, as `ml.m5.large=0.12`; to tell what a stop spared
     owner_emails                  who is told of issues and of dead letters; each address confirms once
+    owner_phones                  who gets an SMS of issues (`+14155550100`)
+    notify_quiet_minutes          after a rule was told of, what it finds anew in the same job is told so much later, as
+                                  one message (0: each at once)
+    slack_channel                 the channel of Slack that is told what owners are told ("": none)
+    slack_secret                  name of the Secrets Manager secret that holds `Bearer xoxb-...`, a bot's token
+    webhook_url                   an https:// endpoint that is sent what owners are told, as JSON ("": none)
+    webhook_secret                name of the secret that holds the value of its header Authorization
+    webhook_calls_per_second      at most so many calls of it
     run_retention_days            when runs are deleted (0: never)
     reconcile_minutes             how often it is looked for what events missed
     record_retention_days         when what is known of a run is forgotten, in the table of runs (0: never)
@@ -76,6 +85,13 @@ class DeploymentSettings:
     stop_after_rules: int = 1
     instance_prices: tuple[str, ...] = ()
     owner_emails: tuple[str, ...] = ()
+    owner_phones: tuple[str, ...] = ()
+    notify_quiet_minutes: int = 60
+    slack_channel: str = ""
+    slack_secret: str = ""
+    webhook_url: str = ""
+    webhook_secret: str = ""
+    webhook_calls_per_second: int = 10
     run_retention_days: int = 90
     reconcile_minutes: int = 5
     record_retention_days: int = 365
@@ -108,6 +124,7 @@ class DeploymentSettings:
                 _CHECKS.get(name, _accept)(values[name])
             except ValueError as error:
                 problems.append(Problem(key, f"is {given!r}: {error}."))
+        problems += _missing_secrets(values)
         if problems:
             raise ConfigurationError(problems, subject="The deployment's settings (cdk.json, -c)")
         return cls(**values)
@@ -117,6 +134,16 @@ def cost_tags(settings: DeploymentSettings) -> tuple[tuple[str, str], ...]:
     """Name and value of every tag that all of a deployment carries: its own, and `project` if it is not among them."""
     given = dict(tag.split("=", 1) for tag in settings.cost_tags)
     return tuple({"project": "trackside", **given}.items())
+
+
+def _missing_secrets(values: Mapping[str, Any]) -> list[Problem]:
+    """Nobody is told anything without proof of who tells it."""
+    pairs = {"slack_channel": "slack_secret", "webhook_url": "webhook_secret"}
+    return [
+        Problem(PREFIX + secret, f"is needed with {PREFIX + name}.", "Name a secret of Secrets Manager.")
+        for name, secret in pairs.items()
+        if values.get(name) and not values.get(secret)
+    ]
 
 
 def _read_text(given: Any) -> str:
@@ -193,6 +220,22 @@ def _check_emails(value: tuple[str, ...]) -> None:
         raise ValueError(f"not an e-mail address: {', '.join(wrong)}")
 
 
+def _check_phones(value: tuple[str, ...]) -> None:
+    problems = [problem for number in value if (problem := phone_problem(number))]
+    if problems:
+        raise ValueError(" ".join(problems).rstrip("."))
+
+
+def _check_webhook_url(value: str) -> None:
+    """The address stands in the template: one that is itself a secret must not be it."""
+    if not value:
+        return
+    if not re.fullmatch(r"https://[A-Za-z0-9.-]+(:\d+)?(/[\w.~%/+-]*)?", value):
+        raise ValueError("it must look like 'https://hooks.example.com/trackside', without a query")
+    if re.match(r"https://(hooks\.slack\.com|[^/]*\.webhook\.office\.com)", value):
+        raise ValueError("this address is a secret itself, and would stand in the template: use slack_channel")
+
+
 def _check_prices(value: tuple[str, ...]) -> None:
     wrong = [entry for entry in value if not re.fullmatch(r"ml\.[a-z0-9-]+\.[a-z0-9-]+=\d+(\.\d+)?", entry)]
     if wrong:
@@ -240,6 +283,13 @@ _CHECKS: Mapping[str, Callable[[Any], None]] = {
     "stop_after_rules": _between(1, 100),
     "instance_prices": _check_prices,
     "owner_emails": _check_emails,
+    "owner_phones": _check_phones,
+    "notify_quiet_minutes": _between(0, 10_080),
+    "slack_channel": _matching(r"|[#\w-]{1,80}", "'C0123456789'"),
+    "slack_secret": _matching(r"|[\w/+=.@-]{1,512}", "'trackside/slack'"),
+    "webhook_url": _check_webhook_url,
+    "webhook_secret": _matching(r"|[\w/+=.@-]{1,512}", "'trackside/webhook'"),
+    "webhook_calls_per_second": _between(1, 300),
     "run_retention_days": _between(0, 36_500),
     "reconcile_minutes": _between(1, 1_440),
     "record_retention_days": _between(0, 36_500),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aws_cdk import aws_events as events
 
+from lambdas.notify_owner.unjudged import NOTHING_JUDGED
 from lambdas.shared.processing_jobs import NAME_PREFIX
 from lambdas.shared.runs import RUN_TAG
 from trackside.contracts.action import Action
@@ -11,6 +12,7 @@ from trackside.contracts.event import (
     AWS_DETAIL_TYPE,
     AWS_SOURCE,
     DETAIL_TYPE,
+    NOTIFICATION_DETAIL_TYPE,
     SOURCE,
     TERMINAL_JOB_STATUSES,
     RuleEvaluationStatus,
@@ -38,6 +40,24 @@ def official_issue_found() -> events.EventPattern:
         detail={
             "TrainingJobStatus": ["InProgress"],
             "DebugRuleEvaluationStatuses": {"RuleEvaluationStatus": [ISSUES_FOUND]},
+        },
+    )
+
+
+def owner_told() -> events.EventPattern:
+    """Ours: notify_owner told the owner."""
+    return events.EventPattern(source=[SOURCE], detail_type=[NOTIFICATION_DETAIL_TYPE])
+
+
+def nothing_judged() -> events.EventPattern:
+    """A processing job of ours ended well, but no rule could judge the run."""
+    return events.EventPattern(
+        source=[AWS_SOURCE],
+        detail_type=[PROCESSING_DETAIL_TYPE],
+        detail={
+            "ProcessingJobStatus": ["Completed"],
+            "ProcessingJobName": [{"prefix": NAME_PREFIX}],
+            "ExitMessage": [{"prefix": NOTHING_JUDGED}],
         },
     )
 

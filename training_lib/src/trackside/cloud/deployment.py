@@ -43,9 +43,7 @@ class Deployment:
     """The one of this account and region. `client(service)` makes boto3's clients. Errors of all methods: as those of
     `RunTable`."""
 
-    def __init__(
-        self, *, client: Callable[[str], Any] | None = None, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, *, client: Callable[[str], Any] | None = None, clock: Callable[[], float] = time.time) -> None:
         self._client, self._clock = cache(client or connect), clock
 
     def dead_letters(self) -> tuple[DeadLetters, ...]:
@@ -91,7 +89,9 @@ class Deployment:
         self._check(first, last, now=now, act_again=act_again)
         outputs = self._outputs()
         if _BUS not in outputs:
-            raise LocationNotFoundError(f"No stack {STACKS}… here has an output {_BUS}. Deploy this version of Trackside")
+            raise LocationNotFoundError(
+                f"No stack {STACKS}… here has an output {_BUS}. Deploy this version of Trackside"
+            )
         bus_arn = str(self._ask("events", "describe_event_bus", Name=outputs[_BUS])["Arn"])
         archives = self._ask("events", "list_archives", EventSourceArn=bus_arn, Limit=MOST_ARCHIVES)["Archives"]
         if not archives:

@@ -134,10 +134,13 @@ class LocalAccount:
     def _gate(self, application: Application) -> Application:
         return FaultGate(
             self.faults,
-            kill=lambda caller: self._lambdas.kill(caller),
+            kill=self._kill_function,
             note=self.hops.write,
             application=application,
         )
+
+    def _kill_function(self, process: str) -> None:
+        self._lambdas.kill(process)  # made after the server
 
     # For programs that speak to the account ---------------------------------------------------------------------------
 
