@@ -24,6 +24,7 @@ LARGEST: Mapping[str, str] = {
     "trackside:slack_secret": "trackside/slack",
     "trackside:webhook_url": "https://hooks.example.com/trackside",
     "trackside:webhook_secret": "trackside/webhook",
+    "trackside:owner_emails": "owner@example.com",
     "trackside:owner_phones": "+14155550100",
 }
 
