@@ -34,7 +34,13 @@ def _compose_whole(app: cdk.App, settings: DeploymentSettings) -> None:
     storage = StorageStack(app, "TracksideStorage", settings=settings)
     action = ActionStack(app, "TracksideAction", settings=settings, key=storage.key, run_table=storage.table)
     evaluation = EvaluationStack(
-        app, "TracksideEvaluation", settings=settings, runs=storage.runs, key=storage.key, bus=action.bus
+        app,
+        "TracksideEvaluation",
+        settings=settings,
+        runs=storage.runs,
+        key=storage.key,
+        bus=action.bus,
+        notify_queue=action.reactions["notify_owner"].queue,
     )
     record = RecordStack(
         app,

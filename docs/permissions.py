@@ -24,6 +24,12 @@ LARGEST: Mapping[str, str] = {
     "trackside:evaluator_mode": "fleet",
     "trackside:watched_jobs": "nightly-*",
     "trackside:watch_by_environment": "true",
+    "trackside:slack_channel": "C0123456789",
+    "trackside:slack_secret": "trackside/slack",
+    "trackside:webhook_url": "https://hooks.example.com/trackside",
+    "trackside:webhook_secret": "trackside/webhook",
+    "trackside:owner_emails": "owner@example.com",
+    "trackside:owner_phones": "+14155550100",
 }
 
 
@@ -38,8 +44,8 @@ def page(permissions: Iterable[Permission]) -> str:
             "# Who may do what, and why",
             "",
             "Every statement of every policy of a deployment, with `custom_rules_from=s3://rules-bucket/approved`,",
-            "`drills=true`, `evaluator_mode=fleet` and `watch_by_environment` (without them there are fewer). Things",
-            "are called by the paths of their constructs; region and account, where an ARN names them, are the",
+            "`drills=true`, `evaluator_mode=fleet`, `watch_by_environment` and webhooks (without them there are fewer).",
+            "Things are called by the paths of their constructs; region and account, where an ARN names them, are the",
             "deployment's own. No action is `*`, but for refusals and for the account's hold on its key. With",
             "`StopTraining` among `default_actions`, stop_training may stop jobs without a tag, too, for those of",
             "SageMaker Debugger carry none. Tests walk all of it: `tests/stacks/test_permissions.py` and",

@@ -10,6 +10,7 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sns_subscriptions as subscriptions
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
@@ -26,17 +27,21 @@ from stacks.constructs.queue_backed_function import MOST_BATCH_SIZE, QueueBacked
 from stacks.constructs.run_table import RunTable
 from stacks.deployment_settings import DeploymentSettings
 from stacks.event_patterns import (
+    custom_rule_failed,
     issue_found,
+    nothing_judged,
     official_issue_found,
     official_issue_found_and_asks_for,
+    rule_status_changed,
     wrong_choice,
 )
 from stacks.spokes import spoke_role_name
+from stacks.webhooks import create_webhooks, let_tell_webhooks
 from trackside.contracts.action import Action
-from trackside.contracts.event import SOURCE
 from trackside.contracts.job_choice import ACTIONS_TAG
 
 MOST_ARCHIVE_NAME_CHARACTERS = 48  # API_CreateArchive
+SMS_HAS_NO_QUEUE = "What a phone could not be told stands in the e-mail, on the bus and in the table of runs."
 
 
 class ActionStack(Stack):
@@ -60,6 +65,10 @@ class ActionStack(Stack):
         self._settings = settings
         self.bus = self._create_bus()
         self.topic = self._create_topic(key)
+        for phone in settings.owner_phones:
+            subscription = self.topic.add_subscription(subscriptions.SmsSubscription(phone))
+            acknowledge(subscription, {"Serverless-SNSRedrivePolicy": SMS_HAS_NO_QUEUE})
+        self.webhooks = create_webhooks(self, settings=settings, bus=self.bus)
         self.table = self._create_table()
         layer = PowertoolsLayer(self, "Layer")
         self.reactions = {
@@ -83,7 +92,8 @@ class ActionStack(Stack):
             # One that CloudFormation makes of an environment's stack name might be longer than an archive's may be.
             archive_name=settings.event_bus_name[:MOST_ARCHIVE_NAME_CHARACTERS] if settings.environment else None,
             description="Every verdict, to be replayed after an outage",
-            event_pattern=events.EventPattern(source=[SOURCE]),
+            # Not what webhooks were told: they know no "once".
+            event_pattern=rule_status_changed(),
             retention=Duration.days(settings.archive_retention_days),
         )
         return bus
@@ -191,16 +201,29 @@ class ActionStack(Stack):
             Action.NOTIFY,
             layer,
             name="notify_owner",
-            settings=NotifyOwnerSettings(
+            settings=lambda queue: NotifyOwnerSettings(
                 topic_arn=self.topic.topic_arn,
                 idempotency_table=self.table.table_name,
+                queue_url=queue.queue_url,
+                event_bus=self.bus.event_bus_name if self.webhooks else "",
+                quiet_minutes=self._settings.notify_quiet_minutes,
                 default_actions=self._settings.default_actions,
             ),
         )
         reaction.react_to(
             "WrongChoice", wrong_choice(), event_bus=self.bus, description="What a job says of its rules cannot be done"
         )
-        self._let_publish(reaction.function, key, why="Its purpose: tells who subscribed of an issue.")
+        function, queue = reaction.function, reaction.queue.queue_arn
+        self._let_publish(function, key, why="Its purpose: tells who subscribed of an issue.")
+        why = "What a rule finds while it is quiet waits in the queue."
+        allow(function, "TellLater", ["sqs:SendMessage"], [queue], why=why)
+        if self.webhooks:
+            let_tell_webhooks(function, self.bus)
+        about = "A processing job that judges by a rule from a file failed: its owner must know"
+        reaction.react_to("CustomRuleFailed", custom_rule_failed(), description=about)
+        reaction.react_to(
+            "NothingJudged", nothing_judged(), description="No rule could judge a run: its owner must know"
+        )
         return reaction
 
     def _let_publish(self, function: lambda_.Function, key: kms.IKey, *, why: str) -> None:

@@ -20,6 +20,7 @@ from stacks.setting_checks import (
     check_rules_place,
     matching,
 )
+from stacks.telling_checks import TELLING_CHECKS, missing_secrets
 from stacks.watching_checks import WATCHING_CHECKS
 from trackside.contracts.action import Action
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
@@ -68,6 +69,14 @@ class DeploymentSettings:
     stop_after_rules              of how many rules, whose issue still stands
     instance_prices               what an instance costs an hour, as `ml.m5.large=0.12`; to tell what a stop spared
     owner_emails                  who is told of issues and of dead letters; each address confirms once
+    owner_phones                  who gets an SMS of issues (`+14155550100`)
+    notify_quiet_minutes          after a rule was told of, what it finds anew in the same job is told so much later, as
+                                  one message (0: each at once)
+    slack_channel                 the channel of Slack that is told what owners are told ("": none)
+    slack_secret                  name of the Secrets Manager secret that holds `Bearer xoxb-...`, a bot's token
+    webhook_url                   an https:// endpoint that is sent what owners are told, as JSON ("": none)
+    webhook_secret                name of the secret that holds the value of its header Authorization
+    webhook_calls_per_second      at most so many calls of it
     run_retention_days            when runs are deleted (0: never)
     reconcile_minutes             how often it is looked for what events missed
     record_retention_days         when what is known of a run is forgotten, in the table of runs (0: never)
@@ -132,6 +141,13 @@ class DeploymentSettings:
     stop_after_rules: int = 1
     instance_prices: tuple[str, ...] = ()
     owner_emails: tuple[str, ...] = ()
+    owner_phones: tuple[str, ...] = ()
+    notify_quiet_minutes: int = 60
+    slack_channel: str = ""
+    slack_secret: str = ""
+    webhook_url: str = ""
+    webhook_secret: str = ""
+    webhook_calls_per_second: int = 10
     run_retention_days: int = 90
     reconcile_minutes: int = 5
     record_retention_days: int = 365
@@ -179,7 +195,7 @@ class DeploymentSettings:
                 _CHECKS.get(name, accept)(values[name])
             except ValueError as error:
                 problems.append(Problem(key, f"is {given!r}: {error}."))
-        wrong_together = (*combination_problems(values), *fleet_problems(values))
+        wrong_together = (*combination_problems(values), *fleet_problems(values), *missing_secrets(values))
         problems += [Problem(PREFIX + name, why) for name, why in wrong_together]
         if problems:
             raise ConfigurationError(problems, subject="The deployment's settings (cdk.json, -c)")
@@ -229,6 +245,7 @@ _CHECKS: Mapping[str, Callable[[Any], None]] = {
     "stop_after_rules": between(1, 100),
     "instance_prices": check_prices,
     "owner_emails": check_emails,
+    **TELLING_CHECKS,
     "run_retention_days": between(0, 36_500),
     "reconcile_minutes": between(1, 1_440),
     "record_retention_days": between(0, 36_500),

@@ -68,6 +68,7 @@ class EvaluationStack(Stack):
         runs: s3.IBucket,
         key: kms.IKey,
         bus: events.IEventBus,
+        notify_queue: sqs.IQueue,
     ) -> None:
         super().__init__(
             scope,
@@ -76,6 +77,7 @@ class EvaluationStack(Stack):
             description="Trackside: what judges a run",
         )
         self._settings, self._runs, self._key = settings, runs, key
+        self._notify_queue = notify_queue
         self.repository = self._create_repository("Evaluator", settings.evaluator_repository)
         self.role = EvaluatorRole(self, "EvaluatorRole", runs=runs, key=key, bus=bus, repository=self.repository)
         self.custom_rules = self._create_custom_rules() if settings.custom_rules_from else None
@@ -166,6 +168,7 @@ class EvaluationStack(Stack):
                 lease_table=self.fleet.table.table_name if self.fleet else "",
                 fleet_queue_url=self.fleet.queue.queue_url if self.fleet else "",
                 failed_queue_url=self.failed_evaluations.queue_url,
+                notify_queue_url=self._notify_queue.queue_url,
                 watch_by_environment=self._settings.watch_by_environment,
                 watched_jobs=",".join(self._settings.watched_jobs),
                 unwatched_jobs=",".join(self._settings.unwatched_jobs),
@@ -183,7 +186,8 @@ class EvaluationStack(Stack):
         description = "A processing job that judges a training job has ended: another may go on"
         reaction.react_to("EvaluatorEnded", evaluator_ended(self.role.role_arn), description=description)
         why = "Says which training job is no longer watched."
-        allow(reaction.function, "TellWhatFailed", ["sqs:SendMessage"], [self.failed_evaluations.queue_arn], why=why)
+        queues = [self.failed_evaluations.queue_arn, self._notify_queue.queue_arn]
+        allow(reaction.function, "TellWhatFailed", ["sqs:SendMessage"], queues, why=why)
         jobs = self.format_arn(service="sagemaker", resource="processing-job", resource_name="trackside-*")
         actions, why = ["sagemaker:AddTags", "sagemaker:CreateProcessingJob"], "Its purpose; the names are ours."
         allow(reaction.function, "StartEvaluators", actions, [jobs], why=why)

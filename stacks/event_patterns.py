@@ -7,12 +7,15 @@ from typing import Any
 
 from aws_cdk import aws_events as events
 
+from lambdas.notify_owner.unjudged import NOTHING_JUDGED
 from lambdas.shared.processing_jobs import NAME_PREFIX
 from trackside.contracts.action import Action
+from trackside.contracts.custom_rule_job import ACTIONS
 from trackside.contracts.event import (
     AWS_DETAIL_TYPE,
     AWS_SOURCE,
     DETAIL_TYPE,
+    NOTIFICATION_DETAIL_TYPE,
     PROCESSING_DETAIL_TYPE,
     SOURCE,
     TERMINAL_JOB_STATUSES,
@@ -42,6 +45,24 @@ def official_issue_found() -> events.EventPattern:
         detail={
             "TrainingJobStatus": ["InProgress"],
             "DebugRuleEvaluationStatuses": {"RuleEvaluationStatus": [ISSUES_FOUND]},
+        },
+    )
+
+
+def owner_told() -> events.EventPattern:
+    """Ours: notify_owner told the owner."""
+    return events.EventPattern(source=[SOURCE], detail_type=[NOTIFICATION_DETAIL_TYPE])
+
+
+def nothing_judged() -> events.EventPattern:
+    """A processing job of ours ended well, but no rule could judge the run."""
+    return events.EventPattern(
+        source=[AWS_SOURCE],
+        detail_type=[PROCESSING_DETAIL_TYPE],
+        detail={
+            "ProcessingJobStatus": ["Completed"],
+            "ProcessingJobName": [{"prefix": NAME_PREFIX}],
+            "ExitMessage": [{"prefix": NOTHING_JUDGED}],
         },
     )
 
@@ -87,6 +108,19 @@ def evaluation_failed(*, but_for: str) -> events.EventPattern:
             "ProcessingJobStatus": ["Failed"],
             "ProcessingJobName": [{"prefix": NAME_PREFIX}],
             "RoleArn": [{"anything-but": [but_for]}],
+        },
+    )
+
+
+def custom_rule_failed() -> events.EventPattern:
+    """A processing job of ours that judged by a rule from a file failed. None of the others is told its actions."""
+    return events.EventPattern(
+        source=[AWS_SOURCE],
+        detail_type=[PROCESSING_DETAIL_TYPE],
+        detail={
+            "ProcessingJobStatus": ["Failed"],
+            "ProcessingJobName": [{"prefix": NAME_PREFIX}],
+            "Environment": {ACTIONS: [{"exists": True}]},
         },
     )
 

@@ -168,9 +168,7 @@ def _differences(account: SimulatedAccount, name: str, case: Case) -> Iterator[t
     marker = f"{name}/debug-output/training_job_end.ts"
     if done.end_markers[marker] != int(case.ended):
         yield not done.end_markers[marker], f"{done.end_markers[marker]} end markers", False
-    latest = {
-        item["sk"]["S"].removeprefix("rule#"): item["status"]["S"] for item in account.items(job.arn, "rule#")
-    }
+    latest = {item["sk"]["S"].removeprefix("rule#"): item["status"]["S"] for item in account.items(job.arn, "rule#")}
     if latest != dict(case.latest):
         yield len(latest) < len(case.latest), f"the table says {latest}", False
     outcomes = sorted(item["outcome"]["S"] for item in account.items(job.arn, "decision#"))

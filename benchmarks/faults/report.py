@@ -1,6 +1,6 @@
 """Plays events under faults through the functions' handlers, and prints the table of docs/reliability.md.
 
-    python -m benchmarks.faults.report --events 10000 --seeds 1 2
+python -m benchmarks.faults.report --events 10000 --seeds 1 2
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--outages", action="store_true", help="one run more for each service that is down for an hour")
     asked = parser.parse_args(arguments)
     wiring, failures = read_wiring(assembly()), 0
-    print("| seed | down for an hour | events | jobs | faults tried | deaths | redriven | stops | mails | lost | wrong"
-          " | told twice | seconds |")
+    print(
+        "| seed | down for an hour | events | jobs | faults tried | deaths | redriven | stops | mails | lost | wrong"
+        " | told twice | seconds |"
+    )
     print("|---|---|---|---|---|---|---|---|---|---|---|---|---|")
     for seed in asked.seeds:
         for outage in ((), *(OUTAGES if asked.outages else ())):
@@ -46,9 +48,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _show(wiring: Wiring, seed: int, events: int, outage: tuple[str, ...]) -> int:
     result = play(wiring, _seeded(seed), events=events, outage=outage)
-    print(f"| {seed} | {', '.join(outage) or '-'} | {result.events} | {result.jobs} | {_tried(result)} | {result.deaths} "
-          f"| {result.redriven} | {result.stops} | {result.mails} | {len(result.lost)} | {len(result.wrong)} "
-          f"| {result.told_twice} | {result.seconds:.0f} |", flush=True)
+    print(
+        f"| {seed} | {', '.join(outage) or '-'} | {result.events} | {result.jobs} | {_tried(result)} | {result.deaths} "
+        f"| {result.redriven} | {result.stops} | {result.mails} | {len(result.lost)} | {len(result.wrong)} "
+        f"| {result.told_twice} | {result.seconds:.0f} |",
+        flush=True,
+    )
     for sentence in (*result.lost[:20], *result.wrong[:20]):
         print(f"  {sentence}", file=sys.stderr)
     return len(result.lost) + len(result.wrong)

@@ -320,7 +320,11 @@ class SimulatedAccount:
         records = [_record(message) for message in batch]
         variables = {**function.variables, **self._settings}
         quiet = contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings(action="ignore")
-        with mock.patch.dict(os.environ, variables), quiet[0], quiet[1]:  # a death counts nothing, which Metrics regrets
+        with (
+            mock.patch.dict(os.environ, variables),
+            quiet[0],
+            quiet[1],
+        ):  # a death counts nothing, which Metrics regrets
             try:
                 answer = self._handlers[function.name]({"Records": records}, _Context())
             except ProcessDied:

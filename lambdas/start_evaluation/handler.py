@@ -63,6 +63,7 @@ def _act(
     if isinstance(decision, OpenLease):
         return open_lease(decision, settings)
     if isinstance(decision, GiveUp):
-        client("sqs").send_message(QueueUrl=settings.failed_queue_url, MessageBody=json.dumps(event))
+        for queue_url in filter(None, (settings.failed_queue_url, settings.notify_queue_url)):
+            client("sqs").send_message(QueueUrl=queue_url, MessageBody=json.dumps(event))
         return Nothing(decision.reason, surprising=True)
     return decision

@@ -24,7 +24,8 @@ class StartEvaluationSettings(EnvironmentSettings):
 
     `evaluator_mode`: what judges a run (docs/evaluators.md). With `per-rule` a run has at most `most_rule_jobs`
     processing jobs; with `fleet` it gets an item in `lease_table`, and is announced in the queue. Whoever is no longer
-    watched is told of in the queue of `failed_queue_url`.
+    watched is told of in the queues of `failed_queue_url`, which people look at, and of `notify_queue_url`, whose
+    function tells the owner.
     """
 
     image_uri: str
@@ -48,6 +49,7 @@ class StartEvaluationSettings(EnvironmentSettings):
     lease_table: str = ""
     fleet_queue_url: str = ""
     failed_queue_url: str = ""
+    notify_queue_url: str = ""
     watch_by_environment: bool = False
     watched_jobs: str = ""
     unwatched_jobs: str = ""

@@ -27,6 +27,7 @@ from trackside.contracts.verdict import Outcome, Severity, Verdict
 VERSION = 1
 SOURCE = "trackside"
 DETAIL_TYPE = "Rule Evaluation Status Change"
+NOTIFICATION_DETAIL_TYPE = "Owner Notification"  # what notify_owner told, for webhooks
 AWS_SOURCE = "aws.sagemaker"
 AWS_DETAIL_TYPE = "SageMaker Training Job State Change"
 PROCESSING_DETAIL_TYPE = "SageMaker Processing Job State Change"

@@ -24,7 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
-    with LocalAccount(port=asked.port, folder=asked.folder, stop_grace_seconds=asked.stop_grace_seconds, faults=asked.faults) as account:
+    with LocalAccount(
+        port=asked.port, folder=asked.folder, stop_grace_seconds=asked.stop_grace_seconds, faults=asked.faults
+    ) as account:
         for name, command in asked.image:
             account.register_image(name, command)
         sys.stdout.write("\n".join(export_lines(account)) + "\n")

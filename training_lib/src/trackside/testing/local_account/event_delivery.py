@@ -20,6 +20,7 @@ from moto.sqs.exceptions import QueueDoesNotExist
 from moto.sqs.models import sqs_backends
 from moto.utilities.arns import parse_arn
 
+from trackside.testing.local_account.api_destinations import ApiDestinations, CallError
 from trackside.testing.local_account.background import Background
 from trackside.testing.local_account.bus_policy import lets_in
 from trackside.testing.local_account.event_pattern import matches
@@ -86,12 +87,14 @@ class EventDelivery:
         invoke: Callable[[Any, bytes], None],
         retry: RetryPolicy,
         switch: FaultSwitch,
+        destinations: ApiDestinations,
     ) -> None:
         self._background = background
         self._journal = journal
         self._invoke = invoke
         self._retry = retry
         self._switch = switch
+        self._destinations = destinations
 
     def send(self, rule: Any, original: Mapping[str, Any]) -> None:
         """Sends an event to the targets of moto's `Rule`, if the rule is enabled and its pattern matches."""
@@ -111,6 +114,13 @@ class EventDelivery:
             self._background.run(lambda: self._try(delivery), after_seconds=pause)
 
     def _try(self, delivery: _Delivery) -> None:
+        if ":api-destination/" in delivery.target["Arn"]:
+            pause = self._destinations.turn(delivery.target["Arn"])
+            self._background.run(lambda: self._try_now(delivery), after_seconds=pause)
+        else:
+            self._try_now(delivery)
+
+    def _try_now(self, delivery: _Delivery) -> None:
         try:
             self._deliver(delivery)
         except DeliveryError as error:
@@ -158,8 +168,12 @@ class EventDelivery:
                 _send_to_logs(arn, text)
             elif arn.service == "events" and arn.resource_type == "event-bus":
                 _send_to_bus(arn, delivery.event, sender=delivery.account)
+            elif arn.service == "events" and arn.resource_type == "api-destination":
+                self._destinations.call(delivery.target["Arn"], text)
             else:
                 raise DeliveryError("NO_RESOURCE", f"Targets of {arn.service} do not exist here.", is_final=True)
+        except CallError as error:
+            raise DeliveryError("SDK_CLIENT_ERROR", str(error), is_final=error.is_final) from error
         except (QueueDoesNotExist, UnknownFunctionException) as error:
             raise DeliveryError("NO_RESOURCE", str(error), is_final=True) from error
         except (JsonRESTError, ServiceException) as error:

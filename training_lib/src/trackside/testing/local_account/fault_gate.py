@@ -86,9 +86,7 @@ class GatedServer(ThreadedMotoServer):
 
     def _server_entry(self) -> None:
         application = self._gate(DomainDispatcherApplication(create_backend_app))
-        self._server = make_server(
-            self._ip_address, self._port, application, True, request_handler=MotoRequestHandler
-        )
+        self._server = make_server(self._ip_address, self._port, application, True, request_handler=MotoRequestHandler)
         self._server_ready_event.set()
         self._server.serve_forever()
 

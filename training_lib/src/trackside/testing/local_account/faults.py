@@ -67,7 +67,9 @@ class Faults:
                 problems.append(Problem(name, f"cannot be {value!r}."))
                 continue
             if types[name] is float and not 0.0 <= values[name] <= (1.0 if name != "delay_seconds" else 1e6):
-                problems.append(Problem(name, f"must be a probability, but is {value!r}.", "Give a number from 0 to 1."))
+                problems.append(
+                    Problem(name, f"must be a probability, but is {value!r}.", "Give a number from 0 to 1.")
+                )
         if problems:
             raise ConfigurationError(problems, subject="The faults")
         return cls(**values)

@@ -23,6 +23,7 @@ from moto.moto_api._internal.models import moto_api_backend
 
 from trackside.testing.local_account import repairs
 from trackside.testing.local_account.alarms import Alarms
+from trackside.testing.local_account.api_destinations import ApiDestinations
 from trackside.testing.local_account.background import Background
 from trackside.testing.local_account.event_delivery import Chaos, EventDelivery, RetryPolicy, send_to_queue
 from trackside.testing.local_account.fault_gate import Application, FaultGate, GatedServer
@@ -77,6 +78,7 @@ class LocalAccount:
         self._level_before = self._quiet.level
         self._quiet.setLevel(logging.WARNING)  # else a line per request
         self.faults = FaultSwitch(faults or (chaos.faults() if chaos else None))
+        self._destinations = ApiDestinations()
         self.hops = Journal(clock=clock)
         self._server = GatedServer("127.0.0.1", port, gate=self._gate)
         self._server.start()
@@ -95,6 +97,7 @@ class LocalAccount:
             invoke=self._lambdas.invoke_later,
             retry=RetryPolicy(first_pause_seconds=retry_seconds or 0.1),
             switch=self.faults,
+            destinations=self._destinations,
         )
         self._queues = QueueDelivery(
             invoke=self._lambdas.invoke,
@@ -140,10 +143,13 @@ class LocalAccount:
     def _gate(self, application: Application) -> Application:
         return FaultGate(
             self.faults,
-            kill=lambda caller: self._lambdas.kill(caller),
+            kill=self._kill_function,
             note=self.hops.write,
             application=application,
         )
+
+    def _kill_function(self, process: str) -> None:
+        self._lambdas.kill(process)  # made after the server
 
     # For programs that speak to the account ---------------------------------------------------------------------------
 
@@ -205,6 +211,10 @@ class LocalAccount:
         `name`: a repository or a whole URI. `command`, working `folder` and `environment` are what the image would say.
         """
         self.jobs.register_image(name, Image(tuple(command), folder, environment or {}))
+
+    def register_endpoint(self, url: str, local_url: str) -> None:
+        """Says what stands here for an endpoint that API destinations call: `http://127.0.0.1:…`. No other is called."""
+        self._destinations.register(url, local_url)
 
     # For a person or a test in front of the account -------------------------------------------------------------------
 
