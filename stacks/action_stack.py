@@ -22,7 +22,7 @@ from stacks.constructs.acknowledge import accept_wildcard, acknowledge
 from stacks.constructs.allow import allow
 from stacks.constructs.encrypted_topic import EncryptedTopic
 from stacks.constructs.python_lambda import PowertoolsLayer
-from stacks.constructs.queue_backed_function import QueueBackedFunction
+from stacks.constructs.queue_backed_function import PACED_BATCH, QueueBackedFunction, pause_milliseconds
 from stacks.constructs.run_table import RunTable
 from stacks.deployment_settings import DeploymentSettings
 from stacks.event_patterns import (
@@ -35,6 +35,7 @@ from stacks.event_patterns import (
 from stacks.webhooks import create_webhooks, let_tell_webhooks
 from trackside.contracts.action import Action
 
+STOPS_AT_ONCE = 2  # the fewest that Lambda's MaximumConcurrency allows
 SMS_HAS_NO_QUEUE = "What a phone could not be told stands in the e-mail, on the bus and in the table of runs."
 
 
@@ -115,6 +116,7 @@ class ActionStack(Stack):
             Action.STOP_TRAINING,
             layer,
             name="stop_training",
+            most_at_once=STOPS_AT_ONCE,
             settings=lambda queue: StopTrainingSettings(
                 idempotency_table=self.table.table_name,
                 run_table=run_table.table_name,
@@ -128,6 +130,7 @@ class ActionStack(Stack):
                 after_rules=settings.stop_after_rules,
                 instance_prices=",".join(settings.instance_prices),
                 retention_days=settings.record_retention_days,
+                pause_milliseconds=pause_milliseconds(settings.control_calls_per_second, at_once=STOPS_AT_ONCE),
                 default_actions=settings.default_actions,
             ),
         )
@@ -212,6 +215,7 @@ class ActionStack(Stack):
         *,
         name: str,
         settings: EnvironmentSettings | Callable[[sqs.IQueue], EnvironmentSettings],
+        most_at_once: int | None = None,
     ) -> QueueBackedFunction:
         reaction = QueueBackedFunction(
             self,
@@ -221,6 +225,8 @@ class ActionStack(Stack):
             settings=settings,
             layer=layer,
             log_retention_days=self._settings.log_retention_days,
+            most_at_once=most_at_once,
+            batch_size=PACED_BATCH if most_at_once else 10,
         )
         allow(
             reaction.function,

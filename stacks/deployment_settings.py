@@ -31,6 +31,7 @@ class DeploymentSettings:
     evaluator_volume_gb           of their disk
     evaluator_max_runtime_seconds at most 777,600 (9 days); AWS stops the job then
     evaluations_started_at_once   how many start_evaluation functions call SageMaker at a time (2 to 1,000)
+    control_calls_per_second      how often stop_training and start_evaluation each call SageMaker (1 to 100)
     custom_rules_from             s3:// prefix below which rule files lie that may judge runs ("": none may). Whoever
                                   may write there may read every run
     custom_rule_repository        name of the ECR repository of the container that runs them
@@ -73,6 +74,7 @@ class DeploymentSettings:
     evaluator_volume_gb: int = 10
     evaluator_max_runtime_seconds: int = 432_000
     evaluations_started_at_once: int = 2
+    control_calls_per_second: int = 2
     custom_rules_from: str = ""
     custom_rule_repository: str = "trackside-custom-rule"
     custom_rule_image_tag: str = trackside.__version__
@@ -273,6 +275,7 @@ _CHECKS: Mapping[str, Callable[[Any], None]] = {
     "evaluator_volume_gb": _between(1, 16_384),
     "evaluator_max_runtime_seconds": _between(1, 777_600),
     "evaluations_started_at_once": _between(2, 1_000),
+    "control_calls_per_second": _between(1, 100),
     "custom_rules_from": _check_rules_place,
     "custom_rule_repository": _matching(r"[a-z0-9]+([._/-][a-z0-9]+)*", "'trackside-custom-rule'"),
     "custom_rule_image_tag": _matching(r"\w[\w.-]{0,127}", "'0.1.0'"),

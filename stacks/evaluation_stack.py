@@ -22,7 +22,7 @@ from stacks.constructs.allow import allow
 from stacks.constructs.custom_rule_role import CustomRuleRole
 from stacks.constructs.evaluator_role import EvaluatorRole
 from stacks.constructs.python_lambda import PowertoolsLayer
-from stacks.constructs.queue_backed_function import QueueBackedFunction
+from stacks.constructs.queue_backed_function import PACED_BATCH, QueueBackedFunction, pause_milliseconds
 from stacks.deployment_settings import DeploymentSettings, cost_tags
 from stacks.event_patterns import custom_rule_ended, evaluation_failed, training_ended, training_started
 from trackside.contracts.event import SOURCE
@@ -117,6 +117,9 @@ class EvaluationStack(Stack):
                 instance_type=self._settings.evaluator_instance_type,
                 volume_gb=self._settings.evaluator_volume_gb,
                 max_runtime_seconds=self._settings.evaluator_max_runtime_seconds,
+                pause_milliseconds=pause_milliseconds(
+                    self._settings.control_calls_per_second, at_once=self._settings.evaluations_started_at_once
+                ),
                 cost_tags=",".join("=".join(tag) for tag in cost_tags(self._settings)),
                 custom_rules_from=self._settings.custom_rules_from,
                 custom_rule_image_uri=self.custom_rules.image_uri if self.custom_rules else "",
@@ -126,6 +129,7 @@ class EvaluationStack(Stack):
             log_retention_days=self._settings.log_retention_days,
             # SageMaker's control plane takes one or two calls a second: the queue holds the rest.
             most_at_once=self._settings.evaluations_started_at_once,
+            batch_size=PACED_BATCH,
         )
         reaction.react_to("TrainingStarted", training_started(), description="A training job that opted in is running")
         jobs = self.format_arn(service="sagemaker", resource="processing-job", resource_name="trackside-*")

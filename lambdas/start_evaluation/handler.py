@@ -10,6 +10,7 @@ from botocore.exceptions import ClientError
 
 from lambdas.shared.clients import client, code_of
 from lambdas.shared.decisions import Done, Nothing
+from lambdas.shared.pace import pace
 from lambdas.shared.reaction import reaction
 from lambdas.start_evaluation.logic import StartEvaluation, decide, decide_custom
 from lambdas.start_evaluation.run_request import read_request
@@ -21,6 +22,8 @@ from trackside.contracts.event import read_training_job_state_change
 def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | Nothing]:
     change, settings = read_training_job_state_change(event), StartEvaluationSettings.from_environment()
     decision = decide(change, settings)
+    if isinstance(decision, StartEvaluation):
+        pace("start", pause_milliseconds=settings.pause_milliseconds, context=context)
     yield decision if isinstance(decision, Nothing) else _start(decision)
     if isinstance(decision, StartEvaluation) and settings.custom_rules_from:
         request = read_request(decision.run)  # after the evaluator's start, which needs no answer of S3

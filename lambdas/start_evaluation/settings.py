@@ -13,7 +13,7 @@ class StartEvaluationSettings(EnvironmentSettings):
 
     `run_bucket` is the bucket that evaluators may read; `event_bus` the name of the bus they report to. Rules from
     files below `custom_rules_from`, an s3:// prefix ("": none), are judged by jobs of their own, of an image and a role
-    of their own. `cost_tags`: `name=value,...`, on every processing job.
+    of their own. `pause_milliseconds` keeps calls of SageMaker apart. `cost_tags`: `name=value,...`, on every processing job.
     """
 
     image_uri: str
@@ -23,6 +23,7 @@ class StartEvaluationSettings(EnvironmentSettings):
     instance_type: str = "ml.t3.medium"
     volume_gb: int = 10
     max_runtime_seconds: int = 432_000
+    pause_milliseconds: int = 0
     cost_tags: str = "project=trackside"
     custom_rules_from: str = ""
     custom_rule_image_uri: str = ""

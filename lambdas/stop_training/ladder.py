@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError
 from lambdas.shared.clients import client, code_of, message_of
 from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.once import once
+from lambdas.shared.pace import pace
 from lambdas.shared.run_table import RunTable
 from lambdas.stop_training import messages
 from lambdas.stop_training.known import read_known
@@ -123,6 +124,7 @@ class Ladder:
         """What SageMaker is asked for is recorded before: after a crash it is known whose stop it was."""
         was_tried = was_asked(said, known.decisions)
         self._record(said, StopOutcome.STOPPING, f"SageMaker is asked to stop {stop.job_name}.")
+        pace("stop", pause_milliseconds=self._settings.pause_milliseconds, context=self._context)
         try:
             client("sagemaker").stop_training_job(TrainingJobName=stop.job_name)
         except ClientError as error:

@@ -17,6 +17,12 @@ from stacks.constructs.acknowledge import acknowledge
 from stacks.constructs.python_lambda import TIMEOUT_SECONDS, PythonLambda
 
 ATTEMPTS = 3
+PACED_BATCH = 5  # of functions that keep their calls apart: a batch must fit into the function's time
+
+
+def pause_milliseconds(calls_per_second: int, *, at_once: int) -> int:
+    """How far apart each of `at_once` processes keeps its calls, so that together they make so many a second."""
+    return round(1000 * at_once / calls_per_second)
 
 
 class QueueBackedFunction(Construct):
@@ -37,6 +43,7 @@ class QueueBackedFunction(Construct):
         layer: lambda_.ILayerVersion,
         log_retention_days: int,
         most_at_once: int | None = None,
+        batch_size: int = 10,
     ) -> None:
         super().__init__(scope, construct_id)
         self.dead_letters = sqs.Queue(
@@ -67,7 +74,7 @@ class QueueBackedFunction(Construct):
         )
         self.function.add_event_source(
             sources.SqsEventSource(
-                self.queue, batch_size=10, report_batch_item_failures=True, max_concurrency=most_at_once
+                self.queue, batch_size=batch_size, report_batch_item_failures=True, max_concurrency=most_at_once
             )
         )
 
