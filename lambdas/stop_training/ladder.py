@@ -29,6 +29,7 @@ from lambdas.stop_training.logic import (
     needs_others,
     read_refusal,
     savings,
+    veto_minutes,
     was_asked,
     weigh,
 )
@@ -60,7 +61,7 @@ class Ladder:
         stop = asked(said, self._settings)
         if isinstance(stop, Nothing):
             return stop
-        if needs_others(self._settings):
+        if needs_others(said, self._settings):
             # Written before it is read what others wrote: of two findings that come at once one sees the other.
             self._record(said, StopOutcome.UNCONFIRMED, f"{said.finding_id} of {said.job.name} asks for a stop.")
         known = read_known(said.job.arn, self._table, dry_run_parameter=self._settings.dry_run_parameter)
@@ -93,7 +94,7 @@ class Ladder:
         return Nothing(reason, surprising=surprising)
 
     def _announce(self, said: RuleEvaluation, announce: Announce) -> Done | Nothing:
-        minutes = self._settings.veto_minutes
+        minutes = veto_minutes(said, self._settings)
         reason = f"{said.job.name} is stopped in {minutes} minutes unless somebody vetoes it."
 
         def act() -> Done:
