@@ -23,7 +23,7 @@ from stacks.constructs.acknowledge import accept_wildcard, acknowledge
 from stacks.constructs.allow import allow
 from stacks.constructs.encrypted_topic import EncryptedTopic
 from stacks.constructs.python_lambda import PowertoolsLayer
-from stacks.constructs.queue_backed_function import MOST_BATCH_SIZE, QueueBackedFunction
+from stacks.constructs.queue_backed_function import MOST_BATCH_SIZE, QueueBackedFunction, pause_milliseconds
 from stacks.constructs.run_table import RunTable
 from stacks.deployment_settings import DeploymentSettings
 from stacks.event_patterns import (
@@ -150,6 +150,9 @@ class ActionStack(Stack):
                 after_rules=settings.stop_after_rules,
                 instance_prices=",".join(settings.instance_prices),
                 retention_days=settings.record_retention_days,
+                pause_milliseconds=pause_milliseconds(
+                    settings.control_calls_per_second, at_once=settings.stops_made_at_once
+                ),
                 default_actions=settings.default_actions,
                 **self._how_spokes_are_entered(),
             ),

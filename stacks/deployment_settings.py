@@ -48,6 +48,7 @@ class DeploymentSettings:
     fleet_cpu_units               of a worker; 1,024 are one processor
     fleet_memory_mb               of a worker
     evaluations_started_at_once   how many start_evaluation functions call SageMaker at a time (2 to 1,000)
+    control_calls_per_second      how often stop_training and start_evaluation each call SageMaker (1 to 100)
     custom_rules_from             s3:// prefix below which rule files lie that may judge runs ("": none may). Whoever
                                   may write there may read every run
     custom_rule_repository        name of the ECR repository of the container that runs them
@@ -123,6 +124,7 @@ class DeploymentSettings:
     fleet_cpu_units: int = 1024
     fleet_memory_mb: int = 4096
     evaluations_started_at_once: int = 2
+    control_calls_per_second: int = 2
     custom_rules_from: str = ""
     custom_rule_repository: str = "trackside-custom-rule"
     custom_rule_image_tag: str = trackside.__version__
@@ -232,6 +234,7 @@ _CHECKS: Mapping[str, Callable[[Any], None]] = {
     "evaluator_volume_gb": between(1, 16_384),
     "evaluator_max_runtime_seconds": between(1, 777_600),
     "evaluations_started_at_once": between(2, 1_000),
+    "control_calls_per_second": between(1, 100),
     **EVALUATOR_CHECKS,
     "custom_rules_from": check_rules_place,
     "custom_rule_repository": matching(r"[a-z0-9]+([._/-][a-z0-9]+)*", "'trackside-custom-rule'"),

@@ -25,7 +25,7 @@ from stacks.constructs.drill_role import DrillRole
 from stacks.constructs.evaluator_fleet import EvaluatorFleet
 from stacks.constructs.evaluator_role import EvaluatorRole
 from stacks.constructs.python_lambda import PowertoolsLayer
-from stacks.constructs.queue_backed_function import QueueBackedFunction
+from stacks.constructs.queue_backed_function import QueueBackedFunction, pause_milliseconds
 from stacks.constructs.watching import let_settle_rules, rule_parameters_below, untagged_runs, watch_untagged_jobs
 from stacks.deployment_settings import DeploymentSettings, cost_tags
 from stacks.event_patterns import (
@@ -154,6 +154,9 @@ class EvaluationStack(Stack):
                 instance_type=self._settings.evaluator_instance_type,
                 volume_gb=self._settings.evaluator_volume_gb,
                 max_runtime_seconds=self._settings.evaluator_max_runtime_seconds,
+                pause_milliseconds=pause_milliseconds(
+                    self._settings.control_calls_per_second, at_once=self._settings.evaluations_started_at_once
+                ),
                 cost_tags=",".join("=".join(tag) for tag in cost_tags(self._settings)),
                 custom_rules_from=self._settings.custom_rules_from,
                 custom_rule_image_uri=self.custom_rules.image_uri if self.custom_rules else "",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from benchmarks.faults.play import Result, play
 from benchmarks.faults.wiring import Wiring, read_wiring
@@ -60,8 +61,6 @@ def _show(wiring: Wiring, seed: int, events: int, outage: tuple[str, ...]) -> in
 
 
 def _seeded(seed: int) -> Faults:
-    from dataclasses import replace
-
     return replace(STORM, seed=seed)
 
 

@@ -17,6 +17,7 @@ from lambdas.shared.clients import client
 from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.once import once
 from trackside.contracts.action import Action
+from trackside.contracts.action_terms import QUIET_MINUTES
 from trackside.contracts.event import NOTIFICATION_DETAIL_TYPE, SOURCE, RuleEvaluation
 
 MOST_DELAY_SECONDS = 900  # API_SendMessage
@@ -55,7 +56,7 @@ class Telling:
 
     def _publish(self, said: RuleEvaluation, message: SendMessage) -> Done | Nothing:
         others: tuple[str, ...] = ()
-        quiet_seconds = 60 * self._settings.quiet_minutes
+        quiet_seconds = 60 * said.terms.value(Action.NOTIFY, QUIET_MINUTES, self._settings.quiet_minutes)
         if quiet_seconds and said.actions is not None:
             claimed = claim(said, table=self._settings.idempotency_table, quiet_seconds=quiet_seconds, now=self._now)
             if isinstance(claimed, WasTold):

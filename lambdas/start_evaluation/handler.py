@@ -11,6 +11,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from lambdas.shared.clients import client
 from lambdas.shared.decisions import Done, Nothing
+from lambdas.shared.pace import pace
 from lambdas.shared.reaction import reaction
 from lambdas.start_evaluation.chain import GiveUp, decide_next, read_end
 from lambdas.start_evaluation.evaluators import OpenLease, decide_evaluators
@@ -28,16 +29,16 @@ from trackside.contracts.event import PROCESSING_DETAIL_TYPE, read_training_job_
 def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | Nothing]:
     settings = StartEvaluationSettings.from_environment()
     if event.get("detail-type") == PROCESSING_DETAIL_TYPE:
-        yield _act(decide_next(read_end(event), settings), event, settings)
+        yield _act(decide_next(read_end(event), settings), event, settings, context)
         return
     preparation = Preparation(read_training_job_state_change(event), settings)
     yield from preparation.run()
     if preparation.is_to_be_judged:
-        yield from _judge(preparation, event, settings)
+        yield from _judge(preparation, event, settings, context)
 
 
 def _judge(
-    preparation: Preparation, event: Mapping[str, Any], settings: StartEvaluationSettings
+    preparation: Preparation, event: Mapping[str, Any], settings: StartEvaluationSettings, context: LambdaContext
 ) -> Iterator[Done | Nothing]:
     job, decision = preparation.change.job, decide(preparation.change, settings)
     if isinstance(decision, Nothing):
@@ -45,20 +46,22 @@ def _judge(
         return
     request = read_request(decision.run) if settings.evaluator_mode == PER_RULE else None
     for each in decide_evaluators(decision, job, request, settings, now=time.time()):
-        yield _act(each, event, settings)
+        yield _act(each, event, settings, context)
     request = request or read_request(decision.run)  # after the evaluator's start, which needs no answer of S3
     yield from preparation.complaints_about(request)
     if settings.custom_rules_from and not isinstance(request, Nothing):
         wanted = decide_custom(job, decision.run, request, settings)
-        yield from (each if isinstance(each, Nothing) else start(each) for each in wanted)
+        yield from (_act(each, event, settings, context) for each in wanted)
 
 
 def _act(
     decision: StartEvaluation | OpenLease | GiveUp | Nothing,
     event: Mapping[str, Any],
     settings: StartEvaluationSettings,
+    context: LambdaContext,
 ) -> Done | Nothing:
     if isinstance(decision, StartEvaluation):
+        pace("start", pause_milliseconds=settings.pause_milliseconds, context=context)
         return start(decision)
     if isinstance(decision, OpenLease):
         return open_lease(decision, settings)

@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError
 from lambdas.shared.clients import client, code_of, message_of
 from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.once import once
+from lambdas.shared.pace import pace
 from lambdas.shared.run_table import RunTable
 from lambdas.stop_training import messages
 from lambdas.stop_training.known import read_known
@@ -28,6 +29,7 @@ from lambdas.stop_training.logic import (
     needs_others,
     read_refusal,
     savings,
+    veto_minutes,
     was_asked,
     weigh,
 )
@@ -60,7 +62,7 @@ class Ladder:
         stop = self._asked(said)
         if isinstance(stop, Nothing):
             return stop
-        if needs_others(self._settings):
+        if needs_others(said, self._settings):
             # Written before it is read what others wrote: of two findings that come at once one sees the other.
             self._record(said, StopOutcome.UNCONFIRMED, f"{said.finding_id} of {said.job.name} asks for a stop.")
         known = read_known(said.job.arn, self._table, dry_run_parameter=self._settings.dry_run_parameter)
@@ -93,7 +95,7 @@ class Ladder:
         return Nothing(reason, surprising=surprising)
 
     def _announce(self, said: RuleEvaluation, announce: Announce) -> Done | Nothing:
-        minutes = self._settings.veto_minutes
+        minutes = veto_minutes(said, self._settings)
         reason = f"{said.job.name} is stopped in {minutes} minutes unless somebody vetoes it."
 
         def act() -> Done:
@@ -125,6 +127,7 @@ class Ladder:
         """What SageMaker is asked for is recorded before: after a crash it is known whose stop it was."""
         was_tried = was_asked(said, known.decisions)
         self._record(said, StopOutcome.STOPPING, f"SageMaker is asked to stop {stop.job_name}.")
+        pace("stop", pause_milliseconds=self._settings.pause_milliseconds, context=self._context)
         try:
             self._sagemaker_of(said).stop_training_job(TrainingJobName=stop.job_name)
         except ClientError as error:

@@ -20,6 +20,11 @@ ATTEMPTS = 3
 MOST_BATCH_SIZE = 10  # of messages that are worked on one after the other, within one timeout
 
 
+def pause_milliseconds(calls_per_second: int, *, at_once: int) -> int:
+    """How far apart each of `at_once` processes keeps its calls, so that together they make so many a second."""
+    return round(1000 * at_once / calls_per_second)
+
+
 class QueueBackedFunction(Construct):
     """Queue, dead-letter queue and function of lambdas/<name>.
 

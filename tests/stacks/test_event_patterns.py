@@ -25,9 +25,9 @@ CUSTOM = "the role of custom rules"  # which the deployment fills in
 
 
 def processing_ended(
-    status: str, name: str = "trackside-digits-0a1b2c3d4e", *, role: str = "the evaluator's"
+    status: str, name: str = "trackside-digits-0a1b2c3d4e", *, role: str = "the evaluator's", says: str = ""
 ) -> dict[str, Any]:
-    detail = {"ProcessingJobName": name, "ProcessingJobStatus": status, "RoleArn": role}
+    detail = {"ProcessingJobName": name, "ProcessingJobStatus": status, "RoleArn": role, "ExitMessage": says}
     return {"source": "aws.sagemaker", "detail-type": "SageMaker Processing Job State Change", "detail": detail}
 
 
@@ -57,6 +57,8 @@ CHANGED = {"RecordVerdict/TrainingChanged"}
 REPEATED = {"RecordVerdict/OfficialRuleStatusChanged"}
 ACTIONS = {"StopTraining/IssueFound", "Notify/IssueFound", "PublishMetric/IssueFound"}
 OURS = ACTIONS | SAID
+TOLD = {"Slack/Told", "Webhook/Told"}
+UNWATCHED = {"EvaluationFailed"}
 OFFICIAL = {"Notify/OfficialIssueFound", "PublishMetric/OfficialIssueFound"} | REPEATED  # stopping is not the default
 STARTED = {"StartEvaluation/TrainingStarted"} | CHANGED
 UNTAGGED = {"StartEvaluation/UntaggedTrainingStarted"}  # this deployment watches by environment
@@ -85,12 +87,22 @@ ENDED = {"FinishRun/TrainingEnded"} | CHANGED
         ),
         pytest.param(
             processing_ended("Failed", role=CUSTOM),
-            {"ReportCustomRule/CustomRuleEnded", "EvaluationFailed"},
+            {"ReportCustomRule/CustomRuleEnded"} | UNWATCHED,
             id="a custom rule failed",
         ),
         pytest.param(processing_ended("InProgress", role=CUSTOM), set(), id="a custom rule is at work"),
-        pytest.param(processing_ended("Failed"), {"EvaluationFailed"}, id="an evaluation failed"),
+        pytest.param(processing_ended("Failed"), UNWATCHED, id="an evaluation failed"),
         pytest.param(processing_ended("Completed"), set(), id="an evaluation is done"),
+        pytest.param(
+            processing_ended("Completed", says="No rule could judge this run. Not evaluated: a."),
+            {"Notify/NothingJudged"},
+            id="an evaluation judged nothing",
+        ),
+        pytest.param(
+            {"source": "trackside", "detail-type": "Owner Notification", "detail": {"text": "a"}},
+            TOLD,
+            id="an owner was told",
+        ),
         pytest.param(processing_ended("Stopped"), set(), id="an evaluation was stopped by hand"),
         pytest.param(processing_ended("Failed", "nightly-features"), set(), id="someone else's processing job failed"),
         pytest.param(golden("ours_issues_found", RuleEvaluationStatus="NoIssuesFound"), SAID, id="clean"),
@@ -143,8 +155,8 @@ def test_reaches_these_rules_and_no_others(
 def test_our_events_are_awaited_on_our_bus_and_amazons_on_the_default_one(
     rules: dict[str, tuple[bool, Any]],
 ) -> None:
-    assert {name for name, (on_our_bus, _) in rules.items() if on_our_bus} == OURS | {"Notify/WrongChoice"}
-    assert len(rules) == 15
+    assert {name for name, (on_our_bus, _) in rules.items() if on_our_bus} == OURS | TOLD | {"Notify/WrongChoice"}
+    assert len(rules) == 19
 
 
 @pytest.mark.parametrize(

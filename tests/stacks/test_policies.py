@@ -132,10 +132,14 @@ def _ends(resource: str, end: str) -> bool:
 
 def test_every_role_is_for_one_service_and_has_no_managed_policy(resources: Mapping[str, Any]) -> None:
     roles = {name: body["Properties"] for name, body in resources.items() if body["Type"] == "AWS::IAM::Role"}
-    assert len(roles) == 10
+    assert len(roles) == 12
     for name, role in roles.items():
         (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
-        assert trust["Principal"]["Service"] in ("lambda.amazonaws.com", "sagemaker.amazonaws.com"), name
+        assert trust["Principal"]["Service"] in (
+            "lambda.amazonaws.com",
+            "sagemaker.amazonaws.com",
+            "events.amazonaws.com",
+        ), name
         assert "ManagedPolicyArns" not in role, name
 
 
@@ -155,7 +159,9 @@ def test_events_may_be_put_on_our_bus_only_and_in_our_name_only(allowed: list[tu
     reporting = {name: s for name, _, s in allowed if "events:PutEvents" in as_list(s["Action"])}
     assert len(reporting) == 3
     for name, statement in reporting.items():
-        assert any(who in name for who in ("EvaluatorRole", "ReportCustomRule", "StartEvaluation"))
+        assert any(
+            who in name for who in ("EvaluatorRole", "ReportCustomRule", "StartEvaluation", "NotifyFunctionRole")
+        )
         assert "Bus" in text(statement["Resource"])
         assert statement["Condition"] == {"StringEquals": {"events:source": "trackside"}}
 

@@ -19,6 +19,7 @@ from enum import Enum
 from typing import Any
 
 from trackside.contracts.action import Action
+from trackside.contracts.action_terms import NO_TERMS, ActionTerms, read_terms
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.fields import Fields, write_number
 from trackside.contracts.job_choice import ACTIONS_TAG, read_actions
@@ -92,6 +93,7 @@ class RuleEvaluation:
     severity: Severity = Severity.CRITICAL
     actions: tuple[Action, ...] | None = None  # None: the event names none, the job's tag or the default decides
     tagged_actions: tuple[Action, ...] | None = None  # what the job's tag trackside:actions says; None: nothing
+    terms: ActionTerms = NO_TERMS
     what_to_do: tuple[str, ...] = ()
     evaluation_job_arn: str = ""
     run_uri: str = ""
@@ -132,6 +134,7 @@ class RuleEvaluation:
             "Rule": self.rule_id,
             "Severity": self.severity.value,
             "Actions": [action.value for action in self.actions or ()],
+            **({"ActionTerms": terms} if (terms := self.terms.to_document()) else {}),
             "WhatToDo": list(self.what_to_do),
             "Run": self.run_uri,
             "Evidence": {
@@ -174,6 +177,7 @@ def evaluation_of(verdict: Verdict, *, job: TrainingJob, run_uri: str, evaluatio
         rule_id=verdict.rule_id,
         severity=verdict.severity,
         actions=verdict.actions,
+        terms=verdict.terms,
         what_to_do=verdict.what_to_do,
         evaluation_job_arn=evaluation_job_arn,
         run_uri=run_uri,
@@ -282,6 +286,7 @@ def _read_ours(fields: Fields) -> RuleEvaluation:
         rule_id=fields.text("Rule", ""),
         severity=fields.choice("Severity", Severity, Severity.CRITICAL),
         actions=fields.choices("Actions", Action, ()),
+        terms=read_terms(fields, "ActionTerms"),
         what_to_do=fields.texts("WhatToDo", ()),
         evaluation_job_arn=fields.text("RuleEvaluationJobArn", ""),
         run_uri=fields.text("Run", ""),
