@@ -15,12 +15,11 @@ from click.testing import CliRunner
 
 from trackside.cli import main
 from trackside.contracts.rule_request import RuleRequest
-from trackside.environment import inherited
 from trackside.testing.local_account.server import LocalAccount
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "sagemaker"
-LIBRARY = [str(ROOT / "training_lib" / "src"), str(ROOT / "training_lib" / "compat")]
+ROLE_ARN = "arn:aws:iam::123456789012:role/service-role/data-scientist"
 SHARED = "s3://runs/digits/@job"
 RULES = {"ExplodingTensor", "LossNotDecreasing", "Overfit", "VanishingGradient", "WeightUpdateRatio"}
 account_group = pytest.mark.xdist_group("local-account")  # one account at a time in a process
@@ -54,12 +53,7 @@ def account() -> Iterator[LocalAccount]:
 
 def under(python: Path, account: LocalAccount, script: Path, *words: str) -> dict[str, Any]:
     """The last line of what the script prints, there."""
-    environment = {
-        **{name: value for name, value in inherited().items() if name in {"PATH", "HOME", "LANG", "TMPDIR"}},
-        **account.role_environment("data-scientist"),
-        "PYTHONPATH": ":".join(LIBRARY),
-        "TRACKSIDE_TABLE": "not-asked",
-    }
+    environment = {**importlib.import_module("play").notebook_environment(account), "TRACKSIDE_TABLE": "not-asked"}
     command = [python, "-W", "ignore", script, *words]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -136,8 +130,7 @@ def test_a_model_trainer_of_version_3(example: Callable[[str], Any], account: Lo
     if not environment.is_built("sagemaker-sdk-3", environment.V3):
         pytest.skip("`make sdk` builds the environment of the SDK's version 3: about 70 s, 940 MB")
     python = environment.sdk_python("sagemaker-sdk-3", environment.V3)
-    role = account.role_environment("data-scientist") and "arn:aws:iam::123456789012:role/data-scientist"
-    found = under(python, account, EXAMPLE / "model_trainer.py", SHARED, role)
+    found = under(python, account, EXAMPLE / "model_trainer.py", SHARED, ROLE_ARN)
     assert found["environment"]["NCCL_DEBUG"] == "WARN"
     assert found["environment"]["TRACKSIDE_RUN"] == SHARED
     assert found["tags"] == {
@@ -157,7 +150,7 @@ def test_the_posts_notebook_runs_to_its_end(
     """The Estimator, `fit` with its logs, the status loop, the tensors; a real training, judged by the real stacks."""
     played = example("play").play(account, tmp_path, python=sdk, pace=30)
     left, printed = played.left, played.printed
-    assert left["role"] == "arn:aws:iam::123456789012:role/service-role/data-scientist"
+    assert left["role"] == ROLE_ARN
     assert left["bucket"] == "sagemaker-us-east-1-123456789012"
     # fit: the training's own output came through CloudWatch Logs, and an issue was told before the job had ended.
     assert "Epoch 50: train_loss=" in printed
