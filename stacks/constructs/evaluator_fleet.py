@@ -16,15 +16,17 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from stacks.constructs.acknowledge import acknowledge
+from stacks.constructs.acknowledge import accept_wildcard, acknowledge
 from stacks.constructs.allow import allow
 from stacks.constructs.evaluator_role import let_judge
 from stacks.constructs.fleet_network import FleetNetwork
 from stacks.constructs.lease_table import LeaseTable
+from stacks.constructs.processing_job_role import let_pull
 from stacks.constructs.python_lambda import RETENTION
 from stacks.constructs.run_table import KEY_ACTIONS
 from stacks.deployment_settings import DeploymentSettings
 from trackside.contracts.fleet_metrics import FLEET, LOAD, NAMESPACE
+from trackside.contracts.lease import OPEN_INDEX
 
 TARGET_LOAD_PERCENT = 70
 STOP_SECONDS = 120  # the longest that Fargate waits between SIGTERM and SIGKILL
@@ -125,12 +127,8 @@ class EvaluatorFleet(Construct):
         role = iam.Role(self, "Role", description="Trackside: judges runs, as workers of the fleet", assumed_by=tasks)
         let_judge(role, runs=runs, key=self._key, bus=bus)
         actions = ["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"]
-        leases = [self.table.table_arn, f"{self.table.table_arn}/index/*"]
+        leases = [self.table.table_arn, f"{self.table.table_arn}/index/{OPEN_INDEX}"]
         allow(role, "Lease", actions, leases, why="Takes runs, renews its leases, and says which are judged.")
-        acknowledge(
-            role,
-            {f"AwsSolutions-IAM5[Resource::<{_logical_id(self.table)}.Arn>/index/*]": "The one index of its table."},
-        )
         self._let_open_table(role)
         actions = ["sqs:DeleteMessage", "sqs:ReceiveMessage"]
         allow(role, "ReadAnnouncements", actions, [self.queue.queue_arn], why="Hears of new runs.")
@@ -140,7 +138,12 @@ class EvaluatorFleet(Construct):
     def _create_task(self, repository: ecr.Repository, *, failed: sqs.IQueue) -> ecs.FargateTaskDefinition:
         settings = self._settings
         task = ecs.FargateTaskDefinition(
-            self, "Task", cpu=settings.fleet_cpu_units, memory_limit_mib=settings.fleet_memory_mb, task_role=self.role
+            self,
+            "Task",
+            cpu=settings.fleet_cpu_units,
+            memory_limit_mib=settings.fleet_memory_mb,
+            task_role=self.role,
+            execution_role=self._create_execution_role(repository),
         )
         log_group = logs.LogGroup(
             self, "Log", retention=RETENTION[settings.log_retention_days], removal_policy=RemovalPolicy.DESTROY
@@ -148,7 +151,7 @@ class EvaluatorFleet(Construct):
         news = {"TRACKSIDE_FLEET_NEWS_SECONDS": str(NEWS_SECONDS)} if self.has_news else {}
         task.add_container(
             "Worker",
-            image=ecs.ContainerImage.from_ecr_repository(repository, settings.evaluator_image_tag),
+            image=ecs.ContainerImage.from_registry(repository.repository_uri_for_tag(settings.evaluator_image_tag)),
             logging=ecs.LogDrivers.aws_logs(stream_prefix="worker", log_group=log_group),
             stop_timeout=Duration.seconds(STOP_SECONDS),
             environment={
@@ -164,9 +167,15 @@ class EvaluatorFleet(Construct):
             },
         )
         acknowledge(task, {"AwsSolutions-ECS2": "Names of a table, a queue and a bus; no secret is among them."})
-        execution = task.obtain_execution_role()
-        acknowledge(execution, {"AwsSolutions-IAM5[Resource::*]": "ecr:GetAuthorizationToken knows no resources."})
         return task
+
+    def _create_execution_role(self, repository: ecr.IRepository) -> iam.Role:
+        """Of ECS itself, which starts the containers. The log's own grant comes with the log."""
+        tasks = iam.ServicePrincipal("ecs-tasks.amazonaws.com")
+        role = iam.Role(self, "Start", description="Trackside: starts workers of the fleet", assumed_by=tasks)
+        let_pull(role, repository)
+        accept_wildcard(role, "*", reason="ecr:GetAuthorizationToken knows no resources.")
+        return role
 
     def _create_service(self, task: ecs.FargateTaskDefinition, network: FleetNetwork) -> ecs.CfnService:
         """By the ids of the network alone, as all that joins a given VPC does."""
@@ -227,8 +236,3 @@ class EvaluatorFleet(Construct):
             ],
             cooldown=Duration.minutes(2),
         )
-
-
-def _logical_id(construct: Construct) -> str:
-    resource = construct.node.default_child
-    return str(Stack.of(construct).get_logical_id(resource)) if resource else ""  # type: ignore[arg-type]  a CfnElement
