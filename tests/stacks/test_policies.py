@@ -53,7 +53,7 @@ WILDCARDS = (
 )
 
 # The last two: workers of the fleet, and who notes what the network of the fleet refused.
-SERVICES = {f"{name}.amazonaws.com" for name in ("lambda", "sagemaker", "ecs-tasks", "vpc-flow-logs")}
+SERVICES = {f"{name}.amazonaws.com" for name in ("lambda", "sagemaker", "events", "ecs-tasks", "vpc-flow-logs")}
 
 
 def as_list(value: Any) -> list[Any]:
