@@ -21,6 +21,7 @@ COMMAND = "python docs/permissions.py"
 LARGEST: Mapping[str, str] = {
     "trackside:custom_rules_from": "s3://rules-bucket/approved",
     "trackside:drills": "true",
+    "trackside:evaluator_mode": "fleet",
 }
 
 
@@ -34,12 +35,12 @@ def page(permissions: Iterable[Permission]) -> str:
             f"<!-- Written by `{COMMAND}` from the synthesized templates: change the stacks, not this page. -->\n",
             "# Who may do what, and why",
             "",
-            "Every statement of every policy of a deployment, with `custom_rules_from=s3://rules-bucket/approved`",
-            "and `drills=true` (without them there are fewer). Things are called by the paths of their constructs;",
-            "region and account, where an ARN names them, are the deployment's own. No action is `*`, but for",
-            "refusals and for the account's hold on its key. With `StopTraining` among `default_actions`,",
-            "stop_training may stop jobs without the tag, too, for those of SageMaker Debugger carry none.",
-            "Tests walk all of it:",
+            "Every statement of every policy of a deployment, with `custom_rules_from=s3://rules-bucket/approved`,",
+            "`evaluator_mode=fleet` and `drills=true` (without them there are fewer). Things are called by the",
+            "paths of their constructs; region and account, where an ARN names them, are the deployment's own. No",
+            "action is `*`, but for refusals and for the account's hold on its key. With `StopTraining` among",
+            "`default_actions`, stop_training may stop jobs without the tag, too, for those of SageMaker Debugger",
+            "carry none. Tests walk all of it:",
             "`tests/stacks/test_permissions.py` and `test_policies.py`.",
             "",
             "## What each role may do",

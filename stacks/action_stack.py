@@ -9,6 +9,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
@@ -25,8 +26,11 @@ from stacks.constructs.queue_backed_function import MOST_BATCH_SIZE, QueueBacked
 from stacks.constructs.run_table import RunTable
 from stacks.deployment_settings import DeploymentSettings
 from stacks.event_patterns import issue_found, official_issue_found
+from stacks.spokes import spoke_role_name
 from trackside.contracts.action import Action
 from trackside.contracts.event import SOURCE
+
+MOST_ARCHIVE_NAME_CHARACTERS = 48  # API_CreateArchive
 
 
 class ActionStack(Stack):
@@ -41,12 +45,15 @@ class ActionStack(Stack):
         key: kms.IKey,
         run_table: RunTable,
     ) -> None:
-        super().__init__(scope, construct_id, description="Trackside: what follows from a verdict")
+        super().__init__(
+            scope,
+            construct_id,
+            stack_name=settings.stack_name(construct_id),
+            description="Trackside: what follows from a verdict",
+        )
         self._settings = settings
         self.bus = self._create_bus()
-        self.topic = EncryptedTopic(
-            self, "Issues", key=key, display_name="Trackside: issues in training jobs", emails=settings.owner_emails
-        )
+        self.topic = self._create_topic(key)
         self.table = self._create_table()
         layer = PowertoolsLayer(self, "Layer")
         self.reactions = {
@@ -56,13 +63,22 @@ class ActionStack(Stack):
         }
         self._write_outputs()
 
+    def _create_topic(self, key: kms.IKey) -> sns.ITopic:
+        if self._settings.notification_topic_arn:
+            return sns.Topic.from_topic_arn(self, "Issues", self._settings.notification_topic_arn)
+        title = "Trackside: issues in training jobs"
+        return EncryptedTopic(self, "Issues", key=key, display_name=title, emails=self._settings.owner_emails)
+
     def _create_bus(self) -> events.EventBus:
-        bus = events.EventBus(self, "Bus", event_bus_name=self._settings.event_bus_name)
+        settings = self._settings
+        bus = events.EventBus(self, "Bus", event_bus_name=settings.event_bus_name)
         bus.archive(
             "Archive",
+            # One that CloudFormation makes of an environment's stack name might be longer than an archive's may be.
+            archive_name=settings.event_bus_name[:MOST_ARCHIVE_NAME_CHARACTERS] if settings.environment else None,
             description="Every verdict, to be replayed after an outage",
             event_pattern=events.EventPattern(source=[SOURCE]),
-            retention=Duration.days(self._settings.archive_retention_days),
+            retention=Duration.days(settings.archive_retention_days),
         )
         return bus
 
@@ -119,6 +135,7 @@ class ActionStack(Stack):
                 instance_prices=",".join(settings.instance_prices),
                 retention_days=settings.record_retention_days,
                 default_actions=settings.default_actions,
+                **self._how_spokes_are_entered(),
             ),
         )
         function = reaction.function
@@ -143,6 +160,16 @@ class ActionStack(Stack):
             reason="The jobs to come are not known; the condition narrows it to tagged ones.",
         )
         return reaction
+
+    def _how_spokes_are_entered(self) -> dict[str, str]:
+        settings = self._settings
+        if not settings.spoke_accounts:
+            return {}
+        return {
+            "spoke_accounts": ",".join(settings.spoke_accounts),
+            "spoke_role": spoke_role_name(settings, self.region),
+            "external_id": settings.event_bus_name,
+        }
 
     def _create_notify_owner(self, layer: lambda_.ILayerVersion, key: kms.IKey) -> QueueBackedFunction:
         reaction = self._create_reaction(

@@ -11,12 +11,13 @@ from trackside.contracts.event import (
     AWS_DETAIL_TYPE,
     AWS_SOURCE,
     DETAIL_TYPE,
+    PROCESSING_DETAIL_TYPE,
     SOURCE,
     TERMINAL_JOB_STATUSES,
     RuleEvaluationStatus,
 )
+from trackside.contracts.run_layout import END_MARKER_KEY, INDEX_PREFIX, PACKED_INDEX_PREFIX, STATISTICS, TENSORS
 
-PROCESSING_DETAIL_TYPE = "SageMaker Processing Job State Change"
 ISSUES_FOUND = RuleEvaluationStatus.ISSUES_FOUND.value
 
 
@@ -73,13 +74,23 @@ def training_ended() -> events.EventPattern:
     return _training_job(list(TERMINAL_JOB_STATUSES))
 
 
-def evaluation_failed() -> events.EventPattern:
-    """A processing job of ours ended without having judged its run: killed, no image, a rule request that is wrong."""
+def evaluation_failed(*, but_for: str) -> events.EventPattern:
+    """A processing job of ours failed: killed, no image, a rule request that is wrong. `but_for`: the role of those
+    whose end `evaluator_ended` tells to start_evaluation, which knows whether another goes on."""
     return events.EventPattern(
         source=[AWS_SOURCE],
         detail_type=[PROCESSING_DETAIL_TYPE],
-        detail={"ProcessingJobStatus": ["Failed"], "ProcessingJobName": [{"prefix": NAME_PREFIX}]},
+        detail={
+            "ProcessingJobStatus": ["Failed"],
+            "ProcessingJobName": [{"prefix": NAME_PREFIX}],
+            "RoleArn": [{"anything-but": [but_for]}],
+        },
     )
+
+
+def evaluator_ended(role_arn: str) -> events.EventPattern:
+    """An evaluator has ended, however it did. It is known by its role, as `custom_rule_ended` says."""
+    return custom_rule_ended(role_arn)
 
 
 def custom_rule_ended(role_arn: str) -> events.EventPattern:
@@ -89,6 +100,17 @@ def custom_rule_ended(role_arn: str) -> events.EventPattern:
         source=[AWS_SOURCE],
         detail_type=[PROCESSING_DETAIL_TYPE],
         detail={"ProcessingJobStatus": list(TERMINAL_JOB_STATUSES), "RoleArn": [role_arn]},
+    )
+
+
+def run_written(bucket_name: str) -> events.EventPattern:
+    """S3: something that rules read was stored in a run. An index file, for it promises the events it points into."""
+    written = [f"*/{TENSORS}/{INDEX_PREFIX}*", f"*/{TENSORS}/{PACKED_INDEX_PREFIX}*", f"*/{STATISTICS}/*"]
+    written.append(f"*/{TENSORS}/{END_MARKER_KEY}")
+    return events.EventPattern(
+        source=["aws.s3"],
+        detail_type=["Object Created"],
+        detail={"bucket": {"name": [bucket_name]}, "object": {"key": [{"wildcard": key} for key in written]}},
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lambdas.shared.settings import EnvironmentSettings
+from trackside.contracts.evaluator_mode import PER_JOB
 
 
 @dataclass(frozen=True)
@@ -13,7 +14,13 @@ class StartEvaluationSettings(EnvironmentSettings):
 
     `run_bucket` is the bucket that evaluators may read; `event_bus` the name of the bus they report to. Rules from
     files below `custom_rules_from`, an s3:// prefix ("": none), are judged by jobs of their own, of an image and a role
-    of their own. `cost_tags`: `name=value,...`, on every processing job.
+    of their own. `cost_tags`: `name=value,...`, on every processing job. `subnets` and `security_groups`: ids with
+    commas; the VPC that processing jobs join ("": none). `volume_key_arn` encrypts their disks ("": SageMaker's key).
+    `spoke_accounts`: numbers with commas, of other accounts whose jobs are judged here.
+
+    `evaluator_mode`: what judges a run (docs/evaluators.md). With `per-rule` a run has at most `most_rule_jobs`
+    processing jobs; with `fleet` it gets an item in `lease_table`, and is announced in the queue. Whoever is no longer
+    watched is told of in the queue of `failed_queue_url`.
     """
 
     image_uri: str
@@ -27,3 +34,13 @@ class StartEvaluationSettings(EnvironmentSettings):
     custom_rules_from: str = ""
     custom_rule_image_uri: str = ""
     custom_rule_role_arn: str = ""
+    subnets: str = ""
+    security_groups: str = ""
+    volume_key_arn: str = ""
+    encrypt_traffic: bool = False
+    spoke_accounts: str = ""
+    evaluator_mode: str = PER_JOB
+    most_rule_jobs: int = 20
+    lease_table: str = ""
+    fleet_queue_url: str = ""
+    failed_queue_url: str = ""

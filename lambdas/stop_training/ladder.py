@@ -32,6 +32,7 @@ from lambdas.stop_training.logic import (
     weigh,
 )
 from lambdas.stop_training.settings import StopTrainingSettings
+from lambdas.stop_training.whose import account_to_enter, sagemaker_in
 from trackside.contracts.action import Action
 from trackside.contracts.event import RuleEvaluation
 from trackside.contracts.stop_record import DecisionRecord, Savings, StopOutcome
@@ -56,7 +57,7 @@ class Ladder:
     def climb(self, said: RuleEvaluation) -> Done | Nothing:
         """Decides about one finding, and carries it out. Errors: `ClientError`; then nothing wrong was done, and the
         next delivery goes on where this one ended."""
-        stop = asked(said, self._settings)
+        stop = self._asked(said)
         if isinstance(stop, Nothing):
             return stop
         if needs_others(self._settings):
@@ -125,7 +126,7 @@ class Ladder:
         was_tried = was_asked(said, known.decisions)
         self._record(said, StopOutcome.STOPPING, f"SageMaker is asked to stop {stop.job_name}.")
         try:
-            client("sagemaker").stop_training_job(TrainingJobName=stop.job_name)
+            self._sagemaker_of(said).stop_training_job(TrainingJobName=stop.job_name)
         except ClientError as error:
             refusal = read_refusal(stop.job_name, code=code_of(error), message=message_of(error))
             if refusal is None:
@@ -135,6 +136,18 @@ class Ladder:
         spared = savings(known.job, self._settings, now=self._clock())
         self._record(said, StopOutcome.STOPPED, f"Stopped {stop.job_name}.{_told(spared)}", spared)
         return Done(f"Stopped {stop.job_name}.")
+
+    def _asked(self, said: RuleEvaluation) -> StopRun | Nothing:
+        stop = asked(said, self._settings)
+        if isinstance(stop, Nothing):
+            return stop
+        where = account_to_enter(said.job.arn, self._settings, function_arn=self._context.invoked_function_arn)
+        return where if isinstance(where, Nothing) else stop
+
+    def _sagemaker_of(self, said: RuleEvaluation) -> Any:
+        function_arn = self._context.invoked_function_arn
+        account = account_to_enter(said.job.arn, self._settings, function_arn=function_arn)
+        return sagemaker_in(str(account), self._settings, function_arn=function_arn)
 
     def _record(self, said: RuleEvaluation, outcome: StopOutcome, reason: str, spared: Savings | None = None) -> None:
         record = DecisionRecord(

@@ -27,6 +27,8 @@ SOURCE = "trackside"
 DETAIL_TYPE = "Rule Evaluation Status Change"
 AWS_SOURCE = "aws.sagemaker"
 AWS_DETAIL_TYPE = "SageMaker Training Job State Change"
+PROCESSING_DETAIL_TYPE = "SageMaker Processing Job State Change"
+TOLD_AGAIN_SOURCE = "trackside.reconcile"  # of what a sweep tells in place of an event of AWS that did not come
 
 MOST_STATUS_DETAILS = 1024  # API_DebugRuleEvaluationStatus: StatusDetails has at most 1,024 characters
 MOST_EVIDENCE_POINTS = 20

@@ -30,7 +30,8 @@ class DeploymentError(RuntimeError):
 
 
 def deploy(assembly: Path, account: Account) -> Mapping[str, Mapping[str, str]]:
-    """Deploys every stack of the assembly, each once. Returns the outputs: stack name -> output name -> value.
+    """Deploys every stack of the assembly, each once. Returns the outputs: stack (as the app calls it) ->
+    output name -> value.
 
     Errors: `DeploymentError`.
     """
@@ -43,7 +44,7 @@ def deploy(assembly: Path, account: Account) -> Mapping[str, Mapping[str, str]]:
             if manifest[asset]["type"] == "cdk:asset-manifest":
                 _publish(assembly / manifest[asset]["properties"]["file"], place, account)
         template = (assembly / manifest[name]["properties"]["templateFile"]).read_text(encoding="utf-8")
-        outputs[name] = _create(name, template, account)
+        outputs[name] = _create(manifest[name]["properties"].get("stackName", name), template, account)
     return outputs
 
 

@@ -23,6 +23,7 @@ from moto.sqs.models import sqs_backends
 from moto.utilities.arns import parse_arn
 
 from trackside.testing.local_account.background import Background
+from trackside.testing.local_account.bus_policy import lets_in
 from trackside.testing.local_account.event_pattern import matches
 from trackside.testing.local_account.hops import Journal
 from trackside.testing.local_account.target_input import render
@@ -159,7 +160,7 @@ class EventDelivery:
             elif arn.service == "logs":
                 _send_to_logs(arn, text)
             elif arn.service == "events" and arn.resource_type == "event-bus":
-                _send_to_bus(arn, delivery.event)
+                _send_to_bus(arn, delivery.event, sender=delivery.account)
             else:
                 raise DeliveryError("NO_RESOURCE", f"Targets of {arn.service} do not exist here.", is_final=True)
         except (QueueDoesNotExist, UnknownFunctionException) as error:
@@ -212,7 +213,10 @@ def _send_to_logs(arn: Any, text: str) -> None:
     backend.put_log_events(group, stream, [{"timestamp": int(1000 * now.timestamp()), "message": text}])
 
 
-def _send_to_bus(arn: Any, event: Mapping[str, Any]) -> None:
+def _send_to_bus(arn: Any, event: Mapping[str, Any], *, sender: str) -> None:
+    backend = events_backends[arn.account][arn.region]
+    if not lets_in(sender, bus=backend.describe_event_bus(arn.resource_id)):
+        raise DeliveryError("NO_PERMISSIONS", f"{arn.resource_id} of {arn.account} lets {sender} not in", is_final=True)
     entry = {
         "Source": event["source"],
         "DetailType": event["detail-type"],
@@ -220,7 +224,7 @@ def _send_to_bus(arn: Any, event: Mapping[str, Any]) -> None:
         "Resources": event["resources"],
         "EventBusName": arn.resource_id,
     }
-    events_backends[arn.account][arn.region].put_events([entry])
+    backend.put_events([entry])
 
 
 def _count(delivery: _Delivery, metric: str) -> None:

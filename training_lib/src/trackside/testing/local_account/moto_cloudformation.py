@@ -247,7 +247,7 @@ def _mend_repository() -> None:
 
 
 def _mend_skipped_types() -> None:
-    from trackside.testing.local_account import moto_resources  # noqa: F401  importing it registers the types
+    from trackside.testing.local_account import bus_policy, moto_resources  # noqa: F401  importing registers types
 
 
 def _mend_template_url() -> None:

@@ -228,6 +228,10 @@ def _mend_jobs() -> None:
         _mend_jobs_of(kind)
 
 
+def _account_of(response: Any) -> str:
+    return str(response.sagemaker_backend.account_id)
+
+
 def _mend_jobs_of(kind: JobKind) -> None:
     def create(account: Account, stock: Any, response: Any) -> ActionResult:
         backend = response.sagemaker_backend
@@ -238,14 +242,15 @@ def _mend_jobs_of(kind: JobKind) -> None:
         return ActionResult({f"{kind.name}JobArn": job.arn})
 
     def describe(account: Account, stock: Any, response: Any) -> ActionResult:
-        return ActionResult(account.jobs.describe(kind, json.loads(response.body)[f"{kind.name}JobName"]))
+        name = json.loads(response.body)[f"{kind.name}JobName"]
+        return ActionResult(account.jobs.describe(kind, name, asked_in=_account_of(response)))
 
     def stop(account: Account, stock: Any, response: Any) -> ActionResult:
-        account.jobs.stop(kind, json.loads(response.body)[f"{kind.name}JobName"])
+        account.jobs.stop(kind, json.loads(response.body)[f"{kind.name}JobName"], asked_in=_account_of(response))
         return ActionResult({})
 
     def list_jobs(account: Account, stock: Any, response: Any) -> ActionResult:
-        return ActionResult(account.jobs.summaries(kind, json.loads(response.body)))
+        return ActionResult(account.jobs.summaries(kind, json.loads(response.body), asked_in=_account_of(response)))
 
     noun = f"{kind.name.lower()}_job"
     _while_attached(SageMakerResponse, f"create_{noun}", create)

@@ -9,6 +9,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -143,15 +144,15 @@ class LocalAccount:
     def client(self, service: str) -> Any:
         """A boto3 client that speaks to this account."""
         given = self.environment()
-        return boto3.client(
-            service,
-            region_name=REGION,
-            endpoint_url=self.endpoint_url,
-            aws_access_key_id=given["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=given["AWS_SECRET_ACCESS_KEY"],
-            aws_session_token=given["AWS_SESSION_TOKEN"],
-            config=Config(proxies={}),
-        )
+        keys = (given["AWS_ACCESS_KEY_ID"], given["AWS_SECRET_ACCESS_KEY"], given["AWS_SESSION_TOKEN"])
+        return _connect(service, self.endpoint_url, keys)
+
+    def other(self, account_id: str) -> OtherAccount:
+        """Another account of the same organization, as empty as this one was: for what crosses accounts."""
+        role = f"arn:aws:iam::{account_id}:role/OrganizationAccountAccessRole"
+        given = self.client("sts").assume_role(RoleArn=role, RoleSessionName="local")["Credentials"]
+        keys = (given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"])
+        return OtherAccount(account_id, self.endpoint_url, keys)
 
     def register_image(
         self,
@@ -208,6 +209,31 @@ class LocalAccount:
         """Looks for messages that a function waits for."""
         if self._is_open:
             self._queues.wake()
+
+
+@dataclass(frozen=True)
+class OtherAccount:
+    """Clients that speak to one more account of a `LocalAccount`; its functions and jobs run there, too."""
+
+    account_id: str
+    endpoint_url: str
+    keys: tuple[str, str, str]
+
+    def client(self, service: str) -> Any:
+        """A boto3 client that speaks to this account."""
+        return _connect(service, self.endpoint_url, self.keys)
+
+
+def _connect(service: str, endpoint_url: str, keys: tuple[str, str, str]) -> Any:
+    return boto3.client(
+        service,
+        region_name=REGION,
+        endpoint_url=endpoint_url,
+        aws_access_key_id=keys[0],
+        aws_secret_access_key=keys[1],
+        aws_session_token=keys[2],
+        config=Config(proxies={}),
+    )
 
 
 def _check_is_free(port: int) -> None:
