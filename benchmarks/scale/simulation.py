@@ -220,11 +220,8 @@ class Simulation:
     def _tell_state(self, training: Training) -> None:
         training.modified_at = self.clock.now
         change = self._change(training)
-        if training.status == "InProgress":
-            self._deliver(change, "start_evaluation")
-        elif training.ended_at:
-            self._deliver(change, "finish_run")
-        self._deliver(change, "record_verdict")
+        also = ["start_evaluation"] if training.status == "InProgress" else ["finish_run"] if training.ended_at else []
+        self._deliver(change, *also, "record_verdict")
 
     def _change(self, training: Training) -> TrainingJobStateChange:
         return TrainingJobStateChange(
@@ -242,13 +239,14 @@ class Simulation:
         )
 
     def _deliver(self, body: Any, *reactions: str, is_durable: bool = False) -> None:
-        """EventBridge: half a second later, now and then twice; AWS's own events are best effort."""
+        """EventBridge: half a second later, now and then twice to one of them; AWS's own events are best effort, so one
+        may reach nobody."""
         world = self.world
+        world.counts["events"] += 1
+        if not is_durable and world.chance.random() < world.quotas.event_loss:
+            world.counts["events lost"] += 1
+            return
         for reaction in reactions:
-            world.counts["events"] += 1
-            if not is_durable and world.chance.random() < world.quotas.event_loss:
-                world.counts["events lost"] += 1
-                continue
             copies = 2 if world.chance.random() < world.quotas.event_twice else 1
             for _ in range(copies):
                 seconds = world.around(world.quotas.event_seconds, spread=0.5)

@@ -57,11 +57,20 @@ def command(*, local: bool, yes: bool, instance_type: str, timeout_minutes: floa
             drill.settings = replace(settings, pace_seconds=LOCAL_PACE_SECONDS, poll_seconds=LOCAL_POLL_SECONDS)
         elif not yes:
             click.echo(_announcement(drill, minutes=timeout_minutes), err=True)
-            click.confirm("Begin?", abort=True, err=True)
+            if not _is_agreed():
+                click.echo("Nothing was begun. --yes begins without asking.", err=True)
+                click.get_current_context().exit(FINDINGS)
         report = _carried_out(drill)
     _show(report, output=output)
     if not report.passed or report.left:
         click.get_current_context().exit(FINDINGS)
+
+
+def _is_agreed() -> bool:
+    try:
+        return click.confirm("Begin?", err=True)
+    except click.Abort:  # nobody is there who could answer
+        return False
 
 
 @contextmanager
