@@ -36,6 +36,6 @@ sdk: setup  ## a notebook of the real SageMaker SDK (versions 2 and 3: 1.2 GB, b
 	@$(BIN)/python examples/sagemaker/play.py
 
 docs: setup  ## write the generated pages again
-	@$(BIN)/python docs/generate.py && $(BIN)/python docs/permissions.py
+	@$(BIN)/python docs/generate.py && $(BIN)/python -m docs.permissions
 
 .PHONY: help setup demo test check pythons synth drill sdk docs
