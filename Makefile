@@ -32,7 +32,13 @@ synth: setup  ## synthesize the stacks into cdk.out (no credentials, no network)
 drill: setup  ## bootstrap, deploy, deploy again, destroy: the real CDK command line against the local account
 	@$(BIN)/python examples/demo/drill.py
 
+image: setup  ## build the evaluator's image and push it to the deployment's repository (needs Docker)
+	@$(BIN)/python -m stacks.push_image
+
+audit: setup  ## ask PyPI about known vulnerabilities of what is installed (needs the network)
+	@.ci/audit
+
 docs: setup  ## write the generated pages again
 	@$(BIN)/python docs/generate.py && $(BIN)/python docs/permissions.py
 
-.PHONY: help setup demo test check pythons synth drill docs
+.PHONY: help setup demo test check pythons synth drill image audit docs
