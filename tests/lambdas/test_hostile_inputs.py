@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
