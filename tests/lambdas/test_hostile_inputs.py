@@ -114,7 +114,7 @@ def is_clean(lines: list[dict[str, Any]]) -> bool:
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("name", [each for each in FUNCTIONS if each != "reconcile"])
 def test_no_message_moves_a_function_to_do_anything(
-    account: Any, sagemaker: Stubber, deliver: Deliver, told: Told, name: str, body: str
+    *, account: Any, sagemaker: Stubber, deliver: Deliver, told: Told, name: str, body: str
 ) -> None:
     """It is refused, and lies among the dead letters, or there is nothing to do; its neighbour is not held back."""
     assert deliver(handler(name), body, body) in ([], ["message-0", "message-1"])
@@ -129,7 +129,7 @@ def test_no_message_moves_a_function_to_do_anything(
 @pytest.mark.parametrize("uri", TAGS)
 @pytest.mark.parametrize("name", ["start_evaluation", "finish_run"])
 def test_no_tag_opens_another_place(
-    account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, told: Told, name: str, uri: str
+    *, account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, told: Told, name: str, uri: str
 ) -> None:
     event = golden(
         "training_started" if name == "start_evaluation" else "training_stopped", Tags={"trackside:run": uri}
@@ -143,7 +143,7 @@ def test_no_tag_opens_another_place(
 
 @pytest.mark.parametrize("arn", ARNS)
 def test_no_arn_stops_another_job(
-    account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, told: Told, arn: str
+    *, account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, told: Told, arn: str
 ) -> None:
     """`sagemaker` expects no call at all."""
     event = golden("ours_issues_found", TrainingJobArn=arn)
@@ -162,7 +162,7 @@ def test_no_arn_stops_another_job(
     ],
 )
 def test_no_name_writes_a_line_into_a_mail_or_a_log(
-    account: Any, golden: Golden, deliver: Deliver, told: Told, field: str, value: str
+    *, account: Any, golden: Golden, deliver: Deliver, told: Told, field: str, value: str
 ) -> None:
     event = golden("ours_issues_found", **{field: value})
     event["detail"]["Actions"] = ["Notify"]
