@@ -23,7 +23,11 @@ class StorageStack(Stack):
 
     def __init__(self, scope: Construct, construct_id: str, *, settings: DeploymentSettings) -> None:
         super().__init__(
-            scope, construct_id, stack_name=settings.stack_name(construct_id), description="Trackside: where runs lie"
+            scope,
+            construct_id,
+            stack_name=settings.stack_name(construct_id),
+            description="Trackside: where runs lie",
+            termination_protection=settings.keep_data,
         )
         self.key = self._create_key(settings)
         self.runs = self._create_runs(settings)

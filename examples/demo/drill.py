@@ -129,6 +129,9 @@ def step(name: str) -> Iterator[Callable[[str], None]]:
     yield say
 
 
+MOST_SECONDS = 300  # a command that waits for a stack that never gets there
+
+
 @dataclass(frozen=True)
 class CommandLine:
     """The pinned CDK command line, speaking to the local account."""
@@ -148,6 +151,7 @@ class CommandLine:
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
+            timeout=MOST_SECONDS,
         )
         if outcome.returncode != 0:
             raise DrillError(f"cdk {words[0]} ended with {outcome.returncode}:\n{outcome.stdout[-3000:]}")

@@ -9,6 +9,7 @@ from lambdas.notify_owner.settings import NotifyOwnerSettings
 from lambdas.notify_owner.wrong_choice import is_wrong_choice, wrong_choice_body
 from lambdas.shared.asked import reason_not_to
 from lambdas.shared.decisions import Nothing
+from lambdas.shared.plain import plain
 from trackside.contracts.action import Action
 from trackside.contracts.event import Evidence, RuleEvaluation
 
@@ -87,7 +88,7 @@ def _body(evaluation: RuleEvaluation, *, default_actions: tuple[Action, ...]) ->
     what_follows = "it asks to stop" if is_to_stop else "goes on"
     lines = [
         f"The rule {_one_line(evaluation.configuration_name)} found an issue in the training job",
-        f"{evaluation.job.name}, which {what_follows}.",
+        f"{plain(evaluation.job.name)}, which {what_follows}.",
         "",
         *_facts(evaluation),
     ]
@@ -96,7 +97,7 @@ def _body(evaluation: RuleEvaluation, *, default_actions: tuple[Action, ...]) ->
         lines += ["", "What to do", *steps]
     if evaluation.run_uri:
         lines += ["", "This shows more", f"  trackside findings {_one_line(evaluation.run_uri)}"]
-    return "\n".join([*lines, "", f"Training job: {evaluation.job.arn}", ""])
+    return "\n".join([*lines, "", f"Training job: {plain(evaluation.job.arn)}", ""])
 
 
 def _facts(evaluation: RuleEvaluation) -> list[str]:
@@ -113,7 +114,7 @@ def _facts(evaluation: RuleEvaluation) -> list[str]:
 
 def _one_line(text: str) -> str:
     """Names of tensors come from the training script: none of them may look like a line of ours, or hide one."""
-    return "".join(c if c.isprintable() else "?" for c in text)
+    return plain(text)
 
 
 def _where(evidence: Evidence) -> str:

@@ -12,6 +12,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.observability import logger, metrics, tracer
+from lambdas.shared.plain import plain
 from lambdas.shared.runs import job_name_in
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.fields import parse_json
@@ -56,8 +57,8 @@ def reaction(react: React) -> Handler:
 
 def _name_in_logs(*, event_id: str, job: str = "") -> None:
     """Every line of a run has its training job's name as `correlation_id`, whichever reaction wrote it."""
-    logger.append_keys(event_id=event_id)
-    logger.set_correlation_id(job or event_id)
+    logger.append_keys(event_id=plain(event_id))
+    logger.set_correlation_id(plain(job or event_id))
 
 
 def _event_in(record: SQSRecord) -> Mapping[str, Any]:
@@ -75,8 +76,8 @@ def _event_in(record: SQSRecord) -> Mapping[str, Any]:
 
 def _note(answer: Done | Nothing) -> None:
     if isinstance(answer, Done):
-        logger.info(answer.what)
+        logger.info(plain(answer.what))
         metrics.add_metric(name="Done", unit=MetricUnit.Count, value=1)
     else:
-        (logger.warning if answer.surprising else logger.info)("Nothing to do: %s", answer.reason)
+        (logger.warning if answer.surprising else logger.info)("Nothing to do: %s", plain(answer.reason))
         metrics.add_metric(name="Nothing", unit=MetricUnit.Count, value=1)

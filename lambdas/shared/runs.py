@@ -26,8 +26,8 @@ def find_run(change: TrainingJobStateChange, *, bucket: str, spoke_accounts: str
     if not uri:
         return Nothing(f"{job} carries no tag {RUN_TAG}, so it did not ask for Trackside.")
     match = _S3_URI.fullmatch(uri)
-    if match is None:
-        what = f"it must be s3://{bucket}/<prefix>, without blanks, ? and #."
+    if match is None or not uri.isprintable() or {".", ".."} & set(match["prefix"].split("/")):
+        what = f"it must be s3://{bucket}/<prefix>, without blanks, dots as folders, ? and #."
         return Nothing(f"{job} is tagged {RUN_TAG}={uri!r}; {what}", surprising=True)
     if match["bucket"] != bucket:
         why = f"{job} is tagged {RUN_TAG}={uri!r}; this deployment may read runs in s3://{bucket} only."

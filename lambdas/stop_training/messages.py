@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lambdas.shared.plain import plain
 from trackside.contracts.event import RuleEvaluation
 
 MOST_SUBJECT_CHARACTERS = 99  # API_Publish: ASCII, fewer than 100 characters for e-mail
@@ -9,15 +10,15 @@ MOST_SUBJECT_CHARACTERS = 99  # API_Publish: ASCII, fewer than 100 characters fo
 
 def announcement(evaluation: RuleEvaluation, *, minutes: int) -> tuple[str, str]:
     """(subject, body): the job is stopped soon, and how to prevent that."""
-    name = evaluation.job.name
+    name = plain(evaluation.job.name)
     body = [
-        f"The training job {name} will be stopped in {minutes} minutes, for {_plain(evaluation.configuration_name)}:",
-        f"  {_plain(evaluation.details or 'the event says no more.')}",
+        f"The training job {name} will be stopped in {minutes} minutes, for {plain(evaluation.configuration_name)}:",
+        f"  {plain(evaluation.details or 'the event says no more.')}",
         "",
         "To let it go on:",
         f"  trackside aws veto {name} --by YOUR-NAME --reason WHY",
         "",
-        f"Training job: {evaluation.job.arn}",
+        f"Training job: {plain(evaluation.job.arn)}",
         "",
     ]
     return _subject(f"Trackside: {name} will be stopped in {minutes} minutes"), "\n".join(body)
@@ -25,15 +26,15 @@ def announcement(evaluation: RuleEvaluation, *, minutes: int) -> tuple[str, str]
 
 def over_budget(evaluation: RuleEvaluation, *, most: int) -> tuple[str, str]:
     """(subject, body): the job, the first of this hour, should be stopped and is not, for too many were."""
-    name = evaluation.job.name
+    name = plain(evaluation.job.name)
     body = [
-        f"The training job {name} should be stopped for {_plain(evaluation.configuration_name)}, but goes on:",
+        f"The training job {name} should be stopped for {plain(evaluation.configuration_name)}, but goes on:",
         f"this deployment stops at most {most} jobs an hour (stops_per_hour), and did so in this one.",
         "It is tried again in the next hour. Others may wait, too; only the first of each hour is told of, the rest is",
         "in the table (trackside aws status, trackside aws verdicts JOB). If so many are right to stop,",
         "look for what they have in common; to have them all stopped, raise stops_per_hour.",
         "",
-        f"Training job: {evaluation.job.arn}",
+        f"Training job: {plain(evaluation.job.arn)}",
         "",
     ]
     return _subject(f"Trackside: NOT stopped, too many stops this hour: {name}"), "\n".join(body)
@@ -41,8 +42,3 @@ def over_budget(evaluation: RuleEvaluation, *, most: int) -> tuple[str, str]:
 
 def _subject(text: str) -> str:
     return "".join(c if " " <= c <= "~" else "?" for c in text)[:MOST_SUBJECT_CHARACTERS]
-
-
-def _plain(text: str) -> str:
-    """Names come from the training script: none of them may look like a line of ours, or hide one."""
-    return "".join(c if c.isprintable() else "?" for c in text)

@@ -404,6 +404,13 @@ def deleted_stack() -> None:
     assert [bus["Name"] for bus in client("events").list_event_buses()["EventBuses"]] == ["default"]
 
 
+def change_set_deletion() -> None:
+    create({"Queue": resource("SQS::Queue")})
+    client("cloudformation").delete_change_set(StackName="probe", ChangeSetName="none")
+    change({"Resources": {"Queue": resource("SQS::Queue", DelaySeconds=7)}}, kind="UPDATE")
+    assert status() == "UPDATE_COMPLETE"
+
+
 PROBES: Mapping[str, Callable[[], None]] = {
     "kms-key": kms_key,
     "event-bus": event_bus,
@@ -422,6 +429,7 @@ PROBES: Mapping[str, Callable[[], None]] = {
     "template-url": template_url,
     "change-set-imports": change_set_imports,
     "change-set-execution": change_set_execution,
+    "change-set-deletion": change_set_deletion,
     "failed-execution": failed_execution,
     "failed-creation": failed_creation,
     "failed-deletion": failed_deletion,

@@ -297,6 +297,17 @@ def _mend_change_set_execution() -> None:
     _replace(ChangeSet, "apply", apply_change_set)
 
 
+def _mend_change_set_deletion() -> None:
+    original = CloudFormationBackend.delete_change_set
+
+    def delete_change_set(backend: Any, change_set_name: str) -> None:
+        known = {name for key, one in backend.change_sets.items() for name in (key, one.change_set_name)}
+        if change_set_name in known:
+            original(backend, change_set_name)
+
+    _replace(CloudFormationBackend, "delete_change_set", delete_change_set)
+
+
 def _mend_failed_execution() -> None:
     original = CloudFormationBackend.execute_change_set
 
@@ -392,6 +403,7 @@ REPAIRS: tuple[Repair, ...] = (
     Repair("template-url", "a template on 127.0.0.1 is sought in a bucket called 127", _mend_template_url),
     Repair("change-set-imports", "Fn::ImportValue finds nothing in a change set", _mend_change_set_imports),
     Repair("change-set-execution", "outputs and exports stay as they were", _mend_change_set_execution),
+    Repair("change-set-deletion", "one that is not there raises, and not an error of AWS's", _mend_change_set_deletion),
     Repair("failed-execution", "a stack whose change set failed is COMPLETE", _mend_failed_execution),
     Repair("failed-creation", "a stack whose resource failed stays CREATE_IN_PROGRESS", _mend_failed_creation),
     Repair("failed-deletion", "a stack whose resource stayed is gone, and its exports stay", _mend_failed_deletion),
