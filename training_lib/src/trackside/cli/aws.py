@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from trackside.cli.aws_attach import command as attach
 from trackside.cli.aws_status import command as status
 from trackside.cli.aws_verdicts import command as verdicts
 from trackside.cli.aws_veto import command as veto
@@ -15,7 +16,8 @@ from trackside.cli.terminal.options import shared_options
 def command() -> None:
     """See what a deployment in AWS knows of jobs.
 
-    It watches those with the tag trackside:run; `veto` keeps one alive.
+    It watches those with the tag trackside:run, which `attach` adds; `veto`
+    keeps one alive.
 
     \b
     Example:
@@ -25,6 +27,7 @@ def command() -> None:
     """
 
 
+command.add_command(attach)
 command.add_command(status)
 command.add_command(verdicts)
 command.add_command(veto)
