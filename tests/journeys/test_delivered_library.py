@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 import venv
 from importlib import metadata
 from pathlib import Path
@@ -62,20 +63,20 @@ def framework(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def container(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with pip and nothing else."""
+    """An environment with nothing in it; the pip of this one installs into it, which spares seconds."""
     folder = tmp_path_factory.mktemp("container") / "python"
-    venv.create(folder, with_pip=True, symlinks=True)
+    venv.create(folder, with_pip=False, symlinks=True)
     return folder / "bin" / "python"
 
 
 def run(
-    container: Path, *command: str, framework: Path, at: Path, **variables: str
+    python: Path, *command: str, framework: Path, at: Path, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     known = {name: value for name, value in inherited().items() if name in {"PATH", "HOME", "LANG"}}
     offline = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": "/dev/null", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     environment = {**known, **offline, "PYTHONPATH": str(framework), **variables}
     return subprocess.run(
-        [str(container), *command], cwd=at, env=environment, capture_output=True, text=True, check=False, timeout=120
+        [str(python), *command], cwd=at, env=environment, capture_output=True, text=True, check=False, timeout=120
     )
 
 
@@ -89,7 +90,8 @@ def test_a_script_that_knows_nothing_of_it_is_captured(tmp_path: Path, framework
 
     before = run(container, "-c", "import trackside", framework=framework, at=code)
     assert "No module named 'trackside'" in before.stderr
-    installed = run(container, "-m", "pip", "install", "-r", "requirements.txt", framework=framework, at=code)
+    pip = ("-m", "pip", "--python", str(container))
+    installed = run(Path(sys.executable), *pip, "install", "-r", "requirements.txt", framework=framework, at=code)
     assert installed.returncode == 0, installed.stdout + installed.stderr
 
     # The variables of a tuning job's training job; a folder stands for the bucket.
