@@ -8,6 +8,7 @@ from lambdas.finish_run.settings import FinishRunSettings
 from lambdas.shared.decisions import Nothing
 from lambdas.shared.runs import find_run, split_uri
 from trackside.contracts.event import TrainingJobStateChange
+from trackside.contracts.job_choice import RUN_TAG, choice_in_tags
 from trackside.contracts.run_layout import END_MARKER_KEY, TENSORS
 
 
@@ -23,6 +24,8 @@ def decide(change: TrainingJobStateChange, settings: FinishRunSettings) -> MarkE
     """Marks the run of a tagged job that will never write again: one that was killed could not do so itself."""
     if not change.has_ended:
         return Nothing(f"{change.job.name} is {change.status}, it may still write.")
+    if RUN_TAG in change.tags and not choice_in_tags(change.tags).is_judged:
+        return Nothing(f"{change.job.name} is judged by no rule, so nothing waits for its end.")
     run = find_run(change, bucket=settings.run_bucket, spoke_accounts=settings.spoke_accounts)
     if isinstance(run, Nothing):
         return run

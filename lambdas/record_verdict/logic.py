@@ -14,7 +14,7 @@ from trackside.contracts.event import (
     read_rule_evaluations,
     read_training_job_state_change,
 )
-from trackside.contracts.job_choice import STATUS_ONLY, choice_in_tags
+from trackside.contracts.job_choice import choice_in_tags
 from trackside.contracts.run_layout import run_of_job
 from trackside.contracts.run_table import HistoryRecord, JobRecord, RuleRecord, job_record, merged
 
@@ -46,7 +46,7 @@ def read(event: Mapping[str, Any]) -> Told:
 def _run_uri(change: TrainingJobStateChange) -> str:
     """Where the run lies that rules judge; "": there is none."""
     choice = choice_in_tags(change.tags)
-    return run_of_job(choice.run, change.job.name) if choice.run and choice.watch != STATUS_ONLY else ""
+    return run_of_job(choice.run, change.job.name) if choice.is_judged else ""
 
 
 def decide(said: HistoryRecord, known: RuleRecord | None) -> RuleRecord | Nothing:

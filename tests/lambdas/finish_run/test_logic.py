@@ -26,6 +26,11 @@ def test_marks_the_end_however_the_job_ended(status: str) -> None:
     assert decide(replace(ENDED, status=status), SETTINGS) == expected
 
 
+def test_of_an_address_that_many_jobs_share_the_jobs_own_run_is_marked() -> None:
+    shared = replace(ENDED, tags={"trackside:run": "s3://runs-bucket/tuning-7/@job"})
+    assert decide(shared, SETTINGS) == MarkEnd("runs-bucket", "tuning-7/digits-01/debug-output/training_job_end.ts")
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -34,6 +39,8 @@ def test_marks_the_end_however_the_job_ended(status: str) -> None:
         pytest.param(replace(ENDED, tags={}), id="not opted in"),
         pytest.param(replace(ENDED, tags={"trackside:run": "s3://others/run"}), id="another bucket"),
         pytest.param(replace(ENDED, tags={"trackside:run": "nonsense"}), id="no location"),
+        pytest.param(replace(ENDED, tags={**ENDED.tags, "trackside:watch": "status"}), id="its states only"),
+        pytest.param(replace(ENDED, tags={**ENDED.tags, "trackside:watch": "no"}), id="not watched"),
     ],
 )
 def test_marks_nothing(change: TrainingJobStateChange) -> None:

@@ -43,6 +43,21 @@ def test_reads_the_state_of_a_job_and_all_that_it_runs_on(golden: Any) -> None:
     assert (job.instance_type, job.instance_count, job.max_runtime_seconds) == ("ml.p4d.24xlarge", 2, 86400)
 
 
+@pytest.mark.parametrize(
+    ("tags", "run_uri"),
+    [
+        pytest.param({"trackside:run": "s3://b/tuning-7/@job"}, "s3://b/tuning-7/digits-01", id="one run for each job"),
+        pytest.param({"trackside:run": "s3://b/r", "trackside:watch": "yes"}, "s3://b/r", id="watched"),
+        pytest.param({"trackside:run": "s3://b/r", "trackside:watch": "status"}, "", id="its states only"),
+        pytest.param({"trackside:run": "s3://b/r", "trackside:watch": "no"}, "", id="not watched"),
+    ],
+)
+def test_a_jobs_run_is_where_rules_judge_it(golden: Any, tags: dict[str, str], run_uri: str) -> None:
+    job = read(golden("training_started", Tags=tags)).job
+    assert job is not None
+    assert job.run_uri == run_uri
+
+
 @pytest.mark.parametrize("status", ["InProgress", "Stopping", "Completed", "Failed", "Stopped"])
 def test_reads_official_statuses_in_every_state_of_the_job(golden: Any, status: str) -> None:
     told = read(golden("official_issues_found", TrainingJobStatus=status))

@@ -93,3 +93,29 @@ def test_two_rules_have_two_folders_and_none_leads_elsewhere(one: str, other: st
     keys = {run_layout.verdicts_key_of(name) for name in (one, other)}
     assert len(keys) == len({one, other})
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,111}/verdicts\.jsonl", key) for key in keys)
+
+
+@pytest.mark.parametrize(
+    ("uri", "expected"),
+    [
+        pytest.param("s3://b/tuning/@job", "s3://b/tuning/digits-01", id="shared"),
+        pytest.param("s3://b/tuning/@job/", "s3://b/tuning/digits-01", id="a slash at its end"),
+        pytest.param("/runs/@job", "/runs/digits-01", id="a folder"),
+        pytest.param("s3://b/@job/x", "s3://b/@job/x", id="in the middle it is a name like any other"),
+        pytest.param("s3://b/my@job", "s3://b/my@job", id="part of a name"),
+        pytest.param("@job", "@job", id="alone"),
+        pytest.param("s3://b/x/", "s3://b/x", id="one run"),
+        pytest.param("", "", id="none"),
+    ],
+)
+def test_an_address_that_many_jobs_share_means_a_run_of_each(uri: str, expected: str) -> None:
+    assert run_layout.run_of_job(uri, "digits-01") == expected
+
+
+def test_without_a_jobs_name_a_shared_address_is_left_as_it_is() -> None:
+    assert run_layout.run_of_job("s3://b/tuning/@job", "") == "s3://b/tuning/@job"
+    assert run_layout.is_shared("s3://b/tuning/@job/")
+    assert not run_layout.is_shared("s3://b/tuning")
+    assert (
+        run_layout.shared_place("s3://b/tuning/@job/") == "s3://b/tuning" == run_layout.shared_place("s3://b/tuning/")
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from trackside.cli.aws_attach import command as attach
 from trackside.cli.aws_redrive import command as redrive
 from trackside.cli.aws_replay import command as replay
 from trackside.cli.aws_rules import command as rules
@@ -18,8 +19,8 @@ from trackside.cli.terminal.options import shared_options
 def command() -> None:
     """See what a deployment in AWS knows of jobs.
 
-    It watches those with the tag trackside:run; `veto` keeps one alive; `redrive` and `replay` are for
-    after an outage.
+    It watches those with the tag trackside:run, which `attach` adds; `veto`
+    keeps one alive; `redrive` and `replay` are for after an outage.
 
     \b
     Example:
@@ -30,6 +31,7 @@ def command() -> None:
     """
 
 
+command.add_command(attach)
 command.add_command(rules)
 command.add_command(redrive)
 command.add_command(replay)

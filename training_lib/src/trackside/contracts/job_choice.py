@@ -61,6 +61,11 @@ class JobChoice:
     actions: str = ""
     watch: str = ""
 
+    @property
+    def is_judged(self) -> bool:
+        """True if rules judge the run that it names."""
+        return bool(self.run) and self.watch not in (STATUS_ONLY, UNWATCHED)
+
     def filled_up(self, other: JobChoice) -> JobChoice:
         """With what `other` says where this says nothing."""
         return JobChoice(**{name: value or getattr(other, name) for name, value in vars(self).items()})

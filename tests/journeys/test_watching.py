@@ -1,0 +1,142 @@
+"""Who is watched, in the deployed chain: by tag, by environment, not at all; and what becomes of what they chose.
+
+A tuning job's training jobs are played by jobs with equal tags and environment, as SageMaker makes them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from docs.permissions import LARGEST
+from lambdas.shared.processing_jobs import processing_job_name
+from trackside.cli import main
+from trackside.contracts.event import TrainingJob
+from trackside.sagemaker.attachment import attach_to_request, plan_attachment
+from trackside.testing.local_account.deploy import deploy
+from trackside.testing.local_account.server import LocalAccount
+
+pytestmark = pytest.mark.xdist_group("local-account")  # one account at a time in a process
+
+SLEEPER = "import time; print('training', flush=True); time.sleep(120)"
+
+
+class Cloud:
+    """The account with the largest deployment in it; evaluators end at once."""
+
+    def __init__(self, account: LocalAccount) -> None:
+        from stacks.assembly import assembly
+
+        self.account = account
+        stacks = deploy(assembly(LARGEST), account)
+        self.outputs = {name: value for outputs in stacks.values() for name, value in outputs.items()}
+        self.bucket = self.outputs["RunBucketName"]
+        account.register_image("trackside-evaluator", [sys.executable, "-c", "pass"])
+        sqs = account.client("sqs")
+        self.inbox = sqs.create_queue(QueueName="inbox")["QueueUrl"]
+        arn = sqs.get_queue_attributes(QueueUrl=self.inbox, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+        account.client("sns").subscribe(TopicArn=self.outputs["IssueTopicArn"], Protocol="sqs", Endpoint=arn)
+
+    def train(self, request: dict[str, Any]) -> TrainingJob:
+        whole = {
+            "AlgorithmSpecification": {
+                "TrainingImage": "training",
+                "TrainingInputMode": "File",
+                "ContainerEntrypoint": [sys.executable, "-c", SLEEPER],
+            },
+            "RoleArn": "arn:aws:iam::123456789012:role/training",
+            "OutputDataConfig": {"S3OutputPath": "s3://anywhere"},
+            "ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
+            "StoppingCondition": {"MaxRuntimeInSeconds": 600},
+            **request,
+        }
+        arn = self.account.client("sagemaker").create_training_job(**whole)["TrainingJobArn"]
+        return TrainingJob(request["TrainingJobName"], arn)
+
+    def tags(self, job: TrainingJob) -> dict[str, str]:
+        found = self.account.client("sagemaker").list_tags(ResourceArn=job.arn)["Tags"]
+        return {tag["Key"]: tag["Value"] for tag in found}
+
+    def rules(self, prefix: str) -> list[tuple[str, list[str]]] | None:
+        """Name and actions of what the run's request asks for."""
+        s3 = self.account.client("s3")
+        key = f"{prefix}/rule-request.json"
+        if not s3.list_objects_v2(Bucket=self.bucket, Prefix=key)["KeyCount"]:
+            return None
+        request = json.loads(s3.get_object(Bucket=self.bucket, Key=key)["Body"].read())
+        return [(rule["name"], rule["actions"]) for rule in request["rules"]]
+
+    def is_judged(self, job: TrainingJob) -> bool:
+        jobs = self.account.client("sagemaker").list_processing_jobs()["ProcessingJobSummaries"]
+        return processing_job_name(job) in {each["ProcessingJobName"] for each in jobs}
+
+    def told(self) -> list[str]:
+        answer = self.account.client("sqs").receive_message(QueueUrl=self.inbox, MaxNumberOfMessages=10)
+        return [json.loads(message["Body"])["Message"] for message in answer.get("Messages", ())]
+
+    def verdicts(self, job: TrainingJob) -> dict[str, str]:
+        arguments = ["aws", "verdicts", job.name, "--json", "--table", self.outputs["RunTableName"]]
+        result = CliRunner().invoke(main, arguments)
+        known = json.loads(result.stdout) if result.exit_code == 0 else {"rules": []}
+        return {rule["rule"]: f"{rule['status']}: {rule['details']}" for rule in known["rules"]}
+
+
+def eventually(holds: Callable[[], Any], what: str, within_seconds: float = 60) -> None:
+    deadline = time.monotonic() + within_seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"not in {within_seconds:g} s: {what}"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
+    with LocalAccount(stop_grace_seconds=3) as account:
+        for name, value in account.environment().items():
+            monkeypatch.setenv(name, value)
+        yield Cloud(account)
+
+
+def test_who_is_watched_and_by_what(cloud: Cloud) -> None:
+    shared = plan_attachment(f"s3://{cloud.bucket}/tuning-7/@job", "exploding-tensor", actions=[])
+    tuned = [cloud.train(attach_to_request({"TrainingJobName": f"tuning-7-{k}"}, shared)) for k in (1, 2)]
+    variables = {"TRACKSIDE_RUN": f"s3://{cloud.bucket}/jobs/@job", "TRACKSIDE_RULES": "overfitt"}
+    mistaken = cloud.train({"TrainingJobName": "mistaken", "Environment": variables})
+    unwilling = cloud.train(
+        {
+            "TrainingJobName": "unwilling",
+            "Environment": variables,
+            "Tags": [{"Key": "trackside:watch", "Value": "no"}],
+        }
+    )
+    plain = cloud.train({"TrainingJobName": "plain"})
+
+    for job in tuned:
+        eventually(lambda job=job: cloud.is_judged(job), f"{job.name} is judged")  # type: ignore[misc]  # the loop's own
+        assert cloud.rules(f"tuning-7/{job.name}") == [("exploding-tensor", [])]
+        assert cloud.tags(job)["trackside:run"] == f"s3://{cloud.bucket}/tuning-7/@job"
+
+    eventually(lambda: cloud.is_judged(mistaken), "the mistaken one is judged")
+    assert cloud.tags(mistaken) == {"trackside:run": f"s3://{cloud.bucket}/jobs/mistaken"}
+    usual = cloud.rules("jobs/mistaken")
+    assert usual
+    assert len(usual) > 10
+    assert not any("StopTraining" in actions for _, actions in usual)
+    eventually(lambda: "choice-of-rules" in cloud.verdicts(mistaken), "its owner can see what is wrong")
+    assert "Did you mean 'overfit'?" in cloud.verdicts(mistaken)["choice-of-rules"]
+    eventually(lambda: any("mistaken" in message for message in cloud.told()), "its owner is told")
+
+    # Once tagged it is like any other: its end is recorded, and marked in its run.
+    cloud.account.client("sagemaker").stop_training_job(TrainingJobName="mistaken")
+    marker = "jobs/mistaken/debug-output/training_job_end.ts"
+    objects = cloud.account.client("s3")
+    eventually(lambda: objects.list_objects_v2(Bucket=cloud.bucket, Prefix=marker)["KeyCount"], "its end is marked")
+
+    for job in (unwilling, plain):
+        assert not cloud.is_judged(job)
+        assert "trackside:run" not in cloud.tags(job)
