@@ -15,6 +15,9 @@ from pathlib import Path
 
 from trackside.testing.local_account.server import ACCOUNT_ID, REGION, LocalAccount
 
+# Python's handlers run in this thread, and a signal that another one took does not wake it.
+_LOOK_EVERY_SECONDS = 0.5
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serves until a signal comes."""
@@ -27,7 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             account.register_image(name, command)
         sys.stdout.write("\n".join(export_lines(account)) + "\n")
         sys.stdout.flush()
-        ended.wait()
+        while not ended.wait(_LOOK_EVERY_SECONDS):
+            pass
     return 0
 
 
