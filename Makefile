@@ -29,13 +29,13 @@ pythons:  ## the tests that need no framework, under every other Python that thi
 synth: setup  ## synthesize the stacks into cdk.out (no credentials, no network)
 	@.ci/cdk synth --quiet
 
-drill: setup  ## bootstrap, deploy, deploy again, destroy: the real CDK command line against the local account
+drill: setup  ## bootstrap, deploy twice, `trackside drill`, destroy: the real CDK command line, the local account
 	@$(BIN)/python examples/demo/drill.py
 
 sdk: setup  ## a notebook of the real SageMaker SDK (versions 2 and 3: 1.2 GB, built once) against the local account
 	@$(BIN)/python examples/sagemaker/play.py
 
 docs: setup  ## write the generated pages again
-	@$(BIN)/python docs/generate.py && $(BIN)/python docs/permissions.py
+	@$(BIN)/python docs/generate.py && $(BIN)/python -m docs.permissions
 
 .PHONY: help setup demo test check pythons synth drill sdk docs

@@ -10,18 +10,37 @@ from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 from stacks.action_stack import ActionStack
 from stacks.deployment_settings import DeploymentSettings, cost_tags
 from stacks.evaluation_stack import EvaluationStack
+from stacks.hub_stack import HubStack
+from stacks.landing_zone import fit_in
 from stacks.monitoring_stack import MonitoringStack
 from stacks.record_stack import RecordStack
+from stacks.spoke_stack import SpokeStack
 from stacks.storage_stack import StorageStack
 from trackside.contracts.errors import ConfigurationError
 
 
 def compose(app: cdk.App, settings: DeploymentSettings) -> None:
-    """All stacks of one deployment."""
+    """All stacks of one deployment; of a spoke, the one that it needs."""
+    if settings.hub_account:
+        SpokeStack(app, "TracksideSpoke", settings=settings)
+    else:
+        _compose_whole(app, settings)
+    for name, value in cost_tags(settings):
+        cdk.Tags.of(app).add(name, value)
+    fit_in(app, settings)
+
+
+def _compose_whole(app: cdk.App, settings: DeploymentSettings) -> None:
     storage = StorageStack(app, "TracksideStorage", settings=settings)
     action = ActionStack(app, "TracksideAction", settings=settings, key=storage.key, run_table=storage.table)
     evaluation = EvaluationStack(
-        app, "TracksideEvaluation", settings=settings, runs=storage.runs, key=storage.key, bus=action.bus
+        app,
+        "TracksideEvaluation",
+        settings=settings,
+        runs=storage.runs,
+        key=storage.key,
+        bus=action.bus,
+        notify_queue=action.reactions["notify_owner"].queue,
     )
     record = RecordStack(
         app,
@@ -32,6 +51,7 @@ def compose(app: cdk.App, settings: DeploymentSettings) -> None:
         bus=action.bus,
         start_queue=evaluation.reactions["start_evaluation"].queue,
         finish_queue=evaluation.reactions["finish_run"].queue,
+        fleet=evaluation.fleet,
     )
     reactions = {**evaluation.reactions, **action.reactions, **record.reactions}
     MonitoringStack(
@@ -41,9 +61,10 @@ def compose(app: cdk.App, settings: DeploymentSettings) -> None:
         key=storage.key,
         reactions=reactions,
         failed_evaluations=evaluation.failed_evaluations,
+        fleet=evaluation.fleet,
     )
-    for name, value in cost_tags(settings):
-        cdk.Tags.of(app).add(name, value)
+    if settings.spoke_accounts:
+        HubStack(app, "TracksideHub", settings=settings, stop_training=action.reactions["stop_training"].function)
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Writes docs/permissions.md: who may do what in a deployment, and why, from its synthesized templates.
 
-python docs/permissions.py     synthesizes the largest deployment, if none lies ready, and writes the page
+python -m docs.permissions     synthesizes the largest deployment, if none lies ready, and writes the page
 
 tests/stacks/test_permissions.py says if the page is not current.
 """
@@ -16,12 +16,20 @@ from stacks.assembly import assembly
 from stacks.permissions import Permission, read_permissions
 
 PAGE = Path(__file__).resolve().parent / "permissions.md"
-COMMAND = "python docs/permissions.py"
+COMMAND = "python -m docs.permissions"
 # Beside cdk.json's settings: all that a deployment may have.
 LARGEST: Mapping[str, str] = {
     "trackside:custom_rules_from": "s3://rules-bucket/approved",
+    "trackside:drills": "true",
+    "trackside:evaluator_mode": "fleet",
     "trackside:watched_jobs": "nightly-*",
     "trackside:watch_by_environment": "true",
+    "trackside:slack_channel": "C0123456789",
+    "trackside:slack_secret": "trackside/slack",
+    "trackside:webhook_url": "https://hooks.example.com/trackside",
+    "trackside:webhook_secret": "trackside/webhook",
+    "trackside:owner_emails": "owner@example.com",
+    "trackside:owner_phones": "+14155550100",
 }
 
 
@@ -35,12 +43,13 @@ def page(permissions: Iterable[Permission]) -> str:
             f"<!-- Written by `{COMMAND}` from the synthesized templates: change the stacks, not this page. -->\n",
             "# Who may do what, and why",
             "",
-            "Every statement of every policy of a deployment, with `custom_rules_from=s3://rules-bucket/approved`",
-            "and `watch_by_environment` (without them there are fewer). Things are called by the paths of their",
-            "constructs; region and account, where an ARN names them, are the deployment's own. No action is `*`, but",
-            "for refusals and for the account's hold on its key. With `StopTraining` among `default_actions`,",
-            "stop_training may stop jobs without a tag, too, for those of SageMaker Debugger carry none.",
-            "Tests walk all of it: `tests/stacks/test_permissions.py` and `test_policies.py`.",
+            "Every statement of every policy of a deployment, with `custom_rules_from=s3://rules-bucket/approved`,",
+            "`drills=true`, `evaluator_mode=fleet`, `watch_by_environment` and webhooks (without them there are",
+            "fewer). Things are called by the paths of their constructs; region and account, where an ARN names them,",
+            "are the deployment's own. No action is `*`, but for refusals and for the account's hold on its key. With",
+            "`StopTraining` among `default_actions`, stop_training may stop jobs without a tag, too, for those of",
+            "SageMaker Debugger carry none. Tests walk all of it: `tests/stacks/test_permissions.py` and",
+            "`test_policies.py`.",
             "",
             "## What each role may do",
             "",

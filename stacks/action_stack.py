@@ -9,6 +9,8 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sns_subscriptions as subscriptions
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
@@ -21,18 +23,25 @@ from stacks.constructs.acknowledge import accept_wildcard, acknowledge
 from stacks.constructs.allow import allow
 from stacks.constructs.encrypted_topic import EncryptedTopic
 from stacks.constructs.python_lambda import PowertoolsLayer
-from stacks.constructs.queue_backed_function import QueueBackedFunction
+from stacks.constructs.queue_backed_function import MOST_BATCH_SIZE, QueueBackedFunction, pause_milliseconds
 from stacks.constructs.run_table import RunTable
 from stacks.deployment_settings import DeploymentSettings
 from stacks.event_patterns import (
+    custom_rule_failed,
     issue_found,
+    nothing_judged,
     official_issue_found,
     official_issue_found_and_asks_for,
+    rule_status_changed,
     wrong_choice,
 )
+from stacks.spokes import spoke_role_name
+from stacks.webhooks import create_webhooks, let_tell_webhooks
 from trackside.contracts.action import Action
-from trackside.contracts.event import SOURCE
 from trackside.contracts.job_choice import ACTIONS_TAG
+
+MOST_ARCHIVE_NAME_CHARACTERS = 48  # API_CreateArchive
+SMS_HAS_NO_QUEUE = "What a phone could not be told stands in the e-mail, on the bus and in the table of runs."
 
 
 class ActionStack(Stack):
@@ -47,12 +56,19 @@ class ActionStack(Stack):
         key: kms.IKey,
         run_table: RunTable,
     ) -> None:
-        super().__init__(scope, construct_id, description="Trackside: what follows from a verdict")
+        super().__init__(
+            scope,
+            construct_id,
+            stack_name=settings.stack_name(construct_id),
+            description="Trackside: what follows from a verdict",
+        )
         self._settings = settings
         self.bus = self._create_bus()
-        self.topic = EncryptedTopic(
-            self, "Issues", key=key, display_name="Trackside: issues in training jobs", emails=settings.owner_emails
-        )
+        self.topic = self._create_topic(key)
+        for phone in settings.owner_phones:
+            subscription = self.topic.add_subscription(subscriptions.SmsSubscription(phone))
+            acknowledge(subscription, {"Serverless-SNSRedrivePolicy": SMS_HAS_NO_QUEUE})
+        self.webhooks = create_webhooks(self, settings=settings, bus=self.bus)
         self.table = self._create_table()
         layer = PowertoolsLayer(self, "Layer")
         self.reactions = {
@@ -62,13 +78,23 @@ class ActionStack(Stack):
         }
         self._write_outputs()
 
+    def _create_topic(self, key: kms.IKey) -> sns.ITopic:
+        if self._settings.notification_topic_arn:
+            return sns.Topic.from_topic_arn(self, "Issues", self._settings.notification_topic_arn)
+        title = "Trackside: issues in training jobs"
+        return EncryptedTopic(self, "Issues", key=key, display_name=title, emails=self._settings.owner_emails)
+
     def _create_bus(self) -> events.EventBus:
-        bus = events.EventBus(self, "Bus", event_bus_name=self._settings.event_bus_name)
+        settings = self._settings
+        bus = events.EventBus(self, "Bus", event_bus_name=settings.event_bus_name)
         bus.archive(
             "Archive",
+            # One that CloudFormation makes of an environment's stack name might be longer than an archive's may be.
+            archive_name=settings.event_bus_name[:MOST_ARCHIVE_NAME_CHARACTERS] if settings.environment else None,
             description="Every verdict, to be replayed after an outage",
-            event_pattern=events.EventPattern(source=[SOURCE]),
-            retention=Duration.days(self._settings.archive_retention_days),
+            # Not what webhooks were told: they know no "once".
+            event_pattern=rule_status_changed(),
+            retention=Duration.days(settings.archive_retention_days),
         )
         return bus
 
@@ -107,6 +133,10 @@ class ActionStack(Stack):
             Action.STOP_TRAINING,
             layer,
             name="stop_training",
+            # SageMaker takes one or two stops a second. Of a thousand at once, made by as many functions as Lambda
+            # allows, eight in ten ended as dead letters (docs/scale.md).
+            most_at_once=settings.stops_made_at_once,
+            batch_size=1,
             settings=lambda queue: StopTrainingSettings(
                 idempotency_table=self.table.table_name,
                 run_table=run_table.table_name,
@@ -120,7 +150,11 @@ class ActionStack(Stack):
                 after_rules=settings.stop_after_rules,
                 instance_prices=",".join(settings.instance_prices),
                 retention_days=settings.record_retention_days,
+                pause_milliseconds=pause_milliseconds(
+                    settings.control_calls_per_second, at_once=settings.stops_made_at_once
+                ),
                 default_actions=settings.default_actions,
+                **self._how_spokes_are_entered(),
             ),
         )
         function = reaction.function
@@ -155,21 +189,44 @@ class ActionStack(Stack):
         )
         return reaction
 
+    def _how_spokes_are_entered(self) -> dict[str, str]:
+        settings = self._settings
+        if not settings.spoke_accounts:
+            return {}
+        return {
+            "spoke_accounts": ",".join(settings.spoke_accounts),
+            "spoke_role": spoke_role_name(settings, self.region),
+            "external_id": settings.event_bus_name,
+        }
+
     def _create_notify_owner(self, layer: lambda_.ILayerVersion, key: kms.IKey) -> QueueBackedFunction:
         reaction = self._create_reaction(
             Action.NOTIFY,
             layer,
             name="notify_owner",
-            settings=NotifyOwnerSettings(
+            settings=lambda queue: NotifyOwnerSettings(
                 topic_arn=self.topic.topic_arn,
                 idempotency_table=self.table.table_name,
+                queue_url=queue.queue_url,
+                event_bus=self.bus.event_bus_name if self.webhooks else "",
+                quiet_minutes=self._settings.notify_quiet_minutes,
                 default_actions=self._settings.default_actions,
             ),
         )
         reaction.react_to(
             "WrongChoice", wrong_choice(), event_bus=self.bus, description="What a job says of its rules cannot be done"
         )
-        self._let_publish(reaction.function, key, why="Its purpose: tells who subscribed of an issue.")
+        function, queue = reaction.function, reaction.queue.queue_arn
+        self._let_publish(function, key, why="Its purpose: tells who subscribed of an issue.")
+        why = "What a rule finds while it is quiet waits in the queue."
+        allow(function, "TellLater", ["sqs:SendMessage"], [queue], why=why)
+        if self.webhooks:
+            let_tell_webhooks(function, self.bus)
+        about = "A processing job that judges by a rule from a file failed: its owner must know"
+        reaction.react_to("CustomRuleFailed", custom_rule_failed(), description=about)
+        reaction.react_to(
+            "NothingJudged", nothing_judged(), description="No rule could judge a run: its owner must know"
+        )
         return reaction
 
     def _let_publish(self, function: lambda_.Function, key: kms.IKey, *, why: str) -> None:
@@ -203,6 +260,8 @@ class ActionStack(Stack):
         *,
         name: str,
         settings: EnvironmentSettings | Callable[[sqs.IQueue], EnvironmentSettings],
+        most_at_once: int | None = None,
+        batch_size: int = MOST_BATCH_SIZE,
     ) -> QueueBackedFunction:
         reaction = QueueBackedFunction(
             self,
@@ -212,6 +271,8 @@ class ActionStack(Stack):
             settings=settings,
             layer=layer,
             log_retention_days=self._settings.log_retention_days,
+            most_at_once=most_at_once,
+            batch_size=batch_size,
         )
         allow(
             reaction.function,

@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -65,3 +66,7 @@ def _fingerprint(options: list[str]) -> str:
         digest.update(f"\0{source.relative_to(ROOT)}\0".encode())
         digest.update(source.read_bytes())
     return digest.hexdigest()[:16]
+
+
+if __name__ == "__main__":  # python -m stacks.assembly [trackside:name=value ...]: prints where it lies
+    sys.stdout.write(f"{assembly(dict(entry.split('=', 1) for entry in sys.argv[1:]))}\n")

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
 import trackside
+from stacks.evaluator_checks import EVALUATOR_CHECKS, fleet_problems
+from stacks.place_checks import PLACE_CHECKS, combination_problems
+from stacks.setting_checks import (
+    READERS,
+    accept,
+    between,
+    check_cost_tags,
+    check_emails,
+    check_log_retention,
+    check_prices,
+    check_rules_place,
+    matching,
+)
+from stacks.telling_checks import TELLING_CHECKS, missing_secrets
+from stacks.watching_checks import WATCHING_CHECKS
 from trackside.contracts.action import Action
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
-from trackside.contracts.job_choice import MOST_TAG_CHARACTERS, chosen_by_words, is_reference
-from trackside.contracts.rule_catalogue import built_in_catalogue
+from trackside.contracts.evaluator_mode import PER_JOB
 
 PREFIX = "trackside:"
-MOST_COST_TAGS = 20
-MOST_NAME_PATTERNS = 20  # a pattern of EventBridge has at most 2,048 characters
-MOST_PLACE_CHARACTERS = 256  # it travels in a variable of a processing job
-
-# What CloudWatch Logs offers, up to two years.
-LOG_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +39,16 @@ class DeploymentSettings:
     evaluator_instance_type       of the processing jobs that judge runs
     evaluator_volume_gb           of their disk
     evaluator_max_runtime_seconds at most 777,600 (9 days); AWS stops the job then
+    evaluator_mode                what judges a run: `per-job` (one processing job), `per-rule` (one for each rule) or
+                                  `fleet` (workers on ECS that share all runs); docs/evaluators.md
+    evaluator_most_rule_jobs      `per-rule`: of one training job; the rules beyond share the last
+    fleet_least_workers           `fleet`: how many workers there always are (0: none while nothing trains)
+    fleet_most_workers            at most
+    fleet_runs_per_worker         how many runs each judges at once
+    fleet_cpu_units               of a worker; 1,024 are one processor
+    fleet_memory_mb               of a worker
     evaluations_started_at_once   how many start_evaluation functions call SageMaker at a time (2 to 1,000)
+    control_calls_per_second      how often stop_training and start_evaluation each call SageMaker (1 to 100)
     custom_rules_from             s3:// prefix below which rule files lie that may judge runs ("": none may). Whoever
                                   may write there may read every run
     custom_rule_repository        name of the ECR repository of the container that runs them
@@ -47,12 +63,21 @@ class DeploymentSettings:
     dry_run                       true: stop_training says what it would stop and stops nothing. Only what the switch
                                   (an SSM parameter) says at first: a person may change it without a deployment
     stops_per_hour                how many training jobs may be stopped in an hour (0: any number)
+    stops_made_at_once            how many stop_training functions call SageMaker at a time (2 to 1,000)
     stop_cool_down_minutes        how long after a stop or a veto the same job is not stopped (0: not at all)
     veto_minutes                  how long before a stop people are told of it, and may forbid it (0: made at once)
     stop_after_findings           how many findings of a job must ask for its stop
     stop_after_rules              of how many rules, whose issue still stands
     instance_prices               what an instance costs an hour, as `ml.m5.large=0.12`; to tell what a stop spared
     owner_emails                  who is told of issues and of dead letters; each address confirms once
+    owner_phones                  who gets an SMS of issues (`+14155550100`)
+    notify_quiet_minutes          after a rule was told of, what it finds anew in the same job is told so much later, as
+                                  one message (0: each at once)
+    slack_channel                 the channel of Slack that is told what owners are told ("": none)
+    slack_secret                  name of the Secrets Manager secret that holds `Bearer xoxb-...`, a bot's token
+    webhook_url                   an https:// endpoint that is sent what owners are told, as JSON ("": none)
+    webhook_secret                name of the secret that holds the value of its header Authorization
+    webhook_calls_per_second      at most so many calls of it
     run_retention_days            when runs are deleted (0: never)
     reconcile_minutes             how often it is looked for what events missed
     record_retention_days         when what is known of a run is forgotten, in the table of runs (0: never)
@@ -62,8 +87,27 @@ class DeploymentSettings:
     detection_latency_seconds     a verdict that takes so long to its record raises an alarm
     oldest_message_minutes        a message that waits so long for its function raises an alarm
     cost_tags                     `name=value` on all that this deployment makes, and on the processing jobs it starts
+    drills                        true: also makes the role that the training job of `trackside drill` runs with
     keep_data                     false: `cdk destroy` also deletes the table of runs, the bucket, if it is empty, and
                                   their key
+
+    Where it stands, and what is there already ("" or none: made by the deployment, or not used); docs/landing-zone.md:
+
+    environment                   `staging`: one of several deployments in an account and region; it becomes part of
+                                  every name
+    key_arn                       KMS key for runs and messages
+    run_bucket                    name of the bucket of runs
+    alarm_topic_arn               SNS topic that alarms about Trackside tell
+    notification_topic_arn        SNS topic that owners are told on
+    permissions_boundary          ARN of the policy that bounds every role
+    vpc_subnets                   of the processing jobs, and of the functions if `functions_in_vpc`
+    vpc_security_groups           likewise
+    functions_in_vpc              true: functions run in the VPC, too
+    evaluator_volume_key_arn      KMS key of the processing jobs' disks
+    evaluator_encrypts_traffic    true: processing jobs are started with inter-container encryption
+    spoke_accounts                accounts whose training jobs this one, the hub, watches
+    hub_account                   the account that watches the training jobs of this one, a spoke; nothing else is made
+    organization                  id of the organization that hub and spokes must be of
     """
 
     event_bus_name: str = "trackside"
@@ -72,7 +116,15 @@ class DeploymentSettings:
     evaluator_instance_type: str = "ml.t3.medium"
     evaluator_volume_gb: int = 10
     evaluator_max_runtime_seconds: int = 432_000
+    evaluator_mode: str = PER_JOB
+    evaluator_most_rule_jobs: int = 20
+    fleet_least_workers: int = 1
+    fleet_most_workers: int = 10
+    fleet_runs_per_worker: int = 8
+    fleet_cpu_units: int = 1024
+    fleet_memory_mb: int = 4096
     evaluations_started_at_once: int = 2
+    control_calls_per_second: int = 2
     custom_rules_from: str = ""
     custom_rule_repository: str = "trackside-custom-rule"
     custom_rule_image_tag: str = trackside.__version__
@@ -84,12 +136,20 @@ class DeploymentSettings:
     default_actions: tuple[Action, ...] = (Action.NOTIFY, Action.PUBLISH_METRIC)
     dry_run: bool = False
     stops_per_hour: int = 20
+    stops_made_at_once: int = 2
     stop_cool_down_minutes: int = 60
     veto_minutes: int = 0
     stop_after_findings: int = 1
     stop_after_rules: int = 1
     instance_prices: tuple[str, ...] = ()
     owner_emails: tuple[str, ...] = ()
+    owner_phones: tuple[str, ...] = ()
+    notify_quiet_minutes: int = 60
+    slack_channel: str = ""
+    slack_secret: str = ""
+    webhook_url: str = ""
+    webhook_secret: str = ""
+    webhook_calls_per_second: int = 10
     run_retention_days: int = 90
     reconcile_minutes: int = 5
     record_retention_days: int = 365
@@ -99,7 +159,22 @@ class DeploymentSettings:
     detection_latency_seconds: int = 300
     oldest_message_minutes: int = 30
     cost_tags: tuple[str, ...] = ()
+    drills: bool = False
     keep_data: bool = True
+    environment: str = ""
+    key_arn: str = ""
+    run_bucket: str = ""
+    alarm_topic_arn: str = ""
+    notification_topic_arn: str = ""
+    permissions_boundary: str = ""
+    vpc_subnets: tuple[str, ...] = ()
+    vpc_security_groups: tuple[str, ...] = ()
+    functions_in_vpc: bool = False
+    evaluator_volume_key_arn: str = ""
+    evaluator_encrypts_traffic: bool = False
+    spoke_accounts: tuple[str, ...] = ()
+    hub_account: str = ""
+    organization: str = ""
 
     @classmethod
     def from_context(cls, context: Mapping[str, Any]) -> DeploymentSettings:
@@ -118,13 +193,31 @@ class DeploymentSettings:
                 problems.append(Problem(key, "is not a setting.", did_you_mean(name, types)))
                 continue
             try:
-                values[name] = _READERS[types[name]](given)
-                _CHECKS.get(name, _accept)(values[name])
+                values[name] = READERS[types[name]](given)
+                _CHECKS.get(name, accept)(values[name])
             except ValueError as error:
                 problems.append(Problem(key, f"is {given!r}: {error}."))
+        wrong_together = (*combination_problems(values), *fleet_problems(values), *missing_secrets(values))
+        problems += [Problem(PREFIX + name, why) for name, why in wrong_together]
         if problems:
             raise ConfigurationError(problems, subject="The deployment's settings (cdk.json, -c)")
-        return cls(**values)
+        return cls(**values)._named_for_its_environment()
+
+    def _named_for_its_environment(self) -> DeploymentSettings:
+        """Every name that must not be taken twice in an account and region, or is made of one that is so."""
+        if not self.environment:
+            return self
+        return dataclasses.replace(
+            self,
+            event_bus_name=f"{self.event_bus_name}-{self.environment}",
+            evaluator_repository=f"{self.evaluator_repository}-{self.environment}",
+            custom_rule_repository=f"{self.custom_rule_repository}-{self.environment}",
+        )
+
+    def stack_name(self, construct_id: str) -> str:
+        """`TracksideStorage`, or `Trackside-staging-Storage`."""
+        concern = construct_id.removeprefix("Trackside")
+        return f"Trackside-{self.environment}-{concern}" if self.environment else construct_id
 
 
 def cost_tags(settings: DeploymentSettings) -> tuple[tuple[str, str], ...]:
@@ -133,156 +226,37 @@ def cost_tags(settings: DeploymentSettings) -> tuple[tuple[str, str], ...]:
     return tuple({"project": "trackside", **given}.items())
 
 
-def _read_text(given: Any) -> str:
-    if not isinstance(given, str):
-        raise ValueError("it must be a text")
-    return given
-
-
-def _read_whole(given: Any) -> int:
-    if isinstance(given, bool) or not re.fullmatch(r"\d+", str(given)):
-        raise ValueError("it must be a whole number")
-    return int(given)
-
-
-def _read_boolean(given: Any) -> bool:
-    if str(given).lower() not in ("true", "false"):
-        raise ValueError("it must be true or false")
-    return str(given).lower() == "true"
-
-
-def _read_texts(given: Any) -> tuple[str, ...]:
-    items = [item.strip() for item in given.split(",") if item.strip()] if isinstance(given, str) else given
-    if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
-        raise ValueError("it must be a list of texts")
-    return tuple(items)
-
-
-def _read_actions(given: Any) -> tuple[Action, ...]:
-    words = _read_texts(given)
-    known = {action.value: action for action in Action}
-    for word in words:
-        if word not in known:
-            raise ValueError(f"{word!r} is not an action. {did_you_mean(word, known)}")
-    return tuple(dict.fromkeys(known[word] for word in words))
-
-
-_READERS: Mapping[Any, Callable[[Any], Any]] = {
-    str: _read_text,
-    int: _read_whole,
-    bool: _read_boolean,
-    tuple[str, ...]: _read_texts,
-    tuple[Action, ...]: _read_actions,
-}
-
-
-def _accept(value: Any) -> None:
-    """Any value of the right type will do."""
-
-
-def _between(least: int, most: int) -> Callable[[int], None]:
-    def check(value: int) -> None:
-        if not least <= value <= most:
-            raise ValueError(f"it must be {least} to {most}")
-
-    return check
-
-
-def _matching(pattern: str, example: str) -> Callable[[str], None]:
-    def check(value: str) -> None:
-        if not re.fullmatch(pattern, value):
-            raise ValueError(f"it must look like {example}")
-
-    return check
-
-
-def _check_log_retention(value: int) -> None:
-    if value not in LOG_RETENTION_DAYS:
-        raise ValueError(f"CloudWatch offers {', '.join(map(str, LOG_RETENTION_DAYS))}")
-
-
-def _check_emails(value: tuple[str, ...]) -> None:
-    wrong = [address for address in value if not re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", address)]
-    if wrong:
-        raise ValueError(f"not an e-mail address: {', '.join(wrong)}")
-
-
-def _check_prices(value: tuple[str, ...]) -> None:
-    wrong = [entry for entry in value if not re.fullmatch(r"ml\.[a-z0-9-]+\.[a-z0-9-]+=\d+(\.\d+)?", entry)]
-    if wrong:
-        raise ValueError(f"not like 'ml.m5.large=0.12': {', '.join(wrong)}")
-
-
-def _check_cost_tags(value: tuple[str, ...]) -> None:
-    """Names and values as both CloudFormation and SageMaker take them; a comma divides one from the next. Tags that we
-    give a meaning to are ours alone."""
-    wrong = [
-        tag for tag in value if not re.fullmatch(r"(?!(?i:aws|trackside):)[\w.:/+@-]{1,128}=[\w .:/+@-]{0,256}", tag)
-    ]
-    if wrong:
-        raise ValueError(f"not like 'cost-center=42': {', '.join(wrong)}")
-    if len({tag.split("=")[0] for tag in value}) < len(value):
-        raise ValueError("a name stands there twice")
-    if len(value) > MOST_COST_TAGS:
-        raise ValueError(f"at most {MOST_COST_TAGS} tags")
-
-
-def _check_job_names(value: tuple[str, ...]) -> None:
-    """What a name of a training job can be, with asterisks, none beside another, as EventBridge takes them."""
-    wrong = [name for name in value if "**" in name or not re.fullmatch(r"[A-Za-z0-9*-]{1,63}", name)]
-    if wrong:
-        raise ValueError(f"not like 'nightly-*': {', '.join(wrong)}")
-    if len(value) > MOST_NAME_PATTERNS:
-        raise ValueError(f"at most {MOST_NAME_PATTERNS} patterns")
-
-
-def _check_default_rules(value: str) -> None:
-    if len(value) > MOST_TAG_CHARACTERS:
-        raise ValueError(
-            f"at most {MOST_TAG_CHARACTERS} characters; a longer one lies in an object, and its address here"
-        )
-    if value and not is_reference(value):
-        chosen_by_words(value, "", catalogue=built_in_catalogue())
-
-
-def _check_rules_place(value: str) -> None:
-    """No blank, asterisk, question mark or dollar sign, all of which would mean more in a policy."""
-    place = re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](?P<prefix>(/[\w.=@+-]+)*)", value)
-    if value and (place is None or {".", ".."} & set(place["prefix"].split("/")) or len(value) > MOST_PLACE_CHARACTERS):
-        raise ValueError(
-            f"it must look like 's3://our-rules/approved', with at most {MOST_PLACE_CHARACTERS} characters"
-        )
-
-
 _CHECKS: Mapping[str, Callable[[Any], None]] = {
-    "event_bus_name": _matching(r"(?!aws\.)[\w.-]{1,64}", "'trackside'"),
-    "evaluator_repository": _matching(r"[a-z0-9]+([._/-][a-z0-9]+)*", "'trackside-evaluator'"),
-    "evaluator_image_tag": _matching(r"\w[\w.-]{0,127}", "'0.1.0'"),
-    "evaluator_instance_type": _matching(r"ml\.[a-z0-9-]+\.[a-z0-9-]+", "'ml.t3.medium'"),
-    "evaluator_volume_gb": _between(1, 16_384),
-    "evaluator_max_runtime_seconds": _between(1, 777_600),
-    "evaluations_started_at_once": _between(2, 1_000),
-    "custom_rules_from": _check_rules_place,
-    "custom_rule_repository": _matching(r"[a-z0-9]+([._/-][a-z0-9]+)*", "'trackside-custom-rule'"),
-    "custom_rule_image_tag": _matching(r"\w[\w.-]{0,127}", "'0.1.0'"),
-    "watched_jobs": _check_job_names,
-    "unwatched_jobs": _check_job_names,
-    "untagged_runs": _matching(r"[\w.=-]{1,50}(/[\w.=-]{1,50}){0,2}", "'jobs'"),
-    "default_rules": _check_default_rules,
-    "stops_per_hour": _between(0, 10_000),
-    "stop_cool_down_minutes": _between(0, 10_080),
-    "veto_minutes": _between(0, 10_080),
-    "stop_after_findings": _between(1, 100),
-    "stop_after_rules": _between(1, 100),
-    "instance_prices": _check_prices,
-    "owner_emails": _check_emails,
-    "run_retention_days": _between(0, 36_500),
-    "reconcile_minutes": _between(1, 1_440),
-    "record_retention_days": _between(0, 36_500),
-    "archive_retention_days": _between(1, 36_500),
-    "log_retention_days": _check_log_retention,
-    "evaluator_silence_minutes": _between(10, 1_440),
-    "detection_latency_seconds": _between(10, 86_400),
-    "oldest_message_minutes": _between(20, 1_440),  # a stop that waits for its veto lies there for up to 15
-    "cost_tags": _check_cost_tags,
+    "event_bus_name": matching(r"(?!aws\.)[\w.-]{1,64}", "'trackside'"),
+    "evaluator_repository": matching(r"[a-z0-9]+([._/-][a-z0-9]+)*", "'trackside-evaluator'"),
+    "evaluator_image_tag": matching(r"\w[\w.-]{0,127}", "'0.1.0'"),
+    "evaluator_instance_type": matching(r"ml\.[a-z0-9-]+\.[a-z0-9-]+", "'ml.t3.medium'"),
+    "evaluator_volume_gb": between(1, 16_384),
+    "evaluator_max_runtime_seconds": between(1, 777_600),
+    "evaluations_started_at_once": between(2, 1_000),
+    "control_calls_per_second": between(1, 100),
+    **EVALUATOR_CHECKS,
+    "custom_rules_from": check_rules_place,
+    "custom_rule_repository": matching(r"[a-z0-9]+([._/-][a-z0-9]+)*", "'trackside-custom-rule'"),
+    "custom_rule_image_tag": matching(r"\w[\w.-]{0,127}", "'0.1.0'"),
+    **WATCHING_CHECKS,
+    "stops_per_hour": between(0, 10_000),
+    "stops_made_at_once": between(2, 1_000),
+    "stop_cool_down_minutes": between(0, 10_080),
+    "veto_minutes": between(0, 10_080),
+    "stop_after_findings": between(1, 100),
+    "stop_after_rules": between(1, 100),
+    "instance_prices": check_prices,
+    "owner_emails": check_emails,
+    **TELLING_CHECKS,
+    "run_retention_days": between(0, 36_500),
+    "reconcile_minutes": between(1, 1_440),
+    "record_retention_days": between(0, 36_500),
+    "archive_retention_days": between(1, 36_500),
+    "log_retention_days": check_log_retention,
+    "evaluator_silence_minutes": between(10, 1_440),
+    "detection_latency_seconds": between(10, 86_400),
+    "oldest_message_minutes": between(20, 1_440),  # a stop that waits for its veto lies there for up to 15
+    "cost_tags": check_cost_tags,
+    **PLACE_CHECKS,
 }

@@ -15,17 +15,28 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from lambdas.finish_run.settings import FinishRunSettings
+from lambdas.note_news.settings import NoteNewsSettings
 from lambdas.report_custom_rule.settings import ReportCustomRuleSettings
 from lambdas.start_evaluation.settings import StartEvaluationSettings
 from stacks.constructs.acknowledge import accept_wildcard, acknowledge, name_in_findings
 from stacks.constructs.allow import allow
 from stacks.constructs.custom_rule_role import CustomRuleRole
+from stacks.constructs.drill_role import DrillRole
+from stacks.constructs.evaluator_fleet import EvaluatorFleet
 from stacks.constructs.evaluator_role import EvaluatorRole
 from stacks.constructs.python_lambda import PowertoolsLayer
-from stacks.constructs.queue_backed_function import QueueBackedFunction
+from stacks.constructs.queue_backed_function import QueueBackedFunction, pause_milliseconds
 from stacks.constructs.watching import let_settle_rules, rule_parameters_below, untagged_runs, watch_untagged_jobs
 from stacks.deployment_settings import DeploymentSettings, cost_tags
-from stacks.event_patterns import custom_rule_ended, evaluation_failed, training_ended, training_started
+from stacks.event_patterns import (
+    custom_rule_ended,
+    evaluation_failed,
+    evaluator_ended,
+    run_written,
+    training_ended,
+    training_started,
+)
+from trackside.contracts.evaluator_mode import FLEET
 from trackside.contracts.event import SOURCE
 from trackside.contracts.run_layout import END_MARKER_KEY, RULE_OUTPUT, RULE_REQUEST_KEY, TENSORS, VERDICTS_KEY
 
@@ -44,9 +55,9 @@ class CustomRules:
 
 class EvaluationStack(Stack):
     """`repository`: of the rule container's image. `custom_rules`: what judges by rules from files, if the deployment
-    says whence (`custom_rules_from`); else None, and nothing of it is made. `reactions`: by name, as in lambdas/.
-    `failed_evaluations`: a queue that keeps the event of each processing job that failed, for nobody else notices that
-    a job is no longer watched."""
+    says whence (`custom_rules_from`); else None, and nothing of it is made. `fleet`: likewise, of the mode so named.
+    `reactions`: by name, as in lambdas/. `failed_evaluations`: a queue that keeps the event of each processing job that
+    failed and in whose place no other goes on, for nobody else notices that a job is no longer watched."""
 
     def __init__(
         self,
@@ -57,12 +68,21 @@ class EvaluationStack(Stack):
         runs: s3.IBucket,
         key: kms.IKey,
         bus: events.IEventBus,
+        notify_queue: sqs.IQueue,
     ) -> None:
-        super().__init__(scope, construct_id, description="Trackside: what judges a run")
+        super().__init__(
+            scope,
+            construct_id,
+            stack_name=settings.stack_name(construct_id),
+            description="Trackside: what judges a run",
+        )
         self._settings, self._runs, self._key = settings, runs, key
+        self._notify_queue = notify_queue
         self.repository = self._create_repository("Evaluator", settings.evaluator_repository)
         self.role = EvaluatorRole(self, "EvaluatorRole", runs=runs, key=key, bus=bus, repository=self.repository)
         self.custom_rules = self._create_custom_rules() if settings.custom_rules_from else None
+        self.failed_evaluations = self._keep_failed_evaluations()
+        self.fleet = self._create_fleet(bus) if settings.evaluator_mode == FLEET else None
         layer = PowertoolsLayer(self, "Layer")
         self.reactions = {
             "start_evaluation": self._create_start_evaluation(layer, bus),
@@ -70,13 +90,29 @@ class EvaluationStack(Stack):
         }
         if self.custom_rules:
             self.reactions["report_custom_rule"] = self._create_report_custom_rule(layer, bus, self.custom_rules)
-        self.failed_evaluations = self._keep_failed_evaluations()
+        if settings.drills:
+            drill_role = DrillRole(self, "DrillRole", runs=runs, key=key, repository=self.repository)
+            CfnOutput(self, "DrillRoleArn", value=drill_role.role_arn, description="Of `trackside drill`'s training")
+        if self.fleet and self.fleet.has_news:
+            self.reactions["note_news"] = self._create_note_news(layer, self.fleet)
         self._write_outputs()
 
     @property
     def image_uri(self) -> str:
         """The image that judges runs."""
         return self.repository.repository_uri_for_tag(self._settings.evaluator_image_tag)
+
+    def _create_fleet(self, bus: events.IEventBus) -> EvaluatorFleet:
+        return EvaluatorFleet(
+            self,
+            "Fleet",
+            settings=self._settings,
+            runs=self._runs,
+            key=self._key,
+            bus=bus,
+            repository=self.repository,
+            failed=self.failed_evaluations,
+        )
 
     def _create_custom_rules(self) -> CustomRules:
         settings = self._settings
@@ -118,10 +154,24 @@ class EvaluationStack(Stack):
                 instance_type=self._settings.evaluator_instance_type,
                 volume_gb=self._settings.evaluator_volume_gb,
                 max_runtime_seconds=self._settings.evaluator_max_runtime_seconds,
+                pause_milliseconds=pause_milliseconds(
+                    self._settings.control_calls_per_second, at_once=self._settings.evaluations_started_at_once
+                ),
                 cost_tags=",".join("=".join(tag) for tag in cost_tags(self._settings)),
                 custom_rules_from=self._settings.custom_rules_from,
                 custom_rule_image_uri=self.custom_rules.image_uri if self.custom_rules else "",
                 custom_rule_role_arn=self.custom_rules.role.role_arn if self.custom_rules else "",
+                subnets=",".join(self._settings.vpc_subnets),
+                security_groups=",".join(self._settings.vpc_security_groups),
+                volume_key_arn=self._settings.evaluator_volume_key_arn,
+                encrypt_traffic=self._settings.evaluator_encrypts_traffic,
+                spoke_accounts=",".join(self._settings.spoke_accounts),
+                evaluator_mode=self._settings.evaluator_mode,
+                most_rule_jobs=self._settings.evaluator_most_rule_jobs,
+                lease_table=self.fleet.table.table_name if self.fleet else "",
+                fleet_queue_url=self.fleet.queue.queue_url if self.fleet else "",
+                failed_queue_url=self.failed_evaluations.queue_url,
+                notify_queue_url=self._notify_queue.queue_url,
                 watch_by_environment=self._settings.watch_by_environment,
                 watched_jobs=",".join(self._settings.watched_jobs),
                 unwatched_jobs=",".join(self._settings.unwatched_jobs),
@@ -133,8 +183,14 @@ class EvaluationStack(Stack):
             log_retention_days=self._settings.log_retention_days,
             # SageMaker's control plane takes one or two calls a second: the queue holds the rest.
             most_at_once=self._settings.evaluations_started_at_once,
+            batch_size=1,  # calls that are throttled take seconds: ten of them would outlast the function
         )
         reaction.react_to("TrainingStarted", training_started(), description="A training job that opted in is running")
+        description = "A processing job that judges a training job has ended: another may go on"
+        reaction.react_to("EvaluatorEnded", evaluator_ended(self.role.role_arn), description=description)
+        why = "Says which training job is no longer watched."
+        queues = [self.failed_evaluations.queue_arn, self._notify_queue.queue_arn]
+        allow(reaction.function, "TellWhatFailed", ["sqs:SendMessage"], queues, why=why)
         jobs = self.format_arn(service="sagemaker", resource="processing-job", resource_name="trackside-*")
         actions, why = ["sagemaker:AddTags", "sagemaker:CreateProcessingJob"], "Its purpose; the names are ours."
         allow(reaction.function, "StartEvaluators", actions, [jobs], why=why)
@@ -151,6 +207,8 @@ class EvaluationStack(Stack):
             "arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>:processing-job/trackside-*",
             reason="Each training job gets a processing job of its own, named so.",
         )
+        if self.fleet:
+            self.fleet.let_announce(reaction.function)
         self._let_read_requests(reaction.function)
         let_settle_rules(reaction, settings=self._settings, runs=self._runs, key=self._key, bus=bus)
         watch_untagged_jobs(reaction, self._settings)
@@ -198,13 +256,29 @@ class EvaluationStack(Stack):
         accept_wildcard(reaction.function, where, reason="A run lies where its job's tag says, and rules have names.")
         return reaction
 
+    def _create_note_news(self, layer: lambda_.ILayerVersion, fleet: EvaluatorFleet) -> QueueBackedFunction:
+        reaction = QueueBackedFunction(
+            self,
+            "NoteNews",
+            name="note_news",
+            description="Trackside: tells the worker that judges a run that it was written to",
+            settings=NoteNewsSettings(lease_table=fleet.table.table_name),
+            layer=layer,
+            log_retention_days=self._settings.log_retention_days,
+        )
+        reaction.react_to("RunWritten", run_written(self._runs.bucket_name), description="A run was written to")
+        fleet.let_note_news(reaction.function)
+        return reaction
+
     def _create_finish_run(self, layer: lambda_.ILayerVersion) -> QueueBackedFunction:
         reaction = QueueBackedFunction(
             self,
             "FinishRun",
             name="finish_run",
             description="Trackside: marks the end of a run whose training job ended",
-            settings=FinishRunSettings(run_bucket=self._runs.bucket_name),
+            settings=FinishRunSettings(
+                run_bucket=self._runs.bucket_name, spoke_accounts=",".join(self._settings.spoke_accounts)
+            ),
             layer=layer,
             log_retention_days=self._settings.log_retention_days,
         )
@@ -238,7 +312,7 @@ class EvaluationStack(Stack):
             self,
             "EvaluationFailed",
             description="A processing job that judges a training job failed: that job is no longer watched",
-            event_pattern=evaluation_failed(),
+            event_pattern=evaluation_failed(but_for=self.role.role_arn),
             targets=[targets.SqsQueue(queue)],
         )
         acknowledge(rule, {"Serverless-EventBusDLQ": "Its target is itself a queue that keeps what went wrong."})

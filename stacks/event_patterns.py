@@ -7,19 +7,23 @@ from typing import Any
 
 from aws_cdk import aws_events as events
 
+from lambdas.notify_owner.unjudged import NOTHING_JUDGED
 from lambdas.shared.processing_jobs import NAME_PREFIX
 from trackside.contracts.action import Action
+from trackside.contracts.custom_rule_job import ACTIONS
 from trackside.contracts.event import (
     AWS_DETAIL_TYPE,
     AWS_SOURCE,
     DETAIL_TYPE,
+    NOTIFICATION_DETAIL_TYPE,
+    PROCESSING_DETAIL_TYPE,
     SOURCE,
     TERMINAL_JOB_STATUSES,
     RuleEvaluationStatus,
 )
 from trackside.contracts.job_choice import ACTIONS_TAG, CHOICE_NAME, RUN_TAG
+from trackside.contracts.run_layout import END_MARKER_KEY, INDEX_PREFIX, PACKED_INDEX_PREFIX, STATISTICS, TENSORS
 
-PROCESSING_DETAIL_TYPE = "SageMaker Processing Job State Change"
 ISSUES_FOUND = RuleEvaluationStatus.ISSUES_FOUND.value
 
 
@@ -41,6 +45,24 @@ def official_issue_found() -> events.EventPattern:
         detail={
             "TrainingJobStatus": ["InProgress"],
             "DebugRuleEvaluationStatuses": {"RuleEvaluationStatus": [ISSUES_FOUND]},
+        },
+    )
+
+
+def owner_told() -> events.EventPattern:
+    """Ours: notify_owner told the owner."""
+    return events.EventPattern(source=[SOURCE], detail_type=[NOTIFICATION_DETAIL_TYPE])
+
+
+def nothing_judged() -> events.EventPattern:
+    """A processing job of ours ended well, but no rule could judge the run."""
+    return events.EventPattern(
+        source=[AWS_SOURCE],
+        detail_type=[PROCESSING_DETAIL_TYPE],
+        detail={
+            "ProcessingJobStatus": ["Completed"],
+            "ProcessingJobName": [{"prefix": NAME_PREFIX}],
+            "ExitMessage": [{"prefix": NOTHING_JUDGED}],
         },
     )
 
@@ -76,13 +98,36 @@ def training_ended() -> events.EventPattern:
     return _training_job(list(TERMINAL_JOB_STATUSES))
 
 
-def evaluation_failed() -> events.EventPattern:
-    """A processing job of ours ended without having judged its run: killed, no image, a rule request that is wrong."""
+def evaluation_failed(*, but_for: str) -> events.EventPattern:
+    """A processing job of ours failed: killed, no image, a rule request that is wrong. `but_for`: the role of those
+    whose end `evaluator_ended` tells to start_evaluation, which knows whether another goes on."""
     return events.EventPattern(
         source=[AWS_SOURCE],
         detail_type=[PROCESSING_DETAIL_TYPE],
-        detail={"ProcessingJobStatus": ["Failed"], "ProcessingJobName": [{"prefix": NAME_PREFIX}]},
+        detail={
+            "ProcessingJobStatus": ["Failed"],
+            "ProcessingJobName": [{"prefix": NAME_PREFIX}],
+            "RoleArn": [{"anything-but": [but_for]}],
+        },
     )
+
+
+def custom_rule_failed() -> events.EventPattern:
+    """A processing job of ours that judged by a rule from a file failed. None of the others is told its actions."""
+    return events.EventPattern(
+        source=[AWS_SOURCE],
+        detail_type=[PROCESSING_DETAIL_TYPE],
+        detail={
+            "ProcessingJobStatus": ["Failed"],
+            "ProcessingJobName": [{"prefix": NAME_PREFIX}],
+            "Environment": {ACTIONS: [{"exists": True}]},
+        },
+    )
+
+
+def evaluator_ended(role_arn: str) -> events.EventPattern:
+    """An evaluator has ended, however it did. It is known by its role, as `custom_rule_ended` says."""
+    return custom_rule_ended(role_arn)
 
 
 def custom_rule_ended(role_arn: str) -> events.EventPattern:
@@ -92,6 +137,17 @@ def custom_rule_ended(role_arn: str) -> events.EventPattern:
         source=[AWS_SOURCE],
         detail_type=[PROCESSING_DETAIL_TYPE],
         detail={"ProcessingJobStatus": list(TERMINAL_JOB_STATUSES), "RoleArn": [role_arn]},
+    )
+
+
+def run_written(bucket_name: str) -> events.EventPattern:
+    """S3: something that rules read was stored in a run. An index file, for it promises the events it points into."""
+    written = [f"*/{TENSORS}/{INDEX_PREFIX}*", f"*/{TENSORS}/{PACKED_INDEX_PREFIX}*", f"*/{STATISTICS}/*"]
+    written.append(f"*/{TENSORS}/{END_MARKER_KEY}")
+    return events.EventPattern(
+        source=["aws.s3"],
+        detail_type=["Object Created"],
+        detail={"bucket": {"name": [bucket_name]}, "object": {"key": [{"wildcard": key} for key in written]}},
     )
 
 

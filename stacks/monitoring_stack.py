@@ -8,14 +8,18 @@ from collections.abc import Mapping
 from aws_cdk import CfnOutput, Duration, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from lambdas.shared.own_metrics import DETECTION_LATENCY, SILENT_EVALUATORS, SWEEPS
 from stacks.constructs.alarm import TellingAlarm
 from stacks.constructs.alarm_topic import AlarmTopic
+from stacks.constructs.evaluator_fleet import EvaluatorFleet
+from stacks.constructs.fleet_alarms import watch_fleet
 from stacks.constructs.overview import Overview
 from stacks.constructs.queue_backed_function import QueueBackedFunction
+from stacks.constructs.undelivered_alarms import undelivered_alarms
 from stacks.deployment_settings import DeploymentSettings
 from stacks.measures import issues, oldest, own, waiting
 
@@ -35,10 +39,16 @@ class MonitoringStack(Stack):
         key: kms.IKey,
         reactions: Mapping[str, QueueBackedFunction],
         failed_evaluations: sqs.IQueue,
+        fleet: EvaluatorFleet | None = None,
     ) -> None:
-        super().__init__(scope, construct_id, description="Trackside: alarms and the dashboard")
+        super().__init__(
+            scope,
+            construct_id,
+            stack_name=settings.stack_name(construct_id),
+            description="Trackside: alarms and the dashboard",
+        )
         self._settings = settings
-        self.topic = AlarmTopic(self, "Alarms", key=key, display_name="Trackside: alarms", emails=settings.owner_emails)
+        self.topic = self._create_topic(key)
         # No e-mail: owners are told of each issue by name, on the topic of issues.
         self.issue_topic = AlarmTopic(
             self, "IssueAlarms", key=key, display_name="Trackside: issues in training", emails=()
@@ -48,6 +58,9 @@ class MonitoringStack(Stack):
         alarms.append(self._watch_failed_evaluations(failed_evaluations))
         for name, reaction in reactions.items():
             alarms += self._watch_reaction(name, reaction)
+        if fleet:
+            alarms += watch_fleet(self, fleet, topic=self.topic, settings=settings)
+        alarms += undelivered_alarms(self, topic=self.topic)
         dashboard = re.sub(r"[^\w-]", "-", settings.event_bus_name)
         Overview(
             self,
@@ -63,6 +76,12 @@ class MonitoringStack(Stack):
         CfnOutput(self, "IssueAlarmTopicArn", value=self.issue_topic.topic_arn, description=about)
         CfnOutput(self, "IssueAlarmName", value=training.alarm_name)
         CfnOutput(self, "DashboardName", value=dashboard)
+
+    def _create_topic(self, key: kms.IKey) -> sns.ITopic:
+        if self._settings.alarm_topic_arn:
+            return sns.Topic.from_topic_arn(self, "Alarms", self._settings.alarm_topic_arn)
+        emails = self._settings.owner_emails
+        return AlarmTopic(self, "Alarms", key=key, display_name="Trackside: alarms", emails=emails)
 
     def _watch_training(self) -> TellingAlarm:
         return TellingAlarm(
@@ -127,8 +146,8 @@ class MonitoringStack(Stack):
             topic=self.topic,
             metric=waiting(queue),
             threshold=1,
-            description="A processing job that judges a training job failed, so that job is no longer watched, or not "
-            "by the rule that the processing job was for. Its name and the reason stand in the event that lies in "
+            description="What judges a training job failed for good, so that job is no longer watched, or not by the "
+            "rule that the processing job was for. Its name and the reason stand in the event that lies in "
             f"{queue.queue_name}.",
         )
 

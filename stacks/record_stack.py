@@ -14,14 +14,16 @@ from lambdas.record_verdict.settings import RecordVerdictSettings
 from lambdas.shared.processing_jobs import NAME_PREFIX
 from stacks.constructs.acknowledge import accept_wildcard
 from stacks.constructs.allow import allow
+from stacks.constructs.evaluator_fleet import EvaluatorFleet
 from stacks.constructs.python_lambda import PowertoolsLayer
 from stacks.constructs.queue_backed_function import QueueBackedFunction
 from stacks.constructs.run_table import RunTable
 from stacks.constructs.watching import watches_untagged
 from stacks.deployment_settings import DeploymentSettings
 from stacks.event_patterns import official_rule_status_changed, rule_status_changed, training_changed
-from trackside.contracts.run_layout import PROGRESS_KEY, RULE_OUTPUT
+from trackside.contracts.run_layout import RULE_OUTPUT
 
+SWEEP_SECONDS = 300  # 10,000 jobs are a hundred pages, one a second
 LEAST_AT_ONCE = 2  # Lambda's least for a queue; one sweep at a time is what is meant
 
 
@@ -39,9 +41,15 @@ class RecordStack(Stack):
         bus: events.IEventBus,
         start_queue: sqs.IQueue,
         finish_queue: sqs.IQueue,
+        fleet: EvaluatorFleet | None = None,
     ) -> None:
-        super().__init__(scope, construct_id, description="Trackside: what is remembered of runs")
-        self._settings, self._table = settings, table
+        super().__init__(
+            scope,
+            construct_id,
+            stack_name=settings.stack_name(construct_id),
+            description="Trackside: what is remembered of runs",
+        )
+        self._settings, self._table, self._runs = settings, table, runs
         layer = PowertoolsLayer(self, "Layer")
         record_verdict = self._create_record_verdict(layer, bus)
         self.reactions = {
@@ -52,6 +60,7 @@ class RecordStack(Stack):
                 start_queue=start_queue,
                 finish_queue=finish_queue,
                 record_queue=record_verdict.queue,
+                fleet=fleet,
             ),
         }
         for name, reaction in self.reactions.items():
@@ -66,7 +75,9 @@ class RecordStack(Stack):
             name="record_verdict",
             description="Trackside: remembers what rules said and what became of jobs",
             settings=RecordVerdictSettings(
-                run_table=self._table.table_name, retention_days=self._settings.record_retention_days
+                run_table=self._table.table_name,
+                run_bucket=self._runs.bucket_name,
+                retention_days=self._settings.record_retention_days,
             ),
             layer=layer,
             log_retention_days=self._settings.log_retention_days,
@@ -94,6 +105,7 @@ class RecordStack(Stack):
         start_queue: sqs.IQueue,
         finish_queue: sqs.IQueue,
         record_queue: sqs.IQueue,
+        fleet: EvaluatorFleet | None,
     ) -> QueueBackedFunction:
         reaction = QueueBackedFunction(
             self,
@@ -106,6 +118,8 @@ class RecordStack(Stack):
                 finish_queue_url=finish_queue.queue_url,
                 record_queue_url=record_queue.queue_url,
                 run_bucket=runs.bucket_name,
+                evaluator_mode=self._settings.evaluator_mode,
+                lease_table=fleet.table.table_name if fleet else "",
                 silence_minutes=self._settings.evaluator_silence_minutes,
                 every_minutes=self._settings.reconcile_minutes,
                 retention_days=self._settings.record_retention_days,
@@ -114,6 +128,8 @@ class RecordStack(Stack):
             layer=layer,
             log_retention_days=self._settings.log_retention_days,
             most_at_once=LEAST_AT_ONCE,
+            batch_size=1,
+            timeout_seconds=SWEEP_SECONDS,
         )
         # Behind a queue like all others: a sweep that fails is tried again, and one that keeps failing raises an alarm.
         reaction.run_every(self._settings.reconcile_minutes, description="What may have been missed is looked for")
@@ -129,6 +145,10 @@ class RecordStack(Stack):
         allow(function, "AskAboutJobs", ["sagemaker:DescribeTrainingJob", "sagemaker:ListTags"], [jobs], why=why)
         why = "Sees whether a job is judged. Reads only, what is ours."
         allow(function, "AskAboutEvaluators", ["sagemaker:DescribeProcessingJob"], [evaluators], why=why)
+        why = "Finds all evaluators of a training job. The call knows no resources."
+        allow(function, "ListEvaluators", ["sagemaker:ListProcessingJobs"], ["*"], why=why)
+        if fleet:
+            fleet.let_see(function)
         why = "Says what an event should have said, where the event would have arrived."
         allow(function, "TellWhatWasMissed", ["sqs:SendMessage"], queues, why=why)
         allow(
@@ -136,7 +156,7 @@ class RecordStack(Stack):
             "ListenToEvaluators",
             ["s3:ListBucket"],
             [runs.bucket_arn],
-            conditions={"StringLike": {"s3:prefix": f"*/{RULE_OUTPUT}/{PROGRESS_KEY}"}},
+            conditions={"StringLike": {"s3:prefix": f"*/{RULE_OUTPUT}/"}},
             why="The age of an evaluator's progress is its sign of life; what is in it cannot be read.",
         )
         prefix = "arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>"

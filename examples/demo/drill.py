@@ -1,4 +1,5 @@
-"""`make drill`: the real CDK command line deploys Trackside into a local account, twice, and destroys it.
+"""`make drill`: the real CDK command line deploys Trackside into a local account, twice, and destroys it. In between,
+`trackside drill` plants a fault in a training job there: the verdict, the message, the alarm and the stop must come.
 
 Every step is checked at the far end, through the account's own API. It exits 0 only if all of them happened.
 """
@@ -20,11 +21,12 @@ from botocore.exceptions import ClientError
 
 from trackside.environment import inherited
 from trackside.testing.local_account import LocalAccount
+from trackside.testing.local_account.drill_stage import register_evaluator
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ACCOUNT, REGION = "123456789012", "us-east-1"
 # So that `destroy` leaves nothing behind; a real deployment keeps its runs.
-KEEP_NOTHING = ("-c", "trackside:keep_data=false")
+KEEP_NOTHING = ("-c", "trackside:keep_data=false", "-c", "trackside:drills=true")
 
 
 class DrillError(Exception):
@@ -81,6 +83,8 @@ def deploy_and_destroy(account: LocalAccount, assembly: Path) -> None:
         require(not changed, f"a second deployment changes {', '.join(changed)}")
         require(find_resources(account, templates) == deployed, "a second deployment made other resources")
         say("no changes, in all stacks")
+    with step("drill") as say:
+        say(plant_a_fault(account))
     with step("destroy") as say:
         empty_buckets(account, deployed)
         cdk.run("destroy", "--all", "--force", "--app", str(assembly))
@@ -89,6 +93,20 @@ def deploy_and_destroy(account: LocalAccount, assembly: Path) -> None:
         extra = sorted(inventory(account) ^ before)
         require(not extra, f"destroyed, but the account is not as it was before: {', '.join(extra)}")
         say("the account is as it was before")
+
+
+def plant_a_fault(account: LocalAccount) -> str:
+    """Runs `trackside drill` against the account; returns the times. Errors: `DrillError` with what did not happen."""
+    register_evaluator(account, ROOT)
+    environment = {**inherited(), **account.environment()}
+    command = [sys.executable, "-m", "trackside", "drill", "--yes", "--json", "--timeout-minutes", "3"]
+    outcome = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    report = json.loads(outcome.stdout) if outcome.stdout.strip() else {"missing": [{"hop": outcome.stderr[-1500:]}]}
+    missing = [each["hop"] for each in report["missing"]]
+    require(outcome.returncode == 0, f"trackside drill: did not happen: {', '.join(missing)}")
+    after = {each["hop"]: each["seconds_since_fault"] for each in report["hops"]}
+    words = {"verdict": "a rule finds it", "message": "owners are told", "stop": "training is stopped"}
+    return "fault found: " + ", ".join(f"{word} {max(after[hop], 0.0):.1f} s" for word, hop in words.items())
 
 
 def require(holds: bool, what: str) -> None:

@@ -23,7 +23,7 @@ def decide(change: TrainingJobStateChange, settings: FinishRunSettings) -> MarkE
     """Marks the run of a tagged job that will never write again: one that was killed could not do so itself."""
     if not change.has_ended:
         return Nothing(f"{change.job.name} is {change.status}, it may still write.")
-    run = find_run(change, bucket=settings.run_bucket)
+    run = find_run(change, bucket=settings.run_bucket, spoke_accounts=settings.spoke_accounts)
     if isinstance(run, Nothing):
         return run
     bucket, prefix = split_uri(run)

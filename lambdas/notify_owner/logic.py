@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lambdas.notify_owner.settings import NotifyOwnerSettings
@@ -12,12 +12,13 @@ from lambdas.shared.decisions import Nothing
 from trackside.contracts.action import Action
 from trackside.contracts.event import Evidence, RuleEvaluation
 
+MOST_NAMED = 10  # findings that a message names besides its own
 MOST_SUBJECT_CHARACTERS = 100  # API_Publish: ASCII, no line breaks, fewer than 100 characters for e-mail
 
 
 @dataclass(frozen=True)
 class SendMessage:
-    """One message. `attributes` are what subscribers filter by: rule, job, severity, status."""
+    """One message. `attributes` are what subscribers filter by: rule, job, severity, status, finding."""
 
     subject: str
     body: str
@@ -32,17 +33,49 @@ def decide(evaluation: RuleEvaluation, settings: NotifyOwnerSettings) -> SendMes
     return SendMessage(
         subject=_subject(evaluation),
         body=_body(evaluation, default_actions=settings.default_actions),
-        attributes={
-            "rule": evaluation.rule_id or evaluation.configuration_name,
-            "job": evaluation.job.name,
-            "severity": evaluation.severity.value,
-            "status": evaluation.status.value,
-        },
+        attributes=_attributes(evaluation),
     )
 
 
+def tell_unjudged(said: RuleEvaluation) -> SendMessage:
+    """Nobody watches the job, or nothing that its rules need was saved: that is told unasked."""
+    lines = [
+        f"The training job {_one_line(said.job.name)} is not judged.",
+        "",
+        f"Why:      {_one_line(said.details)}",
+        f"Run:      {_one_line(said.run_uri)}",
+        "",
+        *(_one_line(step) for step in said.what_to_do),
+        "",
+        f"Training job: {said.job.arn}",
+        "",
+    ]
+    return SendMessage(_plain_subject(f"Trackside: NOT judged: {said.job.name}"), "\n".join(lines), _attributes(said))
+
+
+def and_others(body: str, others: Sequence[str]) -> str:
+    """The text with what else the rule found while it was quiet."""
+    if not others:
+        return body
+    came = f"It went and came back {len(others)} more {'times' if len(others) > 1 else 'time'} since the last message"
+    return f"{body}{came}: {', '.join(map(_one_line, others[:MOST_NAMED]))}.\n"
+
+
+def _attributes(evaluation: RuleEvaluation) -> dict[str, str]:
+    return {
+        "rule": evaluation.rule_id or evaluation.configuration_name,
+        "job": evaluation.job.name,
+        "severity": evaluation.severity.value,
+        "status": evaluation.status.value,
+        "finding": evaluation.finding_id,  # a message that came twice has the same
+    }
+
+
 def _subject(evaluation: RuleEvaluation) -> str:
-    text = f"Trackside: {evaluation.configuration_name} in {evaluation.job.name}"
+    return _plain_subject(f"Trackside: {evaluation.configuration_name} in {evaluation.job.name}")
+
+
+def _plain_subject(text: str) -> str:
     plain = "".join(c if " " <= c <= "~" else "?" for c in text)
     return plain if len(plain) < MOST_SUBJECT_CHARACTERS else plain[: MOST_SUBJECT_CHARACTERS - 4] + "..."
 

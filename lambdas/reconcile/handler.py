@@ -13,10 +13,11 @@ from lambdas.reconcile.sweep import Sweep
 from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.reaction import reaction
 from lambdas.shared.run_table import RunTable
+from lambdas.shared.runs import account_of
 
 
 @reaction
 def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | Nothing]:
     settings = ReconcileSettings.from_environment()
     table = RunTable(settings.run_table, retention_days=settings.retention_days)
-    yield from Sweep(table, settings).run(now=time.time())
+    yield from Sweep(table, settings, account=account_of(context.invoked_function_arn)).run(now=time.time())

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from lambdas.reconcile.settings import ReconcileSettings
-from trackside.contracts.event import AWS_DETAIL_TYPE
+from trackside.contracts.event import AWS_DETAIL_TYPE, PROCESSING_DETAIL_TYPE, TOLD_AGAIN_SOURCE
 from trackside.contracts.run_table import JobRecord
 
 T = TypeVar("T")
@@ -27,6 +27,22 @@ _DETAIL = (
     "TrainingEndTime",
     "LastModifiedTime",
     "DebugRuleEvaluationStatuses",
+)
+
+# Of an evaluator: its environment says what the next in its chain must know, and holds no secret.
+_PROCESSING_DETAIL = (
+    "ProcessingJobName",
+    "ProcessingJobArn",
+    "ProcessingJobStatus",
+    "ExitMessage",
+    "FailureReason",
+    "RoleArn",
+    "Environment",
+    "StoppingCondition",
+    "ProcessingStartTime",
+    "ProcessingEndTime",
+    "CreationTime",
+    "LastModifiedTime",
 )
 
 
@@ -107,9 +123,20 @@ def missed_event(description: Mapping[str, Any], *, tags: Mapping[str, str]) -> 
     name, status = detail["TrainingJobName"], detail["TrainingJobStatus"]
     return {
         "id": f"reconcile-{name}-{status}",
-        "source": "trackside.reconcile",
+        "source": TOLD_AGAIN_SOURCE,
         "detail-type": AWS_DETAIL_TYPE,
         "detail": {**detail, "Tags": dict(tags)},
+    }
+
+
+def missed_end(description: Mapping[str, Any]) -> dict[str, Any]:
+    """The state change that the description of a processing job tells, likewise."""
+    detail = {name: _in_milliseconds(description[name]) for name in _PROCESSING_DETAIL if name in description}
+    return {
+        "id": f"reconcile-{detail['ProcessingJobName']}-{detail['ProcessingJobStatus']}",
+        "source": TOLD_AGAIN_SOURCE,
+        "detail-type": PROCESSING_DETAIL_TYPE,
+        "detail": detail,
     }
 
 

@@ -68,3 +68,17 @@ def processing_status(processing_job: str) -> str:
             raise
         return ""
     return str(answer["ProcessingJobStatus"])
+
+
+def processing_jobs(name_contains: str) -> list[Mapping[str, Any]]:
+    """Summaries of the processing jobs of such a name, newest first; 100 at most."""
+    answer = client("sagemaker").list_processing_jobs(
+        NameContains=name_contains, SortBy="CreationTime", SortOrder="Descending", MaxResults=100
+    )
+    return list(answer["ProcessingJobSummaries"])
+
+
+def describe_processing(name: str) -> Mapping[str, Any]:
+    """The processing job of that name. Errors: `ClientError`."""
+    description: Mapping[str, Any] = client("sagemaker").describe_processing_job(ProcessingJobName=name)
+    return description

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lambdas.shared.settings import EnvironmentSettings
+from trackside.contracts.evaluator_mode import PER_JOB
 
 
 @dataclass(frozen=True)
@@ -15,8 +16,9 @@ class ReconcileSettings(EnvironmentSettings):
     events may take. `most_pages` (of 100 jobs) and `most_asked` (jobs that are asked about one by one) keep a sweep
     within the function's time and the API's rates; `list_pause_seconds` with them: ListTrainingJobs takes two calls a
     second in an account, whoever makes them. Of `most_looked_after` evaluators a sweep looks for signs of life; who has
-    given none for `silence_minutes` counts as silent. `every_minutes`: how often a sweep begins. `tells_untagged`: jobs
-    without the tag may be watched, too, so their starts are told; for a job older than `untagged_seconds` once.
+    given none for `silence_minutes` counts as silent. `evaluator_mode`: what evaluators are; with `fleet` the runs that
+    it has stand in `lease_table`. `every_minutes`: how often a sweep begins. `tells_untagged`:
+    jobs without the tag may be watched, too, so their starts are told; for a job older than `untagged_seconds` once.
     """
 
     run_table: str
@@ -25,12 +27,14 @@ class ReconcileSettings(EnvironmentSettings):
     record_queue_url: str
     run_bucket: str
     retention_days: int = 365
+    evaluator_mode: str = PER_JOB
+    lease_table: str = ""
     silence_minutes: int = 30
     most_looked_after: int = 100
     every_minutes: int = 5
     grace_seconds: int = 300
-    most_pages: int = 10
-    most_asked: int = 20
+    most_pages: int = 100
+    most_asked: int = 50
     list_pause_seconds: int = 1
     tells_untagged: bool = False
     untagged_seconds: int = 1200

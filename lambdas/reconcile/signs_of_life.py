@@ -1,4 +1,4 @@
-"""When an evaluator was last seen alive: it stores how far it has come every few minutes, even if nothing is new."""
+"""When evaluators were last seen alive: each stores how far it has come every few minutes, even if nothing is new."""
 
 from __future__ import annotations
 
@@ -6,13 +6,22 @@ from lambdas.shared.clients import client
 from lambdas.shared.runs import split_uri
 from trackside.contracts.run_layout import PROGRESS_KEY, RULE_OUTPUT, RunLocation
 
+DEEPEST = 2  # <rule>/progress.json
 
-def last_sign_of_life(run: RunLocation) -> float:
-    """In seconds since the epoch; 0: never. The list says when, so nobody need read what rules said."""
+
+def signs_of_life(run: RunLocation) -> list[float]:
+    """Of each evaluator that the run has or had, in seconds since the epoch. The list says when, so nobody need read
+    what rules said."""
     bucket, prefix = split_uri(run)
-    key = f"{prefix}/{RULE_OUTPUT}/{PROGRESS_KEY}"
-    answer = client("s3").list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1)
-    for found in answer.get("Contents", ()):
-        if found["Key"] == key:
-            return float(found["LastModified"].timestamp())
-    return 0.0
+    folder = f"{prefix}/{RULE_OUTPUT}/"
+    answer = client("s3").list_objects_v2(Bucket=bucket, Prefix=folder)
+    return [
+        float(found["LastModified"].timestamp())
+        for found in answer.get("Contents", ())
+        if _is_progress(found["Key"].removeprefix(folder))
+    ]
+
+
+def _is_progress(key: str) -> bool:
+    parts = key.split("/")
+    return parts[-1] == PROGRESS_KEY and len(parts) <= DEEPEST

@@ -9,30 +9,30 @@ from typing import Any
 from aws_lambda_powertools.metrics import MetricUnit
 
 from lambdas.reconcile import sagemaker
+from lambdas.reconcile.evaluators import silence_of, who_judges
 from lambdas.reconcile.logic import Listed, doubts, missed_event
 from lambdas.reconcile.settings import ReconcileSettings
-from lambdas.reconcile.signs_of_life import last_sign_of_life
 from lambdas.shared.clients import client
 from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.observability import metrics
 from lambdas.shared.own_metrics import SILENT_EVALUATORS, SWEEPS, WATCHED_JOBS
-from lambdas.shared.processing_jobs import processing_job_name
 from lambdas.shared.run_table import RunTable
+from lambdas.shared.runs import account_of, is_in
 from trackside.contracts.event import TERMINAL_JOB_STATUSES
 from trackside.contracts.job_choice import RUN_TAG
-from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.run_table import JobRecord
 
 
 class Sweep:
     """All that is sent may be sent twice: whoever receives it acts once."""
 
-    def __init__(self, table: RunTable, settings: ReconcileSettings) -> None:
-        self._table, self._settings = table, settings
+    def __init__(self, table: RunTable, settings: ReconcileSettings, *, account: str) -> None:
+        self._table, self._settings, self._account = table, settings, account
 
     def run(self, *, now: float) -> Iterator[Done | Nothing]:
         """What was found and done, one by one. Errors: `ClientError`; the next sweep begins anew."""
-        held = self._table.running()
+        # What runs in a spoke is not in this account's list: of such jobs is known what their events say.
+        held = [record for record in self._table.running() if account_of(record.job.arn) == self._account]
         listed, is_whole = sagemaker.running_jobs(self._settings, now=now)
         known = {record.job.arn for record in held}
         unwatched = self._table.unwatched([job.arn for job in listed if job.arn not in known])
@@ -45,7 +45,7 @@ class Sweep:
             yield self._look_whether_judged(record)
         for record in found.judged_by_debugger:
             yield self._look_at_statuses(record)
-        silences = [silence for record in found.judged_by_us if (silence := self._silence_of(record, now))]
+        silences = [silence for record in found.judged_by_us if (silence := self._look_for_signs(record, now))]
         yield from silences
         for left in found.left:
             yield Nothing(f"left for later: {left}.", surprising=True)
@@ -63,16 +63,18 @@ class Sweep:
         if status == record.status:
             return Nothing(f"{name} is {status}, as the table has it.")
         event = missed_event(description, tags={RUN_TAG: record.run_uri} if record.run_uri else {})
-        self._send(event, self._settings.record_queue_url)
         if record.run_uri and status in TERMINAL_JOB_STATUSES:
             self._send(event, self._settings.finish_queue_url)
+        # Last, for once it is recorded no sweep asks about the job again: a death in between must not lose its end.
+        self._send(event, self._settings.record_queue_url)
         return Done(f"{name} is {status}, and no event had said so.")
 
     def _look_who_it_is(self, job: Listed, now: float) -> Done | Nothing:
         tags = sagemaker.tags_of(job.arn)
-        if RUN_TAG not in tags and not self._settings.tells_untagged:
+        run_uri = tags.get(RUN_TAG, "")
+        if not (is_in(self._settings.run_bucket, run_uri) if run_uri else self._settings.tells_untagged):
             self._table.mark_unwatched(job.arn)
-            return Nothing(f"{job.name} did not ask for Trackside.")
+            return Nothing(f"{job.name} did not ask for this deployment of Trackside.")
         description = sagemaker.describe(job.name)
         if description is None or description["TrainingJobStatus"] != "InProgress":
             return Nothing(f"{job.name} ended meanwhile.")
@@ -86,8 +88,8 @@ class Sweep:
         return Done(f"{job.name} runs, and no event had said so.")
 
     def _look_whether_judged(self, record: JobRecord) -> Done | Nothing:
-        name = processing_job_name(record.job)
-        if sagemaker.processing_status(name):
+        name = who_judges(record, self._settings)
+        if name:
             self._table.mark_judged(record.job.arn, by=name)
             return Nothing(f"{record.job.name} is judged by {name}.")
         description = sagemaker.describe(record.job.name)
@@ -104,20 +106,17 @@ class Sweep:
         self._send(missed_event(description, tags={}), self._settings.record_queue_url)
         return Nothing(f"The statuses of {record.job.name} are told as SageMaker has them; what is known is not news.")
 
-    def _silence_of(self, record: JobRecord, now: float) -> Nothing | None:
-        """What there is to say of an evaluator that neither gives signs of life nor has done its work."""
-        run, name = RunLocation(record.run_uri), record.evaluator
-        if not record.run_uri.startswith(f"s3://{self._settings.run_bucket}/"):
+    def _look_for_signs(self, record: JobRecord, now: float) -> Nothing | None:
+        """What there is to say of an evaluator that neither gives signs of life nor has done its work. If it has ended
+        and no event told so, it is told now."""
+        if not is_in(self._settings.run_bucket, record.run_uri):
             return None
-        sign = last_sign_of_life(run)
-        if sign >= now - self._settings.silence_minutes * 60:
+        silence = silence_of(record, self._settings, now=now)
+        if silence is None:
             return None
-        status = sagemaker.processing_status(name)
-        if status == "Completed":
-            return None
-        since = f"for {(now - sign) / 60:.0f} minutes" if sign else "so far"
-        said = f"{name} is {status or 'no more'}, and has given no sign of life {since}"
-        return Nothing(f"{record.job.name} may not be watched: {said}.", surprising=True)
+        for end in silence.ends:
+            self._send(end, self._settings.start_queue_url)
+        return Nothing(f"{record.job.name} may not be watched: {silence.what}.", surprising=True)
 
     def _send(self, event: Mapping[str, Any], queue_url: str) -> None:
         client("sqs").send_message(QueueUrl=queue_url, MessageBody=json.dumps(event))

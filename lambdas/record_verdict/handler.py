@@ -17,6 +17,7 @@ from lambdas.shared.observability import metrics
 from lambdas.shared.own_metrics import DETECTION_LATENCY
 from lambdas.shared.reaction import reaction
 from lambdas.shared.run_table import RunTable
+from lambdas.shared.runs import is_in
 
 
 @reaction
@@ -24,7 +25,9 @@ def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | 
     settings = RecordVerdictSettings.from_environment()
     table = RunTable(settings.run_table, retention_days=settings.retention_days)
     told = read(event)
-    if told.job:
+    if told.job and told.job.run_uri and not is_in(settings.run_bucket, told.job.run_uri):
+        yield Nothing(f"{told.job.job.name} asks for {told.job.run_uri}, which is not this deployment's.")
+    elif told.job:
         what = f"{told.job.job.name} is {told.job.status}"
         yield Done(f"{what}.") if table.put_job(told.job) else Nothing(f"{what}: that or more is known.")
     for said in told.said:

@@ -9,10 +9,12 @@ from aws_lambda_powertools.utilities.idempotency import (
     IdempotencyConfig,
     idempotent_function,
 )
+from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyPersistenceLayerError
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from lambdas.shared.clients import client
 from lambdas.shared.decisions import Done, Nothing
+from lambdas.shared.observability import logger
 from trackside.contracts.action import Action
 from trackside.contracts.event import RuleEvaluation
 
@@ -33,7 +35,8 @@ def once(
     issue that recovered and came back is another finding (`RuleEvaluation.finding_id`). `part` names a part of an
     action that is done once by itself.
 
-    If `act` raises, nothing is remembered and the next delivery tries again. A delivery that comes while another one
+    If `act` raises, nothing is remembered and the next delivery tries again. What was done but cannot be remembered is
+    done: only another delivery of the same event does it again. A delivery that comes while another one
     is at work raises Powertools' IdempotencyAlreadyInProgressError: its message returns to the queue.
     """
     answers: list[Done | Nothing] = []
@@ -50,7 +53,13 @@ def once(
         ),
         key_prefix=action.value,
     )
-    guarded(key=[evaluation.job.arn, evaluation.finding_id, action.value, *([part] if part else [])])
+    try:
+        guarded(key=[evaluation.job.arn, evaluation.finding_id, action.value, *([part] if part else [])])
+    except IdempotencyPersistenceLayerError:
+        if not answers:
+            raise
+        # It is done: to try again would surely do it twice, to go on only if the event comes once more.
+        logger.warning("%s was done, but could not be remembered.", action.value, exc_info=True)
     if answers:
         return answers[0]
     return Nothing(

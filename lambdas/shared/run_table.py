@@ -92,6 +92,23 @@ class RunTable:
             return False
         return True
 
+    def is_first_to_tell(self, *, hour: str) -> bool:
+        """True for one caller in that hour, whose budget `take_turn` said to be used up: a thousand jobs that must wait
+        are one message, not a thousand."""
+        try:
+            client("dynamodb").update_item(
+                TableName=self.name,
+                Key={"pk": {"S": BUDGET}, "sk": {"S": hour}},
+                UpdateExpression="SET told = :told",
+                ConditionExpression="attribute_not_exists(told)",
+                ExpressionAttributeValues={":told": {"BOOL": True}},
+            )
+        except ClientError as error:
+            if code_of(error) != CONDITION_FAILED:
+                raise
+            return False
+        return True
+
     def running(self) -> list[JobRecord]:
         """Every job that has not ended, as far as is known; a change of the last second may be missing."""
         pages = client("dynamodb").get_paginator("query")

@@ -15,9 +15,13 @@ from trackside.contracts.run_layout import RunLocation, run_of_job
 _S3_URI = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<prefix>[^\s?#]*[^\s?#/])/*")
 
 
-def find_run(change: TrainingJobStateChange, *, bucket: str) -> RunLocation | Nothing:
+def find_run(change: TrainingJobStateChange, *, bucket: str, spoke_accounts: str = "") -> RunLocation | Nothing:
     """The run that the job's tag names (`/@job`: one below, of the job's name), or why there is none that this
-    deployment may touch."""
+    deployment may touch.
+
+    A job of another account, one of `spoke_accounts` (numbers with commas), may name none but `<its account>/...`:
+    that account can write nowhere else, and one spoke's job could ask for the run of another's.
+    """
     job, uri = change.job.name, change.tags.get(RUN_TAG, "")
     if not uri:
         return Nothing(f"{job} carries no tag {RUN_TAG}, so it did not ask for Trackside.")
@@ -28,7 +32,22 @@ def find_run(change: TrainingJobStateChange, *, bucket: str) -> RunLocation | No
     if match["bucket"] != bucket:
         why = f"{job} is tagged {RUN_TAG}={uri!r}; this deployment may read runs in s3://{bucket} only."
         return Nothing(why, surprising=True)
+    account = account_of(change.job.arn)
+    if account in spoke_accounts.split(",") and not match["prefix"].startswith(f"{account}/"):
+        why = f"{job} is tagged {RUN_TAG}={uri!r}; a job of the account {account} must lie in s3://{bucket}/{account}/."
+        return Nothing(why, surprising=True)
     return RunLocation(run_of_job(uri, job))
+
+
+def is_in(bucket: str, uri: str) -> bool:
+    """True if the run that a tag names is of the deployment with this bucket: another may share the account."""
+    return uri.startswith(f"s3://{bucket}/")
+
+
+def account_of(arn: str) -> str:
+    """The account that an ARN names; "": none."""
+    parts = arn.split(":")
+    return parts[4] if len(parts) > 5 else ""
 
 
 def job_name_in(event: Mapping[str, Any]) -> str:

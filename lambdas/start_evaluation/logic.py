@@ -9,6 +9,7 @@ from typing import Any
 from lambdas.shared.decisions import Nothing
 from lambdas.shared.processing_jobs import processing_job_name
 from lambdas.shared.runs import find_run
+from lambdas.start_evaluation.placement import cluster_of, network_of
 from lambdas.start_evaluation.settings import StartEvaluationSettings
 from trackside.contracts.custom_rule_job import MOST_JOBS, MOST_VALUE_CHARACTERS, CustomRuleJob, judged_apart
 from trackside.contracts.event import TrainingJob, TrainingJobStateChange
@@ -18,18 +19,20 @@ from trackside.contracts.run_layout import RunLocation
 
 @dataclass(frozen=True)
 class StartEvaluation:
-    """Start the processing job of that name for `run`; `request` is the whole of CreateProcessingJob's."""
+    """Start the processing job of that name for `run`; `request` is the whole of CreateProcessingJob's. `reason`: why
+    it takes another's place, "": it does not."""
 
     name: str
     run: RunLocation
     request: Mapping[str, Any]
+    reason: str = ""
 
 
 def decide(change: TrainingJobStateChange, settings: StartEvaluationSettings) -> StartEvaluation | Nothing:
     """Starts for a running job that is tagged with a run of this deployment, and for nothing else."""
     if change.status != "InProgress":
         return Nothing(f"{change.job.name} is {change.status}, so there is nothing to watch.")
-    run = find_run(change, bucket=settings.run_bucket)
+    run = find_run(change, bucket=settings.run_bucket, spoke_accounts=settings.spoke_accounts)
     if isinstance(run, Nothing):
         return run
     environment = {
@@ -45,7 +48,7 @@ def decide(change: TrainingJobStateChange, settings: StartEvaluationSettings) ->
         what = f"{', '.join(too_long)} of {change.job.name} would be longer than the {MOST_VALUE_CHARACTERS} characters"
         return Nothing(f"{what} that a processing job's environment holds. Choose a shorter place.", surprising=True)
     name = processing_job_name(change.job)
-    request = _request(
+    request = processing_job_request(
         name, change.job, run, environment, settings, image_uri=settings.image_uri, role_arn=settings.role_arn
     )
     return StartEvaluation(name, run, request)
@@ -76,11 +79,11 @@ def decide_custom(
             place=settings.custom_rules_from,
         )
         image, role = settings.custom_rule_image_uri, settings.custom_rule_role_arn
-        given = _request(name, job, run, told.to_environment(), settings, image_uri=image, role_arn=role)
+        given = processing_job_request(name, job, run, told.to_environment(), settings, image_uri=image, role_arn=role)
         yield StartEvaluation(name, run, given)
 
 
-def _request(
+def processing_job_request(
     name: str,
     job: TrainingJob,
     run: RunLocation,
@@ -90,18 +93,14 @@ def _request(
     image_uri: str,
     role_arn: str,
 ) -> dict[str, Any]:
+    """The whole of CreateProcessingJob's, for one processing job of `job`."""
     return {
         "ProcessingJobName": name,
         "AppSpecification": {"ImageUri": image_uri},
         "RoleArn": role_arn,
         "Environment": dict(environment),
-        "ProcessingResources": {
-            "ClusterConfig": {
-                "InstanceCount": 1,
-                "InstanceType": settings.instance_type,
-                "VolumeSizeInGB": settings.volume_gb,
-            }
-        },
+        "ProcessingResources": {"ClusterConfig": cluster_of(settings)},
+        **network_of(settings),
         "StoppingCondition": {"MaxRuntimeInSeconds": settings.max_runtime_seconds},
         "Tags": [
             {"Key": "trackside:training-job", "Value": job.arn},

@@ -17,4 +17,5 @@ def start(wanted: StartEvaluation) -> Done | Nothing:
         if code_of(error) != "ResourceInUse":
             raise
         return Nothing(f"{wanted.name} was started by an earlier delivery.")
-    return Done(f"Started {wanted.name}.")
+    instead = f", for the one before it ended: {wanted.reason}" if wanted.reason else "."
+    return Done(f"Started {wanted.name}{instead}")

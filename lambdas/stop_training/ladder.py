@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError
 from lambdas.shared.clients import client, code_of, message_of
 from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.once import once
+from lambdas.shared.pace import pace
 from lambdas.shared.run_table import RunTable
 from lambdas.stop_training import messages
 from lambdas.stop_training.known import read_known
@@ -28,10 +29,12 @@ from lambdas.stop_training.logic import (
     needs_others,
     read_refusal,
     savings,
+    veto_minutes,
     was_asked,
     weigh,
 )
 from lambdas.stop_training.settings import StopTrainingSettings
+from lambdas.stop_training.whose import account_to_enter, sagemaker_in
 from trackside.contracts.action import Action
 from trackside.contracts.event import RuleEvaluation
 from trackside.contracts.stop_record import DecisionRecord, Savings, StopOutcome
@@ -56,10 +59,10 @@ class Ladder:
     def climb(self, said: RuleEvaluation) -> Done | Nothing:
         """Decides about one finding, and carries it out. Errors: `ClientError`; then nothing wrong was done, and the
         next delivery goes on where this one ended."""
-        stop = asked(said, self._settings)
+        stop = self._asked(said)
         if isinstance(stop, Nothing):
             return stop
-        if needs_others(self._settings):
+        if needs_others(said, self._settings):
             # Written before it is read what others wrote: of two findings that come at once one sees the other.
             self._record(said, StopOutcome.UNCONFIRMED, f"{said.finding_id} of {said.job.name} asks for a stop.")
         known = read_known(said.job.arn, self._table, dry_run_parameter=self._settings.dry_run_parameter)
@@ -92,7 +95,7 @@ class Ladder:
         return Nothing(reason, surprising=surprising)
 
     def _announce(self, said: RuleEvaluation, announce: Announce) -> Done | Nothing:
-        minutes = self._settings.veto_minutes
+        minutes = veto_minutes(said, self._settings)
         reason = f"{said.job.name} is stopped in {minutes} minutes unless somebody vetoes it."
 
         def act() -> Done:
@@ -112,7 +115,8 @@ class Ladder:
         reason = f"{said.job.name} is NOT stopped: {most} jobs were in this hour. It is tried again in the next one."
 
         def tell() -> Done:
-            self._tell(*messages.over_budget(said, most=most))
+            if self._table.is_first_to_tell(hour=hour):
+                self._tell(*messages.over_budget(said, most=most))
             self._record(said, StopOutcome.OVER_BUDGET, reason)
             return Done(reason)
 
@@ -123,8 +127,9 @@ class Ladder:
         """What SageMaker is asked for is recorded before: after a crash it is known whose stop it was."""
         was_tried = was_asked(said, known.decisions)
         self._record(said, StopOutcome.STOPPING, f"SageMaker is asked to stop {stop.job_name}.")
+        pace("stop", pause_milliseconds=self._settings.pause_milliseconds, context=self._context)
         try:
-            client("sagemaker").stop_training_job(TrainingJobName=stop.job_name)
+            self._sagemaker_of(said).stop_training_job(TrainingJobName=stop.job_name)
         except ClientError as error:
             refusal = read_refusal(stop.job_name, code=code_of(error), message=message_of(error))
             if refusal is None:
@@ -134,6 +139,18 @@ class Ladder:
         spared = savings(known.job, self._settings, now=self._clock())
         self._record(said, StopOutcome.STOPPED, f"Stopped {stop.job_name}.{_told(spared)}", spared)
         return Done(f"Stopped {stop.job_name}.")
+
+    def _asked(self, said: RuleEvaluation) -> StopRun | Nothing:
+        stop = asked(said, self._settings)
+        if isinstance(stop, Nothing):
+            return stop
+        where = account_to_enter(said.job.arn, self._settings, function_arn=self._context.invoked_function_arn)
+        return where if isinstance(where, Nothing) else stop
+
+    def _sagemaker_of(self, said: RuleEvaluation) -> Any:
+        function_arn = self._context.invoked_function_arn
+        account = account_to_enter(said.job.arn, self._settings, function_arn=function_arn)
+        return sagemaker_in(str(account), self._settings, function_arn=function_arn)
 
     def _record(self, said: RuleEvaluation, outcome: StopOutcome, reason: str, spared: Savings | None = None) -> None:
         record = DecisionRecord(

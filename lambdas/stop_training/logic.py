@@ -11,6 +11,7 @@ from lambdas.shared.asked import reason_not_to
 from lambdas.shared.decisions import Nothing
 from lambdas.stop_training.settings import StopTrainingSettings
 from trackside.contracts.action import Action
+from trackside.contracts.action_terms import AFTER_FINDINGS, VETO_MINUTES
 from trackside.contracts.event import TERMINAL_JOB_STATUSES, RuleEvaluation, RuleEvaluationStatus
 from trackside.contracts.run_table import JobRecord, RuleRecord, order_of
 from trackside.contracts.stop_record import DecisionRecord, Savings, StopOutcome, VetoRecord
@@ -88,8 +89,15 @@ def weigh(
     return stop
 
 
-def needs_others(settings: StopTrainingSettings) -> bool:
+def veto_minutes(said: RuleEvaluation, settings: StopTrainingSettings) -> int:
+    """How long before a stop it is announced: as the rule asks, else the deployment."""
+    return said.terms.value(Action.STOP_TRAINING, VETO_MINUTES, settings.veto_minutes)
+
+
+def needs_others(said: RuleEvaluation, settings: StopTrainingSettings) -> bool:
     """True if one finding alone never stops a job."""
+    if said.terms.value(Action.STOP_TRAINING, AFTER_FINDINGS, 1) > 1:
+        return True
     return settings.after_findings > 1 or settings.after_rules > 1
 
 
@@ -156,6 +164,11 @@ def _recovered(said: RuleEvaluation, known: Known, _: StopTrainingSettings, now:
 
 def _unconfirmed(said: RuleEvaluation, known: Known, settings: StopTrainingSettings, now: float) -> Answer | None:
     others = [decision.evaluation for decision in known.decisions]
+    own = len({one.finding_id for one in [said, *others] if one.configuration_name == said.configuration_name})
+    least = said.terms.value(Action.STOP_TRAINING, AFTER_FINDINGS, 1)
+    if own < least:
+        why = f"{said.configuration_name} asks for a stop after {least} findings of its own; so far {own}."
+        return Answer(StopOutcome.UNCONFIRMED, why)
     findings = len({one.finding_id for one in [said, *others]})
     rules = len({one.configuration_name for one in [said, *others] if _stands(one, known)})
     if findings >= settings.after_findings and rules >= settings.after_rules:
@@ -192,7 +205,7 @@ def _dry(said: RuleEvaluation, known: Known, _: StopTrainingSettings, now: float
 
 def _unannounced(said: RuleEvaluation, known: Known, settings: StopTrainingSettings, now: float) -> Decision | None:
     """One announcement holds for all findings of a job that come while it waits."""
-    window = 60 * settings.veto_minutes
+    window = 60 * veto_minutes(said, settings)
     if not window:
         return None
     done = {one.evaluation.finding_id for one in known.decisions if one.outcome.is_final}

@@ -24,12 +24,14 @@ def announcement(evaluation: RuleEvaluation, *, minutes: int) -> tuple[str, str]
 
 
 def over_budget(evaluation: RuleEvaluation, *, most: int) -> tuple[str, str]:
-    """(subject, body): the job should be stopped and is not, for too many were."""
+    """(subject, body): the job, the first of this hour, should be stopped and is not, for too many were."""
     name = evaluation.job.name
     body = [
         f"The training job {name} should be stopped for {_plain(evaluation.configuration_name)}, but goes on:",
         f"this deployment stops at most {most} jobs an hour (stops_per_hour), and did so in this one.",
-        "It is tried again in the next hour. If so many jobs are right to stop, look for what they have in common.",
+        "It is tried again in the next hour. Others may wait, too; only the first of each hour is told of, the rest is",
+        "in the table (trackside aws status, trackside aws verdicts JOB). If so many are right to stop,",
+        "look for what they have in common; to have them all stopped, raise stops_per_hour.",
         "",
         f"Training job: {evaluation.job.arn}",
         "",

@@ -16,7 +16,9 @@ class StopTrainingSettings(EnvironmentSettings):
     `stops_per_hour` (no limit), `cool_down_minutes` (none), `veto_minutes` (stops without announcement),
     `retention_days` (the table forgets nothing). `after_findings` and `after_rules`: so many findings of a job, and so
     many rules whose issue stands, ask for the stop before it is made. `instance_prices`: `ml.m5.large=0.12,...`, an
-    hour. `default_actions` hold for events that name none.
+    hour. `default_actions` hold for events that name none. `spoke_accounts`: numbers with commas, of accounts in which
+    jobs are stopped, too, by the role of the name `spoke_role`, which asks for `external_id`. `pause_milliseconds`
+    keeps calls of SageMaker apart.
     """
 
     idempotency_table: str
@@ -31,4 +33,8 @@ class StopTrainingSettings(EnvironmentSettings):
     after_rules: int = 1
     instance_prices: str = ""
     retention_days: int = 365
+    pause_milliseconds: int = 0
     default_actions: tuple[Action, ...] = DEFAULT_ACTIONS
+    spoke_accounts: str = ""
+    spoke_role: str = ""
+    external_id: str = ""

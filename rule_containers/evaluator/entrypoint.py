@@ -7,18 +7,31 @@ own, it is left to them; else it is said not to be evaluated, and the exit code 
 SIGTERM ends it after what is complete was judged. A restarted job goes on where the last one stopped.
 https://docs.aws.amazon.com/sagemaker/latest/dg/build-your-own-processing-container.html
 
-It also stands where SageMaker Debugger starts a container for one rule: see `trackside.evaluation.rule_container`.
+It judges all rules of the request, or the one that `TRACKSIDE_RULE_CONFIGURATION` names, beside others that judge the
+others. Shortly before SageMaker would end it (`TRACKSIDE_MAX_RUNTIME_SECONDS`) it leaves off and says so in its message
+(`contracts.evaluation_chain`), so that another job goes on.
+
+It also stands where SageMaker Debugger starts a container for one rule: see `trackside.evaluation.rule_container`. And
+where `TRACKSIDE_FLEET_TABLE` names a table of leases it is a worker that judges many runs, each by starting this file.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
+from trackside.cloud.fleet.run import run_worker
 from trackside.contracts.custom_rule_job import judged_apart
+from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.contracts.evaluation_chain import CONTINUED_PREFIX, hand_over_seconds
 from trackside.contracts.rule_request import RuleRequest
-from trackside.contracts.run_layout import TRAINING_JOB_KEY
+from trackside.contracts.run_layout import TRAINING_JOB_KEY, verdicts_key_of
+from trackside.environment import EvaluatorEnvironment, FleetEnvironment
 from trackside.evaluation.evaluator import evaluate
+from trackside.evaluation.lifeline import LeasedStore, Lifeline
 from trackside.evaluation.rule_container import FirstWord, Job, check_owner, message_of, run_container
 from trackside.evaluation.rule_request_file import read_rule_request
 from trackside.evaluation.sinks.event_bridge import connect_event_bridge
@@ -27,22 +40,44 @@ from trackside.evaluation.sinks.sink import Sink
 from trackside.evaluation.stop_signal import StopSignal
 from trackside.evaluation.summary import Summary
 from trackside.storage.open_store import open_store
+from trackside.storage.store import Store
+
+
+@dataclass
+class HandOver:
+    """When this job leaves off so that another goes on. `started_at`: seconds since the epoch; `is_made`: it did."""
+
+    started_at: float
+    is_made: bool = False
+
+    def is_due(self, environment: EvaluatorEnvironment, *, now: float) -> bool:
+        """True shortly before SageMaker ends the job."""
+        limit = environment.max_runtime_seconds
+        self.is_made = bool(limit) and now >= self.started_at + hand_over_seconds(limit)
+        return self.is_made
 
 
 def main() -> int:
     """Judges; returns the exit code."""
-    return run_container(_judge, message_of=_message_of)
+    fleet = FleetEnvironment.read()
+    if fleet.table:
+        return run_worker(fleet, command=[sys.executable, __file__])
+    hand_over = HandOver(time.time())
+    return run_container(partial(_judge, hand_over), message_of=partial(_message_of, hand_over))
 
 
-def _judge(job: Job) -> Summary:
+def _judge(hand_over: HandOver, job: Job) -> Summary:
     environment, run = job.environment, job.run
-    rule_output = job.open_store(run.rule_output)
-    request = job.request or _left_to_this_job(read_rule_request(open_store(run.uri)), environment.custom_rules_from)
+    request = job.request or _left_to_this_job(
+        _asked_of_this_job(read_rule_request(open_store(run.uri)), environment), environment.custom_rules_from
+    )
     _claim(job)
     if not request.rules and environment.custom_rules_from:
         return Summary((), {}, -1, has_ended=True)
-    first_word = FirstWord(rule_output) if job.request else None
     with StopSignal() as stop:
+        open_output = _output_opener(job, stop)
+        rule_output = open_output(run.rule_output)
+        first_word = FirstWord(rule_output) if job.request else None
         sinks: list[Sink] = [JsonLinesSink(rule_output)]
         if environment.event_bus:
             sinks.append(connect_event_bridge(bus=environment.event_bus, origin=job.origin, sleep=stop.sleep))
@@ -55,17 +90,50 @@ def _judge(job: Job) -> Summary:
             poll_seconds=environment.poll_seconds,
             clock=time.time,
             sleep=stop.sleep,
-            should_stop=lambda: stop.is_set or _is_over(first_word, job),
-            stores=job.open_store,
+            should_stop=lambda: (
+                stop.is_set or _is_over(first_word, job) or hand_over.is_due(environment, now=time.time())
+            ),
+            stores=open_output,
             # Its role may write what every run's rules said: code that whoever writes a run names is not run with it.
             runs_custom_rules=False,
         )
 
 
-def _message_of(summary: Summary) -> str:
+def _output_opener(job: Job, stop: StopSignal) -> Callable[[str], Store]:
+    """What opens the places of a run. A job for one rule writes to a folder of its own, and one that a worker of the
+    fleet started writes only while the worker's lease holds."""
+    environment, output = job.environment, job.run.rule_output
+    folder = output
+    if environment.rule_configuration and not job.request:
+        folder = f"{output}/{verdicts_key_of(environment.rule_configuration).rpartition('/')[0]}"
+    lifeline = Lifeline(sys.stdin.fileno(), wake=stop.wake) if environment.has_lifeline else None
+    if lifeline:
+        lifeline.start()
+
+    def open_output(uri: str) -> Store:
+        store = job.open_store(folder if uri == output and folder != output else uri)
+        return LeasedStore(store, lifeline) if lifeline and uri == output else store
+
+    return open_output
+
+
+def _message_of(hand_over: HandOver, summary: Summary) -> str:
     if summary.has_ended and not summary.judged and not summary.verdicts:
         return "No rule is left to this job: rules from files are judged by jobs of their own."
+    if hand_over.is_made and not summary.has_ended:
+        return f"{CONTINUED_PREFIX}judged up to step {summary.last_step}. {message_of(summary)}"
     return message_of(summary)
+
+
+def _asked_of_this_job(request: RuleRequest, environment: EvaluatorEnvironment) -> RuleRequest:
+    """All rules; the one that this job is for; or those that have no job of their own. Errors: `ConfigurationError`."""
+    if not environment.rule_configuration:
+        return RuleRequest(request.rules[environment.rules_after :])
+    chosen = tuple(rule for rule in request.rules if rule.name == environment.rule_configuration)
+    if not chosen:
+        problem = Problem("rule-request.json", f"has no configuration {environment.rule_configuration!r}.")
+        raise ConfigurationError([problem], subject="The rule request")
+    return RuleRequest(chosen)
 
 
 def _left_to_this_job(request: RuleRequest, place: str) -> RuleRequest:

@@ -30,6 +30,9 @@ def accept_wildcard(principal: lambda_.Function | IConstruct, resource: str, *, 
 
 
 def name_in_findings(bucket: s3.IBucket) -> str:
-    """The ARN of a bucket of another stack, as cdk-nag prints it: the name of the export."""
+    """The ARN of a bucket of another stack, as cdk-nag prints it: the name of the export, or the ARN of one that was
+    there before."""
     stack = Stack.of(bucket)
+    if not isinstance(bucket, s3.Bucket):
+        return f"arn:<AWS::Partition>:s3:::{bucket.bucket_name}"
     return str(stack.resolve(stack.export_value(bucket.bucket_arn))["Fn::ImportValue"])

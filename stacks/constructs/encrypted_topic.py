@@ -9,6 +9,8 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
+from stacks.constructs.acknowledge import acknowledge
+
 
 class EncryptedTopic(sns.Topic):
     """Each of `emails` is sent one message and must confirm it before others follow."""
@@ -18,4 +20,9 @@ class EncryptedTopic(sns.Topic):
     ) -> None:
         super().__init__(scope, construct_id, master_key=key, display_name=display_name, enforce_ssl=True)
         for email in emails:
-            self.add_subscription(subscriptions.EmailSubscription(email))
+            acknowledge(
+                self.add_subscription(subscriptions.EmailSubscription(email)),
+                {
+                    "Serverless-SNSRedrivePolicy": "What a mailbox refuses stands in the table of runs, and alarms stand."
+                },
+            )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_events as events
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
@@ -30,23 +31,28 @@ class EvaluatorRole(ProcessingJobRole):
     ) -> None:
         description = "Trackside: judges runs, in SageMaker processing jobs"
         super().__init__(scope, construct_id, description=description, repository=repository)
-        allow(self, "FindRuns", ["s3:ListBucket"], [runs.bucket_arn], why="A trial lists what a run has written.")
-        where = runs.arn_for_objects("*")
-        allow(self, "ReadRuns", ["s3:GetObject"], [where], why="A run lies where its job's tag says.")
-        where = runs.arn_for_objects(f"*/{RULE_OUTPUT}/*")
-        allow(self, "WriteVerdicts", ["s3:PutObject"], [where], why="Verdicts lie beside their run, wherever that is.")
-        actions = ["kms:Decrypt", "kms:GenerateDataKey"]
-        allow(self, "UseTheKey", actions, [key.key_arn], why="Runs are encrypted with this key.")
-        allow(
-            self,
-            "Report",
-            ["events:PutEvents"],
-            [bus.event_bus_arn],
-            conditions={"StringEquals": {"events:source": SOURCE}},
-            why="Says what the rules found, in our name only.",
-        )
-        for resource, reason in (
-            (f"{name_in_findings(runs)}/*", "A run lies where its job's tag says."),
-            (f"{name_in_findings(runs)}/*/{RULE_OUTPUT}/*", "Verdicts lie beside their run, wherever that is."),
-        ):
-            accept_wildcard(self, resource, reason=reason)
+        let_judge(self, runs=runs, key=key, bus=bus)
+
+
+def let_judge(role: iam.Role, *, runs: s3.IBucket, key: kms.IKey, bus: events.IEventBus) -> None:
+    """What whoever judges runs needs, wherever it does so."""
+    allow(role, "FindRuns", ["s3:ListBucket"], [runs.bucket_arn], why="A trial lists what a run has written.")
+    where = runs.arn_for_objects("*")
+    allow(role, "ReadRuns", ["s3:GetObject"], [where], why="A run lies where its job's tag says.")
+    where = runs.arn_for_objects(f"*/{RULE_OUTPUT}/*")
+    allow(role, "WriteVerdicts", ["s3:PutObject"], [where], why="Verdicts lie beside their run, wherever that is.")
+    actions = ["kms:Decrypt", "kms:GenerateDataKey"]
+    allow(role, "UseTheKey", actions, [key.key_arn], why="Runs are encrypted with this key.")
+    allow(
+        role,
+        "Report",
+        ["events:PutEvents"],
+        [bus.event_bus_arn],
+        conditions={"StringEquals": {"events:source": SOURCE}},
+        why="Says what the rules found, in our name only.",
+    )
+    for resource, reason in (
+        (f"{name_in_findings(runs)}/*", "A run lies where its job's tag says."),
+        (f"{name_in_findings(runs)}/*/{RULE_OUTPUT}/*", "Verdicts lie beside their run, wherever that is."),
+    ):
+        accept_wildcard(role, resource, reason=reason)

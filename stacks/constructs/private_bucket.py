@@ -11,7 +11,8 @@ INCOMPLETE_UPLOAD_DAYS = 7
 
 
 class PrivateBucket(s3.Bucket):
-    """Without `key` it is encrypted with S3's own key: where access logs go, no other is possible."""
+    """Without `key` it is encrypted with S3's own key: where access logs go, no other is possible. `tells_of_objects`:
+    each object that is stored is an event on the account's default bus."""
 
     def __init__(
         self,
@@ -22,6 +23,7 @@ class PrivateBucket(s3.Bucket):
         expire_after_days: int,
         key: kms.IKey | None = None,
         access_log_bucket: s3.IBucket | None = None,
+        tells_of_objects: bool = False,
     ) -> None:
         super().__init__(
             scope,
@@ -37,6 +39,11 @@ class PrivateBucket(s3.Bucket):
             lifecycle_rules=_lifecycle(expire_after_days),
             removal_policy=RemovalPolicy.RETAIN if keep else RemovalPolicy.DESTROY,
         )
+        if tells_of_objects:
+            # CDK's own way deploys a function that sets it; CloudFormation can do so itself.
+            self.node.default_child.add_property_override(  # type: ignore[union-attr]  it has one, a CfnBucket
+                "NotificationConfiguration", {"EventBridgeConfiguration": {"EventBridgeEnabled": True}}
+            )
 
 
 def _lifecycle(expire_after_days: int) -> list[s3.LifecycleRule]:

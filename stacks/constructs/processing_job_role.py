@@ -29,15 +29,7 @@ class ProcessingJobRole(iam.Role):
             ),
         )
         log_group = stack.format_arn(service="logs", resource=f"log-group:{LOG_GROUP}")
-        allow(
-            self,
-            "PullTheImage",
-            ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"],
-            [repository.repository_arn],
-            why="Its image, and no other.",
-        )
-        why = "To pull an image; the call knows no resources."
-        allow(self, "LogIn", ["ecr:GetAuthorizationToken"], ["*"], why=why)
+        let_pull(self, repository)
         allow(
             self,
             "WriteLog",
@@ -48,3 +40,16 @@ class ProcessingJobRole(iam.Role):
         accept_wildcard(self, "*", reason="ecr:GetAuthorizationToken knows no resources.")
         streams = f"{LOG_GROUP_IN_FINDINGS}:log-stream:*"
         accept_wildcard(self, streams, reason="Streams are named by SageMaker, after the job.")
+
+
+def let_pull(role: iam.Role, repository: ecr.IRepository) -> None:
+    """What is needed to start a container of the repository's images."""
+    allow(
+        role,
+        "PullTheImage",
+        ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"],
+        [repository.repository_arn],
+        why="Its image, and no other.",
+    )
+    why = "To pull an image; the call knows no resources."
+    allow(role, "LogIn", ["ecr:GetAuthorizationToken"], ["*"], why=why)

@@ -16,7 +16,7 @@ from stacks.layer import built_layer
 TIMEOUT_SECONDS = 30
 PYTHON_IS = "3.12: the layer's wheels are for it, and AWS supports it until October 2028."
 
-_RETENTION = {
+RETENTION = {
     1: logs.RetentionDays.ONE_DAY,
     3: logs.RetentionDays.THREE_DAYS,
     5: logs.RetentionDays.FIVE_DAYS,
@@ -62,11 +62,12 @@ class PythonLambda(lambda_.Function):
         settings: EnvironmentSettings,
         layer: lambda_.ILayerVersion,
         log_retention_days: int,
+        timeout_seconds: int = TIMEOUT_SECONDS,
     ) -> None:
         log_group = logs.LogGroup(
             scope,
             f"{construct_id}Log",
-            retention=_RETENTION[log_retention_days],
+            retention=RETENTION[log_retention_days],
             removal_policy=RemovalPolicy.DESTROY,
         )
         role = iam.Role(scope, f"{construct_id}Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
@@ -84,7 +85,7 @@ class PythonLambda(lambda_.Function):
             log_group=log_group,
             environment={"POWERTOOLS_SERVICE_NAME": name, **settings.to_environment()},
             tracing=lambda_.Tracing.ACTIVE,
-            timeout=Duration.seconds(TIMEOUT_SECONDS),
+            timeout=Duration.seconds(timeout_seconds),
             memory_size=256,
         )
         accept_wildcard(role, "*", reason="X-Ray's PutTraceSegments and PutTelemetryRecords know no resources.")

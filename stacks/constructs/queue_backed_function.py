@@ -17,13 +17,20 @@ from stacks.constructs.acknowledge import acknowledge
 from stacks.constructs.python_lambda import TIMEOUT_SECONDS, PythonLambda
 
 ATTEMPTS = 3
+MOST_BATCH_SIZE = 10  # of messages that are worked on one after the other, within one timeout
+
+
+def pause_milliseconds(calls_per_second: int, *, at_once: int) -> int:
+    """How far apart each of `at_once` processes keeps its calls, so that together they make so many a second."""
+    return round(1000 * at_once / calls_per_second)
 
 
 class QueueBackedFunction(Construct):
     """Queue, dead-letter queue and function of lambdas/<name>.
 
     What fails `ATTEMPTS` times, and what EventBridge cannot deliver, lies in `dead_letters` for 14 days.
-    `settings` may be made of the queue, for a function that sends to it itself.
+    `settings` may be made of the queue, for a function that sends to it itself. Where AWS takes one or two calls a
+    second, let few functions work `most_at_once` on one message each (`batch_size`): docs/scale.md.
     """
 
     def __init__(
@@ -37,6 +44,8 @@ class QueueBackedFunction(Construct):
         layer: lambda_.ILayerVersion,
         log_retention_days: int,
         most_at_once: int | None = None,
+        batch_size: int = MOST_BATCH_SIZE,
+        timeout_seconds: int = TIMEOUT_SECONDS,
     ) -> None:
         super().__init__(scope, construct_id)
         self.dead_letters = sqs.Queue(
@@ -53,7 +62,7 @@ class QueueBackedFunction(Construct):
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
             # AWS's advice: six times the function's timeout, so that no message is taken twice while it is worked on.
-            visibility_timeout=Duration.seconds(6 * TIMEOUT_SECONDS),
+            visibility_timeout=Duration.seconds(6 * timeout_seconds),
             dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=ATTEMPTS),
         )
         self.function = PythonLambda(
@@ -64,10 +73,11 @@ class QueueBackedFunction(Construct):
             settings=settings if isinstance(settings, EnvironmentSettings) else settings(self.queue),
             layer=layer,
             log_retention_days=log_retention_days,
+            timeout_seconds=timeout_seconds,
         )
         self.function.add_event_source(
             sources.SqsEventSource(
-                self.queue, batch_size=10, report_batch_item_failures=True, max_concurrency=most_at_once
+                self.queue, batch_size=batch_size, report_batch_item_failures=True, max_concurrency=most_at_once
             )
         )
 

@@ -36,7 +36,7 @@ def account() -> Iterator[LocalAccount]:
 
 @pytest.fixture(scope="module")
 def synthesized() -> Path:
-    return assembly({"trackside:keep_data": "false"})
+    return assembly({"trackside:keep_data": "false", "trackside:drills": "true"})
 
 
 def test_deploys_twice_and_destroys(
@@ -44,7 +44,9 @@ def test_deploys_twice_and_destroys(
 ) -> None:
     drill.deploy_and_destroy(account, synthesized)
     printed = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in printed] == ["bootstrap", "deploy", "again", "destroy"]
+    assert [line.split()[0] for line in printed] == ["bootstrap", "deploy", "again", "drill", "destroy"]
+    assert "verdict" in printed[3]
+    assert "stop" in printed[3]
     assert all(len(line) <= 80 for line in printed)
 
 

@@ -21,14 +21,21 @@ def golden(name: str, **detail: Any) -> dict[str, Any]:
     return event
 
 
-CUSTOM = "the role of custom rules"  # which the deployment fills in
+CUSTOM, EVALUATOR = "the role of custom rules", "the role of evaluators"  # which the deployment fills in
+ROLES = {"CustomRuleRole": CUSTOM, "EvaluatorRole": EVALUATOR}
+BUCKET = "runs-bucket"
 
 
 def processing_ended(
-    status: str, name: str = "trackside-digits-0a1b2c3d4e", *, role: str = "the evaluator's"
+    status: str, name: str = "trackside-digits-0a1b2c3d4e", *, role: str = EVALUATOR, says: str = ""
 ) -> dict[str, Any]:
-    detail = {"ProcessingJobName": name, "ProcessingJobStatus": status, "RoleArn": role}
+    detail = {"ProcessingJobName": name, "ProcessingJobStatus": status, "RoleArn": role, "ExitMessage": says}
     return {"source": "aws.sagemaker", "detail-type": "SageMaker Processing Job State Change", "detail": detail}
+
+
+def stored(key: str, bucket: str = BUCKET) -> dict[str, Any]:
+    detail = {"bucket": {"name": bucket}, "object": {"key": key, "size": 1}}
+    return {"source": "aws.s3", "detail-type": "Object Created", "detail": detail}
 
 
 @pytest.fixture(scope="session")
@@ -45,11 +52,23 @@ def rules(resources: Mapping[str, Any]) -> dict[str, tuple[bool, Any]]:
 
 
 def filled_in(pattern: Any) -> Any:
-    """As deployed: a reference to the role of custom rules stands for its ARN; there is no other."""
-    detail = pattern.get("detail", {})
-    roles = detail.get("RoleArn", [])
-    assert all("CustomRuleRole" in role["Fn::GetAtt"][0] for role in roles)
-    return {**pattern, "detail": {**detail, "RoleArn": [CUSTOM]}} if roles else pattern
+    """As deployed: references to roles and to the bucket stand for names."""
+    detail = dict(pattern.get("detail", {}))
+    if "RoleArn" in detail:
+        (wanted,) = detail["RoleArn"]
+        is_refusal = "anything-but" in wanted
+        role = name_of_role(wanted["anything-but"][0] if is_refusal else wanted)
+        detail["RoleArn"] = [{"anything-but": [role]}] if is_refusal else [role]
+    if "bucket" in detail:
+        assert "Runs" in str(detail["bucket"]["name"])
+        detail["bucket"] = {"name": [BUCKET]}
+    return {**pattern, "detail": detail} if detail else pattern
+
+
+def name_of_role(reference: Any) -> str:
+    logical_id = reference["Fn::GetAtt"][0]
+    (name,) = [name for part, name in ROLES.items() if part in logical_id]
+    return name
 
 
 SAID = {"RecordVerdict/RuleStatusChanged"}
@@ -57,6 +76,8 @@ CHANGED = {"RecordVerdict/TrainingChanged"}
 REPEATED = {"RecordVerdict/OfficialRuleStatusChanged"}
 ACTIONS = {"StopTraining/IssueFound", "Notify/IssueFound", "PublishMetric/IssueFound"}
 OURS = ACTIONS | SAID
+TOLD = {"Slack/Told", "Webhook/Told"}
+UNWATCHED = {"EvaluationFailed"}
 OFFICIAL = {"Notify/OfficialIssueFound", "PublishMetric/OfficialIssueFound"} | REPEATED  # stopping is not the default
 STARTED = {"StartEvaluation/TrainingStarted"} | CHANGED
 UNTAGGED = {"StartEvaluation/UntaggedTrainingStarted"}  # this deployment watches by environment
@@ -85,14 +106,35 @@ ENDED = {"FinishRun/TrainingEnded"} | CHANGED
         ),
         pytest.param(
             processing_ended("Failed", role=CUSTOM),
-            {"ReportCustomRule/CustomRuleEnded", "EvaluationFailed"},
+            {"ReportCustomRule/CustomRuleEnded"} | UNWATCHED,
             id="a custom rule failed",
         ),
         pytest.param(processing_ended("InProgress", role=CUSTOM), set(), id="a custom rule is at work"),
-        pytest.param(processing_ended("Failed"), {"EvaluationFailed"}, id="an evaluation failed"),
-        pytest.param(processing_ended("Completed"), set(), id="an evaluation is done"),
-        pytest.param(processing_ended("Stopped"), set(), id="an evaluation was stopped by hand"),
-        pytest.param(processing_ended("Failed", "nightly-features"), set(), id="someone else's processing job failed"),
+        *[
+            pytest.param(processing_ended(status), {"StartEvaluation/EvaluatorEnded"}, id=f"an evaluator is {status}")
+            for status in ("Failed", "Completed", "Stopped")
+        ],
+        pytest.param(
+            processing_ended("Completed", says="No rule could judge this run. Not evaluated: a."),
+            {"StartEvaluation/EvaluatorEnded", "Notify/NothingJudged"},
+            id="an evaluation judged nothing",
+        ),
+        pytest.param(
+            {"source": "trackside", "detail-type": "Owner Notification", "detail": {"text": "a"}},
+            TOLD,
+            id="an owner was told",
+        ),
+        pytest.param(processing_ended("InProgress"), set(), id="an evaluator is at work"),
+        pytest.param(processing_ended("Failed", role="x"), {"EvaluationFailed"}, id="a failure under our name"),
+        pytest.param(
+            processing_ended("Failed", "nightly-features", role="x"), set(), id="someone else's processing job failed"
+        ),
+        pytest.param(stored("a/debug-output/index/000000000/1_w.json"), {"NoteNews/RunWritten"}, id="an index file"),
+        pytest.param(stored("a/b/statistics/w/1-2-3.tss"), {"NoteNews/RunWritten"}, id="statistics"),
+        pytest.param(stored("a/debug-output/training_job_end.ts"), {"NoteNews/RunWritten"}, id="the end of a run"),
+        pytest.param(stored("a/debug-output/events/1/1_w.tfevents"), set(), id="events, before their index"),
+        pytest.param(stored("a/rule-output/progress.json"), set(), id="what evaluators themselves write"),
+        pytest.param(stored("a/statistics/x", bucket="another"), set(), id="another bucket"),
         pytest.param(golden("ours_issues_found", RuleEvaluationStatus="NoIssuesFound"), SAID, id="clean"),
         pytest.param(golden("ours_issues_found", RuleEvaluationStatus="Error"), SAID, id="could not be judged"),
         pytest.param(golden("ours_issues_found", Actions=[]), SAID, id="no action asked for"),
@@ -143,8 +185,8 @@ def test_reaches_these_rules_and_no_others(
 def test_our_events_are_awaited_on_our_bus_and_amazons_on_the_default_one(
     rules: dict[str, tuple[bool, Any]],
 ) -> None:
-    assert {name for name, (on_our_bus, _) in rules.items() if on_our_bus} == OURS | {"Notify/WrongChoice"}
-    assert len(rules) == 15
+    assert {name for name, (on_our_bus, _) in rules.items() if on_our_bus} == OURS | TOLD | {"Notify/WrongChoice"}
+    assert len(rules) == 19
 
 
 @pytest.mark.parametrize(

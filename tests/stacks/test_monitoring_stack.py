@@ -24,12 +24,18 @@ def title(reaction: str) -> str:
 
 @pytest.fixture(scope="session")
 def alarms(resources: Resources) -> dict[str, Mapping[str, Any]]:
-    """Name of the construct -> properties."""
+    """Name of the construct -> properties; without those by which ECS scales."""
     return {
         body["Metadata"]["aws:cdk:path"].split("/")[1]: body["Properties"]
-        for body in resources.values()
-        if body["Type"] == "AWS::CloudWatch::Alarm"
+        for name, body in resources.items()
+        if body["Type"] == "AWS::CloudWatch::Alarm" and name.startswith(STACK)
     }
+
+
+@pytest.fixture(scope="session")
+def rules(resources: Resources) -> Resources:
+    """Logical id with its stack -> each rule of EventBridge."""
+    return {name: body for name, body in resources.items() if body["Type"] == "AWS::Events::Rule"}
 
 
 def dimensions(alarm: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,9 +108,23 @@ def test_every_reaction_is_watched(alarms: Mapping[str, Any], reaction: str, wha
     assert reaction in str(alarm["AlarmDescription"])
 
 
-def test_no_two_alarms_watch_the_same(alarms: Mapping[str, Any]) -> None:
+def test_no_two_alarms_watch_the_same(alarms: Mapping[str, Any], rules: Resources) -> None:
     watched = [json.dumps([each["MetricName"], each["Dimensions"]]) for each in alarms.values()]
-    assert len(watched) == len(set(watched)) == 5 + 4 * len(REACTIONS)
+    assert len(watched) == len(set(watched)) == 5 + 4 + 4 * len(REACTIONS) + len(rules)  # four of the fleet
+
+
+def test_every_rule_of_eventbridge_is_watched(alarms: Mapping[str, Any], rules: Resources) -> None:
+    """By the dimensions that EventBridge gives its metrics: those of a bus of one's own bear its name, too."""
+    watched = {name: dimensions(alarm) for name, alarm in alarms.items() if name.endswith("Undelivered")}
+    assert len(watched) == len(rules) > 5
+    for name, body in rules.items():
+        path = body["Metadata"]["aws:cdk:path"].removeprefix("Trackside").removesuffix("/Resource").replace("/", "")
+        alarm = alarms[f"{path}Undelivered"]
+        on_own_bus = "EventBusName" in body["Properties"]
+        found = dimensions(alarm)
+        assert set(found) == ({"RuleName", "EventBusName"} if on_own_bus else {"RuleName"}), name
+        assert found["RuleName"]["Fn::Select"][0] == (2 if on_own_bus else 1)
+        assert (alarm["Threshold"], alarm["TreatMissingData"], alarm["Statistic"]) == (1, "notBreaching", "Sum")
 
 
 def test_all_alarms_but_that_of_issues_tell_those_who_run_trackside(alarms: Mapping[str, Any]) -> None:

@@ -20,6 +20,7 @@ WILDCARDS = (
     ("cloudwatch:PutMetricData", "*", "metrics have no ARNs; the namespace is a condition"),
     ("sagemaker:StopTrainingJob", ":training-job/*", "jobs to come; the tag is a condition"),
     ("sagemaker:ListTrainingJobs", "*", "knows no resources"),
+    ("sagemaker:ListProcessingJobs", "*", "knows no resources"),
     ("sagemaker:DescribeTrainingJob", ":training-job/*", "reads only; who asked for us is not known before"),
     ("sagemaker:ListTags", ":training-job/*", "reads only; who asked for us is not known before"),
     ("sagemaker:DescribeProcessingJob", ":processing-job/trackside-*", "named so by start_evaluation"),
@@ -50,6 +51,9 @@ WILDCARDS = (
     ("logs:DescribeLogStreams", ":log-stream:*", "SageMaker names the streams of processing jobs"),
     ("logs:PutLogEvents", ":log-stream:*", "SageMaker names the streams of processing jobs"),
 )
+
+# The last two: workers of the fleet, and who notes what the network of the fleet refused.
+SERVICES = {f"{name}.amazonaws.com" for name in ("lambda", "sagemaker", "events", "ecs-tasks", "vpc-flow-logs")}
 
 
 def as_list(value: Any) -> list[Any]:
@@ -132,10 +136,10 @@ def _ends(resource: str, end: str) -> bool:
 
 def test_every_role_is_for_one_service_and_has_no_managed_policy(resources: Mapping[str, Any]) -> None:
     roles = {name: body["Properties"] for name, body in resources.items() if body["Type"] == "AWS::IAM::Role"}
-    assert len(roles) == 10
+    assert len(roles) == 17
     for name, role in roles.items():
         (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
-        assert trust["Principal"]["Service"] in ("lambda.amazonaws.com", "sagemaker.amazonaws.com"), name
+        assert trust["Principal"]["Service"] in SERVICES, name
         assert "ManagedPolicyArns" not in role, name
 
 
@@ -155,7 +159,10 @@ def test_events_may_be_put_on_our_bus_only_and_in_our_name_only(allowed: list[tu
     reporting = {name: s for name, _, s in allowed if "events:PutEvents" in as_list(s["Action"])}
     assert len(reporting) == 3
     for name, statement in reporting.items():
-        assert any(who in name for who in ("EvaluatorRole", "ReportCustomRule", "StartEvaluation"))
+        assert any(
+            who in name
+            for who in ("EvaluatorRole", "ReportCustomRule", "StartEvaluation", "NotifyFunctionRole", "FleetRole")
+        )
         assert "Bus" in text(statement["Resource"])
         assert statement["Condition"] == {"StringEquals": {"events:source": "trackside"}}
 
@@ -226,9 +233,9 @@ def test_by_default_no_job_is_tagged_or_asked_about_by_who_starts_evaluators() -
     assert not [name for name in resources if "Untagged" in name]
 
 
-def test_the_key_serves_the_table_of_runs_through_dynamodb_only(allowed: list[tuple[str, str, Statement]]) -> None:
+def test_the_key_serves_the_tables_through_dynamodb_only(allowed: list[tuple[str, str, Statement]]) -> None:
     through = [s["Condition"] for _, _, s in allowed if "kms:Encrypt" in as_list(s["Action"])]
-    assert len(through) == 3
+    assert len(through) == 7
     for condition in through:
         assert text(condition["StringEquals"]["kms:ViaService"]).startswith("dynamodb.")
 

@@ -68,6 +68,7 @@ def test_the_message_says_what_where_since_when_and_what_to_do() -> None:
         "job": "digits-01",
         "severity": "critical",
         "status": "IssuesFound",
+        "finding": "vanishing-gradient@120",
     }
 
 

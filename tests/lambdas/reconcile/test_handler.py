@@ -15,7 +15,7 @@ from botocore.stub import ANY, Stubber
 
 from lambdas.reconcile.handler import handle
 from lambdas.reconcile.settings import ReconcileSettings
-from lambdas.shared.processing_jobs import processing_job_name
+from lambdas.shared.processing_jobs import evaluator_mark, evaluator_name, processing_job_name
 from trackside.contracts.event import TrainingJob
 from trackside.contracts.run_table import JobRecord
 
@@ -121,6 +121,23 @@ def describes_evaluator(sagemaker: Stubber, name: str, status: str) -> None:
     sagemaker.add_response("describe_processing_job", evaluator, {"ProcessingJobName": name})
 
 
+def lists_evaluators(sagemaker: Stubber, name: str, *found: tuple[str, str, str]) -> None:
+    """(suffix of the name, status, exit message), newest first."""
+    job = TrainingJob(name, ARN + name)
+    summaries = [
+        {
+            "ProcessingJobName": evaluator_name(job) + suffix,
+            "ProcessingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:processing-job/x",
+            "CreationTime": at(NOW),
+            "ProcessingJobStatus": status,
+            **({"ExitMessage": message} if message else {}),
+        }
+        for suffix, status, message in found
+    ]
+    expected = {"NameContains": evaluator_mark(job), "SortBy": ANY, "SortOrder": "Descending", "MaxResults": 100}
+    sagemaker.add_response("list_processing_jobs", {"ProcessingJobSummaries": summaries}, expected)
+
+
 def gives_a_sign(run: str) -> None:
     """The evaluator of that run stores its progress: now, by the clock of S3, which no test can turn."""
     boto3.client("s3").put_object(Bucket="runs-bucket", Key=f"{run}/rule-output/progress.json", Body=b"{}")
@@ -188,11 +205,18 @@ def test_a_tagged_job_that_nobody_told_of_is_started(
     assert told == {"start": ["InProgress"], "finish": [], "record": ["InProgress"]}
 
 
-def test_a_job_without_the_tag_is_asked_about_once(
-    sagemaker: Stubber, queues: dict[str, str], deliver: Deliver
+@pytest.mark.parametrize(
+    "tag",
+    [
+        pytest.param({}, id="none of ours"),
+        pytest.param({"trackside_run": "s3://runs-bucket-staging/digits"}, id="of another deployment in this account"),
+    ],
+)
+def test_a_job_without_our_tag_is_asked_about_once(
+    sagemaker: Stubber, queues: dict[str, str], deliver: Deliver, tag: dict[str, str]
 ) -> None:
     lists(sagemaker, "private")
-    tags(sagemaker, "private", team="vision")
+    tags(sagemaker, "private", team="vision", **tag)
     lists(sagemaker, "private")
     assert deliver(handle, TICK, TICK) == []
     assert all(sent(url) == [] for url in queues.values())
@@ -331,10 +355,10 @@ def test_an_evaluator_that_gives_no_sign_of_life_is_counted_and_named(
         later = time.time() + sign_minutes_ago * 60
         monkeypatch.setattr("lambdas.reconcile.handler.time", SimpleNamespace(time=lambda: later))
     lists(sagemaker, "digits")
-    if status == "":
-        sagemaker.add_client_error("describe_processing_job", *NOT_FOUND)
-    elif status:
-        describes_evaluator(sagemaker, "trackside-digits", status)
+    if status is not None:
+        lists_evaluators(sagemaker, "digits", *([("", status, "")] if status else []))
+    if status == "Stopped":  # whether another goes on is for start_evaluation to say
+        describes_evaluator(sagemaker, evaluator_name(TrainingJob("digits", ARN + "digits")), status)
     assert deliver(handle, TICK) == []
     lines = told()
     (metrics,) = [line for line in lines if "_aws" in line]
@@ -349,7 +373,7 @@ def test_another_file_beside_the_progress_is_no_sign(
     hold("digits", evaluator="trackside-digits")
     boto3.client("s3").put_object(Bucket="runs-bucket", Key="digits/rule-output/progress.json.old", Body=b"{}")
     lists(sagemaker, "digits")
-    describes_evaluator(sagemaker, "trackside-digits", "InProgress")
+    lists_evaluators(sagemaker, "digits", ("", "InProgress", ""))
     assert deliver(handle, TICK) == []
     assert counted()["SilentEvaluators"] == [1]
 
@@ -360,3 +384,15 @@ def test_a_sweep_that_does_not_come_to_its_end_is_not_counted(
     sagemaker.add_client_error("list_training_jobs", "ThrottlingException", "Rate exceeded")
     assert deliver(handle, TICK) == ["message-0"]
     assert set(counted()) == {"Failed"}
+
+
+def test_a_job_of_a_spoke_is_not_taken_for_one_that_is_no_more(
+    sagemaker: Stubber, queues: dict[str, str], deliver: Deliver
+) -> None:
+    """It is not in this account's list, and this account could not ask for it."""
+    arn = "arn:aws:sagemaker:us-east-1:210987654321:training-job/far"
+    far = JobRecord(TrainingJob("far", arn), "InProgress", run_uri="s3://runs-bucket/210987654321/far", created_at=1.0)
+    boto3.client("dynamodb").put_item(TableName="runs", Item=far.to_item(expires_at=None))
+    lists(sagemaker)
+    assert deliver(handle, TICK) == []
+    assert all(sent(url) == [] for url in queues.values())

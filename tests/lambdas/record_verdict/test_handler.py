@@ -26,7 +26,9 @@ MS = 1795226674000
 
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in RecordVerdictSettings(run_table="runs", retention_days=10).to_environment().items():
+    for name, value in (
+        RecordVerdictSettings(run_table="runs", run_bucket="runs-bucket", retention_days=10).to_environment().items()
+    ):
         monkeypatch.setenv(name, value)
 
 
@@ -170,3 +172,13 @@ def test_counts_how_long_a_verdict_took_to_its_record(
     assert counted().get("DetectionLatency") == latencies
     assert deliver(handle, given) == []
     assert "DetectionLatency" not in counted(), "a duplicate, or a replay of the archive, is no verdict that was late"
+
+
+def test_a_job_of_another_deployment_in_this_account_is_not_recorded(
+    account: Any, golden: Golden, deliver: Deliver
+) -> None:
+    tags = {"trackside:run": "s3://runs-bucket-staging/digits-01"}
+    assert deliver(handle, golden("training_started", Tags=tags)) == []
+    assert account.items() == {}
+    assert deliver(handle, golden("training_started")) == []
+    assert set(account.items()) == {"job"}

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from trackside.contracts.run_layout import run_of_job
 
+FLEET_PREFIX = "TRACKSIDE_FLEET_"  # of what a worker is told, and not the evaluators that it starts
+
 
 def _environ(given: Mapping[str, str] | None) -> Mapping[str, str]:
     return os.environ if given is None else given  # noqa: TID251
@@ -59,7 +61,11 @@ class EvaluatorEnvironment:
     TRAINING_JOB_NAME, TRAINING_JOB_ARN   the job that is judged
     TRACKSIDE_ML_ROOT            the container's file contract, /opt/ml unless the local account says otherwise
     TRACKSIDE_CUSTOM_RULES_FROM  the s3:// prefix of rule files that jobs of their own judge; empty: there are none
-    TRACKSIDE_RULE_CONFIGURATION the one configuration of the run's request that such a job judges
+    TRACKSIDE_RULE_CONFIGURATION the one configuration of the run's request that such a job judges, or, in the mode
+                                 "per-rule", an evaluator
+    TRACKSIDE_RULES_AFTER        an evaluator judges the configurations of the request from this one on (counted from 0)
+    TRACKSIDE_MAX_RUNTIME_SECONDS   SageMaker ends the evaluator then; shortly before it hands over. 0: it does not
+    TRACKSIDE_LIFELINE           set where a worker of the fleet holds the other end of the standard input
     SAGEMAKER_ENV_RULE_STOP_SIGNAL_FILE, rule_stop_grace_time_secs   as `OldNamesEnvironment` says; none by default
     """
 
@@ -73,6 +79,9 @@ class EvaluatorEnvironment:
     rule_configuration: str = ""
     stop_file: str = ""
     stop_grace_seconds: float = 60.0
+    rules_after: int = 0
+    max_runtime_seconds: float = 0.0
+    has_lifeline: bool = False
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> EvaluatorEnvironment:
@@ -89,6 +98,55 @@ class EvaluatorEnvironment:
             rule_configuration=env.get("TRACKSIDE_RULE_CONFIGURATION", ""),
             stop_file=env.get("SAGEMAKER_ENV_RULE_STOP_SIGNAL_FILE", ""),
             stop_grace_seconds=_positive(env.get("rule_stop_grace_time_secs"), 60.0),
+            rules_after=_whole(env.get("TRACKSIDE_RULES_AFTER"), 0),
+            max_runtime_seconds=_positive(env.get("TRACKSIDE_MAX_RUNTIME_SECONDS"), 0.0),
+            has_lifeline=bool(env.get("TRACKSIDE_LIFELINE")),
+        )
+
+
+@dataclass(frozen=True)
+class FleetEnvironment:
+    """What a worker of the fleet is told; its evaluators are told what `EvaluatorEnvironment` says.
+
+    TRACKSIDE_FLEET_TABLE            name of the table of leases; unset: this is no worker
+    TRACKSIDE_FLEET_QUEUE_URL        where runs are announced; unset: the table is looked at only
+    TRACKSIDE_FLEET_FAILED_QUEUE_URL who is told of a run that cannot be judged; unset: the log only
+    TRACKSIDE_FLEET_RUNS             how many runs it judges at once (default 8)
+    TRACKSIDE_FLEET_LEASE_SECONDS    how long a lease holds without renewal (default 60)
+    TRACKSIDE_FLEET_LOOK_SECONDS     how often it looks into the table for runs that nobody judges (default 20)
+    TRACKSIDE_FLEET_NEWS_SECONDS     how often it looks for news of its runs (default 5); set only where there are
+                                     notifications: then evaluators look by themselves only every
+                                     TRACKSIDE_FLEET_SLOW_POLL_SECONDS (default 30)
+    TRACKSIDE_FLEET_GRACE_SECONDS    how long evaluators may take to leave off (default 90)
+    TRACKSIDE_EVENT_BUS              as evaluators are told; it names the fleet in its metrics
+    """
+
+    table: str = ""
+    queue_url: str = ""
+    failed_queue_url: str = ""
+    runs: int = 8
+    lease_seconds: float = 60.0
+    look_seconds: float = 20.0
+    news_seconds: float = 0.0
+    slow_poll_seconds: float = 30.0
+    grace_seconds: float = 90.0
+    event_bus: str = ""
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str] | None = None) -> FleetEnvironment:
+        """Reads the process's environment, or the given one."""
+        env = _environ(environ)
+        return cls(
+            table=env.get(f"{FLEET_PREFIX}TABLE", ""),
+            queue_url=env.get(f"{FLEET_PREFIX}QUEUE_URL", ""),
+            failed_queue_url=env.get(f"{FLEET_PREFIX}FAILED_QUEUE_URL", ""),
+            runs=max(1, _whole(env.get(f"{FLEET_PREFIX}RUNS"), cls.runs)),
+            lease_seconds=_positive(env.get(f"{FLEET_PREFIX}LEASE_SECONDS"), cls.lease_seconds),
+            look_seconds=_positive(env.get(f"{FLEET_PREFIX}LOOK_SECONDS"), cls.look_seconds),
+            news_seconds=_positive(env.get(f"{FLEET_PREFIX}NEWS_SECONDS"), 0.0),
+            slow_poll_seconds=_positive(env.get(f"{FLEET_PREFIX}SLOW_POLL_SECONDS"), cls.slow_poll_seconds),
+            grace_seconds=_positive(env.get(f"{FLEET_PREFIX}GRACE_SECONDS"), cls.grace_seconds),
+            event_bus=env.get("TRACKSIDE_EVENT_BUS", ""),
         )
 
 

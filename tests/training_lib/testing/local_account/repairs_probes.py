@@ -106,6 +106,14 @@ def event_delivery(client: Client) -> None:
     assert bodies(client, url), "SNS received nothing"
 
 
+def queue_redrive(client: Client) -> None:
+    dead_url, dead = queue(client, "dead")
+    url, arn = queue(client, "q")
+    client("sqs").send_message(QueueUrl=dead_url, MessageBody="letter")
+    client("sqs").start_message_move_task(SourceArn=dead, DestinationArn=arn)
+    assert bodies(client, url) == ["letter"], "the letter was not moved"
+
+
 def queue_races(client: Client) -> None:
     """A message that another thread sends between the two halves of DeleteMessage, as in moto's server."""
     from moto.sqs.models import Queue, sqs_backends
@@ -237,6 +245,7 @@ PROBES: dict[str, Callable[[Client], None]] = {
     "event-delivery": event_delivery,
     "queue-races": queue_races,
     "queue-delivery": queue_delivery,
+    "queue-redrive": queue_redrive,
     "lambda-invocation": lambda_invocation,
     "lambda-failures": lambda_failures,
     "sagemaker-jobs": sagemaker_jobs,

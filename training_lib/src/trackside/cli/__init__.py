@@ -19,7 +19,20 @@ from trackside.cli.terminal.options import is_verbose, shared_options
 from trackside.contracts.errors import did_you_mean
 
 # In the order in which a user meets them.
-COMMANDS = ("run", "findings", "runs", "tensors", "stats", "values", "export", "import", "rules", "aws", "doctor")
+COMMANDS = (
+    "run",
+    "findings",
+    "runs",
+    "tensors",
+    "stats",
+    "values",
+    "export",
+    "import",
+    "rules",
+    "aws",
+    "drill",
+    "doctor",
+)
 
 
 class _Commands(click.Group):

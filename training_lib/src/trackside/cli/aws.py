@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from trackside.cli.aws_redrive import command as redrive
+from trackside.cli.aws_replay import command as replay
 from trackside.cli.aws_rules import command as rules
 from trackside.cli.aws_status import command as status
 from trackside.cli.aws_verdicts import command as verdicts
@@ -16,17 +18,21 @@ from trackside.cli.terminal.options import shared_options
 def command() -> None:
     """See what a deployment in AWS knows of jobs.
 
-    It watches those with the tag trackside:run; `veto` keeps one alive.
+    It watches those with the tag trackside:run; `veto` keeps one alive; `redrive` and `replay` are for
+    after an outage.
 
     \b
     Example:
       trackside aws status
       trackside aws verdicts digits-01
       trackside aws veto digits-01 --by ada --reason "it is meant to"
+      trackside aws redrive --all --dry-run
     """
 
 
 command.add_command(rules)
+command.add_command(redrive)
+command.add_command(replay)
 command.add_command(status)
 command.add_command(verdicts)
 command.add_command(veto)

@@ -62,7 +62,7 @@ class RunTable:
     def __init__(
         self, name: str = "", *, client: Callable[[str], Any] | None = None, clock: Callable[[], float] = time.time
     ) -> None:
-        self._client, self._clock = cache(client or _connect), clock
+        self._client, self._clock = cache(client or connect), clock
         self.name = name or CloudEnvironment.read().run_table or self._deployed()
 
     def jobs(self, *, days: int) -> Iterator[JobRecord]:
@@ -150,14 +150,19 @@ class RunTable:
         )
 
     def _ask(self, service: str, operation: str, **request: Any) -> Any:
-        from botocore.exceptions import BotoCoreError, ClientError
+        return ask(self._client(service), f"{service}:{operation}", operation, **request)
 
-        try:
-            return getattr(self._client(service), operation)(**request)
-        except ClientError as error:
-            raise _translated(error.response.get("Error", {}), f"{service}:{operation}") from error
-        except BotoCoreError as error:
-            raise StorageUnavailableError(f"AWS cannot be reached. {error}") from error
+
+def ask(client: Any, what: str, operation: str, **request: Any) -> Any:
+    """One call of a boto3 client, with its errors as ours; `what` names it in them. Errors: as those of `RunTable`."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        return getattr(client, operation)(**request)
+    except ClientError as error:
+        raise _translated(error.response.get("Error", {}), what) from error
+    except BotoCoreError as error:
+        raise StorageUnavailableError(f"AWS cannot be reached. {error}") from error
 
 
 def _translated(error: dict[str, Any], what: str) -> StorageError:
@@ -170,7 +175,8 @@ def _translated(error: dict[str, Any], what: str) -> StorageError:
     return StorageUnavailableError(f"AWS did not answer {what}. {code}: {message}")
 
 
-def _connect(service: str) -> Any:
+def connect(service: str) -> Any:
+    """A boto3 client by the process's own configuration. Errors: `ConfigurationError` without boto3."""
     try:
         import boto3.session
         from botocore.config import Config

@@ -19,6 +19,7 @@ from enum import Enum
 from typing import Any
 
 from trackside.contracts.action import Action
+from trackside.contracts.action_terms import NO_TERMS, ActionTerms, read_terms
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.fields import Fields, write_number
 from trackside.contracts.job_choice import ACTIONS_TAG, read_actions
@@ -27,11 +28,15 @@ from trackside.contracts.verdict import Outcome, Severity, Verdict
 VERSION = 1
 SOURCE = "trackside"
 DETAIL_TYPE = "Rule Evaluation Status Change"
+NOTIFICATION_DETAIL_TYPE = "Owner Notification"  # what notify_owner told, for webhooks
 AWS_SOURCE = "aws.sagemaker"
 AWS_DETAIL_TYPE = "SageMaker Training Job State Change"
+PROCESSING_DETAIL_TYPE = "SageMaker Processing Job State Change"
+TOLD_AGAIN_SOURCE = "trackside.reconcile"  # of what a sweep tells in place of an event of AWS that did not come
 
 MOST_STATUS_DETAILS = 1024  # API_DebugRuleEvaluationStatus: StatusDetails has at most 1,024 characters
 MOST_EVIDENCE_POINTS = 20
+MOST_ID_CHARACTERS = 64  # AWS's have 36; a forged one must not fill the log
 TERMINAL_JOB_STATUSES = ("Completed", "Failed", "Stopped")
 
 
@@ -88,6 +93,7 @@ class RuleEvaluation:
     severity: Severity = Severity.CRITICAL
     actions: tuple[Action, ...] | None = None  # None: the event names none, the job's tag or the default decides
     tagged_actions: tuple[Action, ...] | None = None  # what the job's tag trackside:actions says; None: nothing
+    terms: ActionTerms = NO_TERMS
     what_to_do: tuple[str, ...] = ()
     evaluation_job_arn: str = ""
     run_uri: str = ""
@@ -128,6 +134,7 @@ class RuleEvaluation:
             "Rule": self.rule_id,
             "Severity": self.severity.value,
             "Actions": [action.value for action in self.actions or ()],
+            **({"ActionTerms": terms} if (terms := self.terms.to_document()) else {}),
             "WhatToDo": list(self.what_to_do),
             "Run": self.run_uri,
             "Evidence": {
@@ -170,6 +177,7 @@ def evaluation_of(verdict: Verdict, *, job: TrainingJob, run_uri: str, evaluatio
         rule_id=verdict.rule_id,
         severity=verdict.severity,
         actions=verdict.actions,
+        terms=verdict.terms,
         what_to_do=verdict.what_to_do,
         evaluation_job_arn=evaluation_job_arn,
         run_uri=run_uri,
@@ -185,7 +193,7 @@ def read_rule_evaluations(event: Mapping[str, Any], *, and_of_ended_jobs: bool =
     later state change; `and_of_ended_jobs` is for whoever keeps a record and does not act. Errors: `ConfigurationError`
     for any other event, with every problem at once.
     """
-    subject = f"The event {event.get('id', '')!r}"
+    subject = _subject(event)
     kind = event.get("detail-type")
     if kind not in (DETAIL_TYPE, AWS_DETAIL_TYPE):
         fix = f"Expected {DETAIL_TYPE!r} or {AWS_DETAIL_TYPE!r}."
@@ -245,8 +253,12 @@ def read_training_job_state_change(event: Mapping[str, Any]) -> TrainingJobState
         instance_count=int(_number(resources, "InstanceCount")),
         max_runtime_seconds=int(_number(_part(fields, "StoppingCondition"), "MaxRuntimeInSeconds")),
     )
-    fields.finish(subject=f"The event {event.get('id', '')!r}")
+    fields.finish(subject=_subject(event))
     return change
+
+
+def _subject(event: Mapping[str, Any]) -> str:
+    return f"The event {str(event.get('id', ''))[:MOST_ID_CHARACTERS]!r}"
 
 
 def _read_job(fields: Fields) -> TrainingJob:
@@ -274,6 +286,7 @@ def _read_ours(fields: Fields) -> RuleEvaluation:
         rule_id=fields.text("Rule", ""),
         severity=fields.choice("Severity", Severity, Severity.CRITICAL),
         actions=fields.choices("Actions", Action, ()),
+        terms=read_terms(fields, "ActionTerms"),
         what_to_do=fields.texts("WhatToDo", ()),
         evaluation_job_arn=fields.text("RuleEvaluationJobArn", ""),
         run_uri=fields.text("Run", ""),

@@ -122,6 +122,10 @@ class Fields:
                 self.problem(name, f"{word!r} is not known.", did_you_mean(word, known))
         return tuple(found)
 
+    def anything_in(self, name: str) -> tuple[Any, ...]:
+        """The values of a list, whatever they are; absent: none."""
+        return tuple(self._take(name, [], lambda v: isinstance(v, list), "a list"))
+
     def series(self, name: str) -> tuple[tuple[int, float], ...]:
         """A list of [step, value] pairs."""
         pairs = []

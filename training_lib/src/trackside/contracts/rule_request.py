@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trackside.contracts.action import Action
+from trackside.contracts.action_terms import NO_TERMS, ActionTerms, actions_document, read_actions_with_terms
 from trackside.contracts.capture_request import CollectionRequest, collections_document, read_collection
 from trackside.contracts.errors import did_you_mean
 from trackside.contracts.fields import Fields, parse_json, to_json
@@ -44,6 +45,7 @@ class RuleConfiguration:
 
     With `source`, a Python file (path or s3:// URI), `rule_id` is the name of a class in it. `collections` says what
     has to be saved for such a rule, which cannot be told from its code; empty: `rule_catalogue.CUSTOM_RULE_CAPTURE`.
+    `terms` are on which the actions are carried out, where the deployment's are not meant.
     `preset` says in whose sense the rule judges: ours (`calibrated`, or empty), or as Amazon documents it.
     """
 
@@ -51,6 +53,7 @@ class RuleConfiguration:
     name: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict)
     actions: tuple[Action, ...] = ()
+    terms: ActionTerms = NO_TERMS
     source: str = ""
     collections: tuple[CollectionRequest, ...] = ()
     preset: str = ""
@@ -86,7 +89,7 @@ class RuleRequest:
                         "rule": rule.rule_id,
                         "name": rule.name,
                         "parameters": dict(rule.parameters),
-                        "actions": [action.value for action in rule.actions],
+                        "actions": actions_document(rule.actions, rule.terms),
                         **({"source": rule.source} if rule.source else {}),
                         **({"preset": rule.preset} if rule.preset else {}),
                         **({"collections": collections_document(rule.collections)} if rule.collections else {}),
@@ -124,7 +127,7 @@ def _read_rule(fields: Fields) -> RuleConfiguration:
     named = parameters.get(CLASS_PARAMETER, "").strip() if SOURCE_PARAMETER in parameters else ""
     rule_id = fields.text("rule", named or None)
     name = fields.text("name", rule_id)
-    actions = fields.choices("actions", Action, ())
+    actions, terms = read_actions_with_terms(fields, "actions")
     source = fields.text("source", "")
     if source and SOURCE_PARAMETER in parameters:
         fields.problem("source", f"stands beside the parameter {SOURCE_PARAMETER!r}.", "Name the rule's file once.")
@@ -138,6 +141,7 @@ def _read_rule(fields: Fields) -> RuleConfiguration:
         name=name,
         parameters=parameters,
         actions=actions,
+        terms=terms,
         source=source,
         collections=collections,
         preset=preset,

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from trackside.contracts.action import Action
+from trackside.contracts.action_terms import NO_TERMS, ActionTerms, read_terms
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.fields import Fields, parse_json, to_json, write_number
 
@@ -112,6 +113,7 @@ class Verdict:
     affected: int = 0
     what_to_do: tuple[str, ...] = ()
     actions: tuple[Action, ...] = ()
+    terms: ActionTerms = NO_TERMS
     tensor_key: str = ""
     suspicions: tuple[Suspicion, ...] = ()
     state: State = State.OPENED
@@ -163,6 +165,7 @@ class Verdict:
                 "findings": [finding.to_dict() for finding in self.findings],
                 "what_to_do": list(self.what_to_do),
                 "actions": [action.value for action in self.actions],
+                **({"action_terms": terms} if (terms := self.terms.to_document()) else {}),
                 "tensor_key": self.tensor_key,
                 "suspicions": [
                     {"cause": one.cause.value, "because": one.because, "what": one.explanation.what}
@@ -192,6 +195,7 @@ class Verdict:
             affected=fields.integer("affected"),
             what_to_do=fields.texts("what_to_do", ()),
             actions=fields.choices("actions", Action),
+            terms=read_terms(fields, "action_terms"),
             tensor_key=fields.text("tensor_key", ""),
             suspicions=fields.items("suspicions", _read_suspicion, required=False),
             state=fields.choice("state", State, State.OPENED),

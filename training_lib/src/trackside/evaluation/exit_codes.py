@@ -9,6 +9,7 @@ BAD_CONFIGURATION = 2  # also where only some of the request could not be done, 
 RUN_UNREADABLE = 3
 UNDELIVERED = 4  # some verdict did not reach every sink
 RULE_CRASHED = 5
+LEASE_LOST = 6  # of a process that a worker of the fleet started: the worker is gone, or another has the run
 
 
 def exit_code_of(summary: Summary) -> int:

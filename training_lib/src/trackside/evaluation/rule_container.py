@@ -79,9 +79,12 @@ class Job:
 
 def run_container(judge: Callable[[Job], Summary], *, message_of: Callable[[Summary], str]) -> int:
     """Reads what is to be done, judges, says the outcome in one sentence; returns the exit code."""
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    environment = EvaluatorEnvironment.read()
+    ml_root = environment.ml_root
+    # Beside those of other runs in the log of one worker, each line says whose it is.
+    whose = f"{environment.training_job_name.replace('%', '%%')} " if environment.has_lifeline else ""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=f"%(asctime)s %(levelname)s {whose}%(message)s")
     logging.getLogger("botocore").setLevel(logging.WARNING)  # it tells for each client where it found credentials
-    ml_root = EvaluatorEnvironment.read().ml_root
     try:
         job = read_job(ml_root)
         summary = judge(job)

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT as a question the evaluator can ask, and a sleep that ends when they come."""
+"""SIGTERM and SIGINT as a question the evaluator can ask, and a sleep that ends when they come, or on news."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import select
 import signal
 from types import FrameType, TracebackType
 
+MOST_WAKES = 4096
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -19,7 +20,8 @@ class StopSignal:
 
     def __enter__(self) -> StopSignal:
         self._read, self._write = os.pipe()
-        os.set_blocking(self._write, False)
+        for end in (self._read, self._write):
+            os.set_blocking(end, False)
         self._before = {number: signal.signal(number, self._ask) for number in _SIGNALS}
         return self
 
@@ -32,13 +34,19 @@ class StopSignal:
         os.close(self._write)
 
     def sleep(self, seconds: float) -> None:
-        """Returns after that time, or as soon as an end is asked for."""
+        """Returns after that time, or as soon as an end is asked for, or somebody wakes it."""
         if not self.is_set:
             # The pipe keeps a signal that comes between the question and the sleep.
             select.select([self._read], [], [], seconds)
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._read, MOST_WAKES)  # `is_set` remembers an end; to be woken twice is to be woken
+
+    def wake(self) -> None:
+        """Ends the sleep of now, or else the next one. From any thread."""
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._write, b"!")
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         self.is_set = True
         signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.default_int_handler)
-        with contextlib.suppress(BlockingIOError):
-            os.write(self._write, b"!")
+        self.wake()

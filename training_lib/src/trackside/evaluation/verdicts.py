@@ -61,6 +61,7 @@ def issue_found(
         affected=len(findings),
         what_to_do=rule.what_to_do,
         actions=tuple(action for action in configured.configuration.actions if _may(severity, action)),
+        terms=configured.configuration.terms,
         tensor_key=f"{TENSORS}/{event_key}" if event_key else "",
         suspicions=suspicions,
         occurrence=occurrence,

@@ -13,6 +13,8 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from trackside.contracts.errors import ConfigurationError
+from trackside.testing.local_account.faults import Faults
 from trackside.testing.local_account.server import ACCOUNT_ID, REGION, LocalAccount
 
 # Python's handlers run in this thread, and a signal that another one took does not wake it.
@@ -25,7 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
-    with LocalAccount(port=asked.port, folder=asked.folder, stop_grace_seconds=asked.stop_grace_seconds) as account:
+    with LocalAccount(
+        port=asked.port, folder=asked.folder, stop_grace_seconds=asked.stop_grace_seconds, faults=asked.faults
+    ) as account:
         for name, command in asked.image:
             account.register_image(name, command)
         sys.stdout.write("\n".join(export_lines(account)) + "\n")
@@ -54,6 +58,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, help="keep logs and jobs here")
     parser.add_argument("--stop-grace-seconds", type=float, default=120.0, help="from SIGTERM to SIGKILL of a job")
     parser.add_argument(
+        "--faults", type=_faults, metavar="'NAME=VALUE ...'", help="what goes wrong, such as 'seed=1 throttle=0.1'"
+    )
+    parser.add_argument(
         "--image",
         type=_image,
         action="append",
@@ -62,6 +69,13 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="what runs here for a container image; may be given again",
     )
     return parser.parse_args(arguments)
+
+
+def _faults(text: str) -> Faults:
+    try:
+        return Faults.from_text(text)
+    except ConfigurationError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _image(text: str) -> tuple[str, list[str]]:

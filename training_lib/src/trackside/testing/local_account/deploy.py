@@ -30,12 +30,12 @@ class DeploymentError(RuntimeError):
 
 
 def deploy(assembly: Path, account: Account) -> Mapping[str, Mapping[str, str]]:
-    """Deploys every stack of the assembly, each once. Returns the outputs: stack name -> output name -> value.
+    """Deploys every stack of the assembly, each once. Returns the outputs: stack (as the app calls it) ->
+    output name -> value.
 
     Errors: `DeploymentError`.
     """
-    place = _Place.of(account)
-    _bootstrap(place, account)
+    place = bootstrap(account)
     manifest = json.loads((assembly / "manifest.json").read_text(encoding="utf-8"))["artifacts"]
     outputs = {}
     for name in _in_order(manifest):
@@ -43,7 +43,7 @@ def deploy(assembly: Path, account: Account) -> Mapping[str, Mapping[str, str]]:
             if manifest[asset]["type"] == "cdk:asset-manifest":
                 _publish(assembly / manifest[asset]["properties"]["file"], place, account)
         template = (assembly / manifest[name]["properties"]["templateFile"]).read_text(encoding="utf-8")
-        outputs[name] = _create(name, template, account)
+        outputs[name] = _create(manifest[name]["properties"].get("stackName", name), template, account)
     return outputs
 
 
@@ -65,7 +65,9 @@ class _Place:
         return text
 
 
-def _bootstrap(place: _Place, account: Account) -> None:
+def bootstrap(account: Account) -> _Place:
+    """What `cdk bootstrap` would make, as far as a deployment here needs it."""
+    place = _Place.of(account)
     bucket = place.fill_in(f"cdk-{QUALIFIER}-assets-${{AWS::AccountId}}-${{AWS::Region}}")
     where = {} if place.region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": place.region}}
     s3 = account.client("s3")
@@ -74,6 +76,7 @@ def _bootstrap(place: _Place, account: Account) -> None:
     account.client("ssm").put_parameter(
         Name=f"/cdk-bootstrap/{QUALIFIER}/version", Value=BOOTSTRAP_VERSION, Type="String", Overwrite=True
     )
+    return place
 
 
 def _in_order(manifest: Mapping[str, Any]) -> list[str]:

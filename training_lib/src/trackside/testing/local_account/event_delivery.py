@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-import threading
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,8 +20,11 @@ from moto.sqs.exceptions import QueueDoesNotExist
 from moto.sqs.models import sqs_backends
 from moto.utilities.arns import parse_arn
 
+from trackside.testing.local_account.api_destinations import ApiDestinations, CallError
 from trackside.testing.local_account.background import Background
+from trackside.testing.local_account.bus_policy import lets_in
 from trackside.testing.local_account.event_pattern import matches
+from trackside.testing.local_account.faults import Faults, FaultSwitch
 from trackside.testing.local_account.hops import Journal
 from trackside.testing.local_account.target_input import render
 
@@ -38,6 +39,10 @@ class Chaos:
     seed: int
     duplicate: float = 0.3
     delay_seconds: float = 0.3
+
+    def faults(self) -> Faults:
+        """The same as faults."""
+        return Faults(seed=self.seed, duplicate=self.duplicate, delay_seconds=self.delay_seconds)
 
 
 @dataclass(frozen=True)
@@ -81,15 +86,15 @@ class EventDelivery:
         journal: Journal,
         invoke: Callable[[Any, bytes], None],
         retry: RetryPolicy,
-        chaos: Chaos | None = None,
+        switch: FaultSwitch,
+        destinations: ApiDestinations,
     ) -> None:
         self._background = background
         self._journal = journal
         self._invoke = invoke
         self._retry = retry
-        self._chaos = chaos
-        self._random = random.Random(chaos.seed if chaos else 0)  # noqa: S311 - chaos must be repeatable, not secret
-        self._drawing = threading.Lock()
+        self._switch = switch
+        self._destinations = destinations
 
     def send(self, rule: Any, original: Mapping[str, Any]) -> None:
         """Sends an event to the targets of moto's `Rule`, if the rule is enabled and its pattern matches."""
@@ -97,22 +102,25 @@ class EventDelivery:
         pattern = rule.event_pattern.get_pattern()
         if rule.state == "DISABLED" or not pattern or not matches(pattern, event):
             return
+        if self._switch.drops(event["source"], event["id"]):
+            self._journal.write("event-dropped", rule=rule.name, detail_type=event["detail-type"], id=event["id"])
+            return
         self._journal.write("event-matched", rule=rule.name, detail_type=event["detail-type"], id=event["id"])
         for target in list(rule.targets):
             self._schedule(_Delivery(rule.name, rule.arn, rule.account_id, rule.region_name, target, event))
 
     def _schedule(self, delivery: _Delivery) -> None:
-        for pause in self._pauses():
+        for pause in self._switch.delivery():
             self._background.run(lambda: self._try(delivery), after_seconds=pause)
 
-    def _pauses(self) -> list[float]:
-        if self._chaos is None:
-            return [0.0]
-        with self._drawing:
-            copies = 2 if self._random.random() < self._chaos.duplicate else 1
-            return [self._random.uniform(0.0, self._chaos.delay_seconds) for _ in range(copies)]
-
     def _try(self, delivery: _Delivery) -> None:
+        if ":api-destination/" in delivery.target["Arn"]:
+            pause = self._destinations.turn(delivery.target["Arn"])
+            self._background.run(lambda: self._try_now(delivery), after_seconds=pause)
+        else:
+            self._try_now(delivery)
+
+    def _try_now(self, delivery: _Delivery) -> None:
         try:
             self._deliver(delivery)
         except DeliveryError as error:
@@ -159,9 +167,13 @@ class EventDelivery:
             elif arn.service == "logs":
                 _send_to_logs(arn, text)
             elif arn.service == "events" and arn.resource_type == "event-bus":
-                _send_to_bus(arn, delivery.event)
+                _send_to_bus(arn, delivery.event, sender=delivery.account)
+            elif arn.service == "events" and arn.resource_type == "api-destination":
+                self._destinations.call(delivery.target["Arn"], text)
             else:
                 raise DeliveryError("NO_RESOURCE", f"Targets of {arn.service} do not exist here.", is_final=True)
+        except CallError as error:
+            raise DeliveryError("SDK_CLIENT_ERROR", str(error), is_final=error.is_final) from error
         except (QueueDoesNotExist, UnknownFunctionException) as error:
             raise DeliveryError("NO_RESOURCE", str(error), is_final=True) from error
         except (JsonRESTError, ServiceException) as error:
@@ -212,7 +224,10 @@ def _send_to_logs(arn: Any, text: str) -> None:
     backend.put_log_events(group, stream, [{"timestamp": int(1000 * now.timestamp()), "message": text}])
 
 
-def _send_to_bus(arn: Any, event: Mapping[str, Any]) -> None:
+def _send_to_bus(arn: Any, event: Mapping[str, Any], *, sender: str) -> None:
+    backend = events_backends[arn.account][arn.region]
+    if not lets_in(sender, bus=backend.describe_event_bus(arn.resource_id)):
+        raise DeliveryError("NO_PERMISSIONS", f"{arn.resource_id} of {arn.account} lets {sender} not in", is_final=True)
     entry = {
         "Source": event["source"],
         "DetailType": event["detail-type"],
@@ -220,7 +235,7 @@ def _send_to_bus(arn: Any, event: Mapping[str, Any]) -> None:
         "Resources": event["resources"],
         "EventBusName": arn.resource_id,
     }
-    events_backends[arn.account][arn.region].put_events([entry])
+    backend.put_events([entry])
 
 
 def _count(delivery: _Delivery, metric: str) -> None:

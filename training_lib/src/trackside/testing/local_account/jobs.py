@@ -91,25 +91,31 @@ class Jobs:
             thread.start()
         return job
 
-    def describe(self, kind: JobKind, name: str) -> dict[str, Any]:
+    # `asked_in`: the account of whoever asks; another account's jobs are not known to it.
+
+    def describe(self, kind: JobKind, name: str, *, asked_in: str = "") -> dict[str, Any]:
         """Errors: `ValidationException` for an unknown job, as AWS."""
         with self._lock:
-            return self._get(kind, name).describe()
+            return self._get(kind, name, asked_in).describe()
 
-    def summaries(self, kind: JobKind, request: Mapping[str, Any]) -> dict[str, Any]:
+    def summaries(self, kind: JobKind, request: Mapping[str, Any], *, asked_in: str = "") -> dict[str, Any]:
         """ListTrainingJobs, ListProcessingJobs: filters, order and pages."""
         with self._lock:
-            jobs = [job for (kind_name, _), job in self._jobs.items() if kind_name == kind.name]
+            jobs = [
+                job
+                for (kind_name, _), job in self._jobs.items()
+                if kind_name == kind.name and _is_known_in(asked_in, job)
+            ]
             chosen = _sort([job for job in jobs if _is_wanted(job, request)], request)
             start, size = int(request.get("NextToken") or 0), int(request.get("MaxResults") or 10)
             page = [job.summary() for job in chosen[start : start + size]]
         more = {"NextToken": str(start + size)} if start + size < len(chosen) else {}
         return {f"{kind.name}JobSummaries": page, **more}
 
-    def stop(self, kind: JobKind, name: str) -> None:
+    def stop(self, kind: JobKind, name: str, *, asked_in: str = "") -> None:
         """SIGTERM now, SIGKILL after the grace. Errors: `ValidationException` if the job is not InProgress."""
         with self._lock:
-            job = self._get(kind, name)
+            job = self._get(kind, name, asked_in)
             if job.status != IN_PROGRESS:
                 raise AWSValidationException(
                     f"The request was rejected because the {kind.noun} is in status {job.status}."
@@ -270,9 +276,10 @@ class Jobs:
         self._jobs[kind.name, name] = job
         return job
 
-    def _get(self, kind: JobKind, name: str) -> Job:
-        if (kind.name, name) in self._jobs:
-            return self._jobs[kind.name, name]
+    def _get(self, kind: JobKind, name: str, asked_in: str = "") -> Job:
+        job = self._jobs.get((kind.name, name))
+        if job is not None and _is_known_in(asked_in, job):
+            return job
         if kind is TRAINING:
             raise AWSValidationException("Requested resource not found.")
         raise AWSValidationException(f"Could not find requested job with name: {name}")
@@ -312,6 +319,10 @@ def _check_request(kind: JobKind, request: Mapping[str, Any]) -> None:
                 f"The value of {key!r} in Environment has {len(value)} characters, more than the "
                 f"{kind.most_environment_value} that a {kind.noun} may have."
             )
+
+
+def _is_known_in(account: str, job: Job) -> bool:
+    return not account or job.arn.split(":")[4] == account
 
 
 def _is_wanted(job: Job, request: Mapping[str, Any]) -> bool:

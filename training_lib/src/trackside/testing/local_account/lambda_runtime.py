@@ -89,6 +89,13 @@ class LambdaRuntime:
         with self._lock:
             return tuple(sandbox.pid for sandbox in self._all())
 
+    def kill(self, sandbox_id: str) -> None:
+        """Kills the process of that id, if it is still there."""
+        with self._lock:
+            found = [sandbox for sandbox in self._all() if sandbox.id == sandbox_id]
+        for sandbox in found:
+            sandbox.kill()
+
     def close(self) -> None:
         """Kills every process. An invocation that still runs ends with an error."""
         with self._lock:

@@ -247,7 +247,11 @@ def _mend_repository() -> None:
 
 
 def _mend_skipped_types() -> None:
-    from trackside.testing.local_account import moto_resources  # noqa: F401  importing it registers the types
+    from trackside.testing.local_account import (
+        bus_policy,  # noqa: F401  importing it registers the types
+        moto_api_destinations,  # noqa: F401  likewise
+        moto_resources,  # noqa: F401  likewise
+    )
 
 
 def _mend_template_url() -> None:
@@ -380,7 +384,11 @@ REPAIRS: tuple[Repair, ...] = (
     Repair("table", "the time to live is dropped", _mend_table),
     Repair("parameter", "tags, which are an object here, raise", _mend_parameter),
     Repair("repository", "a generated name has capitals; scanning and lifecycle are dropped", _mend_repository),
-    Repair("skipped-types", "policies of buckets, queues, topics; subscriptions; alarms", _mend_skipped_types),
+    Repair(
+        "skipped-types",
+        "policies of buckets, queues, topics; subscriptions; alarms; API destinations",
+        _mend_skipped_types,
+    ),
     Repair("template-url", "a template on 127.0.0.1 is sought in a bucket called 127", _mend_template_url),
     Repair("change-set-imports", "Fn::ImportValue finds nothing in a change set", _mend_change_set_imports),
     Repair("change-set-execution", "outputs and exports stay as they were", _mend_change_set_execution),

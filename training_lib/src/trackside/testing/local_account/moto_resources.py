@@ -173,4 +173,13 @@ class Alarm(Resource, CloudFormationModel):
         cloudwatch_backends[account_id][region_name].delete_alarms([self.physical_resource_id])
 
     def get_cfn_attribute(self, attribute_name: str) -> Any:
-        raise NotImplementedError(f"'Fn::GetAtt' : [ '{{0}}' , '{attribute_name}' ]")
+        """The dashboard names the alarms by their ARNs."""
+        if attribute_name != "Arn":
+            raise NotImplementedError(f"'Fn::GetAtt' : [ '{{0}}' , '{attribute_name}' ]")
+        found = (
+            backend.alarms[self.physical_resource_id].alarm_arn
+            for regions in cloudwatch_backends.values()
+            for backend in regions.values()
+            if self.physical_resource_id in backend.alarms
+        )
+        return next(found)

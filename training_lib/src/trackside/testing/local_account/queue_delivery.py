@@ -21,6 +21,7 @@ from moto.sqs.exceptions import ReceiptHandleIsInvalid
 from moto.sqs.models import sqs_backends
 from moto.utilities.arns import parse_arn
 
+from trackside.testing.local_account.faults import FaultSwitch
 from trackside.testing.local_account.hops import Journal
 from trackside.testing.local_account.queue_lock import QUEUE_LOCK
 from trackside.testing.local_account.sandbox import Outcome
@@ -44,8 +45,10 @@ class QueueDelivery:
         invoke: Callable[[Any, bytes], Outcome],
         journal: Journal,
         retry_seconds: float | None,
+        switch: FaultSwitch | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self._switch = switch or FaultSwitch()
         self._invoke = invoke
         self._journal = journal
         self._retry_seconds = retry_seconds
@@ -115,6 +118,7 @@ class QueueDelivery:
             )
         except Exception:  # noqa: BLE001 - whatever happens to the function, the messages must stay in the queue
             failed = {message.id for message in messages}
+        failed |= {message.id for message in messages if self._switch.redelivers()}
         self._settle(queue, messages, failed)
         self._journal.write(
             "queue-batch",

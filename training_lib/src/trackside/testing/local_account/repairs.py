@@ -22,6 +22,7 @@ from moto.events.responses import EventsHandler
 from moto.iam.responses import IamResponse
 from moto.sagemaker.responses import SageMakerResponse
 from moto.sqs.models import Queue, SQSBackend
+from moto.sqs.responses import SQSResponse
 
 from trackside.testing.local_account import moto_cloudformation
 from trackside.testing.local_account.alarm_state import INSUFFICIENT_DATA
@@ -182,6 +183,26 @@ def _mend_queue_delivery() -> None:
     _while_attached(SQSBackend, "change_message_visibility", then_wake)
 
 
+def _mend_redrive() -> None:
+    """https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_StartMessageMoveTask.html. Without a
+    destination AWS looks where each message came from; here the destination must be named. The task is done at once."""
+
+    def start_message_move_task(account: Account, stock: Any, response: Any) -> ActionResult:
+        asked = json.loads(response.body)
+        backend = response.sqs_backend
+        source, target = (asked[name].rpartition(":")[2] for name in ("SourceArn", "DestinationArn"))
+        moved = backend.get_queue(source)
+        backend.get_queue(target)
+        with QUEUE_LOCK:
+            letters = [message for message in moved._messages if message.visible]
+            moved._messages = [message for message in moved._messages if not message.visible]
+        for message in letters:
+            backend.send_message(target, message.body, message_attributes=message.message_attributes)
+        return ActionResult({"TaskHandle": f"move-{source}"})
+
+    _while_attached(SQSResponse, "start_message_move_task", start_message_move_task)
+
+
 # Lambda ---------------------------------------------------------------------------------------------------------------
 
 
@@ -229,6 +250,10 @@ def _mend_jobs() -> None:
         _mend_jobs_of(kind)
 
 
+def _account_of(response: Any) -> str:
+    return str(response.sagemaker_backend.account_id)
+
+
 def _mend_jobs_of(kind: JobKind) -> None:
     def create(account: Account, stock: Any, response: Any) -> ActionResult:
         backend = response.sagemaker_backend
@@ -239,14 +264,15 @@ def _mend_jobs_of(kind: JobKind) -> None:
         return ActionResult({f"{kind.name}JobArn": job.arn})
 
     def describe(account: Account, stock: Any, response: Any) -> ActionResult:
-        return ActionResult(account.jobs.describe(kind, json.loads(response.body)[f"{kind.name}JobName"]))
+        name = json.loads(response.body)[f"{kind.name}JobName"]
+        return ActionResult(account.jobs.describe(kind, name, asked_in=_account_of(response)))
 
     def stop(account: Account, stock: Any, response: Any) -> ActionResult:
-        account.jobs.stop(kind, json.loads(response.body)[f"{kind.name}JobName"])
+        account.jobs.stop(kind, json.loads(response.body)[f"{kind.name}JobName"], asked_in=_account_of(response))
         return ActionResult({})
 
     def list_jobs(account: Account, stock: Any, response: Any) -> ActionResult:
-        return ActionResult(account.jobs.summaries(kind, json.loads(response.body)))
+        return ActionResult(account.jobs.summaries(kind, json.loads(response.body), asked_in=_account_of(response)))
 
     noun = f"{kind.name.lower()}_job"
     _while_attached(SageMakerResponse, f"create_{noun}", create)
@@ -298,6 +324,7 @@ REPAIRS = (
     Repair(
         "queue-delivery", "calls functions inside SendMessage, one message each, without retries", _mend_queue_delivery
     ),
+    Repair("queue-redrive", "no StartMessageMoveTask", _mend_redrive),
     Repair("lambda-invocation", "needs Docker to run a function", _mend_invocation),
     Repair("lambda-failures", "forgets a function's DeadLetterConfig", _mend_function_failures),
     Repair("sagemaker-jobs", "jobs are Completed at once, run nothing, say nothing; no StopTrainingJob", _mend_jobs),

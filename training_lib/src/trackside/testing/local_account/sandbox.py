@@ -20,6 +20,7 @@ from trackside.testing.local_account.runtime_api import INITIALIZED, Answer, Inv
 
 # Lambda gives 10 s, on a machine of its own; this one may be busy with a training run.
 INIT_SECONDS = 60.0
+FUNCTION_VARIABLE = "AWS_SDK_UA_APP_ID"  # by it the SDK says with each call which process it is
 _EXITED = Answer("", b"", "Runtime.ExitError")
 # -S keeps this environment's site-packages out of the function's sight.
 _START = (
@@ -61,6 +62,7 @@ class Sandbox:
 
     def __init__(self, settings: FunctionSettings, *, log: Callable[[str], None]) -> None:
         self.settings = settings
+        self.id = uuid.uuid4().hex
         self.is_broken = False
         self._is_initialized = False
         self._log = log
@@ -72,7 +74,7 @@ class Sandbox:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=settings.import_path[0],
-            env={**settings.environment, "AWS_LAMBDA_RUNTIME_API": self._api.address},
+            env={**settings.environment, "AWS_LAMBDA_RUNTIME_API": self._api.address, FUNCTION_VARIABLE: self.id},
             start_new_session=True,
         )
         self._reader = threading.Thread(target=self._read_log, name=f"log of {settings.name}", daemon=True)
@@ -94,11 +96,15 @@ class Sandbox:
         self._log(f"REPORT RequestId: {request_id}\tDuration: {1000 * took:.2f} ms" + ("\tInit" if is_cold else ""))
         return Outcome(request_id, answer.payload, answer.error_type, is_cold, took)
 
+    def kill(self) -> None:
+        """The process dies here and now, whatever it is at; its invocation ends with an error."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
     def close(self) -> None:
         """Kills the process group, and waits for it and for its last words."""
         self.is_broken = True
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self.kill()
         self._process.wait()
         self._reader.join()
         if self._process.stdout:

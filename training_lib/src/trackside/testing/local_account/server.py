@@ -10,6 +10,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -19,12 +20,14 @@ from botocore.config import Config
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.events.models import events_backends
 from moto.moto_api._internal.models import moto_api_backend
-from moto.server import ThreadedMotoServer
 
 from trackside.testing.local_account import repairs
 from trackside.testing.local_account.alarms import Alarms
+from trackside.testing.local_account.api_destinations import ApiDestinations
 from trackside.testing.local_account.background import Background
 from trackside.testing.local_account.event_delivery import Chaos, EventDelivery, RetryPolicy, send_to_queue
+from trackside.testing.local_account.fault_gate import Application, FaultGate, GatedServer
+from trackside.testing.local_account.faults import Faults, FaultSwitch
 from trackside.testing.local_account.hops import Journal
 from trackside.testing.local_account.job_process import Image
 from trackside.testing.local_account.jobs import Jobs, JobSettings
@@ -47,8 +50,8 @@ class LocalAccount:
     `port` 0 takes a free one. `folder` keeps logs and jobs; without it they are deleted at the end.
     `stop_grace_seconds`: from SIGTERM to SIGKILL when a job is stopped (AWS: 120).
     `retry_seconds`: the pause before anything is tried again; None leaves failed messages invisible for as long as
-    their queue says, as AWS does. `chaos` doubles and reorders events. `alarm_tick_seconds`: how often alarms are
-    evaluated.
+    their queue says, as AWS does. `chaos` doubles and reorders events; `faults` may do far worse, and can be
+    switched at any time (`account.faults.set`). `alarm_tick_seconds`: how often alarms are evaluated.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class LocalAccount:
         stop_grace_seconds: float = 120.0,
         retry_seconds: float | None = 0.1,
         chaos: Chaos | None = None,
+        faults: Faults | None = None,
         alarm_tick_seconds: float = 0.25,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -73,11 +77,13 @@ class LocalAccount:
         self._quiet = logging.getLogger("werkzeug")
         self._level_before = self._quiet.level
         self._quiet.setLevel(logging.WARNING)  # else a line per request
-        self._server = ThreadedMotoServer("127.0.0.1", port, verbose=False)
+        self.faults = FaultSwitch(faults or (chaos.faults() if chaos else None))
+        self._destinations = ApiDestinations()
+        self.hops = Journal(clock=clock)
+        self._server = GatedServer("127.0.0.1", port, gate=self._gate)
         self._server.start()
         host, self._port = self._server.get_host_and_port()
         self.endpoint_url = f"http://{host}:{self._port}"
-        self.hops = Journal(clock=clock)
         self._background = Background(threads=_THREADS)
         self._lambdas = LambdaRuntime(
             LambdaSettings(self.folder / "lambda", self.environment(), retry_seconds or 0.1),
@@ -90,10 +96,15 @@ class LocalAccount:
             journal=self.hops,
             invoke=self._lambdas.invoke_later,
             retry=RetryPolicy(first_pause_seconds=retry_seconds or 0.1),
-            chaos=chaos,
+            switch=self.faults,
+            destinations=self._destinations,
         )
         self._queues = QueueDelivery(
-            invoke=self._lambdas.invoke, journal=self.hops, retry_seconds=retry_seconds, clock=clock
+            invoke=self._lambdas.invoke,
+            journal=self.hops,
+            retry_seconds=retry_seconds,
+            switch=self.faults,
+            clock=clock,
         )
         self.jobs = Jobs(
             JobSettings(self.folder / "jobs", stop_grace_seconds, self.environment()),
@@ -128,6 +139,17 @@ class LocalAccount:
         self._quiet.setLevel(self._level_before)
         if not self._keeps_folder:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _gate(self, application: Application) -> Application:
+        return FaultGate(
+            self.faults,
+            kill=self._kill_function,
+            note=self.hops.write,
+            application=application,
+        )
+
+    def _kill_function(self, process: str) -> None:
+        self._lambdas.kill(process)  # made after the server
 
     # For programs that speak to the account ---------------------------------------------------------------------------
 
@@ -166,15 +188,15 @@ class LocalAccount:
     def client(self, service: str) -> Any:
         """A boto3 client that speaks to this account."""
         given = self.environment()
-        return boto3.client(
-            service,
-            region_name=REGION,
-            endpoint_url=self.endpoint_url,
-            aws_access_key_id=given["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=given["AWS_SECRET_ACCESS_KEY"],
-            aws_session_token=given["AWS_SESSION_TOKEN"],
-            config=Config(proxies={}),
-        )
+        keys = (given["AWS_ACCESS_KEY_ID"], given["AWS_SECRET_ACCESS_KEY"], given["AWS_SESSION_TOKEN"])
+        return _connect(service, self.endpoint_url, keys)
+
+    def other(self, account_id: str) -> OtherAccount:
+        """Another account of the same organization, as empty as this one was: for what crosses accounts."""
+        role = f"arn:aws:iam::{account_id}:role/OrganizationAccountAccessRole"
+        given = self.client("sts").assume_role(RoleArn=role, RoleSessionName="local")["Credentials"]
+        keys = (given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"])
+        return OtherAccount(account_id, self.endpoint_url, keys)
 
     def register_image(
         self,
@@ -189,6 +211,10 @@ class LocalAccount:
         `name`: a repository or a whole URI. `command`, working `folder` and `environment` are what the image would say.
         """
         self.jobs.register_image(name, Image(tuple(command), folder, environment or {}))
+
+    def register_endpoint(self, url: str, local_url: str) -> None:
+        """Says what stands here for an endpoint that API destinations call: `http://127.0.0.1:…`. No other is called."""
+        self._destinations.register(url, local_url)
 
     # For a person or a test in front of the account -------------------------------------------------------------------
 
@@ -231,6 +257,31 @@ class LocalAccount:
         """Looks for messages that a function waits for."""
         if self._is_open:
             self._queues.wake()
+
+
+@dataclass(frozen=True)
+class OtherAccount:
+    """Clients that speak to one more account of a `LocalAccount`; its functions and jobs run there, too."""
+
+    account_id: str
+    endpoint_url: str
+    keys: tuple[str, str, str]
+
+    def client(self, service: str) -> Any:
+        """A boto3 client that speaks to this account."""
+        return _connect(service, self.endpoint_url, self.keys)
+
+
+def _connect(service: str, endpoint_url: str, keys: tuple[str, str, str]) -> Any:
+    return boto3.client(
+        service,
+        region_name=REGION,
+        endpoint_url=endpoint_url,
+        aws_access_key_id=keys[0],
+        aws_secret_access_key=keys[1],
+        aws_session_token=keys[2],
+        config=Config(proxies={}),
+    )
 
 
 def _check_is_free(port: int) -> None:

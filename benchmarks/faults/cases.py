@@ -1,0 +1,210 @@
+"""The cases: what happens to a training job, and what must come of it, whatever goes wrong on the way.
+
+What must come of it stands beside what happens, as a person would say it; nothing of it is computed by Trackside.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+MINUTE = 60.0
+ALL = ("StopTraining", "Notify", "PublishMetric")
+
+
+@dataclass(frozen=True)
+class Said:
+    """A rule's status, `after` seconds from the job's start. An issue is told apart by the step since which it holds."""
+
+    after: float
+    rule: str
+    status: str = "NoIssuesFound"
+    since_step: int = 0
+    actions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Case:
+    """`runs_seconds`: when the job ends by itself. `states`: when SageMaker says its state (again), from its start.
+
+    What must come of it: `stopped` (by us), `mails` (findings that the owner is told of), `counts` (issues in the
+    metric), `judged` (an evaluator is started), `ended` (the end of its run is marked), `latest` of each rule.
+    """
+
+    kind: str
+    runs_seconds: float
+    said: tuple[Said, ...] = ()
+    states: tuple[float, ...] = (30.0, 90.0)
+    is_tagged: bool = True
+    is_vetoed: bool = False
+    official: tuple[str, ...] = ()
+    stopped: bool = False
+    mails: tuple[str, ...] = ()
+    counts: int = 0
+    latest: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def judged(self) -> bool:
+        return self.is_tagged
+
+    @property
+    def ended(self) -> bool:
+        return self.is_tagged
+
+
+LONG = 100 * 3600.0  # until somebody stops it
+SHORT = 90 * MINUTE
+
+KINDS: Sequence[tuple[int, Case]] = (
+    (
+        6,
+        Case(
+            "healthy: clean verdicts only",
+            SHORT,
+            said=(Said(300, "a"), Said(310, "b"), Said(2400, "a"), Said(5000, "b")),
+            latest={"a": "NoIssuesFound", "b": "NoIssuesFound"},
+        ),
+    ),
+    (
+        5,
+        Case(
+            "stop: a critical issue asks for everything",
+            LONG,
+            said=(Said(300, "b"), Said(900, "a", "IssuesFound", 40, ALL)),
+            stopped=True,
+            mails=("a@40",),
+            counts=1,
+            latest={"a": "IssuesFound", "b": "NoIssuesFound"},
+        ),
+    ),
+    (
+        2,
+        Case(
+            "two rules ask for the same stop",
+            LONG,
+            said=(Said(900, "a", "IssuesFound", 40, ALL), Said(905, "b", "IssuesFound", 42, ALL)),
+            stopped=True,
+            mails=("a@40", "b@42"),
+            counts=2,
+            latest={"a": "IssuesFound", "b": "IssuesFound"},
+        ),
+    ),
+    (
+        3,
+        Case(
+            "notify only",
+            SHORT,
+            said=(Said(600, "a", "IssuesFound", 20, ("Notify",)), Said(700, "b")),
+            mails=("a@20",),
+            latest={"a": "IssuesFound", "b": "NoIssuesFound"},
+        ),
+    ),
+    (
+        2,
+        Case(
+            "metric only",
+            SHORT,
+            said=(Said(600, "a", "IssuesFound", 20, ("PublishMetric",)),),
+            counts=1,
+            latest={"a": "IssuesFound"},
+        ),
+    ),
+    (
+        2,
+        Case(
+            "an issue goes and comes back hours later",
+            4 * 3600.0,
+            said=(
+                Said(600, "a", "IssuesFound", 20, ("Notify", "PublishMetric")),
+                Said(900, "a", "NoIssuesFound", 30),
+                Said(12_000, "a", "IssuesFound", 400, ("Notify", "PublishMetric")),
+            ),
+            mails=("a@20", "a@400"),
+            counts=2,
+            latest={"a": "IssuesFound"},
+        ),
+    ),
+    (
+        1,
+        Case(
+            "a person has vetoed the stop",
+            SHORT,
+            said=(Said(900, "a", "IssuesFound", 40, ALL),),
+            is_vetoed=True,
+            mails=("a@40",),
+            counts=1,
+            latest={"a": "IssuesFound"},
+        ),
+    ),
+    (
+        1,
+        Case(
+            "an issue without any action",
+            SHORT,
+            said=(Said(900, "a", "IssuesFound", 40),),
+            latest={"a": "IssuesFound"},
+        ),
+    ),
+    (
+        1,
+        Case(
+            "SageMaker Debugger's own rule found an issue",
+            SHORT,
+            states=(30.0, 600.0, 1200.0, 1800.0, 2400.0),
+            is_tagged=False,
+            official=("VanishingGradient",),
+            mails=("VanishingGradient",),
+            counts=1,
+            latest={"VanishingGradient": "IssuesFound"},
+        ),
+    ),
+    (2, Case("did not ask for Trackside", SHORT, is_tagged=False)),
+)
+
+POISON: Sequence[str] = (
+    "not json",
+    "[]",
+    "{}",
+    '{"detail-type": "Rule Evaluation Status Change", "detail": 7}',
+    '{"detail-type": "Rule Evaluation Status Change", "detail": {"TrainingJobName": "x"}}',
+    '{"id": "' + "y" * 200_000 + '", "detail-type": "?", "detail": {}}',
+    "[" * 100_000,
+)
+
+
+def draw(seed: int) -> Iterator[Case]:
+    """Cases without end."""
+    weights, cases = zip(*KINDS, strict=True)
+    randomly = random.Random(seed)  # noqa: S311 - repeatable, not secret
+    while True:
+        yield randomly.choices(cases, weights)[0]
+
+
+def name_of(number: int, case: Case) -> str:
+    """Names that are prefixes of one another, in both cases of letters: no sibling may be taken for another."""
+    return ("digits" if number % 2 else "Digits") + f"-{number}" + ("-long" if case.kind.startswith("healthy") else "")
+
+
+def verdict_event(event_id: str, said: Said, *, name: str, arn: str, run: str, at: float) -> dict[str, Any]:
+    """Ours, as the evaluator puts it onto the bus."""
+    return {
+        "id": event_id,
+        "source": "trackside",
+        "detail-type": "Rule Evaluation Status Change",
+        "detail": {
+            "Version": 1,
+            "TrainingJobName": name,
+            "TrainingJobArn": arn,
+            "RuleConfigurationName": said.rule,
+            "RuleEvaluationStatus": said.status,
+            "StatusDetails": f"what {said.rule} says",
+            "LastModifiedTime": round(at * 1000),
+            "Rule": said.rule,
+            "Severity": "critical",
+            "Actions": list(said.actions),
+            "Run": run,
+            "Evidence": {"Step": said.since_step + 1, "SinceStep": said.since_step},
+        },
+    }

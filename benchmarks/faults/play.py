@@ -1,0 +1,178 @@
+"""Plays so many events through the handlers under faults, and compares what came of each job with what must."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from benchmarks.faults.cases import POISON, Case, draw, name_of, verdict_event
+from benchmarks.faults.simulated_account import Job, SimulatedAccount
+from benchmarks.faults.wiring import Wiring
+from trackside.contracts.stop_record import VetoRecord
+from trackside.testing.local_account.faults import Faults
+
+STARTED_AT = 1_790_000_000.0
+REDRIVE_SECONDS = 3600.0  # how often somebody looks after the dead letters
+LONGEST_SCRIPT_SECONDS = 5 * 3600.0
+MOST_HOURS = 60  # then what still waits is lost
+# The deployment's settings as cdk.json has them, but for what would hold stops back on purpose.
+SETTINGS = {"TRACKSIDE_STOPS_PER_HOUR": "0"}
+
+
+@dataclass(frozen=True)
+class Result:
+    """`wrong` and `lost`: one sentence each. `told_twice`: mails and counts beyond one, each after an answer of SNS or
+    CloudWatch that was lost, or a death right after it: nobody can know then whether it was done."""
+
+    events: int
+    jobs: int
+    faults: Mapping[str, int]
+    deaths: int
+    redriven: int
+    stops: int
+    mails: int
+    counts: int
+    wrong: tuple[str, ...]
+    lost: tuple[str, ...]
+    told_twice: int
+    seconds: float
+    poison: int
+
+
+@dataclass
+class _Played:
+    cases: dict[str, Case] = field(default_factory=dict)
+    state_events: dict[str, list[str]] = field(default_factory=dict)
+    events: int = 0
+
+
+def play(
+    wiring: Wiring, faults: Faults, *, events: int, spread_hours: float = 6.0, outage: tuple[str, ...] = ()
+) -> Result:
+    """Jobs start within `spread_hours`. `outage`: services that are down for one hour, a third of that time in."""
+    begun, spread = time.monotonic(), spread_hours * 3600
+    with SimulatedAccount(wiring, faults=faults, started_at=STARTED_AT, settings=SETTINGS) as account:
+        played = _schedule(account, faults.seed, events, spread)
+        if outage:
+            _switch_off(account, faults, outage, first=STARTED_AT + spread / 3)
+        redriven = 0
+        while account.now < STARTED_AT + spread + LONGEST_SCRIPT_SECONDS:
+            account.run_until(account.now + REDRIVE_SECONDS)
+            redriven += account.redrive()
+        account.switch.set(Faults())  # the weather clears up; what lies there is redriven until nothing moves
+        for _ in range(MOST_HOURS):
+            account.run_until(account.now + REDRIVE_SECONDS)
+            if not account.waiting() and len(account.dead_letters()) <= len(POISON):
+                break
+            redriven += account.redrive()
+        account.run_until(account.now + REDRIVE_SECONDS)
+        wrong, lost, twice = _compare(account, played)
+        return Result(
+            events=played.events,
+            jobs=len(played.cases),
+            faults=account.switch.counts,
+            deaths=account.deaths,
+            redriven=redriven,
+            stops=sum(job.stops for job in account.jobs.values()),
+            mails=sum(map(len, account.done.mails.values())),
+            counts=account.done.counts.total(),
+            wrong=tuple(wrong),
+            lost=tuple(lost),
+            told_twice=twice,
+            seconds=time.monotonic() - begun,
+            poison=len(account.dead_letters()),
+        )
+
+
+def _switch_off(account: SimulatedAccount, faults: Faults, services: tuple[str, ...], *, first: float) -> None:
+    account.at(first, lambda: account.switch.set(replace(faults, outage=services)))
+    account.at(first + 3600, lambda: account.switch.set(replace(faults, seed=faults.seed + 1)))
+
+
+def _schedule(account: SimulatedAccount, seed: int, events: int, spread: float) -> _Played:
+    played = _Played()
+    cases = draw(seed)
+    while played.events < events:
+        _add(account, played, next(cases), spread)
+    for number, body in enumerate(POISON):
+        queue = ("stop_training", "notify_owner", "publish_metric", "record_verdict")[number % 4]
+        account.at(STARTED_AT + 600 * number, partial(account.send, queue, body))
+    return played
+
+
+def _add(account: SimulatedAccount, played: _Played, case: Case, spread: float) -> None:
+    number = len(played.cases)
+    name = name_of(number, case)
+    start = STARTED_AT + (number * 137.0) % spread
+    tags = {"trackside:run": f"s3://runs-bucket/{name}"} if case.is_tagged else {}
+    job = Job(name, tags, start, start + case.runs_seconds)
+    played.cases[name] = case
+    account.jobs[name] = job
+    for rule in case.official:
+        status = {"RuleConfigurationName": rule, "RuleEvaluationStatus": "IssuesFound", "StatusDetails": "met"}
+        job.statuses.append({**status, "LastModifiedTime": round((start + 100) * 1000)})
+    for after in (*case.states, case.runs_seconds):
+        if after >= LONG_AFTER:
+            continue
+        account.at(start + after, partial(account.say_state, job))
+        played.events += 1
+    if case.is_vetoed:
+        veto = VetoRecord(job.arn, start + LATER_THAN_ALL, by="ada", reason="as planned")
+        account.at(start + 1, partial(account.put_item, veto.to_item(expires_at=None)))
+    for index, said in enumerate(case.said):
+        at = start + said.after
+        event = verdict_event(f"{name}/{index}", said, name=name, arn=job.arn, run=tags["trackside:run"], at=at)
+        account.at(at, partial(account.put_event, "trackside", event))
+        played.events += 1
+
+
+LONG_AFTER = 50 * 3600.0  # a job that somebody stops says its end when it was stopped
+LATER_THAN_ALL = 40 * 3600.0  # the veto holds for all that is found before it
+
+
+def _compare(account: SimulatedAccount, played: _Played) -> tuple[list[str], list[str], int]:
+    wrong: list[str] = []
+    lost: list[str] = []
+    twice = 0
+    for name, case in played.cases.items():
+        for is_lost, sentence, excused in _differences(account, name, case):
+            if excused:
+                twice += 1
+            else:
+                (lost if is_lost else wrong).append(f"{name} ({case.kind}): {sentence}")
+    return wrong, lost, twice
+
+
+def _differences(account: SimulatedAccount, name: str, case: Case) -> Iterator[tuple[bool, str, bool]]:
+    """(lost, not wrong; what; told again because nobody could know)."""
+    job, done = account.jobs[name], account.done
+    excuses = done.repeatable[name]
+    if job.stops != int(case.stopped):
+        yield job.stops < case.stopped, f"stopped {job.stops} times", False
+    told = Counter(mail["finding"] for mail in done.mails[name])
+    for finding in {*told, *case.mails}:
+        more = told[finding] - (finding in case.mails)
+        if more < 0 and case.official and not account.reached[name, "notify_owner"]:
+            continue  # no event said so: the reconciler records it, and acts on nothing
+        if more:
+            excused = 0 < more <= excuses and finding in case.mails
+            yield more < 0, f"told {told[finding]} times of {finding}", excused
+    more = done.counts[name] - case.counts
+    if more and not (more < 0 and case.official and not account.reached[name, "publish_metric"]):
+        yield more < 0, f"counted {done.counts[name]} issues", 0 < more <= excuses
+    if done.evaluators[job.arn] != int(case.judged):
+        yield not done.evaluators[job.arn], f"{done.evaluators[job.arn]} evaluators", False
+    marker = f"{name}/debug-output/training_job_end.ts"
+    if done.end_markers[marker] != int(case.ended):
+        yield not done.end_markers[marker], f"{done.end_markers[marker]} end markers", False
+    latest = {item["sk"]["S"].removeprefix("rule#"): item["status"]["S"] for item in account.items(job.arn, "rule#")}
+    if latest != dict(case.latest):
+        yield len(latest) < len(case.latest), f"the table says {latest}", False
+    outcomes = sorted(item["outcome"]["S"] for item in account.items(job.arn, "decision#"))
+    expected = case.stopped + (case.is_vetoed or case.kind.startswith("two"))
+    final = [outcome for outcome in outcomes if outcome not in ("Stopping", "Announced", "Unconfirmed", "OverBudget")]
+    if len(final) != expected or final.count("Stopped") != int(case.stopped):
+        yield len(final) < expected, f"decisions {outcomes}", False

@@ -1,0 +1,72 @@
+"""Plays events under faults through the functions' handlers, and prints the table of docs/reliability.md.
+
+python -m benchmarks.faults.report --events 10000 --seeds 1 2
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+from benchmarks.faults.play import Result, play
+from benchmarks.faults.wiring import Wiring, read_wiring
+from stacks.assembly import assembly
+from trackside.testing.local_account.faults import Faults
+
+STORM = Faults(
+    duplicate=0.3,
+    drop=0.2,
+    delay_seconds=600,
+    throttle=0.03,
+    crash_before=0.002,
+    crash_after=0.002,
+    lost_answer=0.002,
+    redeliver=0.02,
+)
+OUTAGES = (("dynamodb",), ("sns",), ("sagemaker",), ("s3",), ("sqs",), ("ssm",), ("cloudwatch",))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 if nothing was lost and nothing was wrong."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.faults.report", description=__doc__)
+    parser.add_argument("--events", type=int, default=10_000)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument("--outages", action="store_true", help="one run more for each service that is down for an hour")
+    asked = parser.parse_args(arguments)
+    wiring, failures = read_wiring(assembly()), 0
+    print(
+        "| seed | down for an hour | events | jobs | faults tried | deaths | redriven | stops | mails | lost | wrong"
+        " | told twice | seconds |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+    for seed in asked.seeds:
+        for outage in ((), *(OUTAGES if asked.outages else ())):
+            failures += _show(wiring, seed, asked.events, outage)
+    return 1 if failures else 0
+
+
+def _show(wiring: Wiring, seed: int, events: int, outage: tuple[str, ...]) -> int:
+    result = play(wiring, _seeded(seed), events=events, outage=outage)
+    print(
+        f"| {seed} | {', '.join(outage) or '-'} | {result.events} | {result.jobs} | {_tried(result)} | {result.deaths} "
+        f"| {result.redriven} | {result.stops} | {result.mails} | {len(result.lost)} | {len(result.wrong)} "
+        f"| {result.told_twice} | {result.seconds:.0f} |",
+        flush=True,
+    )
+    for sentence in (*result.lost[:20], *result.wrong[:20]):
+        print(f"  {sentence}", file=sys.stderr)
+    return len(result.lost) + len(result.wrong)
+
+
+def _seeded(seed: int) -> Faults:
+    return replace(STORM, seed=seed)
+
+
+def _tried(result: Result) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(result.faults.items()) if count)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,530 @@
+"""An account in one process under a simulated clock: the functions' own handlers, behind queues, under faults.
+
+Real are the handlers, their wiring (`wiring.py`) and DynamoDB's conditions (moto). Everything else that functions call
+is written here, and keeps a record of what was done; what the handlers never call does not exist.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import heapq
+import importlib
+import io
+import json
+import logging
+import os
+import random
+import sys
+import time
+import uuid
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace, TracebackType
+from typing import Any
+from unittest import mock
+
+import boto3
+from botocore.exceptions import ReadTimeoutError
+from moto import mock_aws
+from moto.dynamodb.models import DynamoDBBackend
+
+from benchmarks.faults.quick_transactions import transact_write_items
+from benchmarks.faults.wiring import Function, Wiring
+from lambdas.shared.clients import client
+from lambdas.shared.observability import logger, metrics
+from trackside.contracts.run_table import SHELVES
+from trackside.testing.local_account.event_pattern import matches
+from trackside.testing.local_account.faults import CallFault, Faults, FaultSwitch
+
+TICK_SECONDS = 5.0  # what becomes visible within one is handed out together, in batches
+BATCH = 10
+REGION = "us-east-1"
+_DYNAMODB = "dynamodb"
+
+
+class ProcessDied(BaseException):
+    """The function's process is gone: no handler may catch it."""
+
+
+@dataclass(order=True)
+class _Message:
+    visible_at: float
+    number: int
+    body: str = field(compare=False)
+    received: int = field(default=0, compare=False)
+
+
+@dataclass
+class _Queue:
+    function: Function
+    waiting: list[_Message] = field(default_factory=list)
+    dead: list[_Message] = field(default_factory=list)
+
+
+@dataclass
+class Job:
+    """A training job in the simulated SageMaker. `ends_at`: when it would end by itself."""
+
+    name: str
+    tags: Mapping[str, str]
+    created_at: float
+    ends_at: float
+    statuses: list[dict[str, Any]] = field(default_factory=list)
+    stops: int = 0  # StopTrainingJob calls that were granted
+    stopped_at: float | None = None
+
+    @property
+    def arn(self) -> str:
+        return f"arn:aws:sagemaker:{REGION}:123456789012:training-job/{self.name}"
+
+    def status(self, now: float) -> str:
+        if self.stopped_at is not None and now >= self.stopped_at:
+            return "Stopped"
+        return "Completed" if now >= self.ends_at else "InProgress"
+
+    def description(self, now: float) -> dict[str, Any]:
+        """As DescribeTrainingJob has it; moments are `datetime`."""
+        status = self.status(now)
+        ended = {"InProgress": None, "Completed": self.ends_at, "Stopped": self.stopped_at}[status]
+        return {
+            "TrainingJobName": self.name,
+            "TrainingJobArn": self.arn,
+            "TrainingJobStatus": status,
+            "SecondaryStatus": {"InProgress": "Training"}.get(status, status),
+            "ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
+            "StoppingCondition": {"MaxRuntimeInSeconds": 86_400},
+            "CreationTime": _moment(self.created_at),
+            "TrainingStartTime": _moment(self.created_at),
+            "LastModifiedTime": _moment(ended or self.created_at),
+            **({"TrainingEndTime": _moment(ended)} if ended else {}),
+            **({"DebugRuleEvaluationStatuses": self.statuses} if self.statuses else {}),
+        }
+
+
+@dataclass
+class Done:
+    """What functions did to the world."""
+
+    mails: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))  # job -> messages
+    counts: Counter[str] = field(default_factory=Counter)  # job -> issues counted
+    evaluators: Counter[str] = field(default_factory=Counter)  # job ARN -> processing jobs
+    end_markers: Counter[str] = field(default_factory=Counter)  # key -> times written
+    repeatable: Counter[str] = field(default_factory=Counter)  # job -> times that nobody can know whether it was told
+
+
+class SimulatedAccount:
+    """`with SimulatedAccount(wiring, ...) as account`. One at a time in a process."""
+
+    def __init__(self, wiring: Wiring, *, faults: Faults, started_at: float, settings: Mapping[str, str]) -> None:
+        self.now = started_at
+        self.switch = FaultSwitch(faults)
+        self.jobs: dict[str, Job] = {}
+        self.done = Done()
+        self.reached: Counter[tuple[str, str]] = Counter()  # (job, function) -> deliveries that arrived
+        self.handled: Counter[str] = Counter()
+        self.deaths = 0
+        self._wiring, self._settings = wiring, settings
+        self._queues = {name: _Queue(function) for name, function in wiring.functions.items()}
+        self._later: list[tuple[float, int, Callable[[], None]]] = []
+        self._number = 0
+        self._random = random.Random(faults.seed)  # noqa: S311 - repeatable, not secret
+        self._subject = ""  # the job that the call at hand is about
+        self._told = ""  # the job that somebody was told of in the call before
+        self._open = contextlib.ExitStack()
+
+    # Life -------------------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> SimulatedAccount:
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TRACKSIDE_"))}
+        named = {f"AWS_{name}": "testing" for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN")}
+        enter = self._open.enter_context
+        environment = {**clean, **named, "AWS_DEFAULT_REGION": REGION, "POWERTOOLS_TRACE_DISABLED": "true"}
+        enter(mock.patch.dict(os.environ, environment, clear=True))
+        enter(mock_aws())
+        enter(mock.patch.object(DynamoDBBackend, "transact_write_items", transact_write_items))
+        client.cache_clear()
+        self._open.callback(client.cache_clear)
+        self._create_tables()
+        self._handlers = {name: _handler(name) for name in self._queues}
+        enter(mock.patch.object(time, "time", lambda: self.now))
+        enter(mock.patch.object(time, "sleep", lambda seconds: None))
+        for module in [name for name in sys.modules if name.startswith("aws_lambda_powertools.utilities.idempotency")]:
+            self._set_clock_of(module, enter)
+        self._open.callback(logger.setLevel, logger.log_level)
+        logger.setLevel(logging.CRITICAL)  # what failed is seen in what came of it
+        for service in ("cloudwatch", _DYNAMODB, "s3", "sagemaker", "sns", "sqs", "ssm", "events"):
+            self._listen(service)
+        for name, seconds in self._wiring.every_seconds.items():
+            self._tick_every(name, seconds)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    def _set_clock_of(self, module: str, enter: Callable[[Any], Any]) -> None:
+        account = self
+
+        class Clock(datetime.datetime):
+            @classmethod
+            def now(cls, tz: datetime.tzinfo | None = None) -> Any:
+                return datetime.datetime.fromtimestamp(account.now, tz)
+
+        clock = SimpleNamespace(datetime=Clock, timedelta=datetime.timedelta)
+        for name in ("dt", "datetime"):
+            if getattr(sys.modules[module], name, None) is datetime:
+                enter(mock.patch.object(sys.modules[module], name, clock))
+
+    def _create_tables(self) -> None:
+        dynamodb = boto3.client(_DYNAMODB)
+        dynamodb.create_table(
+            TableName="done",
+            AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+            KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        kinds = {"pk": "S", "sk": "S", "shelf": "S", "created_at": "N"}
+        dynamodb.create_table(
+            TableName="runs",
+            AttributeDefinitions=[{"AttributeName": name, "AttributeType": kind} for name, kind in kinds.items()],
+            KeySchema=_key("pk", "sk"),
+            GlobalSecondaryIndexes=[
+                {
+                    "IndexName": SHELVES,
+                    "KeySchema": _key("shelf", "created_at"),
+                    "Projection": {"ProjectionType": "ALL"},
+                }
+            ],
+            BillingMode="PAY_PER_REQUEST",
+        )
+
+    # What happens, and when -------------------------------------------------------------------------------------------
+
+    def at(self, moment: float, act: Callable[[], None]) -> None:
+        """Does it then."""
+        self._number += 1
+        heapq.heappush(self._later, (moment, self._number, act))
+
+    def put_event(self, bus: str, event: Mapping[str, Any]) -> None:
+        """EventBridge takes the event, unless it is lost on its way there."""
+        if self.switch.drops(str(event["source"]), str(event["id"])):
+            return
+        for rule in self._wiring.rules:
+            if rule.bus != bus or not matches(rule.pattern, event):
+                continue
+            for function in rule.functions:
+                copies = self.switch.delivery()
+                self.reached[event["detail"]["TrainingJobName"], function] += len(copies)
+                for pause in copies:
+                    self.send(function, json.dumps(event), after_seconds=pause)
+
+    def send(self, queue: str, body: str, *, after_seconds: float = 0.0) -> None:
+        """A message into a function's queue."""
+        self._number += 1
+        heapq.heappush(self._queues[queue].waiting, _Message(self.now + after_seconds, self._number, body))
+
+    def run_until(self, moment: float) -> None:
+        """Lets time pass, and everything happen that is due."""
+        while self.now < moment:
+            due = [self._later[0][0]] if self._later else []
+            due += [queue.waiting[0].visible_at for queue in self._queues.values() if queue.waiting]
+            self.now = min(moment, max(self.now + TICK_SECONDS, min(due, default=moment)))
+            while self._later and self._later[0][0] <= self.now:
+                heapq.heappop(self._later)[2]()
+            for name in self._random.sample(sorted(self._queues), len(self._queues)):
+                self._serve(name)
+
+    def redrive(self) -> int:
+        """Puts dead letters back, as `trackside aws redrive --all` does. Returns how many."""
+        moved = 0
+        for queue in self._queues.values():
+            for message in queue.dead:
+                self.send(queue.function.name, message.body)
+            moved += len(queue.dead)
+            queue.dead.clear()
+        return moved
+
+    def dead_letters(self) -> list[str]:
+        """Bodies of the messages that were given up."""
+        return [message.body for queue in self._queues.values() for message in queue.dead]
+
+    def waiting(self) -> int:
+        """Messages that were not handled yet."""
+        return sum(len(queue.waiting) for queue in self._queues.values())
+
+    def items(self, arn: str, prefix: str) -> list[Mapping[str, Any]]:
+        """What the table of runs holds of a job."""
+        page = boto3.client(_DYNAMODB).query(
+            TableName="runs",
+            KeyConditionExpression="pk = :pk AND begins_with(sk, :prefix)",
+            ExpressionAttributeValues={":pk": {"S": arn}, ":prefix": {"S": prefix}},
+        )
+        return list(page["Items"])
+
+    def put_item(self, item: Mapping[str, Any]) -> None:
+        """A person writes into the table of runs."""
+        boto3.client(_DYNAMODB).put_item(TableName="runs", Item=item)
+
+    def say_state(self, job: Job) -> None:
+        """SageMaker's event: the job is in another state, or said so again."""
+        detail = {name: _plain(value) for name, value in job.description(self.now).items()}
+        event = {
+            "id": str(uuid.UUID(int=self._random.getrandbits(128))),
+            "source": "aws.sagemaker",
+            "detail-type": "SageMaker Training Job State Change",
+            "time": _moment(self.now).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "detail": {**detail, "Tags": dict(job.tags)},
+        }
+        self.put_event("default", event)
+
+    def _tick_every(self, name: str, seconds: float) -> None:
+        def tick() -> None:
+            event = {"id": f"{name}-{self.now}", "source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}
+            if not self._queues[name].waiting:  # a sweep that is tried again stands for the next ones
+                self.send(name, json.dumps(event))
+            self.at(self.now + seconds, tick)
+
+        self.at(self.now + seconds, tick)
+
+    # Functions --------------------------------------------------------------------------------------------------------
+
+    def _serve(self, name: str) -> None:
+        queue = self._queues[name]
+        visible = []
+        while queue.waiting and queue.waiting[0].visible_at <= self.now:
+            visible.append(heapq.heappop(queue.waiting))
+        self._random.shuffle(visible)
+        for first in range(0, len(visible), BATCH):
+            self._run_batch(queue, visible[first : first + BATCH])
+
+    def _run_batch(self, queue: _Queue, batch: list[_Message]) -> None:
+        for message in batch:
+            message.received += 1
+        failed = self._invoke(queue.function, batch)
+        for message in batch:
+            is_back = str(message.number) in failed or self.switch.redelivers()
+            if not is_back:
+                self.handled[queue.function.name] += 1
+            elif message.received >= queue.function.attempts:
+                queue.dead.append(message)
+            else:
+                message.visible_at = self.now + queue.function.visibility_seconds
+                heapq.heappush(queue.waiting, message)
+
+    def _invoke(self, function: Function, batch: list[_Message]) -> set[str]:
+        """The numbers of the messages that return to the queue."""
+        records = [_record(message) for message in batch]
+        variables = {**function.variables, **self._settings}
+        quiet = contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings(action="ignore")
+        with (
+            mock.patch.dict(os.environ, variables),
+            quiet[0],
+            quiet[1],
+        ):  # a death counts nothing, which Metrics regrets
+            try:
+                answer = self._handlers[function.name]({"Records": records}, _Context())
+            except ProcessDied:
+                self.deaths += 1
+                metrics.clear_metrics()
+                return {str(message.number) for message in batch}
+        return {failure["itemIdentifier"] for failure in answer["batchItemFailures"]}
+
+    # Services ---------------------------------------------------------------------------------------------------------
+
+    def _listen(self, service: str) -> None:
+        events = client(service).meta.events
+        fault: list[CallFault | None] = [None]
+
+        def before(model: Any, params: Any, **_: Any) -> Any:
+            fault[0] = self.switch.call(service)
+            told, self._told = self._told, ""
+            if told and fault[0]:  # it was told, and may not be remembered
+                self.done.repeatable[told] += 1
+            if fault[0] is CallFault.CRASH_BEFORE:
+                raise ProcessDied
+            if fault[0] is CallFault.OUTAGE:
+                return _refusal("ServiceUnavailable", status=503)
+            if fault[0] is CallFault.THROTTLE:
+                return _refusal("ThrottlingException")
+            if service == _DYNAMODB:
+                return None  # moto answers
+            return self._answer(service, model.name, context["params"])
+
+        def note(params: Any, **_: Any) -> None:
+            context["params"] = params
+
+        def after(http_response: Any, **_: Any) -> None:
+            taken, fault[0] = fault[0], None
+            if service in ("sns", "cloudwatch") and http_response.status_code < 300:
+                self._told = self._subject
+            if taken not in (CallFault.CRASH_AFTER, CallFault.LOST_ANSWER) or http_response.status_code >= 300:
+                return
+            if service in ("sns", "cloudwatch"):
+                self.done.repeatable[self._subject] += 1
+                self._told = ""
+            if taken is CallFault.CRASH_AFTER:
+                raise ProcessDied
+            raise ReadTimeoutError(endpoint_url=f"https://{service}.local")
+
+        context: dict[str, Any] = {}
+        events.register(f"provide-client-params.{service}", note)
+        events.register_first(f"before-call.{service}", before)
+        events.register_first(f"after-call.{service}", after)
+
+    def _answer(self, service: str, operation: str, asked: Mapping[str, Any]) -> Any:
+        answer = getattr(self, f"_{service}_{_snake(operation)}", None)
+        if answer is None:
+            raise NotImplementedError(f"The simulated account has no {service}:{operation}: write it.")
+        try:
+            return SimpleNamespace(status_code=200), {"ResponseMetadata": {}, **(answer(asked) or {})}
+        except _Refused as error:
+            return _refusal(error.code, error.message)
+
+    def _sns_publish(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        told = {name: value["StringValue"] for name, value in asked.get("MessageAttributes", {}).items()}
+        self._subject = told.get("job") or next(name for name in self.jobs if name in asked["Message"])
+        self.done.mails[self._subject].append({"subject": asked.get("Subject", ""), **told})
+        return {"MessageId": "message"}
+
+    def _cloudwatch_put_metric_data(self, asked: Mapping[str, Any]) -> None:
+        for datum in asked["MetricData"]:
+            names = {dimension["Name"]: dimension["Value"] for dimension in datum["Dimensions"]}
+            if "TrainingJobName" in names:
+                self._subject = names["TrainingJobName"]
+                self.done.counts[self._subject] += 1
+
+    def _ssm_get_parameter(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"Parameter": {"Name": asked["Name"], "Value": "false"}}
+
+    def _sqs_send_message(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.send(asked["QueueUrl"], asked["MessageBody"], after_seconds=float(asked.get("DelaySeconds", 0)))
+        return {"MessageId": "message"}
+
+    def _s3_put_object(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        if asked.get("IfNoneMatch") == "*" and self.done.end_markers[asked["Key"]]:
+            raise _Refused("PreconditionFailed", "At least one of the pre-conditions you specified did not hold")
+        self.done.end_markers[asked["Key"]] += 1
+        return {"ETag": "tag"}
+
+    def _s3_list_objects_v2(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Every evaluator gives signs of life."""
+        return {"Contents": [{"Key": asked["Prefix"], "LastModified": _moment(self.now)}]}
+
+    def _s3_get_object(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        raise _Refused("NoSuchKey", "The specified key does not exist.")
+
+    def _sagemaker_create_processing_job(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        arn = asked["Environment"]["TRAINING_JOB_ARN"]
+        if self.done.evaluators[arn]:
+            raise _Refused("ResourceInUse", f"{asked['ProcessingJobName']} exists.")
+        self.done.evaluators[arn] += 1
+        return {"ProcessingJobArn": asked["ProcessingJobName"]}
+
+    def _sagemaker_describe_processing_job(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        from lambdas.shared.processing_jobs import processing_job_name
+        from trackside.contracts.event import TrainingJob
+
+        for arn in self.done.evaluators:
+            if processing_job_name(TrainingJob(arn.rpartition("/")[2], arn)) == asked["ProcessingJobName"]:
+                return {"ProcessingJobStatus": "InProgress"}
+        raise _Refused("ValidationException", "Could not find requested job.")
+
+    def _sagemaker_describe_training_job(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        return self._job(asked["TrainingJobName"]).description(self.now)
+
+    def _sagemaker_list_training_jobs(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        running = [job for job in self.jobs.values() if job.created_at <= self.now < job.ends_at and not job.stops]
+        running.sort(key=lambda job: -job.created_at)
+        first, size = int(asked.get("NextToken", 0)), int(asked["MaxResults"])
+        page = [
+            {"TrainingJobName": job.name, "TrainingJobArn": job.arn, "CreationTime": _moment(job.created_at)}
+            for job in running[first : first + size]
+        ]
+        more = {"NextToken": str(first + size)} if len(running) > first + size else {}
+        return {"TrainingJobSummaries": page, **more}
+
+    def _sagemaker_list_tags(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        job = self._job(asked["ResourceArn"].rpartition("/")[2])
+        return {"Tags": [{"Key": name, "Value": value} for name, value in job.tags.items()]}
+
+    def _sagemaker_stop_training_job(self, asked: Mapping[str, Any]) -> None:
+        job = self._job(asked["TrainingJobName"])
+        status = job.status(self.now) if not job.stops else "Stopping"
+        if status != "InProgress":
+            message = f"The request was rejected because the training job is in status {status}."
+            raise _Refused("ValidationException", message)
+        job.stops += 1
+        job.stopped_at = self.now + 60
+        self.at(job.stopped_at, lambda: self.say_state(job))
+
+    def _job(self, name: str) -> Job:
+        if name not in self.jobs:
+            raise _Refused("ValidationException", "Requested resource not found.")
+        return self.jobs[name]
+
+
+class _Refused(Exception):
+    def __init__(self, code: str, message: str) -> None:
+        self.code, self.message = code, message
+        super().__init__(message)
+
+
+@dataclass
+class _Context:
+    function_name: str = "reaction"
+    memory_limit_in_mb: int = 256
+    invoked_function_arn: str = "arn:aws:lambda:us-east-1:123456789012:function:reaction"
+    aws_request_id: str = "c0ffee00-0000-0000-0000-000000000000"
+
+    def get_remaining_time_in_millis(self) -> int:
+        return 30_000
+
+
+def _handler(name: str) -> Callable[[Any, Any], Any]:
+    handle: Callable[[Any, Any], Any] = importlib.import_module(f"lambdas.{name}.handler").handle
+    return handle
+
+
+def _record(message: _Message) -> dict[str, Any]:
+    return {
+        "messageId": str(message.number),
+        "receiptHandle": "handle",
+        "body": message.body,
+        "attributes": {"ApproximateReceiveCount": str(message.received)},
+        "messageAttributes": {},
+        "md5OfBody": "",
+        "eventSource": "aws:sqs",
+        "eventSourceARN": "arn:aws:sqs:us-east-1:123456789012:queue",
+        "awsRegion": REGION,
+    }
+
+
+def _refusal(code: str, message: str = "Rate exceeded", *, status: int = 400) -> tuple[Any, dict[str, Any]]:
+    return SimpleNamespace(status_code=status), {
+        "Error": {"Code": code, "Message": message},
+        "ResponseMetadata": {"HTTPStatusCode": status},
+    }
+
+
+def _moment(seconds: float) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(seconds, tz=datetime.timezone.utc)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime.datetime):
+        return round(value.timestamp() * 1000)
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _key(hash_name: str, range_name: str) -> list[dict[str, str]]:
+    return [{"AttributeName": hash_name, "KeyType": "HASH"}, {"AttributeName": range_name, "KeyType": "RANGE"}]
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")

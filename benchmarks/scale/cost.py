@@ -1,0 +1,177 @@
+"""What a deployment costs: while nothing trains, and for each hundred training jobs.
+
+    python -m benchmarks.scale.cost [--jobs 100] [--hours 8] [--mode per-job] [--rules 5] [--faulty 0.1]
+                                    [--prices my-prices.json] [--poll-seconds 1] [--captured-objects-an-hour 60]
+
+Calls are counted by the simulation, resources in the synthesized templates. Prices are inputs (prices.json, each with
+its source and the day on which it was read): put in those of your region. Free tiers are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.scale.design import MODES, deployed
+from benchmarks.scale.quotas import Quotas
+from benchmarks.scale.simulation import Load, Result, Simulation
+
+PRICES = Path(__file__).with_name("prices.json")
+HOUR, MONTH_HOURS = 3600.0, 730.0
+MEMORY_GB = 0.25  # of every function: stacks/constructs/python_lambda.py
+LOG_BYTES_A_CALL = 2_000  # of a function's log, with its metrics: assumed
+# Lambda asks an empty queue again after 20 seconds at most, by five pollers (Lambda's and SQS's guides).
+POLLERS, POLL_SECONDS = 5, 20.0
+WORKER_VCPU, WORKER_GB = 1.0, 4.0  # of a Fargate task that judges eight runs: assumed
+# Measured with the evaluator over a run that does not grow: a LIST of the tensors, and one of the statistics.
+LISTS_A_POLL = 2
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a bill: `number` of something at `usd` each."""
+
+    what: str
+    number: float
+    usd: float
+
+    @property
+    def total(self) -> float:
+        return self.number * self.usd
+
+
+def read_prices(file: Path = PRICES) -> Mapping[str, float]:
+    """By name. Errors: `OSError`, `KeyError`."""
+    return {name: float(each["usd"]) for name, each in json.loads(file.read_text(encoding="utf-8"))["prices"].items()}
+
+
+def lines_of(
+    result: Result, prices: Mapping[str, float], *, poll_seconds: float = 1.0, objects_an_hour: float = 60.0
+) -> list[Line]:
+    """The bill of all jobs of a simulation."""
+    counts, calls = result.counts, Counter[str]()
+    for name, number in counts.items():
+        if name.startswith("invocations "):
+            calls["invocations"] += number
+    seconds = sum(result.function_seconds.values())
+    judged_hours = result.evaluator_seconds / HOUR
+    lists = result.evaluator_seconds / poll_seconds * LISTS_A_POLL
+    verdicts = sum(each.verdict_at is not None for each in result.trainings)
+    job_hours = sum(((each.ended_at or each.ends_at) - each.created_at) / HOUR for each in result.trainings)
+    objects = job_hours * objects_an_hour
+    if result.mode == "fleet":
+        hours = result.worker_seconds / HOUR
+        judges = [
+            Line("workers of the fleet, vCPU hours", hours * WORKER_VCPU, prices["fargate_vcpu_hour"]),
+            Line("workers of the fleet, GB hours", hours * WORKER_GB, prices["fargate_gb_hour"]),
+        ]
+    else:
+        judges = [Line("processing jobs, instance hours", judged_hours, prices["processing_instance_hour"])]
+    return [
+        *judges,
+        Line("S3: looks for new steps (LIST)", lists, prices["s3_list_or_put"]),
+        Line("S3: what is captured (PUT)", objects, prices["s3_list_or_put"]),
+        Line("S3: what is captured, read once (GET)", objects, prices["s3_get"]),
+        Line("functions, calls", calls["invocations"], prices["lambda_request"]),
+        Line("functions, GB seconds", seconds * MEMORY_GB, prices["lambda_gb_second"]),
+        Line("logs of functions, GB", calls["invocations"] * LOG_BYTES_A_CALL / 1e9, prices["log_gb"]),
+        Line("queues, calls", counts["call SQS"], prices["sqs_request"]),
+        Line("DynamoDB, writes", counts["call dynamodb_write"], prices["dynamodb_write"]),
+        Line("DynamoDB, reads", counts["call dynamodb_read"], prices["dynamodb_read"]),
+        Line("events of ours", verdicts * 4, prices["event"]),
+        Line("messages", result.mails, prices["sns_request"]),
+    ]
+
+
+def idle_lines(resources: Mapping[str, Mapping[str, Any]], prices: Mapping[str, float], *, sweeps: int) -> list[Line]:
+    """A month in which nothing trains: `resources` of all templates, `sweeps` of reconcile in a month."""
+    kinds = Counter(str(body["Type"]) for body in resources.values())
+    own = {
+        (body["Properties"]["Namespace"], body["Properties"]["MetricName"])
+        for body in resources.values()
+        if body["Type"] == "AWS::CloudWatch::Alarm" and body["Properties"]["Namespace"].startswith("Trackside")
+    }
+    sources = kinds["AWS::Lambda::EventSourceMapping"]
+    looks = sources * POLLERS * MONTH_HOURS * HOUR / POLL_SECONDS
+    # Those of the sweeps have data while nothing trains: Sweeps, WatchedJobs, SilentEvaluators, Done or Nothing.
+    metrics = sum(name in ("SilentEvaluators", "Sweeps") for _, name in own) + 2
+    return [
+        Line("keys", kinds["AWS::KMS::Key"], prices["key_month"]),
+        Line("alarms", kinds["AWS::CloudWatch::Alarm"], prices["alarm_month"]),
+        Line("dashboards", kinds["AWS::CloudWatch::Dashboard"], prices["dashboard_month"]),
+        Line("metrics of the sweeps", metrics, prices["metric_month"]),
+        Line("looks into empty queues", looks, prices["sqs_request"]),
+        Line("sweeps, calls", sweeps, prices["lambda_request"]),
+        Line("sweeps, GB seconds", sweeps * 1.0 * MEMORY_GB, prices["lambda_gb_second"]),
+    ]
+
+
+def table(lines: Sequence[Line]) -> str:
+    """As markdown, with the sum."""
+    rows = [f"| {line.what} | {_number(line.number)} | {line.usd:.10g} | {line.total:,.2f} |" for line in lines]
+    total = sum(line.total for line in lines)
+    return "\n".join(
+        ["| | number | USD each | USD |", "|---|---:|---:|---:|", *rows, f"| **together** | | | **{total:,.2f}** |"]
+    )
+
+
+def deployed_resources(context: Mapping[str, str] | None = None) -> dict[str, Mapping[str, Any]]:
+    """Of all templates, which are synthesized if none lie ready."""
+    from stacks.assembly import assembly
+
+    found: dict[str, Mapping[str, Any]] = {}
+    for path in sorted(assembly(context).glob("*.template.json")):
+        for name, body in json.loads(path.read_text(encoding="utf-8"))["Resources"].items():
+            found[f"{path.name}/{name}"] = body
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    asked = _parse(arguments)
+    print("\n".join(_said(asked)))
+    return 0
+
+
+def _said(asked: argparse.Namespace) -> Iterator[str]:
+    prices = read_prices(asked.prices)
+    design = deployed()
+    yield f"A month in which nothing trains:\n\n{idle_table(prices, design.settings.reconcile_minutes)}\n"
+    for mode in MODES if asked.mode == "all" else (asked.mode,):
+        load = Load("cost", asked.jobs, hours=asked.hours, faulty=asked.faulty, rules=asked.rules)
+        result = Simulation(load, mode=mode, design=design, quotas=Quotas()).run()
+        lines = lines_of(
+            result, prices, poll_seconds=asked.poll_seconds, objects_an_hour=asked.captured_objects_an_hour
+        )
+        yield f"{asked.jobs} training jobs of {asked.hours:g} hours, {mode}:\n\n{table(lines)}\n"
+
+
+def idle_table(prices: Mapping[str, float], reconcile_minutes: int) -> str:
+    """Of the deployment that stands in cdk.json."""
+    sweeps = round(MONTH_HOURS * 60 / reconcile_minutes)
+    return table(idle_lines(deployed_resources(), prices, sweeps=sweeps))
+
+
+def _number(number: float) -> str:
+    return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:,.3g}"
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale.cost", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--jobs", type=int, default=100)
+    parser.add_argument("--hours", type=float, default=8.0)
+    parser.add_argument("--faulty", type=float, default=0.1, help="share of jobs that go wrong")
+    parser.add_argument("--mode", choices=("all", *MODES), default="all", help="of the evaluator")
+    parser.add_argument("--rules", type=int, default=5, help="of each job, one processing job each in per-rule mode")
+    parser.add_argument("--poll-seconds", type=float, default=1.0, help="how often an evaluator looks for steps")
+    parser.add_argument("--captured-objects-an-hour", type=float, default=60.0)
+    parser.add_argument("--prices", type=Path, default=PRICES)
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,113 @@
+"""What is deployed, as far as it matters at scale. tests/benchmarks/test_scale.py holds it against the templates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lambdas.reconcile.settings import ReconcileSettings
+from lambdas.start_evaluation.settings import StartEvaluationSettings
+from lambdas.stop_training.settings import StopTrainingSettings
+from stacks.deployment_settings import DeploymentSettings
+
+MODES = ("per-job", "per-rule", "fleet")
+BUCKET = "runs"
+
+
+@dataclass(frozen=True)
+class QueueDesign:
+    """A queue and its function; `most_at_once` None: as many as the account allows."""
+
+    batch_size: int = 10
+    most_at_once: int | None = None
+    timeout_seconds: float = 30.0
+    attempts: int = 3
+
+    @property
+    def visibility_seconds(self) -> float:
+        return 6 * self.timeout_seconds
+
+
+@dataclass(frozen=True)
+class FleetDesign:
+    """Workers that lease runs: how many runs each judges at once, how many workers there are."""
+
+    runs_per_worker: int = 8
+    least_workers: int = 1
+    most_workers: int = 2_000
+    poll_seconds: float = 1.0
+    scale_seconds: float = 60.0
+    renew_seconds: float = 20.0
+
+
+@dataclass(frozen=True)
+class Design:
+    """`queues`: by the reaction's name, those that differ from `QueueDesign()`."""
+
+    settings: DeploymentSettings = field(default_factory=DeploymentSettings)
+    queues: Mapping[str, QueueDesign] = field(default_factory=dict)
+    fleet: FleetDesign = FleetDesign()
+    reconcile_most_pages: int = ReconcileSettings.most_pages
+    reconcile_most_asked: int = ReconcileSettings.most_asked
+    one_mail_an_hour: bool = True
+
+    def queue(self, reaction: str) -> QueueDesign:
+        return self.queues.get(reaction, QueueDesign())
+
+    @property
+    def start(self) -> StartEvaluationSettings:
+        """As `EvaluationStack` sets them."""
+        return StartEvaluationSettings(image_uri="image", role_arn="role", run_bucket=BUCKET, event_bus="trackside")
+
+    @property
+    def stop(self) -> StopTrainingSettings:
+        """As `ActionStack` sets them."""
+        settings = self.settings
+        return StopTrainingSettings(
+            idempotency_table="done",
+            run_table="runs",
+            queue_url="stop",
+            topic_arn="topic",
+            dry_run_parameter="dry-run",
+            stops_per_hour=settings.stops_per_hour,
+            cool_down_minutes=settings.stop_cool_down_minutes,
+            veto_minutes=settings.veto_minutes,
+            after_findings=settings.stop_after_findings,
+            after_rules=settings.stop_after_rules,
+            default_actions=settings.default_actions,
+        )
+
+    @property
+    def reconcile(self) -> ReconcileSettings:
+        """As `RecordStack` sets them."""
+        return ReconcileSettings(
+            run_table="runs",
+            start_queue_url="start",
+            finish_queue_url="finish",
+            record_queue_url="record",
+            run_bucket=BUCKET,
+            silence_minutes=self.settings.evaluator_silence_minutes,
+            every_minutes=self.settings.reconcile_minutes,
+            most_pages=self.reconcile_most_pages,
+            most_asked=self.reconcile_most_asked,
+        )
+
+
+def before() -> Design:
+    """As it was before this simulation: every queue in batches of ten, and only starts held back."""
+    at_once = DeploymentSettings.evaluations_started_at_once
+    queues = {"start_evaluation": QueueDesign(most_at_once=at_once), "reconcile": QueueDesign(most_at_once=2)}
+    return Design(queues=queues, reconcile_most_pages=10, reconcile_most_asked=20, one_mail_an_hour=False)
+
+
+def deployed() -> Design:
+    """As it is."""
+    settings = DeploymentSettings()
+    return Design(
+        settings,
+        queues={
+            "start_evaluation": QueueDesign(batch_size=1, most_at_once=settings.evaluations_started_at_once),
+            "stop_training": QueueDesign(batch_size=1, most_at_once=settings.stops_made_at_once),
+            "reconcile": QueueDesign(batch_size=1, most_at_once=2, timeout_seconds=300.0),
+        },
+    )

@@ -1,0 +1,107 @@
+"""A rule that flickers is told of at once, then once for all that came within its quiet time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from lambdas.shared.clients import client, code_of
+from trackside.contracts.event import RuleEvaluation
+from trackside.contracts.fields import parse_json, to_json
+
+MOST_TRIES = 5  # while other deliveries change the same item; then the message waits in its queue
+MOST_KEPT = 200  # findings that one item remembers
+REMEMBER_SECONDS = 14 * 24 * 3600  # as what was told is remembered
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """What is known of one rule of one job: told of `by`, so quiet `until` (seconds since the epoch). `waiting` came
+    within that time and was not told; `told` went along with the message of another finding."""
+
+    by: str = ""
+    until: float = 0.0
+    waiting: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+    revision: int = 0
+
+
+@dataclass(frozen=True)
+class TellNow:
+    """Tell it, with the `others` that waited."""
+
+    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class WasTold:
+    """It went along with the message of `by`."""
+
+    by: str
+
+
+class NotYet(Exception):
+    """The rule was told of a short while ago: decide again in `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(f"The rule is quiet for another {seconds:.0f} s.")
+
+
+def weigh(finding: str, known: Quiet, *, quiet_seconds: float, now: float) -> tuple[TellNow | WasTold | None, Quiet]:
+    """What to do with the finding (None: wait), and what is known after that."""
+    if finding in known.told:
+        return WasTold(known.by), known
+    if finding == known.by:  # an earlier attempt of its own
+        return TellNow(known.told), known
+    if now < known.until:
+        waiting = tuple(dict.fromkeys([*known.waiting, finding]))[:MOST_KEPT]
+        return None, replace(known, waiting=waiting)
+    others = tuple(one for one in known.waiting if one != finding)
+    return TellNow(others), Quiet(finding, now + quiet_seconds, (), others, known.revision)
+
+
+def claim(said: RuleEvaluation, *, table: str, quiet_seconds: float, now: float) -> TellNow | WasTold:
+    """Errors: `NotYet`; `TimeoutError` if others kept changing what is known; `ClientError`."""
+    key = {"id": {"S": f"quiet#{said.job.arn}#{said.configuration_name}"}}
+    for _ in range(MOST_TRIES):
+        item = client("dynamodb").get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
+        known = _read(item)
+        answer, after = weigh(said.finding_id, known, quiet_seconds=quiet_seconds, now=now)
+        if after == known or _put(table, key, after, known):
+            if answer is None:
+                raise NotYet(known.until - now)
+            return answer
+    raise TimeoutError(f"What is known of {said.configuration_name} of {said.job.name} kept changing.")
+
+
+def _read(item: Mapping[str, Any] | None) -> Quiet:
+    if item is None:
+        return Quiet()
+    known = parse_json(item["data"]["S"], subject="The item of a quiet rule")
+    names = {name: tuple(known[name]) for name in ("waiting", "told")}
+    return Quiet(known["by"], known["until"], **names, revision=int(item["revision"]["N"]))
+
+
+def _put(table: str, key: Mapping[str, Any], after: Quiet, before: Quiet) -> bool:
+    data = {"by": after.by, "until": after.until, "waiting": list(after.waiting), "told": list(after.told)}
+    item = {
+        **key,
+        "data": {"S": to_json(data)},
+        "revision": {"N": str(before.revision + 1)},
+        "expiration": {"N": str(int(after.until) + REMEMBER_SECONDS)},
+    }
+    same = {"ConditionExpression": "attribute_not_exists(id)"}
+    if before.revision:
+        same = {"ConditionExpression": "revision = :revision"}
+    values = {"ExpressionAttributeValues": {":revision": {"N": str(before.revision)}}} if before.revision else {}
+    try:
+        client("dynamodb").put_item(TableName=table, Item=item, **same, **values)
+    except ClientError as error:
+        if code_of(error) != "ConditionalCheckFailedException":
+            raise
+        return False
+    return True

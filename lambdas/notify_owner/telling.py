@@ -1,0 +1,91 @@
+"""Carries out what the owner is to be told: on the topic, then for webhooks, each once; later, if the rule is quiet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from lambdas.notify_owner.forms import document_of, message_structure, short_text
+from lambdas.notify_owner.logic import SendMessage, and_others
+from lambdas.notify_owner.quiet import NotYet, WasTold, claim
+from lambdas.notify_owner.settings import NotifyOwnerSettings
+from lambdas.shared.clients import client
+from lambdas.shared.decisions import Done, Nothing
+from lambdas.shared.once import once
+from trackside.contracts.action import Action
+from trackside.contracts.action_terms import QUIET_MINUTES
+from trackside.contracts.event import NOTIFICATION_DETAIL_TYPE, SOURCE, RuleEvaluation
+
+MOST_DELAY_SECONDS = 900  # API_SendMessage
+
+
+class Telling:
+    """One event's way. What waits is sent to the function's own queue once more, for at most 15 minutes at a time."""
+
+    def __init__(
+        self, event: Mapping[str, Any], settings: NotifyOwnerSettings, context: LambdaContext, *, now: float
+    ) -> None:
+        self._event, self._settings, self._context, self._now = event, settings, context, now
+        self._wait_seconds: float | None = None
+
+    def tell(self, said: RuleEvaluation, message: SendMessage) -> Iterator[Done | Nothing]:
+        """Errors: `ClientError`; what was told is not told again by the next delivery."""
+        try:
+            yield self._once(said, partial(self._publish, said, message))
+        except NotYet as quiet:
+            self._wait_seconds = min(quiet.seconds, self._wait_seconds or quiet.seconds)
+            yield Nothing(f"{said.configuration_name} of {said.job.name} was told of just now: {quiet}")
+            return
+        if self._settings.event_bus:
+            yield self._once(said, partial(self._put_event, said, message), part="webhooks")
+
+    def look_again(self) -> None:
+        """Sends the event to its own queue once more, if anything of it waits."""
+        if self._wait_seconds is not None:
+            seconds = max(1, min(int(self._wait_seconds) + 1, MOST_DELAY_SECONDS))
+            body = json.dumps(self._event)
+            client("sqs").send_message(QueueUrl=self._settings.queue_url, MessageBody=body, DelaySeconds=seconds)
+
+    def _once(self, said: RuleEvaluation, act: Any, *, part: str = "") -> Done | Nothing:
+        table = self._settings.idempotency_table
+        return once(Action.NOTIFY, said, act, table=table, context=self._context, part=part)
+
+    def _publish(self, said: RuleEvaluation, message: SendMessage) -> Done | Nothing:
+        others: tuple[str, ...] = ()
+        quiet_seconds = 60 * said.terms.value(Action.NOTIFY, QUIET_MINUTES, self._settings.quiet_minutes)
+        if quiet_seconds and said.actions is not None:
+            claimed = claim(said, table=self._settings.idempotency_table, quiet_seconds=quiet_seconds, now=self._now)
+            if isinstance(claimed, WasTold):
+                return Nothing(f"{said.finding_id} of {said.job.name} was told with {claimed.by}.")
+            others = claimed.others
+        body = and_others(message.body, others)
+        attributes = {name: {"DataType": "String", "StringValue": text} for name, text in message.attributes.items()}
+        client("sns").publish(
+            TopicArn=self._settings.topic_arn,
+            Subject=message.subject,
+            Message=message_structure(
+                body=body,
+                short=short_text(said),
+                document=document_of(said, text=message.subject, message=body, others=others),
+            ),
+            MessageStructure="json",
+            MessageAttributes=attributes,
+        )
+        return Done(f"Told the owner: {message.subject}")
+
+    def _put_event(self, said: RuleEvaluation, message: SendMessage) -> Done:
+        text = f"{message.subject}\n{said.details}" if said.details else message.subject
+        entry = {
+            "Source": SOURCE,
+            "DetailType": NOTIFICATION_DETAIL_TYPE,
+            "Detail": json.dumps(document_of(said, text=text)),
+            "EventBusName": self._settings.event_bus,
+        }
+        answer = client("events").put_events(Entries=[entry])
+        if answer.get("FailedEntryCount"):
+            raise ConnectionError(f"The bus did not take the notification: {answer['Entries']}")
+        return Done(f"Told webhooks: {message.subject}")

@@ -1,0 +1,34 @@
+"""A processing job that judges a training job ended without an answer: its owner must know that nobody watches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trackside.contracts.event import RuleEvaluation, RuleEvaluationStatus, TrainingJob
+from trackside.contracts.fields import Fields
+from trackside.contracts.verdict import Severity
+
+DETAIL_TYPE = "SageMaker Processing Job State Change"
+NOTHING_JUDGED = "No rule could judge this run"  # how the evaluator's ExitMessage begins
+_FIX = "See its processing job in CloudWatch Logs, and `trackside findings` for what each rule lacked."
+
+
+def read_unjudged(event: Mapping[str, Any]) -> RuleEvaluation:
+    """What such an event tells, as a rule's status would. Errors: `ConfigurationError`."""
+    fields = Fields(event.get("detail"), where="detail")
+    environment = Fields(fields.mapping("Environment", {}), where="detail.Environment", problems=fields.problems)
+    name, status = fields.text("ProcessingJobName"), fields.text("ProcessingJobStatus")
+    why = fields.text("ExitMessage", "") or fields.text("FailureReason", "") or "It does not say why."
+    said = RuleEvaluation(
+        job=TrainingJob(environment.text("TRAINING_JOB_NAME"), environment.text("TRAINING_JOB_ARN")),
+        configuration_name=name,
+        status=RuleEvaluationStatus.ERROR,
+        details=why if status == "Completed" else f"The processing job {name} is {status}. {why}",
+        severity=Severity.WARNING,
+        actions=(),
+        what_to_do=(_FIX,),
+        run_uri=environment.text("TRACKSIDE_RUN", ""),
+    )
+    fields.finish(subject="The event of a processing job")
+    return said

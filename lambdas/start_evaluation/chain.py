@@ -1,0 +1,159 @@
+"""What follows the end of an evaluator: the next link of its chain, another attempt, or that somebody is told.
+
+What the ended one was told is read from its event. Only start_evaluation may pass the evaluators' role, so a processing
+job with that role is ours, and so is its environment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lambdas.shared.decisions import Nothing
+from lambdas.shared.processing_jobs import evaluator_name
+from lambdas.start_evaluation.logic import StartEvaluation, processing_job_request
+from lambdas.start_evaluation.settings import StartEvaluationSettings
+from trackside.contracts.custom_rule_job import CONFIGURATION, JOB_ARN, JOB_NAME, RUN
+from trackside.contracts.evaluation_chain import (
+    CONTINUED_PREFIX,
+    LINK,
+    MAX_RUNTIME,
+    MOST_LINKS,
+    MOST_RESTARTS,
+    RESTARTS,
+)
+from trackside.contracts.event import TERMINAL_JOB_STATUSES, TOLD_AGAIN_SOURCE, TrainingJob
+from trackside.contracts.fields import Fields
+from trackside.contracts.run_layout import RunLocation
+
+# Exit codes of the evaluator (trackside.evaluation.exit_codes) that another attempt would repeat: the request is wrong,
+# a verdict cannot be delivered, a rule raises.
+FINAL_EXIT_CODES = frozenset({2, 4, 5})
+RAN_OUT_SHARE = 0.95  # of its time: SageMaker ended it, for nothing tells so in words
+
+_EXIT_CODE = re.compile(r"exit code: (?P<code>\d+)")
+
+
+@dataclass(frozen=True)
+class EvaluatorEnd:
+    """What an event tells of a processing job. Moments in seconds since the epoch, 0: not said. `is_told_again`: not
+    by SageMaker, but by a sweep."""
+
+    name: str
+    status: str
+    role_arn: str
+    environment: Mapping[str, str]
+    exit_message: str = ""
+    failure_reason: str = ""
+    started_at: float = 0.0
+    ended_at: float = 0.0
+    max_runtime_seconds: int = 0
+    is_told_again: bool = False
+
+    @property
+    def ran_out_of_time(self) -> bool:
+        """SageMaker ended it at its limit, whichever status it gave it."""
+        ran = self.ended_at - self.started_at
+        known = bool(self.started_at and self.ended_at and self.max_runtime_seconds)
+        return self.status != "Completed" and known and ran >= RAN_OUT_SHARE * self.max_runtime_seconds
+
+    @property
+    def will_repeat(self) -> bool:
+        """Another attempt would end in the same way."""
+        code = _EXIT_CODE.search(self.failure_reason)
+        return code is not None and int(code["code"]) in FINAL_EXIT_CODES
+
+    def counted(self, variable: str, default: int) -> int:
+        """A number of its environment."""
+        text = self.environment.get(variable, "")
+        return int(text) if text.isdigit() and len(text) < 9 else default
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """The training job is no longer watched, or not by one of its rules: somebody must be told."""
+
+    reason: str
+
+
+def read_end(event: Mapping[str, Any]) -> EvaluatorEnd:
+    """AWS writes "" for what is absent. Errors: `ConfigurationError` for an event of another shape."""
+    fields = Fields(event.get("detail"), where="detail")
+    stopping = fields.mapping("StoppingCondition", {}) if fields.is_object("StoppingCondition") else {}
+    given = fields.mapping("Environment", {}) if fields.is_object("Environment") else {}
+    limit = stopping.get("MaxRuntimeInSeconds", 0)
+    end = EvaluatorEnd(
+        name=fields.text("ProcessingJobName"),
+        status=fields.text("ProcessingJobStatus"),
+        role_arn=fields.text("RoleArn", ""),
+        environment={str(name): value for name, value in given.items() if isinstance(value, str)},
+        exit_message=fields.text("ExitMessage", ""),
+        failure_reason=fields.text("FailureReason", ""),
+        started_at=_moment(fields, "ProcessingStartTime"),
+        ended_at=_moment(fields, "ProcessingEndTime"),
+        max_runtime_seconds=int(limit) if isinstance(limit, int | float) else 0,
+        is_told_again=event.get("source") == TOLD_AGAIN_SOURCE,
+    )
+    fields.finish(subject=f"The event {event.get('id', '')!r}")
+    return end
+
+
+def decide_next(end: EvaluatorEnd, settings: StartEvaluationSettings) -> StartEvaluation | GiveUp | Nothing:
+    """Goes on where there is more to judge. The successor's name follows from this one's place in the chain, so that
+    whatever is told twice starts once."""
+    if end.role_arn != settings.role_arn or not all(end.environment.get(name) for name in (RUN, JOB_NAME, JOB_ARN)):
+        return Nothing(f"{end.name} is none of our evaluators.", surprising=True)
+    if end.status not in TERMINAL_JOB_STATUSES:
+        return Nothing(f"{end.name} is {end.status}.")
+    if end.exit_message.startswith(CONTINUED_PREFIX) or end.ran_out_of_time:
+        return _successor(end, settings, restarts=0)
+    if end.status == "Failed":
+        return _after_failure(end, settings)
+    if end.status == "Stopped":
+        return Nothing(f"{end.name} was stopped by somebody, so nothing takes its place.", surprising=True)
+    return Nothing(f"{end.name} has done its work.")
+
+
+def _after_failure(end: EvaluatorEnd, settings: StartEvaluationSettings) -> StartEvaluation | GiveUp | Nothing:
+    restarts = end.counted(RESTARTS, 0)
+    if end.will_repeat or restarts >= MOST_RESTARTS:
+        return _give_up(end)
+    return _successor(end, settings, restarts=restarts + 1)
+
+
+def _successor(
+    end: EvaluatorEnd, settings: StartEvaluationSettings, *, restarts: int
+) -> StartEvaluation | GiveUp | Nothing:
+    link = end.counted(LINK, 1) + 1
+    if link > MOST_LINKS:
+        return _give_up(end)
+    job, run = TrainingJob(end.environment[JOB_NAME], end.environment[JOB_ARN]), RunLocation(end.environment[RUN])
+    name = evaluator_name(job, configuration=end.environment.get(CONFIGURATION, ""), link=link)
+    told = {name: value for name, value in end.environment.items() if name not in (LINK, RESTARTS)}
+    told |= {LINK: str(link), MAX_RUNTIME: str(settings.max_runtime_seconds)}
+    if restarts:
+        told[RESTARTS] = str(restarts)
+    image_uri, role_arn = settings.image_uri, settings.role_arn
+    request = processing_job_request(name, job, run, told, settings, image_uri=image_uri, role_arn=role_arn)
+    return StartEvaluation(name, run, request, reason=_why(end))
+
+
+def _give_up(end: EvaluatorEnd) -> GiveUp | Nothing:
+    job = end.environment.get(JOB_NAME, "")
+    said = f"{job} is no longer watched by {end.name}: {_why(end)}"
+    # Whoever must be told was told when it ended.
+    return Nothing(said) if end.is_told_again else GiveUp(said)
+
+
+def _why(end: EvaluatorEnd) -> str:
+    if end.exit_message.startswith(CONTINUED_PREFIX):
+        return end.exit_message
+    if end.ran_out_of_time:
+        return f"its time was over ({end.max_runtime_seconds} s)."
+    return f"{end.failure_reason} {end.exit_message}".strip() or f"it is {end.status}, without a word."
+
+
+def _moment(fields: Fields, name: str) -> float:
+    return fields.number(name) / 1000 if fields.is_number(name) else 0.0

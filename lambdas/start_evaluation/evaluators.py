@@ -1,0 +1,87 @@
+"""What judges a run, in each mode: one processing job, one for each rule, or a place in the fleet's table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from lambdas.shared.decisions import Nothing
+from lambdas.shared.processing_jobs import evaluator_name
+from lambdas.start_evaluation.logic import StartEvaluation
+from lambdas.start_evaluation.settings import StartEvaluationSettings
+from trackside.contracts.custom_rule_job import CONFIGURATION, MOST_VALUE_CHARACTERS, judged_apart
+from trackside.contracts.evaluation_chain import MAX_RUNTIME, RULES_AFTER
+from trackside.contracts.evaluator_mode import FLEET, PER_RULE
+from trackside.contracts.event import TrainingJob
+from trackside.contracts.lease import LeaseRecord
+from trackside.contracts.rule_catalogue import built_in_catalogue
+from trackside.contracts.rule_request import RuleRequest
+
+
+@dataclass(frozen=True)
+class OpenLease:
+    """Have the fleet judge that run."""
+
+    record: LeaseRecord
+
+
+def decide_evaluators(
+    start: StartEvaluation,
+    job: TrainingJob,
+    request: RuleRequest | Nothing | None,
+    settings: StartEvaluationSettings,
+    *,
+    now: float,
+) -> Iterator[StartEvaluation | OpenLease | Nothing]:
+    """`start` is the one processing job of the mode `per-job`. `request`: the run's own; only `per-rule` needs it."""
+    if settings.evaluator_mode == FLEET:
+        yield OpenLease(LeaseRecord(job, start.run.uri, free_at=now))
+    elif settings.evaluator_mode == PER_RULE and isinstance(request, RuleRequest):
+        yield from _one_for_each_rule(start, job, request, settings)
+    else:
+        # Also for a request that cannot be read: the evaluator says what is wrong with it.
+        yield _told(start, {MAX_RUNTIME: str(settings.max_runtime_seconds)})
+
+
+def _one_for_each_rule(
+    start: StartEvaluation, job: TrainingJob, request: RuleRequest, settings: StartEvaluationSettings
+) -> Iterator[StartEvaluation | Nothing]:
+    names = _names(request, place=settings.custom_rules_from)
+    limit = {MAX_RUNTIME: str(settings.max_runtime_seconds)}
+    alone = _alone(names, most=settings.most_rule_jobs)
+    for name in filter(None, alone):
+        told = _told(start, {**limit, CONFIGURATION: name})
+        yield replace(
+            told,
+            name=(of_rule := evaluator_name(job, configuration=name)),
+            request={**told.request, "ProcessingJobName": of_rule},
+        )
+    rest = [name for name in names[len(alone) :] if name]
+    if rest:
+        few = f"{', '.join(rest[:3])}{', …' if len(rest) > 3 else ''}"
+        why = f"at most {settings.most_rule_jobs} are started, for names of at most {MOST_VALUE_CHARACTERS} characters"
+        yield Nothing(f"{len(rest)} rules of {job.name} share one processing job ({few}): {why}.", surprising=True)
+        yield _told(start, {**limit, RULES_AFTER: str(len(alone))})
+
+
+def _names(request: RuleRequest, *, place: str) -> list[str]:
+    """Of the configurations, in their order; "" for one that is judged by a rule file in a job of its own."""
+    apart = judged_apart(request, place=place)
+    return ["" if rule in apart else rule.name for rule in request.rules] or list(built_in_catalogue().usual)
+
+
+def _alone(names: Sequence[str], *, most: int) -> Sequence[str]:
+    """Those from the beginning that get a job each. One job is kept for the others, if there are any."""
+    fitting = next((place for place, name in enumerate(names) if len(name) > MOST_VALUE_CHARACTERS), len(names))
+    if fitting == len(names) and sum(map(bool, names)) <= most:
+        return names
+    taken = 0
+    for place, name in enumerate(names[:fitting]):
+        if name and taken == most - 1:
+            return names[:place]
+        taken += bool(name)
+    return names[:fitting]
+
+
+def _told(start: StartEvaluation, more: Mapping[str, str]) -> StartEvaluation:
+    return replace(start, request={**start.request, "Environment": {**start.request["Environment"], **more}})

@@ -1,0 +1,29 @@
+"""Puts a run into the fleet's table, and says so in its queue."""
+
+from __future__ import annotations
+
+import json
+
+from botocore.exceptions import ClientError
+
+from lambdas.shared.clients import client, code_of
+from lambdas.shared.decisions import Done, Nothing
+from lambdas.start_evaluation.evaluators import OpenLease
+from lambdas.start_evaluation.settings import StartEvaluationSettings
+
+
+def open_lease(lease: OpenLease, settings: StartEvaluationSettings) -> Done | Nothing:
+    """The table counts: without the announcement a worker finds the run a little later. Errors: `ClientError`."""
+    job = lease.record.job
+    try:
+        client("dynamodb").put_item(
+            TableName=settings.lease_table,
+            Item=lease.record.to_item(),
+            ConditionExpression="attribute_not_exists(pk)",
+        )
+    except ClientError as error:
+        if code_of(error) != "ConditionalCheckFailedException":
+            raise
+        return Nothing(f"The fleet knows {job.name} from an earlier delivery.")
+    client("sqs").send_message(QueueUrl=settings.fleet_queue_url, MessageBody=json.dumps({"TrainingJobArn": job.arn}))
+    return Done(f"The fleet judges {job.name}.")

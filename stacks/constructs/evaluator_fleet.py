@@ -1,0 +1,238 @@
+"""The fleet: workers on ECS that share all runs through a table of leases."""
+
+from __future__ import annotations
+
+from aws_cdk import Duration, RemovalPolicy, Stack
+from aws_cdk import aws_applicationautoscaling as scaling
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_ecs as ecs
+from aws_cdk import aws_events as events
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from stacks.constructs.acknowledge import accept_wildcard, acknowledge
+from stacks.constructs.allow import allow
+from stacks.constructs.evaluator_role import let_judge
+from stacks.constructs.fleet_network import FleetNetwork
+from stacks.constructs.lease_table import LeaseTable
+from stacks.constructs.processing_job_role import let_pull
+from stacks.constructs.python_lambda import RETENTION
+from stacks.constructs.run_table import KEY_ACTIONS
+from stacks.deployment_settings import DeploymentSettings
+from trackside.contracts.fleet_metrics import FLEET, LOAD, NAMESPACE
+from trackside.contracts.lease import OPEN_INDEX
+
+TARGET_LOAD_PERCENT = 70
+STOP_SECONDS = 120  # the longest that Fargate waits between SIGTERM and SIGKILL
+GRACE_SECONDS = 90
+NEWS_SECONDS = 5
+UNREAD_ATTEMPTS = 5
+
+
+class EvaluatorFleet(Construct):
+    """`table`: the leases. `queue`: where runs are announced. `has_news`: writes to runs are told by S3."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: DeploymentSettings,
+        runs: s3.IBucket,
+        key: kms.IKey,
+        bus: events.IEventBus,
+        repository: ecr.Repository,
+        failed: sqs.IQueue,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._settings, self._key = settings, key
+        self.has_news = not settings.run_bucket  # whether another's bucket tells of its objects is not ours to decide
+        self.table = LeaseTable(self, "Leases", key=key)
+        self.queue, self.dead_letters = self._create_queue()
+        self.role = self._create_role(runs=runs, bus=bus, failed=failed)
+        self.service = self._create_service(
+            self._create_task(repository, failed=failed),
+            FleetNetwork(self, "Network", subnets=settings.vpc_subnets, security_groups=settings.vpc_security_groups),
+        )
+        self._scale()
+
+    def let_announce(self, function: lambda_.Function) -> None:
+        """For whoever starts evaluations: runs come into the table, and into the queue."""
+        why = "Its purpose in the mode `fleet`: a run that is to be judged, once."
+        allow(function, "OpenLeases", ["dynamodb:PutItem"], [self.table.table_arn], why=why)
+        self._let_open_table(function)
+        allow(function, "AnnounceRuns", ["sqs:SendMessage"], [self.queue.queue_arn], why="So that a worker looks now.")
+
+    def let_note_news(self, function: lambda_.Function) -> None:
+        """For whoever hears of writes to runs."""
+        why = "Its purpose: the moment at which a run was last written to."
+        allow(function, "NoteNews", ["dynamodb:PutItem"], [self.table.table_arn], why=why)
+        self._let_open_table(function)
+
+    def let_see(self, function: lambda_.Function) -> None:
+        """For whoever looks whether runs are judged."""
+        why = "Sees which runs the fleet has, and which it has judged."
+        allow(function, "SeeLeases", ["dynamodb:GetItem"], [self.table.table_arn], why=why)
+        self._let_open_table(function)
+
+    def told(self, name: str, statistic: str, *, minutes: int) -> cloudwatch.Metric:
+        """What workers tell of themselves (`trackside.contracts.fleet_metrics`)."""
+        return cloudwatch.Metric(
+            namespace=NAMESPACE,
+            metric_name=name,
+            dimensions_map={FLEET: self._settings.event_bus_name},
+            statistic=statistic,
+            period=Duration.minutes(minutes),
+        )
+
+    def _let_open_table(self, principal: lambda_.Function | iam.Role) -> None:
+        allow(
+            principal,
+            "OpenTheLeases",
+            KEY_ACTIONS,
+            [self._key.key_arn],
+            conditions={"StringEquals": {"kms:ViaService": f"dynamodb.{Stack.of(self).region}.amazonaws.com"}},
+            why="DynamoDB uses the key of the table in the name of whoever reads or writes it.",
+        )
+
+    def _create_queue(self) -> tuple[sqs.Queue, sqs.Queue]:
+        dead_letters = sqs.Queue(
+            self,
+            "UnreadAnnouncements",
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            retention_period=Duration.days(14),
+        )
+        acknowledge(dead_letters, {"Serverless-SQSRedrivePolicy": "This is where others' dead letters go."})
+        queue = sqs.Queue(
+            self,
+            "Announcements",
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            visibility_timeout=Duration.seconds(30),
+            dead_letter_queue=sqs.DeadLetterQueue(queue=dead_letters, max_receive_count=UNREAD_ATTEMPTS),
+        )
+        return queue, dead_letters
+
+    def _create_role(self, *, runs: s3.IBucket, bus: events.IEventBus, failed: sqs.IQueue) -> iam.Role:
+        tasks = iam.ServicePrincipal(
+            "ecs-tasks.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": Stack.of(self).account}}
+        )
+        role = iam.Role(self, "Role", description="Trackside: judges runs, as workers of the fleet", assumed_by=tasks)
+        let_judge(role, runs=runs, key=self._key, bus=bus)
+        actions = ["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+        leases = [self.table.table_arn, f"{self.table.table_arn}/index/{OPEN_INDEX}"]
+        allow(role, "Lease", actions, leases, why="Takes runs, renews its leases, and says which are judged.")
+        self._let_open_table(role)
+        actions = ["sqs:DeleteMessage", "sqs:ReceiveMessage"]
+        allow(role, "ReadAnnouncements", actions, [self.queue.queue_arn], why="Hears of new runs.")
+        allow(role, "TellWhatFailed", ["sqs:SendMessage"], [failed.queue_arn], why="Says who is no longer watched.")
+        return role
+
+    def _create_task(self, repository: ecr.Repository, *, failed: sqs.IQueue) -> ecs.FargateTaskDefinition:
+        settings = self._settings
+        task = ecs.FargateTaskDefinition(
+            self,
+            "Task",
+            cpu=settings.fleet_cpu_units,
+            memory_limit_mib=settings.fleet_memory_mb,
+            task_role=self.role,
+            execution_role=self._create_execution_role(repository),
+        )
+        log_group = logs.LogGroup(
+            self, "Log", retention=RETENTION[settings.log_retention_days], removal_policy=RemovalPolicy.DESTROY
+        )
+        news = {"TRACKSIDE_FLEET_NEWS_SECONDS": str(NEWS_SECONDS)} if self.has_news else {}
+        task.add_container(
+            "Worker",
+            image=ecs.ContainerImage.from_registry(repository.repository_uri_for_tag(settings.evaluator_image_tag)),
+            logging=ecs.LogDrivers.aws_logs(stream_prefix="worker", log_group=log_group),
+            stop_timeout=Duration.seconds(STOP_SECONDS),
+            environment={
+                "TRACKSIDE_EVENT_BUS": settings.event_bus_name,
+                "TRACKSIDE_FLEET_TABLE": self.table.table_name,
+                "TRACKSIDE_FLEET_QUEUE_URL": self.queue.queue_url,
+                "TRACKSIDE_FLEET_FAILED_QUEUE_URL": failed.queue_url,
+                "TRACKSIDE_FLEET_RUNS": str(settings.fleet_runs_per_worker),
+                "TRACKSIDE_FLEET_GRACE_SECONDS": str(GRACE_SECONDS),
+                "TRACKSIDE_CUSTOM_RULES_FROM": settings.custom_rules_from,
+                "AWS_DEFAULT_REGION": Stack.of(self).region,
+                **news,
+            },
+        )
+        acknowledge(task, {"AwsSolutions-ECS2": "Names of a table, a queue and a bus; no secret is among them."})
+        return task
+
+    def _create_execution_role(self, repository: ecr.IRepository) -> iam.Role:
+        """Of ECS itself, which starts the containers. The log's own grant comes with the log."""
+        tasks = iam.ServicePrincipal("ecs-tasks.amazonaws.com")
+        role = iam.Role(self, "Start", description="Trackside: starts workers of the fleet", assumed_by=tasks)
+        let_pull(role, repository)
+        accept_wildcard(role, "*", reason="ecr:GetAuthorizationToken knows no resources.")
+        return role
+
+    def _create_service(self, task: ecs.FargateTaskDefinition, network: FleetNetwork) -> ecs.CfnService:
+        """By the ids of the network alone, as all that joins a given VPC does."""
+        self.cluster = ecs.CfnCluster(
+            self,
+            "Cluster",
+            cluster_settings=[ecs.CfnCluster.ClusterSettingsProperty(name="containerInsights", value="enabled")],
+        )
+        return ecs.CfnService(
+            self,
+            "Service",
+            cluster=self.cluster.ref,
+            task_definition=task.task_definition_arn,
+            launch_type="FARGATE",
+            desired_count=None,  # the scaling decides; a deployment must not undo it
+            enable_ecs_managed_tags=True,
+            propagate_tags="SERVICE",
+            deployment_configuration=ecs.CfnService.DeploymentConfigurationProperty(
+                minimum_healthy_percent=100,
+                maximum_percent=200,
+                deployment_circuit_breaker=ecs.CfnService.DeploymentCircuitBreakerProperty(enable=True, rollback=True),
+            ),
+            network_configuration=ecs.CfnService.NetworkConfigurationProperty(
+                awsvpc_configuration=ecs.CfnService.AwsVpcConfigurationProperty(
+                    subnets=network.subnet_ids,
+                    security_groups=network.security_group_ids,
+                    assign_public_ip="DISABLED",
+                )
+            ),
+        )
+
+    def _scale(self) -> None:
+        """On how full the workers are; and on what waits, for where there is no worker none says how full it is."""
+        target = scaling.ScalableTarget(
+            self,
+            "Workers",
+            service_namespace=scaling.ServiceNamespace.ECS,
+            resource_id=f"service/{self.cluster.ref}/{self.service.attr_name}",
+            scalable_dimension="ecs:service:DesiredCount",
+            min_capacity=self._settings.fleet_least_workers,
+            max_capacity=self._settings.fleet_most_workers,
+        )
+        target.scale_to_track_metric(
+            "Load",
+            custom_metric=self.told(LOAD, cloudwatch.Stats.AVERAGE, minutes=1),
+            target_value=TARGET_LOAD_PERCENT,
+            scale_in_cooldown=Duration.minutes(5),
+            scale_out_cooldown=Duration.minutes(1),
+        )
+        target.scale_on_metric(
+            "Announced",
+            metric=self.queue.metric_approximate_number_of_messages_visible(
+                period=Duration.minutes(1), statistic=cloudwatch.Stats.MAXIMUM
+            ),
+            scaling_steps=[
+                scaling.ScalingInterval(lower=1, upper=50, change=1),
+                scaling.ScalingInterval(lower=50, change=5),
+            ],
+            cooldown=Duration.minutes(2),
+        )

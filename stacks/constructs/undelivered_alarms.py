@@ -1,0 +1,56 @@
+"""One alarm for each EventBridge rule of the deployment: an event that it matched reached nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aws_cdk import Duration, Fn
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_events as events
+from aws_cdk import aws_sns as sns
+from constructs import Construct
+
+from stacks.constructs.alarm import TellingAlarm
+
+SUFFIX = "Undelivered"
+
+
+def undelivered_alarms(scope: Construct, *, topic: sns.ITopic) -> list[TellingAlarm]:
+    """For all rules that stand in the app by now; put them in last. EventBridge tries for a day, so this is rare."""
+    return [
+        TellingAlarm(
+            scope,
+            f"{name}{SUFFIX}",
+            topic=topic,
+            metric=_failed_invocations(rule),
+            threshold=1,
+            description=f"EventBridge could not deliver an event of the rule {rule.node.path}: its queue is gone, or "
+            "does not let EventBridge in. The event lies in the rule's dead-letter queue, if that was reached; what "
+            "became of training jobs the next sweep finds.",
+        )
+        for name, rule in _rules(scope.node.root)
+    ]
+
+
+def _rules(root: Construct) -> Iterator[tuple[str, events.Rule]]:
+    for each in root.node.find_all():
+        if isinstance(each, events.Rule):
+            yield "".join(each.node.path.removeprefix("Trackside").split("/")), each
+
+
+def _failed_invocations(rule: events.Rule) -> cloudwatch.Metric:
+    """Of the default bus metrics bear the rule's name, of others the bus's, too.
+
+    https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-monitoring.html. The name is the last part of the ARN,
+    rule/name or rule/bus/name; what CloudFormation's Ref says of a rule on a bus of one's own is not its name.
+    """
+    bus = getattr(rule.node.default_child, "event_bus_name", None)
+    parts = Fn.split("/", rule.rule_arn)
+    dimensions = {"RuleName": Fn.select(2 if bus else 1, parts), **({"EventBusName": bus} if bus else {})}
+    return cloudwatch.Metric(
+        namespace="AWS/Events",
+        metric_name="FailedInvocations",
+        dimensions_map=dimensions,
+        statistic=cloudwatch.Stats.SUM,
+        period=Duration.minutes(5),
+    )

@@ -1,0 +1,108 @@
+"""A spoke: an account whose training jobs another one, the hub, watches. It forwards, and lets the hub stop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aws_cdk import CfnOutput, Duration, Stack
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from stacks.constructs.acknowledge import accept_wildcard, acknowledge
+from stacks.constructs.allow import allow
+from stacks.deployment_settings import DeploymentSettings
+from stacks.event_patterns import official_rule_status_changed, training_changed
+from stacks.spokes import hub_role_name, role_arn, spoke_role_name
+
+
+class SpokeStack(Stack):
+    """All that a spoke needs. The hub is told by `hub_account`, and must have this account among `spoke_accounts`."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, settings: DeploymentSettings) -> None:
+        super().__init__(
+            scope,
+            construct_id,
+            stack_name=settings.stack_name(construct_id),
+            description=f"Trackside: a spoke of {settings.hub_account}",
+        )
+        self._settings = settings
+        dead_letters = self._create_dead_letters()
+        self._forward(dead_letters)
+        role = self._create_stop_role()
+        CfnOutput(self, "StopRoleArn", value=role.role_arn, description="The hub stops jobs with it")
+        CfnOutput(self, "DeadLettersUrl", value=dead_letters.queue_url, description="Events that the hub did not take")
+
+    def _create_dead_letters(self) -> sqs.Queue:
+        queue = sqs.Queue(
+            self,
+            "DeadLetters",
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            retention_period=Duration.days(14),
+        )
+        acknowledge(
+            queue,
+            {
+                "AwsSolutions-SQS3": "This is where others' dead letters go.",
+                "Serverless-SQSRedrivePolicy": "This is where others' dead letters go.",
+            },
+        )
+        return queue
+
+    def _forward(self, dead_letters: sqs.Queue) -> None:
+        where = f"arn:{self.partition}:events:{self.region}:{self._settings.hub_account}:event-bus/default"
+        role = iam.Role(
+            self,
+            "Forwarder",
+            description="Trackside: tells the hub of training jobs",
+            assumed_by=iam.ServicePrincipal(
+                "events.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": self.account}}
+            ),
+        )
+        hub = events.EventBus.from_event_bus_arn(self, "Hub", where)
+        for construct_id, pattern, what in (
+            ("TrainingChanged", training_changed(), "A training job that opted in is in another state"),
+            ("OfficialRules", official_rule_status_changed(), "A rule of SageMaker Debugger said something"),
+        ):
+            events.Rule(
+                self,
+                construct_id,
+                description=f"{what}: the hub is told",
+                event_pattern=pattern,
+                targets=[targets.EventBus(hub, role=role, dead_letter_queue=dead_letters)],
+            )
+
+    def _create_stop_role(self) -> iam.Role:
+        """Trusts one role of the hub by its name, whether or not it is there yet."""
+        settings = self._settings
+        asked: dict[str, Any] = {"sts:ExternalId": settings.event_bus_name}
+        if settings.organization:
+            asked["aws:PrincipalOrgID"] = settings.organization
+        trusted = role_arn(self, settings.hub_account, hub_role_name(settings, self.region))
+        role = iam.Role(
+            self,
+            "Stop",
+            role_name=spoke_role_name(settings, self.region),
+            description=f"Trackside: the hub {settings.hub_account} stops tagged training jobs with it",
+            assumed_by=iam.PrincipalWithConditions(
+                iam.AccountPrincipal(settings.hub_account),
+                {"StringEquals": asked, "ArnEquals": {"aws:PrincipalArn": trusted}},
+            ),
+        )
+        allow(
+            role,
+            "StopTrainingJobs",
+            ["sagemaker:StopTrainingJob"],
+            [self.format_arn(service="sagemaker", resource="training-job", resource_name="*")],
+            conditions={"Null": {"aws:ResourceTag/trackside:run": "false"}},
+            why="Its purpose. The jobs to come are not known; only those that opted in by their tag may be stopped.",
+        )
+        accept_wildcard(
+            role,
+            "arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>:training-job/*",
+            reason="The jobs to come are not known; the condition narrows it to tagged ones.",
+        )
+        return role

@@ -1,0 +1,63 @@
+"""Which webhooks a deployment has, and what each is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aws_cdk import aws_events as events
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from stacks.constructs.allow import allow
+from stacks.constructs.webhook import Webhook
+from stacks.deployment_settings import DeploymentSettings
+from stacks.event_patterns import owner_told
+from trackside.contracts.event import SOURCE
+
+SLACK_URL = "https://slack.com/api/chat.postMessage"  # https://docs.slack.dev/reference/methods/chat.postMessage
+
+
+def create_webhooks(scope: Construct, *, settings: DeploymentSettings, bus: events.IEventBus) -> Mapping[str, Webhook]:
+    """By name: `slack`, `webhook`; those that the settings ask for."""
+    found: dict[str, Webhook] = {}
+    rate = settings.webhook_calls_per_second
+    if settings.slack_channel:
+        text = events.EventField.from_path("$.detail.text")
+        found["slack"] = Webhook(
+            scope,
+            "Slack",
+            bus=bus,
+            pattern=owner_told(),
+            url=SLACK_URL,
+            header="Authorization",
+            secret_name=settings.slack_secret,
+            body=events.RuleTargetInput.from_object({"channel": settings.slack_channel, "text": text}),
+            calls_per_second=min(rate, 1),  # Slack takes one message a second for a channel
+            description="Tells a channel of Slack what owners are told",
+        )
+    if settings.webhook_url:
+        found["webhook"] = Webhook(
+            scope,
+            "Webhook",
+            bus=bus,
+            pattern=owner_told(),
+            url=settings.webhook_url,
+            header="Authorization",
+            secret_name=settings.webhook_secret,
+            body=events.RuleTargetInput.from_event_path("$.detail"),
+            calls_per_second=rate,
+            description="Tells an HTTPS endpoint what owners are told",
+        )
+    return found
+
+
+def let_tell_webhooks(function: lambda_.Function, bus: events.IEventBus) -> None:
+    """What owners are told goes onto the bus, too, where webhooks take it."""
+    allow(
+        function,
+        "TellWebhooks",
+        ["events:PutEvents"],
+        [bus.event_bus_arn],
+        conditions={"StringEquals": {"events:source": SOURCE}},
+        why="Webhooks are told by the bus, in our name only.",
+    )

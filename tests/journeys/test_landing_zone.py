@@ -1,0 +1,185 @@
+"""Deployments beside one another and across accounts: two environments in one account, a hub and a spoke."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacks.assembly import assembly
+from tests.stacks.variants import (
+    ALARM_TOPIC,
+    HUB_OF_STAGING,
+    NOTIFICATION_TOPIC,
+    RUN_BUCKET,
+    SPOKE_ACCOUNT,
+    SPOKE_OF_STAGING,
+)
+from trackside.contracts.action import Action
+from trackside.contracts.event import DETAIL_TYPE, SOURCE, TrainingJob, evaluation_of
+from trackside.contracts.verdict import Outcome, Severity, Verdict
+from trackside.testing.local_account.deploy import Account, deploy
+from trackside.testing.local_account.server import LocalAccount, OtherAccount
+
+ROOT = Path(__file__).parents[2]
+EVALUATOR = str(ROOT / "rule_containers" / "evaluator" / "entrypoint.py")
+TRAINS = "import time; print('training', flush=True); time.sleep(120)"
+pytestmark = pytest.mark.xdist_group("local-account")  # one account at a time in a process
+
+Outputs = Mapping[str, str]
+
+
+@pytest.fixture(scope="module")
+def account() -> Iterator[LocalAccount]:
+    """With what the environment `staging` finds there: a bucket and two topics."""
+    with LocalAccount(stop_grace_seconds=3) as account:
+        account.client("s3").create_bucket(Bucket=RUN_BUCKET)
+        for topic in (ALARM_TOPIC, NOTIFICATION_TOPIC):
+            account.client("sns").create_topic(Name=topic.rpartition(":")[2])
+        for repository in ("trackside-evaluator", "trackside-evaluator-staging"):
+            account.register_image(repository, [sys.executable, EVALUATOR])
+        yield account
+
+
+@pytest.fixture(scope="module")
+def production(account: LocalAccount) -> Outputs:
+    return _deployed(assembly(), account)
+
+
+@pytest.fixture(scope="module")
+def staging(account: LocalAccount) -> Outputs:
+    return _deployed(assembly(HUB_OF_STAGING), account)
+
+
+@pytest.fixture(scope="module")
+def spoke(account: LocalAccount, staging: Outputs) -> OtherAccount:
+    other = account.other(SPOKE_ACCOUNT)
+    _deployed(assembly(SPOKE_OF_STAGING), other)
+    return other
+
+
+def test_nothing_is_called_alike_in_two_environments(production: Outputs, staging: Outputs) -> None:
+    assert {name for name in set(production) & set(staging) if production[name] == staging[name]} == set()
+
+
+@pytest.mark.parametrize("name", ["production", "staging"])
+def test_a_job_reaches_the_environment_in_whose_bucket_its_run_lies_and_no_other(
+    account: LocalAccount, production: Outputs, staging: Outputs, name: str
+) -> None:
+    own, other = (production, staging) if name == "production" else (staging, production)
+    job = _train(account, f"job-of-{name}", f"s3://{own['RunBucketName']}/digits")
+    _eventually(lambda: _evaluators_of(account, job), "an evaluator starts")
+    (one,) = _evaluators_of(account, job)
+    assert one["Environment"]["TRACKSIDE_EVENT_BUS"] == own["EventBusName"]
+    _eventually(lambda: _is_known(account, own, job), "its own environment knows it")
+    for queue in ("RecordVerdictQueueUrl", "StartEvaluationQueueUrl"):
+        _eventually(lambda url=other[queue]: not _waiting(account, url), "the other one has heard of it")  # type: ignore[misc]
+    assert not _is_known(account, other, job)
+    assert len(_evaluators_of(account, job)) == 1
+
+
+def test_processing_jobs_run_where_the_deployment_says(account: LocalAccount, staging: Outputs) -> None:
+    job = _train(account, "placed", f"s3://{RUN_BUCKET}/placed")
+    _eventually(lambda: _evaluators_of(account, job), "an evaluator starts")
+    (one,) = _evaluators_of(account, job)
+    assert one["NetworkConfig"] == {
+        "EnableInterContainerTrafficEncryption": True,
+        "VpcConfig": {
+            "Subnets": HUB_OF_STAGING["trackside:vpc_subnets"].split(","),
+            "SecurityGroupIds": ["sg-0123456789abcdef0"],
+        },
+    }
+    cluster = one["ProcessingResources"]["ClusterConfig"]
+    assert cluster["VolumeKmsKeyId"] == HUB_OF_STAGING["trackside:evaluator_volume_key_arn"]
+
+
+def test_a_hub_judges_and_stops_the_job_of_a_spoke_and_not_its_own_of_the_same_kind(
+    account: LocalAccount, staging: Outputs, spoke: OtherAccount
+) -> None:
+    run = f"s3://{RUN_BUCKET}/{SPOKE_ACCOUNT}/far"
+    job, own = _train(spoke, "far", run), _train(account, "near", f"s3://{RUN_BUCKET}/near")
+    assert job.arn.split(":")[4] == SPOKE_ACCOUNT
+    _eventually(lambda: _evaluators_of(account, job), "the hub judges it")
+    _say_issue(account, staging, job, run)
+    _eventually(lambda: _status(spoke, job) == "Stopped", "the hub stops it, in the spoke")
+    assert _status(account, own) == "InProgress"
+
+
+def test_a_spoke_cannot_have_a_run_of_the_hub_or_another_spoke_judged_as_its_own(
+    account: LocalAccount, staging: Outputs, spoke: OtherAccount
+) -> None:
+    job = _train(spoke, "sly", f"s3://{RUN_BUCKET}/near")
+    _eventually(lambda: _is_known(account, staging, job), "the hub has heard of it")
+    _eventually(lambda: not _waiting(account, staging["StartEvaluationQueueUrl"]), "its start is decided")
+    assert _evaluators_of(account, job) == []
+
+
+def _deployed(folder: Path, account: Account) -> Outputs:
+    return {name: value for outputs in deploy(folder, account).values() for name, value in outputs.items()}
+
+
+def _train(account: Account, name: str, run: str) -> TrainingJob:
+    arn = account.client("sagemaker").create_training_job(
+        TrainingJobName=name,
+        AlgorithmSpecification={
+            "TrainingImage": "training",
+            "TrainingInputMode": "File",
+            "ContainerEntrypoint": [sys.executable, "-c", TRAINS],
+        },
+        RoleArn="arn:aws:iam::123456789012:role/training",
+        OutputDataConfig={"S3OutputPath": "s3://anywhere"},
+        ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
+        StoppingCondition={"MaxRuntimeInSeconds": 600},
+        Tags=[{"Key": "trackside:run", "Value": run}],
+    )["TrainingJobArn"]
+    return TrainingJob(name, arn)
+
+
+def _status(account: Account, job: TrainingJob) -> str:
+    return str(account.client("sagemaker").describe_training_job(TrainingJobName=job.name)["TrainingJobStatus"])
+
+
+def _evaluators_of(account: Account, job: TrainingJob) -> list[Mapping[str, Any]]:
+    sagemaker = account.client("sagemaker")
+    found = sagemaker.list_processing_jobs(NameContains=f"trackside-{job.name}")["ProcessingJobSummaries"]
+    return [sagemaker.describe_processing_job(ProcessingJobName=each["ProcessingJobName"]) for each in found]
+
+
+def _is_known(account: Account, outputs: Outputs, job: TrainingJob) -> bool:
+    key = {"pk": {"S": job.arn}, "sk": {"S": "job"}}
+    return "Item" in account.client("dynamodb").get_item(TableName=outputs["RunTableName"], Key=key)
+
+
+def _waiting(account: Account, queue_url: str) -> int:
+    names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+    found = account.client("sqs").get_queue_attributes(QueueUrl=queue_url, AttributeNames=names)["Attributes"]
+    return sum(map(int, found.values()))
+
+
+def _say_issue(account: Account, outputs: Outputs, job: TrainingJob, run: str) -> None:
+    verdict = Verdict(
+        run=job.name,
+        rule_id="vanishing-gradient",
+        configuration_name="vanishing-gradient",
+        outcome=Outcome.ISSUE_FOUND,
+        severity=Severity.CRITICAL,
+        step=40,
+        message="Gradients vanish.",
+        detected_at=time.time(),
+        actions=(Action.STOP_TRAINING,),
+    )
+    detail = json.dumps(evaluation_of(verdict, job=job, run_uri=run).to_detail())
+    entry = {"Source": SOURCE, "DetailType": DETAIL_TYPE, "Detail": detail, "EventBusName": outputs["EventBusName"]}
+    assert account.client("events").put_events(Entries=[entry])["FailedEntryCount"] == 0
+
+
+def _eventually(is_so: Callable[[], Any], what: str, *, seconds: float = 40) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.05)

@@ -1,0 +1,43 @@
+"""`trackside aws redrive`: puts dead letters back into the queues of their functions."""
+
+from __future__ import annotations
+
+import click
+
+from trackside.cli.terminal.options import format_option, shared_options, wants_color
+from trackside.cli.terminal.rows import print_json, print_table
+
+
+@click.command("redrive")
+@click.argument("functions", nargs=-1, metavar="[FUNCTION]...")
+@click.option("--all", "every", is_flag=True, help="Those of all functions.")
+@click.option("--dry-run", is_flag=True, help="Only say how many lie there.")
+@format_option("table", "json")
+@shared_options
+def command(*, functions: tuple[str, ...], every: bool, dry_run: bool, output: str) -> None:
+    """Put dead letters back into the queues of their functions.
+
+    A dead letter is what a FUNCTION, such as stop_training, gave up on. First mend what its log says:
+    what still fails comes back. What was done already is not done again.
+
+    \b
+    Example:
+      trackside aws redrive --all --dry-run
+      trackside aws redrive stop_training notify_owner
+    """
+    from trackside.cloud.redelivery import Redelivery
+
+    if bool(functions) == every:
+        raise click.UsageError("Name functions, or give --all.")
+    deployment = Redelivery()
+    rows = []
+    for letters in deployment.choose(functions):
+        is_moved = letters.count > 0 and not dry_run
+        if is_moved:
+            deployment.redrive(letters)
+        rows.append({"function": letters.name, "dead_letters": letters.count, "redriven": is_moved})
+    if output == "json":
+        print_json({"queues": rows})
+        return
+    cells = [(row["function"], str(row["dead_letters"]), "redriven" if row["redriven"] else "-") for row in rows]
+    print_table(("function", "dead letters", "done"), [tuple(map(str, row)) for row in cells], color=wants_color())

@@ -1,0 +1,48 @@
+"""`trackside aws replay`: sends verdicts of the bus's archive once more."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import click
+
+from trackside.cli.terminal.options import shared_options
+
+
+class _Moment(click.ParamType):
+    name = "moment"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        from trackside.cloud.redelivery import moment
+
+        if isinstance(value, datetime):
+            return value
+        try:
+            return moment(str(value))
+        except ValueError:
+            self.fail(f"{value!r} is no moment, such as 2026-11-21T14:00 (UTC).", param, ctx)
+
+
+@click.command("replay")
+@click.option("--from", "first", type=_Moment(), required=True, metavar="MOMENT", help="From then on (UTC).")
+@click.option("--to", "last", type=_Moment(), required=True, metavar="MOMENT", help="Until then (UTC).")
+@click.option("--act-again", is_flag=True, help="Also what is so old that it would be done again.")
+@shared_options
+def command(*, first: datetime, last: datetime, act_again: bool) -> None:
+    """Send verdicts of the archive once more.
+
+    Functions see everything that came onto the bus between the two moments as if it came now. What was
+    done for it within the last 14 days is not done again. Asking for the same moments again changes
+    nothing.
+
+    \b
+    Example:
+      trackside aws replay --from 2026-11-21T14:00 --to 2026-11-21T15:00
+    """
+    from trackside.cloud.redelivery import Redelivery
+
+    replay = Redelivery().replay(first, last, act_again=act_again)
+    if replay.is_new:
+        click.echo(f"{replay.name} has begun: aws events describe-replay --replay-name {replay.name}")
+    else:
+        click.echo(f"{replay.name} was asked for before; nothing is sent again.")

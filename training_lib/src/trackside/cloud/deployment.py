@@ -1,0 +1,36 @@
+"""What a deployment in this account and region consists of: the outputs of its stacks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from trackside.cloud.calls import Calls
+from trackside.contracts.errors import ConfigurationError, LocationNotFoundError, Problem
+
+STACKS = ("TracksideStorage", "TracksideAction", "TracksideEvaluation", "TracksideMonitoring")
+
+
+class Deployment:
+    """The outputs, by name. Errors: `LocationNotFoundError` if a stack is not there; those of `Calls`."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._outputs: dict[str, str] = {}
+        for stack in STACKS:
+            try:
+                (found,) = calls.ask("cloudformation", "describe_stacks", StackName=stack)["Stacks"]
+            except LocationNotFoundError as error:
+                raise LocationNotFoundError(
+                    f"There is no stack {stack} here. Deploy Trackside, or set AWS_REGION to where it is"
+                ) from error
+            self._outputs |= {each["OutputKey"]: each["OutputValue"] for each in found.get("Outputs", ())}
+
+    def outputs(self, fixes: Mapping[str, str]) -> tuple[str, ...]:
+        """Those of the given names; `fixes` says what would make each. Errors: `ConfigurationError`, all at once."""
+        missing = [Problem(name, "no stack has this output.", fixes[name]) for name in fixes if not self.has(name)]
+        if missing:
+            raise ConfigurationError(missing, subject="The deployment")
+        return tuple(self._outputs[name] for name in fixes)
+
+    def has(self, name: str) -> bool:
+        """True if a stack has that output."""
+        return name in self._outputs

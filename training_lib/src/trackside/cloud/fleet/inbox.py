@@ -1,0 +1,78 @@
+"""Where runs are announced to the fleet, and where it says which it cannot judge: two queues."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from trackside.contracts.lease import LeaseRecord
+
+MOST_MESSAGES = 10  # API_ReceiveMessage
+FAILED_DETAIL_TYPE = "Trackside Evaluation Failed"
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """A training job is to be judged; `receipt` is what `Inbox.forget` takes."""
+
+    job_arn: str
+    receipt: str
+
+
+class Inbox:
+    """`client`: boto3's, of SQS. Without `queue_url` nothing is announced, without the other nobody is told."""
+
+    def __init__(self, client: Any, *, queue_url: str = "", failed_queue_url: str = "") -> None:
+        self._client, self._queue_url, self._failed_queue_url = client, queue_url, failed_queue_url
+
+    def announced(self, *, most: int, wait_seconds: int) -> list[Announcement]:
+        """At most so many; waits that long for the first. What cannot be read is left to the queue's redrive."""
+        if not self._queue_url:
+            return []
+        answer = self._client.receive_message(
+            QueueUrl=self._queue_url, MaxNumberOfMessages=min(most, MOST_MESSAGES), WaitTimeSeconds=wait_seconds
+        )
+        found = []
+        for message in answer.get("Messages", ()):
+            arn = _arn_in(message["Body"])
+            if arn:
+                found.append(Announcement(arn, message["ReceiptHandle"]))
+            else:
+                _logger.warning("Not an announcement: %.200s", message["Body"])
+        return found
+
+    def forget(self, announcement: Announcement) -> None:
+        """It has been followed."""
+        self._client.delete_message(QueueUrl=self._queue_url, ReceiptHandle=announcement.receipt)
+
+    def tell_failed(self, lease: LeaseRecord, reason: str) -> None:
+        """Nobody judges this run any more, and why."""
+        _logger.error("%s is no longer watched: %s", lease.job.name, reason)
+        if not self._failed_queue_url:
+            return
+        detail = {
+            "TrainingJobName": lease.job.name,
+            "TrainingJobArn": lease.job.arn,
+            "Run": lease.run_uri,
+            "ExitMessage": reason,
+        }
+        event = {"source": "trackside.fleet", "detail-type": FAILED_DETAIL_TYPE, "detail": detail}
+        self._client.send_message(QueueUrl=self._failed_queue_url, MessageBody=json.dumps(event))
+
+
+def announcement_body(job_arn: str) -> str:
+    """The message that announces a training job."""
+    return json.dumps({"TrainingJobArn": job_arn})
+
+
+def _arn_in(body: str) -> str:
+    try:
+        said = json.loads(body)
+    except ValueError:
+        return ""
+    arn = said.get("TrainingJobArn") if isinstance(said, dict) else None
+    return arn if isinstance(arn, str) else ""

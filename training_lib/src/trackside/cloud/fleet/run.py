@@ -1,0 +1,79 @@
+"""The process of a worker: what the evaluator's container is where its environment names a table of leases."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from typing import TextIO
+
+from trackside.cloud.fleet.inbox import Inbox
+from trackside.cloud.fleet.judging import Judging
+from trackside.cloud.fleet.leases import Leases, LeaseTerms
+from trackside.cloud.fleet.worker import Load, Worker, WorkerSettings
+from trackside.contracts.fleet_metrics import FLEET, JUDGED_RUNS, LOAD, LONGEST_WAIT, NAMESPACE, WAITING_RUNS
+from trackside.environment import FleetEnvironment
+from trackside.evaluation.stop_signal import StopSignal
+
+
+def run_worker(environment: FleetEnvironment, *, command: Sequence[str]) -> int:
+    """Works until SIGTERM; `command` judges the one run that its environment names. Returns the exit code."""
+    import boto3.session
+    from botocore.config import Config
+
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("botocore").setLevel(logging.WARNING)
+    config = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 3})
+    session = boto3.session.Session()
+    owner = f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
+    terms = LeaseTerms(environment.lease_seconds, environment.lease_seconds / 4)
+    worker = Worker(
+        Leases(session.client("dynamodb", config=config), environment.table, owner=owner, terms=terms),
+        Inbox(
+            session.client("sqs", config=config),
+            queue_url=environment.queue_url,
+            failed_queue_url=environment.failed_queue_url,
+        ),
+        lambda lease: Judging(
+            lease, command, poll_seconds=environment.slow_poll_seconds if environment.news_seconds else None
+        ),
+        WorkerSettings(
+            runs=environment.runs,
+            look_seconds=environment.look_seconds,
+            news_seconds=environment.news_seconds,
+            grace_seconds=environment.grace_seconds,
+            back_off_seconds=environment.lease_seconds / 2,
+        ),
+        clock=time.time,
+    )
+    with StopSignal() as stop:
+        worker.work(should_stop=lambda: stop.is_set, sleep=stop.sleep, tell=metric_teller(sys.stdout, clock=time.time))
+    return 0
+
+
+def metric_teller(stream: TextIO, *, fleet: str, clock: Callable[[], float]) -> Callable[[Load], None]:
+    """Writes a worker's load as a line that CloudWatch Logs takes for metrics.
+
+    https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
+    """
+    units = {LOAD: "Percent", JUDGED_RUNS: "Count", WAITING_RUNS: "Count", LONGEST_WAIT: "Seconds"}
+
+    def tell(load: Load) -> None:
+        values = {
+            FLEET: fleet,
+            LOAD: 100 * load.judged / load.room,
+            JUDGED_RUNS: load.judged,
+            WAITING_RUNS: load.waiting,
+            LONGEST_WAIT: round(load.longest_wait_seconds, 1),
+        }
+        metrics = [{"Name": name, "Unit": unit} for name, unit in units.items()]
+        directive = {"Namespace": NAMESPACE, "Dimensions": [[FLEET]], "Metrics": metrics}
+        about = {"Timestamp": round(clock() * 1000), "CloudWatchMetrics": [directive]}
+        stream.write(json.dumps({"_aws": about, **values}) + "\n")
+        stream.flush()
+
+    return tell

@@ -1,0 +1,225 @@
+"""A worker of the fleet: leases runs, has each judged in a process of its own, and hands back what it cannot finish."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from trackside.cloud.fleet.inbox import Inbox
+from trackside.cloud.fleet.judging import Ending, Judge, Judging
+from trackside.cloud.fleet.leases import Leases
+from trackside.contracts.lease import LeaseRecord, LeaseState
+
+MOST_CRASHES = 5  # of one run in a row: then a person must look at it
+BACK_OFF_SECONDS = 30.0  # after a crash, and twice as long after the next
+STABLE_SECONDS = 600.0  # who is judged so long without a crash has had none
+TICK_SECONDS = 0.2
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """`runs`: how many runs are judged at once. `look_seconds`: how often the table is looked at for runs that nobody
+    judges. `news_seconds`: how often for news of one's own; 0: there are no notifications. `grace_seconds`: how long
+    evaluators may take to leave off."""
+
+    runs: int = 8
+    look_seconds: float = 20.0
+    news_seconds: float = 0.0
+    grace_seconds: float = 90.0
+    back_off_seconds: float = BACK_OFF_SECONDS
+    queue_wait_seconds: int = 1
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a worker tells of itself: runs it judges, of how many it could; runs that nobody judges, as it saw them, and
+    for how long the first of them has waited."""
+
+    judged: int
+    room: int
+    waiting: int
+    longest_wait_seconds: float
+
+
+@dataclass
+class _Held:
+    """A run that this worker has."""
+
+    lease: LeaseRecord
+    judging: Judging
+    renewed_at: float
+    began_at: float
+    news_at: float = 0.0
+
+
+class Worker:
+    """`judge` starts the process for one lease. `clock`: seconds since the epoch. All in one thread."""
+
+    def __init__(
+        self, leases: Leases, inbox: Inbox, judge: Judge, settings: WorkerSettings, *, clock: Callable[[], float]
+    ) -> None:
+        self._leases, self._inbox, self._judge = leases, inbox, judge
+        self._settings, self._clock = settings, clock
+        self._held: dict[str, _Held] = {}
+        self._next_look = self._next_news = 0.0
+        self._waiting, self._longest_wait = 0, 0.0
+
+    def work(
+        self,
+        *,
+        should_stop: Callable[[], bool],
+        sleep: Callable[[float], object],
+        tell: Callable[[Load], object] = lambda load: None,
+        tell_seconds: float = 60.0,
+    ) -> None:
+        """Until `should_stop`; then hands everything back. An outage of AWS is waited out: what is judged goes on for
+        as long as its lease holds."""
+        next_tell = self._clock()
+        while not should_stop():
+            self._through_outages(self.turn)
+            if self._clock() >= next_tell:
+                next_tell = self._clock() + tell_seconds
+                tell(self.load)
+            sleep(TICK_SECONDS)
+        self._hand_back(sleep)
+
+    def turn(self) -> None:
+        """One look at everything. Errors: those of boto3."""
+        for held in list(self._held.values()):
+            self._look_after(held)
+        self._look_for_news()
+        self._look_for_work()
+
+    @property
+    def load(self) -> Load:
+        """How much it has to do."""
+        return Load(len(self._held), self._settings.runs, self._waiting, self._longest_wait)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Of the processes that judge."""
+        return tuple(held.judging.pid for held in self._held.values())
+
+    def _look_after(self, held: _Held) -> None:
+        ending = held.judging.ended()
+        if ending is not None:
+            self._let_go(held, ending)
+        elif self._clock() >= held.renewed_at + self._leases.terms.renew_seconds:
+            self._renew(held)
+
+    def _renew(self, held: _Held) -> None:
+        now = self._clock()
+        renewed = self._leases.renew(held.lease, now=now, ran_well=now - held.began_at >= STABLE_SECONDS)
+        if renewed is None:
+            _logger.warning("%s is no longer ours: its judging ends here", held.lease.job.name)
+            self._drop(held)
+            return
+        held.lease, held.renewed_at = renewed, now
+        held.judging.holds_until(self._end_of(renewed))
+
+    def _let_go(self, held: _Held, ending: Ending) -> None:
+        """The process has ended: the table is told what that means, before this worker forgets it."""
+        lease, now = held.lease, self._clock()
+        if held.judging.was_asked_to_end and (ending.was_judged or ending.exit_code < 0):
+            self._leases.give_back(lease, free_at=now)
+        elif ending.was_judged:
+            self._leases.finish(lease, LeaseState.DONE, reason=ending.message, now=now)
+            _logger.info("%s is judged: %s", lease.job.name, ending.message)
+        elif ending.will_repeat:
+            self._fail(lease, ending.message or f"its evaluator ended with exit code {ending.exit_code}")
+        else:
+            _logger.warning("The judging of %s broke off (%s): %s", lease.job.name, ending.exit_code, ending.message)
+            pause = self._settings.back_off_seconds * 2 ** min(lease.crashes, MOST_CRASHES)
+            self._leases.give_back(lease, free_at=now + pause, crashed=True)
+        self._drop(held)
+
+    def _fail(self, lease: LeaseRecord, reason: str) -> None:
+        if self._leases.finish(lease, LeaseState.FAILED, reason=reason, now=self._clock()):
+            self._inbox.tell_failed(lease, reason)
+
+    def _drop(self, held: _Held) -> None:
+        held.judging.kill()
+        held.judging.close()
+        self._held.pop(held.lease.job.arn, None)
+
+    def _look_for_news(self) -> None:
+        if not self._settings.news_seconds or not self._held or self._clock() < self._next_news:
+            return
+        self._next_news = self._clock() + self._settings.news_seconds
+        news = self._leases.news([held.lease for held in self._held.values()])
+        for held in self._held.values():
+            at = news.get(held.lease.run_uri, 0.0)
+            if at > held.news_at:
+                held.news_at = at
+                held.judging.look_now()
+
+    def _look_for_work(self) -> None:
+        room = self._settings.runs - len(self._held)
+        if room > 0:
+            # Waiting here is the pause between two looks; while runs are judged it must stay short.
+            for announced in self._inbox.announced(most=room, wait_seconds=self._settings.queue_wait_seconds):
+                seen = self._leases.look_up(announced.job_arn)
+                if seen is not None and seen.is_open:
+                    self._take(seen)
+                self._inbox.forget(announced)
+        if self._clock() >= self._next_look:
+            self._look_into_the_table()
+
+    def _look_into_the_table(self) -> None:
+        now = self._clock()
+        self._next_look = now + self._settings.look_seconds
+        free = self._leases.free(now=now, most=max(100, self._settings.runs))
+        for seen in free:
+            if len(self._held) < self._settings.runs:
+                self._take(seen)
+        left = [seen for seen in free if seen.job.arn not in self._held]
+        self._waiting = len(left)
+        self._longest_wait = max((now - seen.free_at for seen in left), default=0.0)
+
+    def _take(self, seen: LeaseRecord) -> None:
+        now = self._clock()
+        lease = self._leases.take(seen, now=now)
+        if lease is None:
+            return
+        if lease.crashes > MOST_CRASHES:
+            self._fail(lease, f"its judging broke off {lease.crashes} times in a row. The log of the workers says how.")
+            return
+        _logger.info("%s is judged here (lease %d)", lease.job.name, lease.token)
+        try:
+            judging = self._judge(lease)
+        except OSError as error:  # no memory, no process: another worker may have both
+            _logger.warning("%s cannot be judged here: %s", lease.job.name, error)
+            self._leases.give_back(lease, free_at=now + self._settings.back_off_seconds, crashed=True)
+            return
+        judging.holds_until(self._end_of(lease))
+        self._held[lease.job.arn] = _Held(lease, judging, renewed_at=now, began_at=now)
+
+    def _end_of(self, lease: LeaseRecord) -> float:
+        return lease.free_at - self._leases.terms.margin_seconds
+
+    def _hand_back(self, sleep: Callable[[float], object]) -> None:
+        """Whoever is asked to leave off judges what is complete first. What is not back in time is killed."""
+        give_up_at = self._clock() + self._settings.grace_seconds
+        for held in self._held.values():
+            held.judging.leave_off()
+        while self._held and self._clock() < give_up_at:
+            self._through_outages(self._look_after_all)
+            sleep(TICK_SECONDS)
+        for held in list(self._held.values()):
+            held.judging.kill()
+        self._through_outages(self._look_after_all)
+
+    def _look_after_all(self) -> None:
+        for held in list(self._held.values()):
+            self._look_after(held)
+
+    def _through_outages(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except (ClientError, BotoCoreError) as error:
+            _logger.warning("AWS does not answer as it should; trying again: %s", error)

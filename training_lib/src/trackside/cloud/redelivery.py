@@ -1,0 +1,162 @@
+"""What a deployment delivers once more: dead letters, and verdicts from the archive of its bus."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from functools import cache
+from typing import Any
+
+from trackside.cloud.run_table import ask, connect
+from trackside.contracts.errors import ConfigurationError, LocationNotFoundError, Problem, did_you_mean
+
+STACKS = "Trackside"  # what the names of all stacks begin with
+_QUEUE, _DEAD_LETTERS, _BUS = "QueueUrl", "DeadLettersUrl", "EventBusName"
+REMEMBERED_DAYS = 14  # after that a replayed issue acts once more
+MOST_ARCHIVES = 100
+
+
+@dataclass(frozen=True)
+class DeadLetters:
+    """The dead letters of one function: `name` as in lambdas/, the URLs of both queues, and how many lie there."""
+
+    name: str
+    url: str
+    queue_url: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A replay of what came onto the bus between two moments. `is_new`: False if it was asked for before."""
+
+    name: str
+    archive_arn: str
+    bus_arn: str
+    is_new: bool
+
+
+class Redelivery:
+    """Of the deployment of this account and region. `client(service)` makes boto3's clients. Errors of all methods: as
+    those of `RunTable`."""
+
+    def __init__(self, *, client: Callable[[str], Any] | None = None, clock: Callable[[], float] = time.time) -> None:
+        self._client, self._clock = cache(client or connect), clock
+
+    def dead_letters(self) -> tuple[DeadLetters, ...]:
+        """Of every function, by name."""
+        outputs = self._outputs()
+        found = []
+        for output, url in sorted(outputs.items()):
+            title = output.removesuffix(_DEAD_LETTERS)
+            if title != output and f"{title}{_QUEUE}" in outputs:
+                count = int(self._attribute(url, "ApproximateNumberOfMessages"))
+                found.append(DeadLetters(_snake(title), url, outputs[f"{title}{_QUEUE}"], count))
+        return tuple(found)
+
+    def choose(self, names: Sequence[str]) -> tuple[DeadLetters, ...]:
+        """Those of these functions; none named: all. Errors: also `ConfigurationError`."""
+        every = {one.name: one for one in self.dead_letters()}
+        problems = [
+            Problem(name, "is no function with dead letters.", did_you_mean(name, every))
+            for name in names
+            if _snake(name) not in every
+        ]
+        if problems:
+            raise ConfigurationError(problems, subject="What to redrive")
+        return tuple(one for one in every.values() if not names or one.name in map(_snake, names))
+
+    def redrive(self, letters: DeadLetters) -> str:
+        """Starts to put them back into their function's queue; the answer names the task. What EventBridge could not
+        deliver goes there, too, for it never lay in another queue."""
+        answer = self._ask(
+            "sqs",
+            "start_message_move_task",
+            SourceArn=self._attribute(letters.url, "QueueArn"),
+            DestinationArn=self._attribute(letters.queue_url, "QueueArn"),
+        )
+        return str(answer["TaskHandle"])
+
+    def replay(self, first: datetime, last: datetime, *, act_again: bool = False) -> Replay:
+        """Sends every verdict that came onto the bus from `first` to `last` once more, as it came then.
+
+        The same two moments are replayed once: a second call finds the first. Errors: also `ConfigurationError`.
+        """
+        now = datetime.fromtimestamp(self._clock(), tz=timezone.utc)
+        self._check(first, last, now=now, act_again=act_again)
+        outputs = self._outputs()
+        if _BUS not in outputs:
+            raise LocationNotFoundError(
+                f"No stack {STACKS}… here has an output {_BUS}. Deploy this version of Trackside"
+            )
+        bus_arn = str(self._ask("events", "describe_event_bus", Name=outputs[_BUS])["Arn"])
+        archives = self._ask("events", "list_archives", EventSourceArn=bus_arn, Limit=MOST_ARCHIVES)["Archives"]
+        if not archives:
+            raise LocationNotFoundError(f"The bus {outputs[_BUS]} has no archive")
+        archive = self._ask("events", "describe_archive", ArchiveName=archives[0]["ArchiveName"])
+        name = f"trackside-{first:%Y%m%dT%H%M%S}-{last:%Y%m%dT%H%M%S}"
+        known = self._ask("events", "list_replays", NamePrefix=name)["Replays"]
+        if not known:
+            self._ask(
+                "events",
+                "start_replay",
+                ReplayName=name,
+                EventSourceArn=archive["ArchiveArn"],
+                EventStartTime=first,
+                EventEndTime=last,
+                Destination={"Arn": bus_arn},
+            )
+        return Replay(name, str(archive["ArchiveArn"]), bus_arn, is_new=not known)
+
+    def _check(self, first: datetime, last: datetime, *, now: datetime, act_again: bool) -> None:
+        problems = []
+        if first >= last:
+            problems.append(Problem("--from", f"{first:%Y-%m-%d %H:%M} is not before --to.", "Turn them round."))
+        if last > now:
+            problems.append(Problem("--to", f"{last:%Y-%m-%d %H:%M} is still to come.", "Give a moment that is past."))
+        if first < now - timedelta(days=REMEMBERED_DAYS) and not act_again:
+            why = f"is more than {REMEMBERED_DAYS} days ago: what was done then is forgotten, and would be done again."
+            problems.append(Problem("--from", why, "Choose a later moment, or add --act-again."))
+        if problems:
+            raise ConfigurationError(problems, subject="The replay")
+
+    def _outputs(self) -> Mapping[str, str]:
+        found = dict(self._each_output())
+        if not found:
+            raise LocationNotFoundError(
+                f"No stack here is called {STACKS}…. Deploy Trackside, or set AWS_REGION to where it is deployed"
+            )
+        return found
+
+    def _each_output(self) -> Iterator[tuple[str, str]]:
+        start: dict[str, str] = {}
+        while True:
+            page = self._ask("cloudformation", "describe_stacks", **start)
+            for stack in page["Stacks"]:
+                if stack["StackName"].startswith(STACKS):
+                    for output in stack.get("Outputs", ()):
+                        yield output["OutputKey"], output["OutputValue"]
+            if not page.get("NextToken"):
+                return
+            start = {"NextToken": page["NextToken"]}
+
+    def _attribute(self, url: str, name: str) -> str:
+        answer = self._ask("sqs", "get_queue_attributes", QueueUrl=url, AttributeNames=[name])
+        return str(answer["Attributes"][name])
+
+    def _ask(self, service: str, operation: str, **request: Any) -> Any:
+        return ask(self._client(service), f"{service}:{operation}", operation, **request)
+
+
+def moment(text: str) -> datetime:
+    """`2026-11-21T14:00`, in UTC unless it says otherwise. Errors: `ValueError`."""
+    given = datetime.fromisoformat(re.sub("Z$", "+00:00", text.strip()))
+    return given.astimezone(timezone.utc) if given.tzinfo else given.replace(tzinfo=timezone.utc)
+
+
+def _snake(name: str) -> str:
+    """`StopTraining`, `stop-training` and `stop_training` are one."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip()).replace("-", "_").lower()

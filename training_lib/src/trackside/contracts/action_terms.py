@@ -1,0 +1,103 @@
+"""On which terms an action is carried out: a rule's own, instead of the deployment's settings.
+
+In a rule request an action is its name, or an object of one name with its terms:
+
+    {"rule": "exploding-tensor", "actions": ["Notify", {"StopTraining": {"after_findings": 2, "veto_minutes": 15}}]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trackside.contracts.action import Action
+from trackside.contracts.errors import did_you_mean
+from trackside.contracts.fields import Fields
+
+AFTER_FINDINGS, VETO_MINUTES, QUIET_MINUTES = "after_findings", "veto_minutes", "quiet_minutes"
+_WEEK = 7 * 24 * 60
+
+KNOWN_TERMS: Mapping[Action, Mapping[str, tuple[int, int]]] = {
+    Action.STOP_TRAINING: {AFTER_FINDINGS: (1, 100), VETO_MINUTES: (0, _WEEK)},
+    Action.NOTIFY: {QUIET_MINUTES: (0, _WEEK)},
+    Action.PUBLISH_METRIC: {},
+}
+"""Action -> term -> its least and greatest value."""
+
+
+@dataclass(frozen=True)
+class ActionTerms:
+    """`given`: (action, term, value), in the order given; what is not among them is as the deployment says.
+
+    after_findings   StopTraining: so many findings of this rule in the job, the first being told of only
+    veto_minutes     StopTraining: announced so long before
+    quiet_minutes    Notify: what the rule finds anew so soon after a message is told as one
+    """
+
+    given: tuple[tuple[Action, str, int], ...] = ()
+
+    def value(self, action: Action, term: str, default: int) -> int:
+        """What was given, else `default`."""
+        return {(one, name): value for one, name, value in self.given}.get((action, term), default)
+
+    def to_document(self) -> dict[str, dict[str, int]]:
+        """`{"StopTraining": {"after_findings": 2}}`; {}: nothing was given."""
+        document: dict[str, dict[str, int]] = {}
+        for action, term, value in self.given:
+            document.setdefault(action.value, {})[term] = value
+        return document
+
+
+NO_TERMS = ActionTerms()
+
+
+def actions_document(actions: tuple[Action, ...], terms: ActionTerms) -> list[Any]:
+    """As `read_actions_with_terms` reads them."""
+    given = terms.to_document()
+    return [{action.value: given[action.value]} if action.value in given else action.value for action in actions]
+
+
+def read_actions_with_terms(fields: Fields, name: str) -> tuple[tuple[Action, ...], ActionTerms]:
+    """A list of names and objects, absent: none; what is wrong with it is a problem of `fields`."""
+    actions: dict[Action, None] = {}
+    terms: list[tuple[Action, str, int]] = []
+    known = {action.value: action for action in Action}
+    for entry in fields.anything_in(name):
+        word, given = next(iter(entry.items())) if isinstance(entry, Mapping) and len(entry) == 1 else (entry, {})
+        if not isinstance(word, str) or not isinstance(given, Mapping):
+            fields.problem(name, f"must hold names, or objects of one name with its terms, but holds {entry!r}.")
+        elif word not in known:
+            fields.problem(name, f"{word!r} is not known.", did_you_mean(word, known))
+        else:
+            actions[known[word]] = None
+            terms += _read_terms(fields, f"{name}.{word}", known[word], given)
+    return tuple(actions), ActionTerms(tuple(terms))
+
+
+def read_terms(fields: Fields, name: str) -> ActionTerms:
+    """`to_document`'s object, of an event; names that a newer version added are passed over."""
+    known = {action.value: action for action in Action}
+    return ActionTerms(
+        tuple(
+            (known[word], term, value)
+            for word, given in fields.mapping(name, {}).items()
+            if word in known and isinstance(given, Mapping)
+            for term, value in given.items()
+            if term in KNOWN_TERMS[known[word]] and isinstance(value, int) and not isinstance(value, bool)
+        )
+    )
+
+
+def _read_terms(fields: Fields, where: str, action: Action, given: Mapping[str, Any]) -> list[tuple[Action, str, int]]:
+    found = []
+    for term, value in given.items():
+        limits = KNOWN_TERMS[action].get(term)
+        if limits is None:
+            fix = did_you_mean(term, KNOWN_TERMS[action]) if KNOWN_TERMS[action] else "It has none."
+            fields.problem(where, f"{term!r} is no term of {action.value}.", fix)
+        elif not isinstance(value, int) or isinstance(value, bool) or not limits[0] <= value <= limits[1]:
+            fields.problem(f"{where}.{term}", f"must be a whole number, {limits[0]} to {limits[1]}, but is {value!r}.")
+        else:
+            found.append((action, term, value))
+    return found

@@ -1,0 +1,117 @@
+"""A judging process on the lifeline of a worker: it ends when the worker does, or when its lease is over.
+
+The worker writes lines to the process's standard input:
+
+    until 1763700000.5    the lease holds until then (seconds since the epoch)
+    news                  the run was written to: look now
+
+The end of the input means that the worker is dead. Then, or once the lease is over, the process ends at once, wherever
+it is: another worker may have begun to judge the same run. What it had said is stored, as after any kill.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from trackside.evaluation import exit_codes
+from trackside.storage.store import Store
+
+UNTIL, NEWS = "until", "news"
+LONGEST_WAIT_SECONDS = 3600.0  # select refuses what is far too long
+
+
+def until_line(moment: float) -> bytes:
+    """What tells that the lease holds until then."""
+    return f"{UNTIL} {moment!r}\n".encode()
+
+
+def news_line() -> bytes:
+    """What tells that there is something new in the run."""
+    return f"{NEWS}\n".encode()
+
+
+class Lifeline:
+    """Watches `descriptor` from a thread of its own. `wake` is called for news; `end` ends the process."""
+
+    def __init__(
+        self,
+        descriptor: int,
+        *,
+        wake: Callable[[], object],
+        clock: Callable[[], float] = time.time,
+        end: Callable[[int], object] = os._exit,
+    ) -> None:
+        self._descriptor, self._wake, self._clock, self._end = descriptor, wake, clock, end
+        self._until = float("inf")  # until the worker has said it
+
+    def start(self) -> None:
+        """Begins to watch."""
+        threading.Thread(target=self.watch, name="lifeline", daemon=True).start()
+
+    def watch(self) -> None:
+        """Until the worker or the lease ends."""
+        buffered = b""
+        while True:
+            left = self._until - self._clock()
+            if left <= 0:
+                break
+            readable, _, _ = select.select([self._descriptor], [], [], min(left, LONGEST_WAIT_SECONDS))
+            if not readable:
+                continue
+            piece = os.read(self._descriptor, 4096)
+            if not piece:
+                break
+            *lines, buffered = (buffered + piece).split(b"\n")
+            for line in lines:
+                self._follow(line.decode("ascii", errors="replace"))
+        self._end(exit_codes.LEASE_LOST)
+
+    def check(self) -> None:
+        """Ends the process if the lease is over, for it may have been frozen until now."""
+        if self._clock() >= self._until:
+            self._end(exit_codes.LEASE_LOST)
+
+    def _follow(self, line: str) -> None:
+        word, _, rest = line.partition(" ")
+        if word == UNTIL:
+            self._until = float(rest)
+        elif word == NEWS:
+            self._wake()
+
+
+class LeasedStore:
+    """A store that is written to only while the lease holds."""
+
+    def __init__(self, store: Store, lifeline: Lifeline) -> None:
+        self._store, self._lifeline = store, lifeline
+
+    @property
+    def uri(self) -> str:
+        """As `Store`."""
+        return self._store.uri
+
+    def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
+        """As `Store`; the process ends if the lease is over."""
+        self._lifeline.check()
+        self._store.put(key, data)
+
+    def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
+        """As `Store`."""
+        return self._store.get(key, start=start, length=length)
+
+    def exists(self, key: str) -> bool:
+        """As `Store`."""
+        return self._store.exists(key)
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[str]:
+        """As `Store`."""
+        return self._store.list(prefix, start_after=start_after)
+
+    def delete(self, key: str) -> None:
+        """As `Store`; the process ends if the lease is over."""
+        self._lifeline.check()
+        self._store.delete(key)
