@@ -76,6 +76,8 @@ def test_every_old_name_stands_on_the_page() -> None:
         "to_rule_request",
         "to_environment",
     }
+    new = ("trackside.sagemaker.attachment", "trackside.sagemaker.estimators")  # no old names: other pages have them
+    exported = {name for name in exported if getattr(getattr(ours, name), "__module__", "") not in new}
     wanted = {*functions, *snake, *keys, *ELSEWHERE, *exported}
     assert len(snake) >= 12
     assert sorted(name for name in wanted if not re.search(rf"\b{name}\b", PAGE)) == []

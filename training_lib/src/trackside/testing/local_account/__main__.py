@@ -17,6 +17,9 @@ from trackside.contracts.errors import ConfigurationError
 from trackside.testing.local_account.faults import Faults
 from trackside.testing.local_account.server import ACCOUNT_ID, REGION, LocalAccount
 
+# Python's handlers run in this thread, and a signal that another one took does not wake it.
+_LOOK_EVERY_SECONDS = 0.5
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serves until a signal comes."""
@@ -31,7 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             account.register_image(name, command)
         sys.stdout.write("\n".join(export_lines(account)) + "\n")
         sys.stdout.flush()
-        ended.wait()
+        while not ended.wait(_LOOK_EVERY_SECONDS):
+            pass
     return 0
 
 
