@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 from lambdas.shared.clients import client, code_of
 from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.reaction import reaction
+from lambdas.start_evaluation import started
 from lambdas.start_evaluation.chain import GiveUp, decide_next, read_end
 from lambdas.start_evaluation.evaluators import OpenLease, decide_evaluators
 from lambdas.start_evaluation.leases import open_lease
@@ -61,11 +62,15 @@ def _act(
 
 
 def _start(start: StartEvaluation) -> Done | Nothing:
+    if started.is_known(start.name):
+        return Nothing(f"{start.name} was started by an earlier delivery.")
     try:
         client("sagemaker").create_processing_job(**start.request)
     except ClientError as error:
         if code_of(error) != "ResourceInUse":
             raise
+        started.note(start.name)
         return Nothing(f"{start.name} was started by an earlier delivery.")
+    started.note(start.name)
     instead = f", for the one before it ended: {start.reason}" if start.reason else "."
     return Done(f"Started {start.name}{instead}")
