@@ -30,8 +30,8 @@ class QueueDesign:
 
 @dataclass(frozen=True)
 class FleetDesign:
-    """Workers that lease runs (stacks/constructs/evaluator_fleet.py, cloud/fleet/worker.py): how many runs each judges at
-    once, how loaded they shall be, how many there are. `most_workers` is not the default, which is 10, but enough."""
+    """Workers that lease runs (stacks/constructs/evaluator_fleet.py, cloud/fleet/worker.py): how many runs each judges
+    at once, how loaded they shall be, how many there are. `most_workers` is not the default, 10, but enough."""
 
     runs_per_worker: int = 8
     target_load: float = 0.7

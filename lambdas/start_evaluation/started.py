@@ -1,8 +1,8 @@
 """Which processing jobs SageMaker has, as this copy of the function learned by asking for them.
 
-A training job tells several states while it runs, each of which asks for the same processing job again. That it is there
-is cheaper to remember than to be told by a call of which AWS takes one or two a second (docs/scale.md). A name is never
-free again, so what is remembered stays true; another copy of the function only asks once more.
+A training job tells several states while it runs, each of which asks for the same processing job again. That it is
+there is cheaper to remember than to be told by a call of which AWS takes one or two a second (docs/scale.md). A name is
+never free again, so what is remembered stays true; another copy of the function only asks once more.
 """
 
 from __future__ import annotations
