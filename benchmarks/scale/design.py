@@ -30,9 +30,11 @@ class QueueDesign:
 
 @dataclass(frozen=True)
 class FleetDesign:
-    """Workers that lease runs: how many runs each judges at once, how many workers there are."""
+    """Workers that lease runs (stacks/constructs/evaluator_fleet.py, cloud/fleet/worker.py): how many runs each judges
+    at once, how loaded they shall be, how many there are. `most_workers` is not the default, 10, but enough."""
 
     runs_per_worker: int = 8
+    target_load: float = 0.7
     least_workers: int = 1
     most_workers: int = 2_000
     poll_seconds: float = 1.0
@@ -50,6 +52,7 @@ class Design:
     reconcile_most_pages: int = ReconcileSettings.most_pages
     reconcile_most_asked: int = ReconcileSettings.most_asked
     one_mail_an_hour: bool = True
+    remembers_starts: bool = True
 
     def queue(self, reaction: str) -> QueueDesign:
         return self.queues.get(reaction, QueueDesign())
@@ -97,7 +100,9 @@ def before() -> Design:
     """As it was before this simulation: every queue in batches of ten, and only starts held back."""
     at_once = DeploymentSettings.evaluations_started_at_once
     queues = {"start_evaluation": QueueDesign(most_at_once=at_once), "reconcile": QueueDesign(most_at_once=2)}
-    return Design(queues=queues, reconcile_most_pages=10, reconcile_most_asked=20, one_mail_an_hour=False)
+    return Design(
+        queues=queues, reconcile_most_pages=10, reconcile_most_asked=20, one_mail_an_hour=False, remembers_starts=False
+    )
 
 
 def deployed() -> Design:

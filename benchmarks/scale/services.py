@@ -130,6 +130,7 @@ class Environment:
     def __init__(self, world: World, name: str) -> None:
         self._world, self.name = world, name
         self._patience: dict[str, Patience] = {}
+        self.started: set[str] = set()  # lambdas.start_evaluation.started
 
     def call(self, operation: str, *, service: str = "sagemaker", counts: int = 1) -> Steps:
         """One call of a limited operation, with the client's retries. Errors: `CallFailedError`."""

@@ -8,6 +8,7 @@ call by call.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
@@ -269,12 +270,16 @@ class Simulation:
         rules = range(self.load.rules) if self.mode == "per-rule" else range(1)
         for rule in rules:
             name = decision.name if self.mode == "per-job" else processing_job_name(change.job, f"rule-{rule}")
+            if name in environment.started and self.design.remembers_starts:
+                continue
             yield from environment.call("CreateProcessingJob")
+            environment.started.add(name)
             if name in training.evaluators:
                 continue  # ResourceInUse: an earlier delivery started it
             limit = self.world.quotas.processing_instances
             if limit and self._instances >= limit:
                 self.world.counts["refused ResourceLimitExceeded"] += 1
+                environment.started.discard(name)
                 raise CallFailedError("CreateProcessingJob", "ResourceLimitExceeded")
             self._instances += 1
             training.evaluators[name] = None
@@ -350,14 +355,15 @@ class Simulation:
         fleet, quotas = self.design.fleet, self.world.quotas
         while self.clock.now < self._until:
             leased = fleet.runs_per_worker * self._workers - sum(self._free)
-            wanted = -(-(leased + len(self._waiting_leases)) // fleet.runs_per_worker)
+            wanted = math.ceil((leased + len(self._waiting_leases)) / fleet.runs_per_worker / fleet.target_load)
             most = min(fleet.most_workers, quotas.fleet_tasks or fleet.most_workers)
             wanted = max(fleet.least_workers, min(most, wanted))
             for number in range(max(0, wanted - self._workers - self._coming_workers)):
                 self._coming_workers += 1
                 self.clock.after(number / 20 + self.world.around(quotas.task_start_seconds), self._add_worker)
             idle = [worker for worker, room in enumerate(self._free) if room == fleet.runs_per_worker]
-            self._worker_seconds += max(wanted, self._workers - len(idle)) * fleet.scale_seconds
+            kept = min(self._workers, max(wanted, self._workers - len(idle)))
+            self._worker_seconds += kept * fleet.scale_seconds
             yield fleet.scale_seconds
 
     def _add_worker(self) -> None:

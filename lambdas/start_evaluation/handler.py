@@ -11,7 +11,6 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from lambdas.shared.clients import client
 from lambdas.shared.decisions import Done, Nothing
-from lambdas.shared.pace import pace
 from lambdas.shared.reaction import reaction
 from lambdas.start_evaluation.chain import GiveUp, decide_next, read_end
 from lambdas.start_evaluation.evaluators import OpenLease, decide_evaluators
@@ -61,8 +60,7 @@ def _act(
     context: LambdaContext,
 ) -> Done | Nothing:
     if isinstance(decision, StartEvaluation):
-        pace("start", pause_milliseconds=settings.pause_milliseconds, context=context)
-        return start(decision)
+        return start(decision, settings, context)
     if isinstance(decision, OpenLease):
         return open_lease(decision, settings)
     if isinstance(decision, GiveUp):

@@ -8,7 +8,7 @@ from aws_cdk import Duration, Fn
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_events as events
 from aws_cdk import aws_sns as sns
-from constructs import Construct
+from constructs import Construct, IConstruct
 
 from stacks.constructs.alarm import TellingAlarm
 
@@ -32,7 +32,7 @@ def undelivered_alarms(scope: Construct, *, topic: sns.ITopic) -> list[TellingAl
     ]
 
 
-def _rules(root: Construct) -> Iterator[tuple[str, events.Rule]]:
+def _rules(root: IConstruct) -> Iterator[tuple[str, events.Rule]]:
     for each in root.node.find_all():
         if isinstance(each, events.Rule):
             yield "".join(each.node.path.removeprefix("Trackside").split("/")), each

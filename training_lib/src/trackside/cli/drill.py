@@ -21,6 +21,7 @@ LOCAL_PACE_SECONDS, LOCAL_POLL_SECONDS = 0.05, 0.1
 
 @click.command("drill")
 @click.option("--local", is_flag=True, help="In a local account of its own: nothing leaves this machine.")
+@click.option("--environment", default="", metavar="NAME", help="Which of several deployments, as its setting says.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before it begins in a real account.")
 @click.option(
     "--instance-type", default="ml.m5.large", show_default=True, metavar="TYPE", help="Of the training job's instance."
@@ -35,7 +36,9 @@ LOCAL_PACE_SECONDS, LOCAL_POLL_SECONDS = 0.05, 0.1
 )
 @format_option("text", "json")
 @shared_options
-def command(*, local: bool, yes: bool, instance_type: str, timeout_minutes: float, output: str) -> None:
+def command(
+    *, local: bool, environment: str, yes: bool, instance_type: str, timeout_minutes: float, output: str
+) -> None:
     """Prove that a deployment finds a fault and acts.
 
     Starts a small training job that goes wrong on purpose, and waits for the verdict, the message, the
@@ -52,7 +55,7 @@ def command(*, local: bool, yes: bool, instance_type: str, timeout_minutes: floa
 
     settings = DrillSettings(instance_type=instance_type, timeout_seconds=60 * timeout_minutes)
     with _local_account() if local else nullcontext(None) as client:
-        drill = Drill(Calls(client), settings)
+        drill = Drill(Calls(client), settings, environment=environment)
         if drill.is_local:
             drill.settings = replace(settings, pace_seconds=LOCAL_PACE_SECONDS, poll_seconds=LOCAL_POLL_SECONDS)
         elif not yes:

@@ -7,15 +7,20 @@ from collections.abc import Mapping
 from trackside.cloud.calls import Calls
 from trackside.contracts.errors import ConfigurationError, LocationNotFoundError, Problem
 
-STACKS = ("TracksideStorage", "TracksideAction", "TracksideEvaluation", "TracksideMonitoring")
+STACKS = ("Storage", "Action", "Evaluation", "Monitoring")
 
 
 class Deployment:
-    """The outputs, by name. Errors: `LocationNotFoundError` if a stack is not there; those of `Calls`."""
+    """The outputs, by name, of the deployment of that `environment` ("": the one without).
 
-    def __init__(self, calls: Calls) -> None:
+    Errors: `LocationNotFoundError` if a stack is not there; those of `Calls`.
+    """
+
+    def __init__(self, calls: Calls, *, environment: str = "") -> None:
         self._outputs: dict[str, str] = {}
-        for stack in STACKS:
+        prefix = f"Trackside-{environment}-" if environment else "Trackside"
+        for name in STACKS:
+            stack = f"{prefix}{name}"
             try:
                 (found,) = calls.ask("cloudformation", "describe_stacks", StackName=stack)["Stacks"]
             except LocationNotFoundError as error:

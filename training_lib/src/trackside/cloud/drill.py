@@ -125,13 +125,14 @@ class Drill:
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
     job: str = ""
+    environment: str = ""  # which of several deployments in the account and region
     _queue_url: str = ""
     _subscription_arn: str = ""
     _messages: list[dict[str, Any]] = field(default_factory=list)
     _is_started: bool = False
 
     def __post_init__(self) -> None:
-        deployment = Deployment(self.calls)
+        deployment = Deployment(self.calls, environment=self.environment)
         self._bucket, self._topic, table, self._image, self._alarm, self._role = deployment.outputs(OUTPUTS)
         self.table = RunTable(table, client=self.calls.client)
         arn = self.calls.ask("sts", "get_caller_identity")["Arn"]
