@@ -41,6 +41,7 @@ def compose(app: cdk.App, settings: DeploymentSettings) -> None:
         key=storage.key,
         reactions=reactions,
         failed_evaluations=evaluation.failed_evaluations,
+        webhooks=action.webhooks,
     )
     for name, value in cost_tags(settings):
         cdk.Tags.of(app).add(name, value)
