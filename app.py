@@ -62,6 +62,7 @@ def _compose_whole(app: cdk.App, settings: DeploymentSettings) -> None:
         reactions=reactions,
         failed_evaluations=evaluation.failed_evaluations,
         fleet=evaluation.fleet,
+        webhooks=action.webhooks,
     )
     if settings.spoke_accounts:
         HubStack(app, "TracksideHub", settings=settings, stop_training=action.reactions["stop_training"].function)

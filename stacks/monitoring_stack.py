@@ -20,6 +20,7 @@ from stacks.constructs.fleet_alarms import watch_fleet
 from stacks.constructs.overview import Overview
 from stacks.constructs.queue_backed_function import QueueBackedFunction
 from stacks.constructs.undelivered_alarms import undelivered_alarms
+from stacks.constructs.webhook import Webhook
 from stacks.deployment_settings import DeploymentSettings
 from stacks.measures import issues, oldest, own, waiting
 
@@ -39,6 +40,7 @@ class MonitoringStack(Stack):
         key: kms.IKey,
         reactions: Mapping[str, QueueBackedFunction],
         failed_evaluations: sqs.IQueue,
+        webhooks: Mapping[str, Webhook],
         fleet: EvaluatorFleet | None = None,
     ) -> None:
         super().__init__(
@@ -56,6 +58,7 @@ class MonitoringStack(Stack):
         training = self._watch_training()
         alarms = [training, self._watch_latency(), self._watch_evaluators(), self._watch_sweeps()]
         alarms.append(self._watch_failed_evaluations(failed_evaluations))
+        alarms += [self._watch_webhook(name, webhook) for name, webhook in webhooks.items()]
         for name, reaction in reactions.items():
             alarms += self._watch_reaction(name, reaction)
         if fleet:
@@ -149,6 +152,17 @@ class MonitoringStack(Stack):
             description="What judges a training job failed for good, so that job is no longer watched, or not by the "
             "rule that the processing job was for. Its name and the reason stand in the event that lies in "
             f"{queue.queue_name}.",
+        )
+
+    def _watch_webhook(self, name: str, webhook: Webhook) -> TellingAlarm:
+        return TellingAlarm(
+            self,
+            f"{name.capitalize()}DeadLetters",
+            topic=self.topic,
+            metric=waiting(webhook.dead_letters),
+            threshold=1,
+            description=f"The webhook {name} could not be told for a day: what it missed lies in "
+            f"{webhook.dead_letters.queue_name}. Mails and the table do not depend on it.",
         )
 
     def _watch_reaction(self, name: str, reaction: QueueBackedFunction) -> list[TellingAlarm]:

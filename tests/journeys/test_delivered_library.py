@@ -69,9 +69,7 @@ def container(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin" / "python"
 
 
-def run(
-    python: Path, *command: str, framework: Path, at: Path, **variables: str
-) -> subprocess.CompletedProcess[str]:
+def run(python: Path, *command: str, framework: Path, at: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     known = {name: value for name, value in inherited().items() if name in {"PATH", "HOME", "LANG"}}
     offline = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": "/dev/null", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     environment = {**known, **offline, "PYTHONPATH": str(framework), **variables}

@@ -340,3 +340,35 @@ def test_a_function_without_its_settings_loses_no_message(
     account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver
 ) -> None:
     assert deliver(handle, golden("ours_issues_found")) == ["message-0"]
+
+
+def test_a_rule_that_asks_to_be_confirmed_stops_at_its_second_finding(
+    account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(monkeypatch)
+    terms = {"StopTraining": {"after_findings": 2}}
+    first, second = (golden("ours_issues_found", ActionTerms=terms) for _ in range(2))
+    second["detail"]["Evidence"] = {**second["detail"]["Evidence"], "SinceStep": 999}
+    assert deliver(handle, first, first) == []
+    assert outcomes(account) == {"Unconfirmed"}
+    sagemaker.add_response("stop_training_job", {}, JOB)
+    assert deliver(handle, second) == []
+    assert outcomes(account) == {"Unconfirmed", "Stopping", "Stopped"}
+
+
+def test_the_finding_of_another_rule_does_not_confirm_it(
+    account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(monkeypatch)
+    terms = {"StopTraining": {"after_findings": 2}}
+    other = golden("ours_issues_found", ActionTerms=terms, RuleConfigurationName="exploding-tensor")
+    assert deliver(handle, golden("ours_issues_found", ActionTerms=terms), other) == []
+    assert outcomes(account) == {"Unconfirmed"}
+
+
+def test_a_rule_may_ask_for_a_veto_window_of_its_own(
+    account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(monkeypatch)
+    assert deliver(handle, golden("ours_issues_found", ActionTerms={"StopTraining": {"veto_minutes": 15}})) == []
+    assert outcomes(account) == {"Announced"}

@@ -106,6 +106,37 @@ def event_delivery(client: Client) -> None:
     assert bodies(client, url), "SNS received nothing"
 
 
+def table_races(client: Client) -> None:
+    """A put by another thread while a transaction, which then fails, is at work."""
+    from moto.dynamodb import models
+
+    dynamodb = client("dynamodb")
+    dynamodb.create_table(
+        TableName="t",
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    stock_get = models.DynamoDBBackend.get_item
+    put = threading.Thread(target=dynamodb.put_item, kwargs={"TableName": "t", "Item": {"id": {"S": "other"}}})
+
+    def get_item(backend: Any, *args: Any, **more: Any) -> Any:
+        if put.ident is None:
+            put.start()
+            put.join(0.5)
+        return stock_get(backend, *args, **more)
+
+    models.DynamoDBBackend.get_item = get_item
+    check = {"TableName": "t", "Key": {"id": {"S": "none"}}, "ConditionExpression": "attribute_exists(id)"}
+    try:
+        with contextlib.suppress(dynamodb.exceptions.TransactionCanceledException):
+            dynamodb.transact_write_items(TransactItems=[{"ConditionCheck": check}])
+        put.join()
+    finally:
+        models.DynamoDBBackend.get_item = stock_get
+    assert dynamodb.scan(TableName="t")["Count"] == 1, "the put is undone"
+
+
 def queue_redrive(client: Client) -> None:
     dead_url, dead = queue(client, "dead")
     url, arn = queue(client, "q")
@@ -245,6 +276,7 @@ PROBES: dict[str, Callable[[Client], None]] = {
     "event-delivery": event_delivery,
     "queue-races": queue_races,
     "queue-delivery": queue_delivery,
+    "table-races": table_races,
     "queue-redrive": queue_redrive,
     "lambda-invocation": lambda_invocation,
     "lambda-failures": lambda_failures,

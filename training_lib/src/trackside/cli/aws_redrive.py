@@ -23,7 +23,7 @@ def command(*, functions: tuple[str, ...], every: bool, dry_run: bool, output: s
     \b
     Example:
       trackside aws redrive --all --dry-run
-      trackside aws redrive stop_training notify_owner
+      trackside aws redrive stop_training notify
     """
     from trackside.cloud.redelivery import Redelivery
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -16,6 +17,7 @@ from typing import Any, Protocol
 from moto.awslambda.models import LambdaBackend, LambdaFunction
 from moto.cloudwatch.models import CloudWatchBackend
 from moto.core.responses import ActionResult
+from moto.dynamodb.responses import DynamoHandler
 from moto.events.exceptions import InvalidEventPatternException
 from moto.events.models import EventPattern, EventPatternParser, Rule
 from moto.events.responses import EventsHandler
@@ -203,6 +205,19 @@ def _mend_redrive() -> None:
     _while_attached(SQSResponse, "start_message_move_task", start_message_move_task)
 
 
+# DynamoDB -------------------------------------------------------------------------------------------------------------
+
+TABLE_LOCK = threading.RLock()
+
+
+def _mend_table_races() -> None:
+    def call_action(account: Account, stock: Any, response: Any, *args: Any, **more: Any) -> Any:
+        with TABLE_LOCK:
+            return stock(response, *args, **more)
+
+    _while_attached(DynamoHandler, "call_action", call_action)
+
+
 # Lambda ---------------------------------------------------------------------------------------------------------------
 
 
@@ -320,6 +335,11 @@ REPAIRS = (
         "event-pattern-check", "takes unknown operators for matches; TestEventPattern is missing", _mend_pattern_check
     ),
     Repair("event-delivery", "fails on Lambda and SNS targets, fires disabled rules, ignores Input", _mend_delivery),
+    Repair(
+        "table-races",
+        "conditions race, and a transaction that fails undoes what others wrote meanwhile",
+        _mend_table_races,
+    ),
     Repair("queue-races", "loses a message that is sent while another is deleted", _mend_queue_races),
     Repair(
         "queue-delivery", "calls functions inside SendMessage, one message each, without retries", _mend_queue_delivery

@@ -1,0 +1,106 @@
+"""One message in the form of each protocol."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import boto3
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lambdas.notify_owner.forms import document_of, message_structure, short_text
+from lambdas.notify_owner.handler import handle
+from lambdas.notify_owner.settings import NotifyOwnerSettings
+from lambdas.notify_owner.unjudged import read_unjudged
+from trackside.contracts.errors import ConfigurationError
+from trackside.contracts.event import RuleEvaluation, RuleEvaluationStatus, TrainingJob
+
+SAID = RuleEvaluation(
+    job=TrainingJob("digits-01", "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits-01"),
+    configuration_name="overfit",
+    status=RuleEvaluationStatus.ISSUES_FOUND,
+    details="The gap is 0.4.",
+)
+
+
+def test_a_short_text_says_what_and_where() -> None:
+    assert short_text(SAID) == "Trackside: overfit in digits-01: The gap is 0.4."
+
+
+@given(st.text(), st.text(max_size=300), st.text())
+def test_a_short_text_fits_one_sms_whatever_the_names(rule: str, job: str, details: str) -> None:
+    text = short_text(replace(SAID, configuration_name=rule, job=TrainingJob(job, ""), details=details))
+    assert len(text) <= 140
+    assert text.isascii()
+    assert text.isprintable()
+
+
+def test_people_read_and_machines_parse() -> None:
+    forms = json.loads(message_structure(body="to read", short="sms", document=document_of(SAID, text="subject")))
+    assert forms["default"] == forms["email"] == "to read"
+    assert forms["sms"] == "sms"
+    for protocol in ("sqs", "https", "http", "lambda"):
+        document = json.loads(forms[protocol])
+        assert (document["job"], document["rule"], document["version"]) == ("digits-01", "overfit", 1)
+
+
+def settle(monkeypatch: pytest.MonkeyPatch, account: Any, **changes: Any) -> None:
+    settings = NotifyOwnerSettings(account.topic, "done", **changes)
+    for name, value in settings.to_environment().items():
+        monkeypatch.setenv(name, value)
+
+
+def test_a_run_that_nothing_judged_is_told_once(
+    account: Any, golden: Callable[..., Any], deliver: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(monkeypatch, account)
+    event = golden("custom_rule_ended", ExitMessage="No rule could judge this run. Not evaluated: overfit.")
+    assert deliver(handle, event, event) == []
+    (message,) = account.messages()
+    assert message["Subject"] == "Trackside: NOT judged: digits-01"
+    assert "Not evaluated: overfit." in json.loads(message["Message"])["message"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"Environment": {}}, id="no training job"),
+        pytest.param({"Environment": "x"}, id="no environment"),
+        pytest.param({"ProcessingJobName": 7}, id="no name"),
+    ],
+)
+def test_a_processing_job_that_is_none_of_ours_is_poison(golden: Callable[..., Any], change: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError):
+        read_unjudged(golden("custom_rule_ended", **change))
+
+
+def test_webhooks_are_told_by_the_bus_once(
+    account: Any, golden: Callable[..., Any], deliver: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = boto3.client("events")
+    events.create_event_bus(Name="trackside")
+    events.put_rule(Name="r", EventBusName="trackside", EventPattern='{"source": ["trackside"]}')
+    arn = "arn:aws:sqs:us-east-1:123456789012:hooks"
+    url = boto3.client("sqs").create_queue(QueueName="hooks")["QueueUrl"]
+    events.put_targets(Rule="r", EventBusName="trackside", Targets=[{"Id": "1", "Arn": arn}])
+    settle(monkeypatch, account, event_bus="trackside")
+    event = golden("ours_issues_found")
+    assert deliver(handle, event, event) == []
+    found = boto3.client("sqs").receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
+    (told,) = [json.loads(message["Body"]) for message in found]
+    assert told["detail-type"] == "Owner Notification"
+    assert told["detail"]["text"].startswith("Trackside: vanishing-gradient in digits-01\n")
+
+
+def test_a_bus_that_is_not_there_returns_the_message_and_the_mail_is_not_sent_again(
+    account: Any, golden: Callable[..., Any], deliver: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(monkeypatch, account, event_bus="gone")
+    event = golden("ours_issues_found")
+    assert deliver(handle, event) == ["message-0"]
+    assert deliver(handle, event) == ["message-0"]
+    assert len(account.messages()) == 1
