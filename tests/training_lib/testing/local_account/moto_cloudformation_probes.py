@@ -404,11 +404,29 @@ def deleted_stack() -> None:
     assert [bus["Name"] for bus in client("events").list_event_buses()["EventBuses"]] == ["default"]
 
 
-def change_set_deletion() -> None:
+def missing_change_set() -> None:
     create({"Queue": resource("SQS::Queue")})
     client("cloudformation").delete_change_set(StackName="probe", ChangeSetName="none")
-    change({"Resources": {"Queue": resource("SQS::Queue", DelaySeconds=7)}}, kind="UPDATE")
-    assert status() == "UPDATE_COMPLETE"
+    try:
+        client("cloudformation").describe_change_set(StackName="probe", ChangeSetName="none")
+    except client("cloudformation").exceptions.ClientError as error:
+        assert error.response["Error"]["Code"].startswith("ChangeSetNotFound")  # noqa: PT017  no pytest in this process
+    else:
+        raise AssertionError("there is none")
+
+
+def termination_protection() -> None:
+    create({"Queue": resource("SQS::Queue")})
+    cloudformation = client("cloudformation")
+    cloudformation.update_termination_protection(StackName="probe", EnableTerminationProtection=True)
+    try:
+        cloudformation.delete_stack(StackName="probe")
+    except cloudformation.exceptions.ClientError as error:
+        assert "TerminationProtection" in str(error)  # noqa: PT017  no pytest in this process
+    else:
+        raise AssertionError("a protected stack was deleted")
+    cloudformation.update_termination_protection(StackName="probe", EnableTerminationProtection=False)
+    cloudformation.delete_stack(StackName="probe")
 
 
 PROBES: Mapping[str, Callable[[], None]] = {
@@ -429,10 +447,11 @@ PROBES: Mapping[str, Callable[[], None]] = {
     "template-url": template_url,
     "change-set-imports": change_set_imports,
     "change-set-execution": change_set_execution,
-    "change-set-deletion": change_set_deletion,
+    "missing-change-set": missing_change_set,
     "failed-execution": failed_execution,
     "failed-creation": failed_creation,
     "failed-deletion": failed_deletion,
+    "termination-protection": termination_protection,
     "deleted-stack": deleted_stack,
 }
 

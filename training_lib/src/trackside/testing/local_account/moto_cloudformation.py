@@ -16,8 +16,10 @@ from urllib.parse import urlparse
 from moto.awslambda.models import EventSourceMapping, LambdaFunction, LayerVersion, lambda_backends
 from moto.cloudformation import models as cloudformation_models
 from moto.cloudformation import responses as cloudformation_responses
+from moto.cloudformation.exceptions import CloudFormationError, ValidationError
 from moto.cloudformation.models import ChangeSet, CloudFormationBackend, Stack
 from moto.cloudformation.parsing import OutputMap, get_model_list, get_model_map, get_name_type_map
+from moto.core.responses import ActionResult
 from moto.dynamodb.models import dynamodb_backends
 from moto.dynamodb.models.table import Table
 from moto.ecr.models import Repository, ecr_backends
@@ -285,9 +287,10 @@ def _mend_change_set_execution() -> None:
         stack = change_set.stack
         backend = cloudformation_models.cloudformation_backends[stack.account_id][stack.region_name]
         outdated = [export.name for export in stack.exports]
-        stack.resource_map.update(change_set.template_dict, change_set.parameters)
+        parameters = _with_names_of_ssm(change_set.parameters, change_set.template_dict)
+        stack.resource_map.update(change_set.template_dict, parameters)
         stack.template = change_set.template
-        stack.parameters = change_set.parameters
+        stack.parameters = parameters
         stack._parse_template()
         stack.output_map = stack._create_output_map()
         for name in outdated:
@@ -297,15 +300,64 @@ def _mend_change_set_execution() -> None:
     _replace(ChangeSet, "apply", apply_change_set)
 
 
-def _mend_change_set_deletion() -> None:
-    original = CloudFormationBackend.delete_change_set
+class _ChangeSetNotFoundError(CloudFormationError):
+    """Under the name by which the CDK command line knows that it is gone."""
+
+    code = "ChangeSetNotFoundException"
+
+
+def _mend_missing_change_set() -> None:
+    delete, describe = CloudFormationBackend.delete_change_set, CloudFormationBackend.describe_change_set
+
+    def is_known(backend: Any, name: str) -> bool:
+        return any(name in (key, one.change_set_name) for key, one in backend.change_sets.items())
 
     def delete_change_set(backend: Any, change_set_name: str) -> None:
-        known = {name for key, one in backend.change_sets.items() for name in (key, one.change_set_name)}
-        if change_set_name in known:
-            original(backend, change_set_name)
+        if is_known(backend, change_set_name):
+            delete(backend, change_set_name)
+
+    def describe_change_set(backend: Any, change_set_name: str) -> Any:
+        if not is_known(backend, change_set_name):
+            raise _ChangeSetNotFoundError(f"ChangeSet [{change_set_name}] does not exist")
+        return describe(backend, change_set_name)
 
     _replace(CloudFormationBackend, "delete_change_set", delete_change_set)
+    _replace(CloudFormationBackend, "describe_change_set", describe_change_set)
+
+
+def _mend_termination_protection() -> None:
+    original = CloudFormationBackend.delete_stack
+
+    def update_termination_protection(response: Any) -> Any:
+        name = response._get_param("StackName")
+        stack = response.cloudformation_backend.get_stack(name)
+        stack.enable_termination_protection = str(response._get_param("EnableTerminationProtection")).lower() == "true"
+        return ActionResult({"StackId": stack.stack_id})
+
+    def delete_stack(backend: Any, name_or_stack_id: str) -> None:
+        for stack_id, stack in backend.stacks.items():
+            is_meant = name_or_stack_id in (stack_id, stack.name)
+            if is_meant and getattr(stack, "enable_termination_protection", False):
+                raise ValidationError(
+                    message=f"Stack [{stack.name}] cannot be deleted while TerminationProtection is on"
+                )
+        original(backend, name_or_stack_id)
+
+    responses: Any = cloudformation_responses.CloudFormationResponse  # which has no such method
+    responses.update_termination_protection = update_termination_protection
+    _replace(CloudFormationBackend, "delete_stack", delete_stack)
+
+
+def _with_names_of_ssm(parameters: Any, template: Any) -> dict[str, Any]:
+    """The previous value of a parameter of SSM is its name; moto remembers what was found there, and seeks that."""
+    declared = template.get("Parameters", {})
+    return {
+        name: declared[name]["Default"]
+        if str(declared.get(name, {}).get("Type", "")).startswith("AWS::SSM::Parameter::Value")
+        and "Default" in declared[name]
+        else value
+        for name, value in (parameters or {}).items()
+    }
 
 
 def _mend_failed_execution() -> None:
@@ -403,9 +455,14 @@ REPAIRS: tuple[Repair, ...] = (
     Repair("template-url", "a template on 127.0.0.1 is sought in a bucket called 127", _mend_template_url),
     Repair("change-set-imports", "Fn::ImportValue finds nothing in a change set", _mend_change_set_imports),
     Repair("change-set-execution", "outputs and exports stay as they were", _mend_change_set_execution),
-    Repair("change-set-deletion", "one that is not there raises, and not an error of AWS's", _mend_change_set_deletion),
+    Repair(
+        "missing-change-set",
+        "to delete it fails, and to ask for it says that a stack is missing",
+        _mend_missing_change_set,
+    ),
     Repair("failed-execution", "a stack whose change set failed is COMPLETE", _mend_failed_execution),
     Repair("failed-creation", "a stack whose resource failed stays CREATE_IN_PROGRESS", _mend_failed_creation),
     Repair("failed-deletion", "a stack whose resource stayed is gone, and its exports stay", _mend_failed_deletion),
+    Repair("termination-protection", "it does not exist", _mend_termination_protection),
     Repair("deleted-stack", "asking for a deleted stack makes its exported resources again", _mend_deleted_stack),
 )
