@@ -41,6 +41,12 @@ WILDCARDS = (
     ("logs:CreateLogStream", ":log-stream:*", "SageMaker names the streams of processing jobs"),
     ("logs:DescribeLogStreams", ":log-stream:*", "SageMaker names the streams of processing jobs"),
     ("logs:PutLogEvents", ":log-stream:*", "SageMaker names the streams of processing jobs"),
+    ("s3:GetObject", "/trackside-drill/*", "each drill has a run of its own"),
+    ("s3:PutObject", "/trackside-drill/*", "each drill has a run of its own"),
+    ("logs:CreateLogGroup", ":log-stream:trackside-drill-*", "SageMaker names the streams of training jobs"),
+    ("logs:CreateLogStream", ":log-stream:trackside-drill-*", "SageMaker names the streams of training jobs"),
+    ("logs:DescribeLogStreams", ":log-stream:trackside-drill-*", "SageMaker names the streams of training jobs"),
+    ("logs:PutLogEvents", ":log-stream:trackside-drill-*", "SageMaker names the streams of training jobs"),
 )
 
 # The last two: workers of the fleet, and who notes what the network of the fleet refused.
@@ -127,7 +133,7 @@ def _ends(resource: str, end: str) -> bool:
 
 def test_every_role_is_for_one_service_and_has_no_managed_policy(resources: Mapping[str, Any]) -> None:
     roles = {name: body["Properties"] for name, body in resources.items() if body["Type"] == "AWS::IAM::Role"}
-    assert len(roles) == 15
+    assert len(roles) == 16
     for name, role in roles.items():
         (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
         assert trust["Principal"]["Service"] in SERVICES, name
