@@ -85,7 +85,7 @@ def play(*, workers: int, runs: int, seed: int, replace: bool = True, window_sec
         jobs = fleet.open_runs(runs, chance)
         began = time.monotonic()
         fleet.start(workers)
-        _until(lambda: any(record.owner for record in fleet.records()), "a worker has begun")
+        _until(lambda: fleet.is_alive and any(record.owner for record in fleet.records()), "a worker has begun")
         outcome = Outcome(kills=workers // 2)
         moments = sorted(chance.uniform(0, window_seconds) for _ in range(outcome.kills))
         for pause in (moment - before for before, moment in zip([0.0, *moments], moments, strict=False)):
@@ -94,7 +94,7 @@ def play(*, workers: int, runs: int, seed: int, replace: bool = True, window_sec
             if replace:
                 fleet.start(1)
         try:
-            _until(lambda: not any(record.is_open for record in fleet.records()), "all runs are judged")
+            _until(lambda: fleet.is_alive and not any(record.is_open for record in fleet.records()), "all are judged")
         except TimeoutError:
             outcome.unfinished = [record.job.name for record in fleet.records() if record.is_open]
         outcome.seconds = time.monotonic() - began
@@ -154,6 +154,14 @@ class Fleet:
             log = (self._folder / f"worker-{len(self._workers)}.log").open("wb")
             command = [sys.executable, str(ENTRY_POINT)]
             self._workers.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
+
+    @property
+    def is_alive(self) -> bool:
+        """Errors: `RuntimeError` if a worker ended unasked."""
+        ended = [worker for worker in self._workers if worker.poll() not in (None, -signal.SIGKILL)]
+        if ended:
+            raise RuntimeError(f"A worker ended by itself:\n{self.logs()[-2000:]}")
+        return True
 
     def kill_one(self, chance: random.Random) -> None:
         """SIGKILL to a worker that is alive; its judging processes are left to notice."""

@@ -33,6 +33,11 @@ STOP_SECONDS = 120  # the longest that Fargate waits between SIGTERM and SIGKILL
 GRACE_SECONDS = 90
 NEWS_SECONDS = 5
 UNREAD_ATTEMPTS = 5
+# https://docs.aws.amazon.com/autoscaling/application/userguide/application-auto-scaling-service-linked-roles.html
+SCALING_ROLE = {
+    "resource": "role/aws-service-role/ecs.application-autoscaling.amazonaws.com",
+    "resource_name": "AWSServiceRoleForApplicationAutoScaling_ECSService",
+}
 
 
 class EvaluatorFleet(Construct):
@@ -217,6 +222,10 @@ class EvaluatorFleet(Construct):
             scalable_dimension="ecs:service:DesiredCount",
             min_capacity=self._settings.fleet_least_workers,
             max_capacity=self._settings.fleet_most_workers,
+            # AWS's own for it; without this CDK makes one that nothing uses.
+            role=iam.Role.from_role_arn(
+                self, "ScalingRole", Stack.of(self).format_arn(service="iam", region="", **SCALING_ROLE), mutable=False
+            ),
         )
         target.scale_to_track_metric(
             "Load",

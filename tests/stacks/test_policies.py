@@ -133,7 +133,7 @@ def _ends(resource: str, end: str) -> bool:
 
 def test_every_role_is_for_one_service_and_has_no_managed_policy(resources: Mapping[str, Any]) -> None:
     roles = {name: body["Properties"] for name, body in resources.items() if body["Type"] == "AWS::IAM::Role"}
-    assert len(roles) == 16
+    assert len(roles) == 15
     for name, role in roles.items():
         (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
         assert trust["Principal"]["Service"] in SERVICES, name

@@ -51,7 +51,11 @@ def run_worker(environment: FleetEnvironment, *, command: Sequence[str]) -> int:
         clock=time.time,
     )
     with StopSignal() as stop:
-        worker.work(should_stop=lambda: stop.is_set, sleep=stop.sleep, tell=metric_teller(sys.stdout, clock=time.time))
+        worker.work(
+            should_stop=lambda: stop.is_set,
+            sleep=stop.sleep,
+            tell=metric_teller(sys.stdout, fleet=environment.event_bus, clock=time.time),
+        )
     return 0
 
 
