@@ -50,6 +50,12 @@ WILDCARDS = (
     ("logs:CreateLogStream", ":log-stream:*", "SageMaker names the streams of processing jobs"),
     ("logs:DescribeLogStreams", ":log-stream:*", "SageMaker names the streams of processing jobs"),
     ("logs:PutLogEvents", ":log-stream:*", "SageMaker names the streams of processing jobs"),
+    ("s3:GetObject", "/trackside-drill/*", "each drill has a run of its own"),
+    ("s3:PutObject", "/trackside-drill/*", "each drill has a run of its own"),
+    ("logs:CreateLogGroup", ":log-stream:trackside-drill-*", "SageMaker names the streams of training jobs"),
+    ("logs:CreateLogStream", ":log-stream:trackside-drill-*", "SageMaker names the streams of training jobs"),
+    ("logs:DescribeLogStreams", ":log-stream:trackside-drill-*", "SageMaker names the streams of training jobs"),
+    ("logs:PutLogEvents", ":log-stream:trackside-drill-*", "SageMaker names the streams of training jobs"),
 )
 
 # The last two: workers of the fleet, and who notes what the network of the fleet refused.

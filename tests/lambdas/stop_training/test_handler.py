@@ -251,6 +251,24 @@ def test_what_is_over_the_budget_waits_for_the_next_hour_and_says_so_once(
     assert outcomes(account) == {"Stopping", "Stopped", "OverBudget"}
 
 
+def test_a_thousand_jobs_over_the_budget_are_one_message_an_hour(
+    *, account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    """The simulation at scale had 9,100 messages for 1,000 jobs: benchmarks/scale."""
+    settle(monkeypatch, stops_per_hour=1)
+    sagemaker.add_response("stop_training_job", {}, {"TrainingJobName": "one"})
+    clock.now = 500_000 * 3600 + 60
+    others = ("two", "three", "four")
+    assert deliver(handle, *(of_job(golden, name) for name in ("one", *others))) == []
+    (mail,) = account.messages()
+    assert "two" in mail["Subject"], "the first"
+    clock.now += 3600
+    sagemaker.add_response("stop_training_job", {}, {"TrainingJobName": "two"})
+    assert deliver(handle, *(of_job(golden, name) for name in others)) == []
+    (mail,) = account.messages()
+    assert "three" in mail["Subject"], "one in the next hour, too"
+
+
 def test_of_two_findings_that_confirm_each_other_one_stops(
     account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
