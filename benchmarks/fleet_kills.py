@@ -40,7 +40,7 @@ from trackside.testing.local_account.server import LocalAccount
 ENTRY_POINT = Path(__file__).parents[1] / "rule_containers" / "evaluator" / "entrypoint.py"
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job"
 BUCKET, TABLE = "runs", "leases"
-LEASE_SECONDS = 4.0
+LEASE_SECONDS = 8.0
 STEPS = 12
 MOST_SECONDS = 300.0
 RULES = ("exploding-tensor", "vanishing-gradient", "loss-not-decreasing", "dead-relu")
