@@ -20,7 +20,7 @@ from trackside.testing.local_account.server import LocalAccount
 
 pytestmark = pytest.mark.xdist_group("local-account")  # one account at a time in a process
 
-CAP_SECONDS = 4
+CAP_SECONDS = 6
 RULES = ("exploding-tensor", "vanishing-gradient", "loss-not-decreasing")
 # In Amazon's sense, of what was saved alone: then no link waits ten seconds for statistics that may still come.
 REQUEST = RuleRequest(tuple(RuleConfiguration(rule, preset="aws-docs") for rule in RULES))
@@ -113,12 +113,18 @@ def test_three_jobs_one_after_another_say_what_one_would(cloud: Cloud, tmp_path:
     run.write(0, 1, 2, 3)
     job = cloud.train("long", tags=_tag(run.location))
     # As many links as it takes on a busy machine; each begins where the one before it left off.
-    eventually(lambda: run.judged_through() >= 3 and len(evaluators(cloud, "long")) >= 2, "the first has handed over")
+    eventually(
+        lambda: run.judged_through() >= 3 and len(evaluators(cloud, "long")) >= 2,
+        "the first has handed over",
+        seconds=120,
+    )
     run.write(4, 5, 6, 7)
-    eventually(lambda: run.judged_through() >= 7 and len(evaluators(cloud, "long")) >= 3, "the second, too")
+    eventually(
+        lambda: run.judged_through() >= 7 and len(evaluators(cloud, "long")) >= 3, "the second, too", seconds=120
+    )
     run.write(8, 9, 10, 11)
     cloud.account.client("sagemaker").stop_training_job(TrainingJobName=job.name)
-    links = eventually(lambda: ended(cloud, "long"), "the last one has judged the end")
+    links = eventually(lambda: ended(cloud, "long"), "the last one has judged the end", seconds=120)
 
     assert len(links) >= 3
     assert [each["ProcessingJobName"].rpartition("-")[2] for each in links[1:3]] == ["2", "3"]
