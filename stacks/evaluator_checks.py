@@ -44,11 +44,13 @@ EVALUATOR_CHECKS: Mapping[str, Callable[[Any], None]] = {
 
 
 def fleet_problems(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """(setting, what is wrong with it beside the others). `values`: those that are right by themselves."""
+    """(setting, what is wrong with it beside the others). `values`: those that are of the right type."""
     least, most = values.get("fleet_least_workers", 1), values.get("fleet_most_workers", 10)
     if least > most:
         yield "fleet_least_workers", f"is more than fleet_most_workers, {most}."
     cpu, memory = values.get("fleet_cpu_units", 1024), values.get("fleet_memory_mb", 4096)
+    if cpu not in FARGATE_MEMORY_MB:
+        return
     lowest, highest, step = FARGATE_MEMORY_MB[cpu]
     if not lowest <= memory <= highest or (memory - lowest) % step:
         yield "fleet_memory_mb", f"must be {lowest} to {highest} in steps of {step} beside {cpu} units of a processor."

@@ -10,7 +10,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from lambdas.record_verdict.logic import read
-from lambdas.record_verdict.remember import remember
+from lambdas.record_verdict.remember import remember, remember_job
 from lambdas.record_verdict.settings import RecordVerdictSettings
 from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.observability import metrics
@@ -28,8 +28,7 @@ def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | 
     if told.job and told.job.run_uri and not is_in(settings.run_bucket, told.job.run_uri):
         yield Nothing(f"{told.job.job.name} asks for {told.job.run_uri}, which is not this deployment's.")
     elif told.job:
-        what = f"{told.job.job.name} is {told.job.status}"
-        yield Done(f"{what}.") if table.put_job(told.job) else Nothing(f"{what}: that or more is known.")
+        yield remember_job(told.job, table)
     for said in told.said:
         answer = remember(said, table)
         if isinstance(answer, Done) and said.evaluation.modified_at:

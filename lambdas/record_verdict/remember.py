@@ -5,9 +5,15 @@ from __future__ import annotations
 from lambdas.record_verdict.logic import decide
 from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.run_table import REFUSED, RunTable
-from trackside.contracts.run_table import HistoryRecord
+from trackside.contracts.run_table import HistoryRecord, JobRecord
 
 MOST_TRIES = 5  # then the message waits in its queue
+
+
+def remember_job(job: JobRecord, table: RunTable) -> Done | Nothing:
+    """Writes in what state a training job is, unless that or more is known."""
+    what = f"{job.job.name} is {job.status}"
+    return Done(f"{what}.") if table.put_job(job) else Nothing(f"{what}: that or more is known.")
 
 
 def remember(said: HistoryRecord, table: RunTable) -> Done | Nothing:

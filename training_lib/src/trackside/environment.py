@@ -116,7 +116,7 @@ class FleetEnvironment:
     TRACKSIDE_FLEET_LOOK_SECONDS     how often it looks into the table for runs that nobody judges (default 20)
     TRACKSIDE_FLEET_NEWS_SECONDS     how often it looks for news of its runs (default 5); set only where there are
                                      notifications: then evaluators look by themselves only every
-                                     TRACKSIDE_FLEET_SLOW_POLL_SECONDS (default 30)
+                                     TRACKSIDE_FLEET_SLOW_POLL_SECONDS (default 10)
     TRACKSIDE_FLEET_GRACE_SECONDS    how long evaluators may take to leave off (default 90)
     TRACKSIDE_EVENT_BUS              as evaluators are told; it names the fleet in its metrics
     """
@@ -128,7 +128,7 @@ class FleetEnvironment:
     lease_seconds: float = 60.0
     look_seconds: float = 20.0
     news_seconds: float = 0.0
-    slow_poll_seconds: float = 30.0
+    slow_poll_seconds: float = 10.0  # as long as an evaluator waits for statistics of a step
     grace_seconds: float = 90.0
     event_bus: str = ""
 
