@@ -313,7 +313,8 @@ def _mend_missing_change_set() -> None:
         return any(name in (key, one.change_set_name) for key, one in backend.change_sets.items())
 
     def delete_change_set(backend: Any, change_set_name: str) -> None:
-        if is_known(backend, change_set_name):
+        # moto forgets whose it is: of one name are all, and the command line waits until none is left.
+        while is_known(backend, change_set_name):
             delete(backend, change_set_name)
 
     def describe_change_set(backend: Any, change_set_name: str) -> Any:
