@@ -27,7 +27,7 @@ def _settings(account: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_owner_is_told_once(account: Any, golden: Callable[..., Any], deliver: Callable[..., Any]) -> None:
     event = golden("ours_issues_found", **WRONG, Run="s3://runs-bucket/digits-01")
     assert deliver(handle, event, event) == []
-    (message,) = account.messages()
+    (message,) = (each for each in account.messages() if not each["Message"].startswith("{"))
     assert "Did you mean 'overfit'??Stop it: yes" in message["Message"], "one line, whatever a tag says"
     assert "The job itself goes on.\n" in message["Message"]
     assert "choice-of-rules in digits-01" in message["Subject"]
@@ -37,7 +37,7 @@ def test_it_says_if_nothing_watches_the_job(
     account: Any, golden: Callable[..., Any], deliver: Callable[..., Any]
 ) -> None:
     assert deliver(handle, golden("ours_issues_found", **WRONG, Run="")) == []
-    (message,) = account.messages()
+    (message,) = (each for each in account.messages() if not each["Message"].startswith("{"))
     assert "nothing watches it" in message["Message"]
 
 
