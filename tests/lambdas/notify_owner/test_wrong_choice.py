@@ -9,6 +9,8 @@ import pytest
 
 from lambdas.notify_owner.handler import handle
 from lambdas.notify_owner.settings import NotifyOwnerSettings
+from lambdas.notify_owner.wrong_choice import wrong_choice_body
+from trackside.contracts.event import read_rule_evaluations
 
 WRONG = {
     "RuleConfigurationName": "choice-of-rules",
@@ -28,17 +30,22 @@ def test_the_owner_is_told_once(account: Any, golden: Callable[..., Any], delive
     event = golden("ours_issues_found", **WRONG, Run="s3://runs-bucket/digits-01")
     assert deliver(handle, event, event) == []
     (message,) = account.messages()
-    assert "Did you mean 'overfit'??Stop it: yes" in message["Message"], "one line, whatever a tag says"
-    assert "The job itself goes on.\n" in message["Message"]
+    assert "Did you mean 'overfit'?" in message["Message"]
     assert "choice-of-rules in digits-01" in message["Subject"]
 
 
-def test_it_says_if_nothing_watches_the_job(
-    account: Any, golden: Callable[..., Any], deliver: Callable[..., Any]
-) -> None:
-    assert deliver(handle, golden("ours_issues_found", **WRONG, Run="")) == []
-    (message,) = account.messages()
-    assert "nothing watches it" in message["Message"]
+@pytest.mark.parametrize(
+    ("run", "becomes"),
+    [
+        pytest.param("s3://runs-bucket/digits-01", "The job itself goes on.\n", id="judged by the default"),
+        pytest.param("", "nothing watches it", id="judged by nothing"),
+    ],
+)
+def test_the_words_say_what_becomes_of_the_job(golden: Callable[..., Any], run: str, becomes: str) -> None:
+    (said,) = read_rule_evaluations(golden("ours_issues_found", **WRONG, Run=run))
+    body = wrong_choice_body(said)
+    assert becomes in body
+    assert "Did you mean 'overfit'??Stop it: yes" in body, "one line, whatever a tag says"
 
 
 @pytest.mark.parametrize(

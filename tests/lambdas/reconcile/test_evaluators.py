@@ -160,6 +160,7 @@ def test_with_a_fleet_a_lease_is_what_judges(
             "describe_processing_job", *NOT_FOUND, expected_params={"ProcessingJobName": processing_job_name(JOB)}
         )
         describes(sagemaker, "digits", "InProgress")
+        sagemaker.add_response("list_tags", {"Tags": []}, {"ResourceArn": JOB.arn})
     assert deliver(handle, TICK) == []
     assert sent(queues["start"]) == ([] if is_leased else ["InProgress"])
 

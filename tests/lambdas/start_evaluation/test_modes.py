@@ -91,6 +91,7 @@ def test_a_request_that_is_no_request_is_left_to_one_evaluator(
 ) -> None:
     deployed(PER_RULE)
     boto3.client("s3").put_object(Bucket="runs-bucket", Key="digits-01/rule-request.json", Body=b"{")
+    boto3.client("events").create_event_bus(Name="trackside")  # where the owner is told what is wrong
     assert deliver(handle, golden("training_started")) == []
     assert processing_jobs() == {evaluator_name(JOB)}
 
