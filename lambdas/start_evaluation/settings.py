@@ -13,7 +13,8 @@ class StartEvaluationSettings(EnvironmentSettings):
 
     `run_bucket` is the bucket that evaluators may read; `event_bus` the name of the bus they report to. Rules from
     files below `custom_rules_from`, an s3:// prefix ("": none), are judged by jobs of their own, of an image and a role
-    of their own. `pause_milliseconds` keeps calls of SageMaker apart. `cost_tags`: `name=value,...`, on every processing job.
+    of their own. `pause_milliseconds` keeps calls of SageMaker apart. `cost_tags`: `name=value,...`, on every
+    processing job.
     """
 
     image_uri: str

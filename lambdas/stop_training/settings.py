@@ -15,8 +15,9 @@ class StopTrainingSettings(EnvironmentSettings):
     `dry_run_parameter` is the SSM parameter that says `true` while nothing may be stopped. 0 switches off:
     `stops_per_hour` (no limit), `cool_down_minutes` (none), `veto_minutes` (stops without announcement),
     `retention_days` (the table forgets nothing). `after_findings` and `after_rules`: so many findings of a job, and so
-    many rules whose issue stands, ask for the stop before it is made. `pause_milliseconds` keeps calls of SageMaker apart. `instance_prices`: `ml.m5.large=0.12,...`, an
-    hour. `default_actions` hold for events that name none.
+    many rules whose issue stands, ask for the stop before it is made. `pause_milliseconds` keeps
+    calls of SageMaker apart. `instance_prices`: `ml.m5.large=0.12,...`, an hour. `default_actions` hold for events that
+    name none.
     """
 
     idempotency_table: str

@@ -21,8 +21,8 @@ from moto.moto_api._internal.models import moto_api_backend
 
 from trackside.testing.local_account import repairs
 from trackside.testing.local_account.alarms import Alarms
-from trackside.testing.local_account.background import Background
 from trackside.testing.local_account.api_destinations import ApiDestinations
+from trackside.testing.local_account.background import Background
 from trackside.testing.local_account.event_delivery import Chaos, EventDelivery, RetryPolicy, send_to_queue
 from trackside.testing.local_account.fault_gate import Application, FaultGate, GatedServer
 from trackside.testing.local_account.faults import Faults, FaultSwitch
@@ -189,7 +189,7 @@ class LocalAccount:
         self.jobs.register_image(name, Image(tuple(command), folder, environment or {}))
 
     def register_endpoint(self, url: str, local_url: str) -> None:
-        """Says what stands here for an endpoint that API destinations call: `http://127.0.0.1:…`. No other is called."""
+        """Says what stands here for an endpoint of API destinations: `http://127.0.0.1:…`. No other is called."""
         self._destinations.register(url, local_url)
 
     # For a person or a test in front of the account -------------------------------------------------------------------
