@@ -16,7 +16,7 @@ ALL = ("StopTraining", "Notify", "PublishMetric")
 
 @dataclass(frozen=True)
 class Said:
-    """A rule's status, `after` seconds from the job's start. An issue is told apart by the step since which it holds."""
+    """A rule's status, `after` seconds from the job's start. Issues differ by the step since which they hold."""
 
     after: float
     rule: str

@@ -138,19 +138,19 @@ class SimulatedAccount:
     # Life -------------------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> SimulatedAccount:
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TRACKSIDE_"))}
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TRACKSIDE_"))}  # noqa: TID251 - it stands for Lambda's
         named = {f"AWS_{name}": "testing" for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN")}
         enter = self._open.enter_context
         environment = {**clean, **named, "AWS_DEFAULT_REGION": REGION, "POWERTOOLS_TRACE_DISABLED": "true"}
-        enter(mock.patch.dict(os.environ, environment, clear=True))
+        enter(mock.patch.dict(os.environ, environment, clear=True))  # noqa: TID251 - it stands for Lambda's
         enter(mock_aws())
         enter(mock.patch.object(DynamoDBBackend, "transact_write_items", transact_write_items))
         client.cache_clear()
         self._open.callback(client.cache_clear)
         self._create_tables()
         self._handlers = {name: _handler(name) for name in self._queues}
-        enter(mock.patch.object(time, "time", lambda: self.now))
-        enter(mock.patch.object(time, "sleep", lambda seconds: None))
+        enter(mock.patch.object(time, "time", self._read_clock))
+        enter(mock.patch.object(time, "sleep"))  # nobody waits here
         for module in [name for name in sys.modules if name.startswith("aws_lambda_powertools.utilities.idempotency")]:
             self._set_clock_of(module, enter)
         self._open.callback(logger.setLevel, logger.log_level)
@@ -165,6 +165,9 @@ class SimulatedAccount:
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         self._open.close()
+
+    def _read_clock(self) -> float:
+        return self.now
 
     def _set_clock_of(self, module: str, enter: Callable[[Any], Any]) -> None:
         account = self
@@ -321,7 +324,7 @@ class SimulatedAccount:
         variables = {**function.variables, **self._settings}
         quiet = contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings(action="ignore")
         with (
-            mock.patch.dict(os.environ, variables),
+            mock.patch.dict(os.environ, variables),  # noqa: TID251 - it stands for Lambda's
             quiet[0],
             quiet[1],
         ):  # a death counts nothing, which Metrics regrets
@@ -335,7 +338,7 @@ class SimulatedAccount:
 
     # Services ---------------------------------------------------------------------------------------------------------
 
-    def _listen(self, service: str) -> None:
+    def _listen(self, service: str) -> None:  # noqa: C901 - three hooks of one call, which share what befalls it
         events = client(service).meta.events
         fault: list[CallFault | None] = [None]
 

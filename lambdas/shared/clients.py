@@ -9,8 +9,9 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-# 4 attempts of at most 5 s stay below the functions' 30 s; what still fails goes back to the queue.
-PATIENT = Config(retries={"mode": "adaptive", "total_max_attempts": 4}, connect_timeout=2, read_timeout=5)
+# 3 attempts of at most 7 s, and pauses of at most 3 s, stay below the functions' 30 s; what still fails goes back to
+# the queue, which is the better place to wait. Not "adaptive": decisions/0020.
+PATIENT = Config(retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=2, read_timeout=5)
 
 # To publish and to count mean something new each time. An answer that is late does not mean that it was not done, so
 # these wait longer, and are tried again only by the queue.

@@ -22,7 +22,5 @@ class EncryptedTopic(sns.Topic):
         for email in emails:
             acknowledge(
                 self.add_subscription(subscriptions.EmailSubscription(email)),
-                {
-                    "Serverless-SNSRedrivePolicy": "What a mailbox refuses stands in the table of runs, and alarms stand."
-                },
+                {"Serverless-SNSRedrivePolicy": "What a mailbox refuses stands in the table of runs."},
             )

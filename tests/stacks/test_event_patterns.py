@@ -186,7 +186,7 @@ def test_our_events_are_awaited_on_our_bus_and_amazons_on_the_default_one(
     rules: dict[str, tuple[bool, Any]],
 ) -> None:
     assert {name for name, (on_our_bus, _) in rules.items() if on_our_bus} == OURS | TOLD | {"Notify/WrongChoice"}
-    assert len(rules) == 19
+    assert len(rules) == 21
 
 
 @pytest.mark.parametrize(

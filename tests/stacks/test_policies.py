@@ -142,7 +142,7 @@ def _ends(resource: str, end: str) -> bool:
 
 def test_every_role_is_for_one_service_and_has_no_managed_policy(resources: Mapping[str, Any]) -> None:
     roles = {name: body["Properties"] for name, body in resources.items() if body["Type"] == "AWS::IAM::Role"}
-    assert len(roles) == 16
+    assert len(roles) == 17
     for name, role in roles.items():
         (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
         assert trust["Principal"]["Service"] in SERVICES, name
@@ -163,7 +163,7 @@ def test_only_the_launcher_passes_roles_and_only_those_of_rule_containers(
 
 def test_events_may_be_put_on_our_bus_only_and_in_our_name_only(allowed: list[tuple[str, str, Statement]]) -> None:
     reporting = {name: s for name, _, s in allowed if "events:PutEvents" in as_list(s["Action"])}
-    assert len(reporting) == 3
+    assert len(reporting) == 5
     for name, statement in reporting.items():
         assert any(
             who in name

@@ -9,7 +9,6 @@ from typing import Any
 
 import boto3
 import pytest
-from botocore.stub import Stubber
 
 from lambdas.notify_owner.settings import NotifyOwnerSettings
 from lambdas.publish_metric.settings import PublishMetricSettings
@@ -35,7 +34,8 @@ POISON = [
 REACTIONS = ["notify_owner", "publish_metric", "record_verdict", "stop_training"]
 
 
-def settle(monkeypatch: pytest.MonkeyPatch, account: Any) -> None:
+@pytest.fixture
+def _settings(account: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     boto3.client("ssm").put_parameter(Name="/switch", Value="true", Type="String", Overwrite=True)
     for settings in (
         NotifyOwnerSettings(account.topic, account.table),
@@ -47,18 +47,15 @@ def settle(monkeypatch: pytest.MonkeyPatch, account: Any) -> None:
             monkeypatch.setenv(name, value)
 
 
+@pytest.mark.usefixtures("_settings", "sagemaker")
 @pytest.mark.parametrize("reaction", REACTIONS)
 @pytest.mark.parametrize("body", POISON)
 def test_only_the_poison_comes_back(
-    account: Any,
-    sagemaker: Stubber,
     golden: Callable[..., Any],
     deliver: Callable[..., list[str]],
-    monkeypatch: pytest.MonkeyPatch,
     reaction: str,
     body: str,
 ) -> None:
-    settle(monkeypatch, account)
     handle = importlib.import_module(f"lambdas.{reaction}.handler").handle
     good = golden("ours_issues_found")
     assert deliver(handle, good, body, golden("ours_issues_found", TrainingJobName="other")) == ["message-1"]

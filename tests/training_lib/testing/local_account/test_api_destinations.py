@@ -88,7 +88,7 @@ def test_an_event_is_sent_in_the_form_that_was_asked_for(bench: Any, endpoint: E
     ],
 )
 def test_what_is_refused_is_tried_again_or_kept(
-    bench: Any, endpoint: Endpoint, request: pytest.FixtureRequest, answers: list[int], calls: int, is_kept: bool
+    bench: Any, endpoint: Endpoint, answers: list[int], calls: int, is_kept: bool
 ) -> None:
     name = f"answers{len(answers)}-{calls}-{is_kept}"
     url, letters = bench.queue(f"letters-{name}")

@@ -9,7 +9,7 @@ import click
 from trackside.cli.terminal.options import shared_options
 
 
-class _Moment(click.ParamType):
+class _Moment(click.ParamType[datetime]):
     name = "moment"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:

@@ -65,7 +65,7 @@ class FaultGate:
         return found["id"] if found and "AWS_Lambda" in agent else ""
 
     def _serve_switch(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        status, answer = "200 OK", {}
+        status, answer = "200 OK", dict[str, Any]()
         if environ["REQUEST_METHOD"] == "PUT":
             try:
                 given = json.loads(_drain(environ) or b"{}")
@@ -117,9 +117,9 @@ def _refuse(environ: Environ, start_response: StartResponse, service: str, fault
         start_response(status, [("Content-Type", "application/x-amz-json-1.0")])
         return [json.dumps({"__type": code, "message": message}).encode()]
     inner = f"<Code>{code if service != 's3' else 'SlowDown'}</Code><Message>{message}</Message>"
-    body = f"<Error>{inner}</Error>" if service == "s3" else f"<ErrorResponse><Error>{inner}</Error></ErrorResponse>"
+    text = f"<Error>{inner}</Error>" if service == "s3" else f"<ErrorResponse><Error>{inner}</Error></ErrorResponse>"
     start_response(status, [("Content-Type", "text/xml")])
-    return [body.encode()]
+    return [text.encode()]
 
 
 def _cbor_text(text: str) -> bytes:

@@ -213,7 +213,7 @@ class LocalAccount:
         self.jobs.register_image(name, Image(tuple(command), folder, environment or {}))
 
     def register_endpoint(self, url: str, local_url: str) -> None:
-        """Says what stands here for an endpoint that API destinations call: `http://127.0.0.1:…`. No other is called."""
+        """Says what stands here for an endpoint of API destinations: `http://127.0.0.1:…`. No other is called."""
         self._destinations.register(url, local_url)
 
     # For a person or a test in front of the account -------------------------------------------------------------------
