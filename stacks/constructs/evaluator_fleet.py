@@ -34,10 +34,10 @@ GRACE_SECONDS = 90
 NEWS_SECONDS = 5
 UNREAD_ATTEMPTS = 5
 # https://docs.aws.amazon.com/autoscaling/application/userguide/application-auto-scaling-service-linked-roles.html
-SCALING_ROLE = {
-    "resource": "role/aws-service-role/ecs.application-autoscaling.amazonaws.com",
-    "resource_name": "AWSServiceRoleForApplicationAutoScaling_ECSService",
-}
+SCALING_ROLE = (
+    "role/aws-service-role/ecs.application-autoscaling.amazonaws.com",
+    "AWSServiceRoleForApplicationAutoScaling_ECSService",
+)
 
 
 class EvaluatorFleet(Construct):
@@ -214,6 +214,8 @@ class EvaluatorFleet(Construct):
 
     def _scale(self) -> None:
         """On how full the workers are; and on what waits, for where there is no worker none says how full it is."""
+        resource, name = SCALING_ROLE
+        role_arn = Stack.of(self).format_arn(service="iam", region="", resource=resource, resource_name=name)
         target = scaling.ScalableTarget(
             self,
             "Workers",
@@ -223,9 +225,7 @@ class EvaluatorFleet(Construct):
             min_capacity=self._settings.fleet_least_workers,
             max_capacity=self._settings.fleet_most_workers,
             # AWS's own for it; without this CDK makes one that nothing uses.
-            role=iam.Role.from_role_arn(
-                self, "ScalingRole", Stack.of(self).format_arn(service="iam", region="", **SCALING_ROLE), mutable=False
-            ),
+            role=iam.Role.from_role_arn(self, "ScalingRole", role_arn, mutable=False),
         )
         target.scale_to_track_metric(
             "Load",

@@ -41,9 +41,10 @@ class PrivateBucket(s3.Bucket):
         )
         if tells_of_objects:
             # CDK's own way deploys a function that sets it; CloudFormation can do so itself.
-            self.node.default_child.add_property_override(  # type: ignore[union-attr]  it has one, a CfnBucket
-                "NotificationConfiguration", {"EventBridgeConfiguration": {"EventBridgeEnabled": True}}
-            )
+            bucket = self.node.default_child
+            assert isinstance(bucket, s3.CfnBucket)
+            told = {"EventBridgeConfiguration": {"EventBridgeEnabled": True}}
+            bucket.add_property_override("NotificationConfiguration", told)
 
 
 def _lifecycle(expire_after_days: int) -> list[s3.LifecycleRule]:
