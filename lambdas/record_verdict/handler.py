@@ -36,6 +36,5 @@ def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | 
         yield answer
 
 
-def _note_latency(seconds: float) -> None:
-    """From the moment of a verdict to its record. Clocks of two machines may differ, so it may come out below zero."""
+def _note_latency(seconds: float) -> None:  # clocks of two machines may differ, so it may come out below zero
     metrics.add_metric(name=DETECTION_LATENCY, unit=MetricUnit.Seconds, value=max(seconds, 0.0))

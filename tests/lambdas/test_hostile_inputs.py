@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 from botocore.stub import Stubber
 
@@ -131,6 +132,7 @@ def test_no_message_moves_a_function_to_do_anything(
 def test_no_tag_opens_another_place(
     *, account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, told: Told, name: str, uri: str
 ) -> None:
+    boto3.client("events").create_event_bus(Name="trackside")  # where the owner is told what is wrong
     event = golden(
         "training_started" if name == "start_evaluation" else "training_stopped", Tags={"trackside:run": uri}
     )

@@ -40,7 +40,7 @@ def _settings(account: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for settings in (
         NotifyOwnerSettings(account.topic, account.table),
         PublishMetricSettings(account.table),
-        RecordVerdictSettings(account.run_table),
+        RecordVerdictSettings(account.run_table, "runs-bucket"),
         StopTrainingSettings(account.table, account.run_table, "queue", account.topic, "/switch"),
     ):
         for name, value in settings.to_environment().items():
