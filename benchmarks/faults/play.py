@@ -19,7 +19,8 @@ REDRIVE_SECONDS = 3600.0  # how often somebody looks after the dead letters
 LONGEST_SCRIPT_SECONDS = 5 * 3600.0
 MOST_HOURS = 60  # then what still waits is lost
 # The deployment's settings as cdk.json has them, but for what would hold stops back on purpose.
-SETTINGS = {"TRACKSIDE_STOPS_PER_HOUR": "0"}
+# The pace waits for real; the clock here is none.
+SETTINGS = {"TRACKSIDE_STOPS_PER_HOUR": "0", "TRACKSIDE_PAUSE_MILLISECONDS": "0"}
 
 
 @dataclass(frozen=True)
