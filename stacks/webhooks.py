@@ -22,7 +22,7 @@ def create_webhooks(scope: Construct, *, settings: DeploymentSettings, bus: even
     found: dict[str, Webhook] = {}
     rate = settings.webhook_calls_per_second
     if settings.slack_channel:
-        text = events.EventField.from_path("$.detail.text")
+        text = events.EventField.from_path("$.detail.slack_text")
         found["slack"] = Webhook(
             scope,
             "Slack",

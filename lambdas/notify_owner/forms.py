@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lambdas.shared.plain import ascii_only
 from trackside.contracts.event import RuleEvaluation
 from trackside.contracts.fields import to_json
 
@@ -21,11 +22,19 @@ def message_structure(*, body: str, short: str, document: Mapping[str, Any]) -> 
 
 def short_text(said: RuleEvaluation) -> str:
     """At most 140 characters of plain ASCII: what, in which job; then as much of the details as there is room."""
-    rule, job = _plain(said.configuration_name)[:48], _plain(said.job.name)[:63]
+    rule, job = ascii_only(said.configuration_name)[:48], ascii_only(said.job.name)[:63]
     text = f"Trackside: {rule} in {job}"
-    details = _plain(said.details)
+    details = ascii_only(said.details)
     whole = f"{text}: {details}" if details else text
     return whole if len(whole) <= MOST_SMS_CHARACTERS else f"{whole[: MOST_SMS_CHARACTERS - 3]}..."
+
+
+def slack_text(text: str) -> str:
+    """Without a meaning in Slack: `<!channel>` in the name of a tensor would call everybody there.
+
+    https://docs.slack.dev/messaging/formatting-message-text#escaping
+    """
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def document_of(said: RuleEvaluation, *, text: str, message: str = "", others: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -51,7 +60,3 @@ def document_of(said: RuleEvaluation, *, text: str, message: str = "", others: t
         "text": text,
         "message": message,
     }
-
-
-def _plain(text: str) -> str:
-    return "".join(c if " " <= c <= "~" else "?" for c in text)

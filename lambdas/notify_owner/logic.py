@@ -9,7 +9,7 @@ from lambdas.notify_owner.settings import NotifyOwnerSettings
 from lambdas.notify_owner.wrong_choice import is_wrong_choice, wrong_choice_body
 from lambdas.shared.asked import reason_not_to
 from lambdas.shared.decisions import Nothing
-from lambdas.shared.plain import plain
+from lambdas.shared.plain import ascii_only, plain
 from trackside.contracts.action import Action
 from trackside.contracts.event import Evidence, RuleEvaluation
 
@@ -41,14 +41,14 @@ def decide(evaluation: RuleEvaluation, settings: NotifyOwnerSettings) -> SendMes
 def tell_unjudged(said: RuleEvaluation) -> SendMessage:
     """Nobody watches the job, or nothing that its rules need was saved: that is told unasked."""
     lines = [
-        f"The training job {_one_line(said.job.name)} is not judged.",
+        f"The training job {plain(said.job.name)} is not judged.",
         "",
-        f"Why:      {_one_line(said.details)}",
-        f"Run:      {_one_line(said.run_uri)}",
+        f"Why:      {plain(said.details)}",
+        f"Run:      {plain(said.run_uri)}",
         "",
-        *(_one_line(step) for step in said.what_to_do),
+        *(plain(step) for step in said.what_to_do),
         "",
-        f"Training job: {said.job.arn}",
+        f"Training job: {plain(said.job.arn)}",
         "",
     ]
     return SendMessage(_plain_subject(f"Trackside: NOT judged: {said.job.name}"), "\n".join(lines), _attributes(said))
@@ -59,7 +59,7 @@ def and_others(body: str, others: Sequence[str]) -> str:
     if not others:
         return body
     came = f"It went and came back {len(others)} more {'times' if len(others) > 1 else 'time'} since the last message"
-    return f"{body}{came}: {', '.join(map(_one_line, others[:MOST_NAMED]))}.\n"
+    return f"{body}{came}: {', '.join(map(plain, others[:MOST_NAMED]))}.\n"
 
 
 def _attributes(evaluation: RuleEvaluation) -> dict[str, str]:
@@ -77,8 +77,8 @@ def _subject(evaluation: RuleEvaluation) -> str:
 
 
 def _plain_subject(text: str) -> str:
-    plain = "".join(c if " " <= c <= "~" else "?" for c in text)
-    return plain if len(plain) < MOST_SUBJECT_CHARACTERS else plain[: MOST_SUBJECT_CHARACTERS - 4] + "..."
+    subject = ascii_only(text)
+    return subject if len(subject) < MOST_SUBJECT_CHARACTERS else subject[: MOST_SUBJECT_CHARACTERS - 4] + "..."
 
 
 def _body(evaluation: RuleEvaluation, *, default_actions: tuple[Action, ...]) -> str:
@@ -87,16 +87,16 @@ def _body(evaluation: RuleEvaluation, *, default_actions: tuple[Action, ...]) ->
     is_to_stop = Action.STOP_TRAINING in evaluation.asked_actions(default_actions)
     what_follows = "it asks to stop" if is_to_stop else "goes on"
     lines = [
-        f"The rule {_one_line(evaluation.configuration_name)} found an issue in the training job",
+        f"The rule {plain(evaluation.configuration_name)} found an issue in the training job",
         f"{plain(evaluation.job.name)}, which {what_follows}.",
         "",
         *_facts(evaluation),
     ]
     if evaluation.what_to_do:
-        steps = (f"  {number}. {_one_line(step)}" for number, step in enumerate(evaluation.what_to_do, 1))
+        steps = (f"  {number}. {plain(step)}" for number, step in enumerate(evaluation.what_to_do, 1))
         lines += ["", "What to do", *steps]
     if evaluation.run_uri:
-        lines += ["", "This shows more", f"  trackside findings {_one_line(evaluation.run_uri)}"]
+        lines += ["", "This shows more", f"  trackside findings {plain(evaluation.run_uri)}"]
     return "\n".join([*lines, "", f"Training job: {plain(evaluation.job.arn)}", ""])
 
 
@@ -109,12 +109,7 @@ def _facts(evaluation: RuleEvaluation) -> list[str]:
         ("Since", f"step {evidence.since_step} (judged at step {evidence.step})" if evidence.tensor_name else ""),
         ("Observed", evidence.comparison),
     ]
-    return [f"{name + ':':<10}{_one_line(value)}" for name, value in facts if value]
-
-
-def _one_line(text: str) -> str:
-    """Names of tensors come from the training script: none of them may look like a line of ours, or hide one."""
-    return plain(text)
+    return [f"{name + ':':<10}{plain(value)}" for name, value in facts if value]
 
 
 def _where(evidence: Evidence) -> str:

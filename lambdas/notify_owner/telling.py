@@ -9,13 +9,14 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from lambdas.notify_owner.forms import document_of, message_structure, short_text
+from lambdas.notify_owner.forms import document_of, message_structure, short_text, slack_text
 from lambdas.notify_owner.logic import SendMessage, and_others
 from lambdas.notify_owner.quiet import NotYet, WasTold, claim
 from lambdas.notify_owner.settings import NotifyOwnerSettings
 from lambdas.shared.clients import client
 from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.once import once
+from lambdas.shared.plain import plain
 from trackside.contracts.action import Action
 from trackside.contracts.action_terms import QUIET_MINUTES
 from trackside.contracts.event import NOTIFICATION_DETAIL_TYPE, SOURCE, RuleEvaluation
@@ -78,11 +79,11 @@ class Telling:
         return Done(f"Told the owner: {message.subject}")
 
     def _put_event(self, said: RuleEvaluation, message: SendMessage) -> Done:
-        text = f"{message.subject}\n{said.details}" if said.details else message.subject
+        text = f"{message.subject}\n{plain(said.details)}" if said.details else message.subject
         entry = {
             "Source": SOURCE,
             "DetailType": NOTIFICATION_DETAIL_TYPE,
-            "Detail": json.dumps(document_of(said, text=text)),
+            "Detail": json.dumps({**document_of(said, text=text), "slack_text": slack_text(text)}),
             "EventBusName": self._settings.event_bus,
         }
         answer = client("events").put_events(Entries=[entry])

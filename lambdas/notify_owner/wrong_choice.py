@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lambdas.shared.plain import plain
 from trackside.contracts.event import RuleEvaluation, RuleEvaluationStatus
 from trackside.contracts.job_choice import CHOICE_NAME
 
@@ -14,18 +15,13 @@ def is_wrong_choice(evaluation: RuleEvaluation) -> bool:
 def wrong_choice_body(evaluation: RuleEvaluation) -> str:
     """What is wrong, and what becomes of the job."""
     lines = [
-        f"What the training job {evaluation.job.name} says of its rules cannot be done:",
-        f"  {_plain(evaluation.details)}",
+        f"What the training job {plain(evaluation.job.name)} says of its rules cannot be done:",
+        f"  {plain(evaluation.details)}",  # tags are anybody's words
         "",
         "The job itself goes on." if evaluation.run_uri else "The job itself goes on, and nothing watches it.",
         "Tags and variables that choose rules: docs/watching.md.",
         "",
-        f"Training job: {evaluation.job.arn}",
+        f"Training job: {plain(evaluation.job.arn)}",
         "",
     ]
     return "\n".join(lines)
-
-
-def _plain(text: str) -> str:
-    """Tags are anybody's words: none of them may look like a line of ours, or hide one."""
-    return "".join(c if c.isprintable() else "?" for c in text)

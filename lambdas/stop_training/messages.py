@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lambdas.shared.plain import plain
+from lambdas.shared.plain import ascii_only, plain
 from trackside.contracts.event import RuleEvaluation
 
 MOST_SUBJECT_CHARACTERS = 99  # API_Publish: ASCII, fewer than 100 characters for e-mail
@@ -41,4 +41,4 @@ def over_budget(evaluation: RuleEvaluation, *, most: int) -> tuple[str, str]:
 
 
 def _subject(text: str) -> str:
-    return "".join(c if " " <= c <= "~" else "?" for c in text)[:MOST_SUBJECT_CHARACTERS]
+    return ascii_only(text)[:MOST_SUBJECT_CHARACTERS]

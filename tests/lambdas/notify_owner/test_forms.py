@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lambdas.notify_owner.forms import document_of, message_structure, short_text
+from lambdas.notify_owner.forms import document_of, message_structure, short_text, slack_text
 from lambdas.notify_owner.handler import handle
 from lambdas.notify_owner.settings import NotifyOwnerSettings
 from lambdas.notify_owner.unjudged import read_unjudged
@@ -94,6 +94,20 @@ def test_webhooks_are_told_by_the_bus_once(
     (told,) = [json.loads(message["Body"]) for message in found]
     assert told["detail-type"] == "Owner Notification"
     assert told["detail"]["text"].startswith("Trackside: vanishing-gradient in digits-01\n")
+    assert told["detail"]["slack_text"].startswith("Trackside: vanishing-gradient in digits-01\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        pytest.param("<!channel> look", "&lt;!channel&gt; look", id="a call to everybody"),
+        pytest.param("<https://a.b|log in>", "&lt;https://a.b|log in&gt;", id="a link under another name"),
+        pytest.param("a & b &lt; c", "a &amp; b &amp;lt; c", id="what is escaped already"),
+        pytest.param("loss 2.5 in fc1.weight", "loss 2.5 in fc1.weight", id="plain"),
+    ],
+)
+def test_in_slack_words_have_no_other_meaning(text: str, shown: str) -> None:
+    assert slack_text(text) == shown
 
 
 def test_a_bus_that_is_not_there_returns_the_message_and_the_mail_is_not_sent_again(

@@ -53,6 +53,27 @@ def test_stops_the_job_once_for_three_deliveries(
     assert outcomes(account) == {"Stopping", "Stopped"}
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("Digits-01", id="capitals: the original compared in small letters, and stopped nothing"),
+        pytest.param("digits", id="what other names begin with: the original found several, and stopped nothing"),
+        pytest.param("digits-01-copy-copied", id="what begins with another's name: the original could stop the other"),
+        pytest.param("digits-01-2026-11-21-22-30-05-123", id="named after its rule started: the original knew none"),
+    ],
+)
+def test_exactly_the_job_of_the_event_is_stopped_and_nobody_is_asked_for_names(
+    account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch, *, name: str
+) -> None:
+    """StopTraining of the original went by a prefix. Any other call fails: the stubber knows one."""
+    settle(monkeypatch)
+    sagemaker.add_response("stop_training_job", {}, {"TrainingJobName": name})
+    arn = f"arn:aws:sagemaker:us-east-1:123456789012:training-job/{name}"
+    assert deliver(handle, golden("ours_issues_found", TrainingJobName=name, TrainingJobArn=arn)) == []
+    sagemaker.assert_no_pending_responses()
+    assert outcomes(account) == {"Stopping", "Stopped"}
+
+
 def test_another_rule_of_the_same_job_stops_it_too(
     account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
