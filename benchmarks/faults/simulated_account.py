@@ -35,6 +35,7 @@ from benchmarks.faults.quick_transactions import transact_write_items
 from benchmarks.faults.wiring import Function, Wiring
 from lambdas.shared.clients import client
 from lambdas.shared.observability import logger, metrics
+from lambdas.start_evaluation import started
 from trackside.contracts.run_table import SHELVES
 from trackside.testing.local_account.event_pattern import matches
 from trackside.testing.local_account.faults import CallFault, Faults, FaultSwitch
@@ -146,6 +147,7 @@ class SimulatedAccount:
         enter(mock_aws())
         enter(mock.patch.object(DynamoDBBackend, "transact_write_items", transact_write_items))
         client.cache_clear()
+        started.forget_all()  # of another account
         self._open.callback(client.cache_clear)
         self._create_tables()
         self._handlers = {name: _handler(name) for name in self._queues}
@@ -332,6 +334,7 @@ class SimulatedAccount:
                 answer = self._handlers[function.name]({"Records": records}, _Context())
             except ProcessDied:
                 self.deaths += 1
+                started.forget_all()
                 metrics.clear_metrics()
                 return {str(message.number) for message in batch}
         return {failure["itemIdentifier"] for failure in answer["batchItemFailures"]}

@@ -188,7 +188,9 @@ def inventory(account: LocalAccount) -> set[str]:
     held = set()
     for service, operation, answer, name in INVENTORY:
         for entry in getattr(account.client(service), operation)().get(answer, ()):
-            held.add(f"{service}: {entry[name] if name else entry}")
+            found = entry[name] if name else entry
+            if not found.startswith(LOGS_OF_SAGEMAKER):
+                held.add(f"{service}: {found}")
     keys = account.client("kms").list_keys()["Keys"]
     return held | {f"kms: {key['KeyId']}" for key in keys if _key_lives(account.client, key["KeyId"])}
 
@@ -261,6 +263,8 @@ def _topic_policies(client: Callable[[str], Any], stack_part: str) -> bool:
 def _key_lives(client: Callable[[str], Any], key_id: str) -> bool:
     return bool(client("kms").describe_key(KeyId=key_id)["KeyMetadata"]["KeyState"] == "Enabled")
 
+
+LOGS_OF_SAGEMAKER = "/aws/sagemaker/"  # its own log groups: they stay when jobs are gone, and when we are
 
 # service, operation, where its answer lies, and what names an entry there (nothing: the entry itself is the name)
 INVENTORY = (

@@ -34,6 +34,8 @@ class Cloud:
         from stacks.assembly import assembly
 
         self.account = account
+        for name in (LARGEST["trackside:slack_secret"], LARGEST["trackside:webhook_secret"]):
+            account.client("secretsmanager").create_secret(Name=name, SecretString="Bearer none")
         stacks = deploy(assembly(LARGEST), account)
         self.outputs = {name: value for outputs in stacks.values() for name, value in outputs.items()}
         self.bucket = self.outputs["RunBucketName"]

@@ -95,6 +95,19 @@ def archive() -> None:
     assert json.loads(described["EventPattern"]) == {"source": ["x"]}
 
 
+def archive_update() -> None:
+    arn = client("events").create_event_bus(Name="own")["EventBusArn"]
+    made = create({"Archive": resource("Events::Archive", SourceArn=arn, EventPattern='{"source": ["x"]}')})
+    changed = resource("Events::Archive", SourceArn=arn, EventPattern={"source": ["y"]}, RetentionDays=5)
+    cloudformation = client("cloudformation")
+    cloudformation.update_stack(StackName="probe", TemplateBody=json.dumps({"Resources": {"Archive": changed}}))
+    (archive,) = client("events").list_archives()["Archives"]
+    assert archive["ArchiveName"] == made["Archive"]
+    assert archive["RetentionDays"] == 5
+    described = client("events").describe_archive(ArchiveName=made["Archive"])
+    assert json.loads(described["EventPattern"])["source"] == ["y"]
+
+
 def layer_version() -> None:
     layer = resource("Lambda::LayerVersion", Content=bucket_with(zipped()), CompatibleArchitectures=["arm64"])
     arn = create({"Layer": layer})["Layer"]
@@ -433,6 +446,7 @@ PROBES: Mapping[str, Callable[[], None]] = {
     "kms-key": kms_key,
     "event-bus": event_bus,
     "archive": archive,
+    "archive-update": archive_update,
     "layer-version": layer_version,
     "function": function,
     "event-source-mapping": event_source_mapping,

@@ -110,6 +110,22 @@ def _mend_archive() -> None:
     _prepare(Archive, prepare)
 
 
+def _mend_archive_update() -> None:
+    """AWS::Events::Archive: all but the name and the source can change without another archive."""
+    original = Archive.update_from_cloudformation_json
+
+    def update(resource: Any, name: str, cloudformation_json: Any, account: str, region: str) -> Any:
+        properties = cloudformation_json["Properties"]
+        if "ArchiveName" in properties or properties.get("SourceArn") != resource.source_arn:
+            return original(resource, name, cloudformation_json, account, region)
+        pattern = properties.get("EventPattern")
+        text = json.dumps(pattern) if isinstance(pattern, Mapping) else pattern
+        resource.update(properties.get("Description"), text, properties.get("RetentionDays"))
+        return resource
+
+    _replace(Archive, "update_from_cloudformation_json", staticmethod(update))
+
+
 def _mend_layer_version() -> None:
     def complete(layer: Any, properties: Mapping[str, Any], account: str, region: str) -> None:
         layer.compatible_architectures = properties.get("CompatibleArchitectures", [])
@@ -438,6 +454,7 @@ REPAIRS: tuple[Repair, ...] = (
     Repair("kms-key", "a key with tags raises KeyError, and its policy is not JSON", _mend_kms_key),
     Repair("event-bus", "Ref gives a Python object instead of the name, and tags are dropped", _mend_event_bus),
     Repair("archive", "an event pattern raises, and Ref gives a Python object", _mend_archive),
+    Repair("archive-update", "another pattern makes another archive, without what was kept", _mend_archive_update),
     Repair("layer-version", "Ref gives a Python object; architectures are dropped; it stays", _mend_layer_version),
     Repair("function", "layers, architecture, tracing, log group and tags are dropped", _mend_function),
     Repair("event-source-mapping", "tags stay a list, which the API cannot answer", _mend_event_source_mapping),
