@@ -151,9 +151,9 @@ class Fleet:
         }
         environment = {**inherited(), **self._account.environment(), **told}
         for _ in range(count):
-            log = (self._folder / f"worker-{len(self._workers)}.log").open("wb")
             command = [sys.executable, str(ENTRY_POINT)]
-            self._workers.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
+            with (self._folder / f"worker-{len(self._workers)}.log").open("wb") as log:
+                self._workers.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
 
     @property
     def is_alive(self) -> bool:

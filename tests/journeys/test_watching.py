@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from docs.permissions import LARGEST
 from lambdas.shared.processing_jobs import processing_job_name
 from trackside.cli import main
 from trackside.contracts.event import TrainingJob
@@ -24,19 +23,22 @@ from trackside.testing.local_account.server import LocalAccount
 
 pytestmark = pytest.mark.xdist_group("local-account")  # one account at a time in a process
 
+WATCHING = {
+    "trackside:custom_rules_from": "s3://rules-bucket/approved",
+    "trackside:watched_jobs": "nightly-*",
+    "trackside:watch_by_environment": "true",
+}
 SLEEPER = "import time; print('training', flush=True); time.sleep(120)"
 
 
 class Cloud:
-    """The account with the largest deployment in it; evaluators end at once."""
+    """The account with a deployment that watches in every way; evaluators end at once."""
 
     def __init__(self, account: LocalAccount) -> None:
         from stacks.assembly import assembly
 
         self.account = account
-        for name in (LARGEST["trackside:slack_secret"], LARGEST["trackside:webhook_secret"]):
-            account.client("secretsmanager").create_secret(Name=name, SecretString="Bearer none")
-        stacks = deploy(assembly(LARGEST), account)
+        stacks = deploy(assembly(WATCHING), account)
         self.outputs = {name: value for outputs in stacks.values() for name, value in outputs.items()}
         self.bucket = self.outputs["RunBucketName"]
         account.register_image("trackside-evaluator", [sys.executable, "-c", "pass"])

@@ -85,13 +85,13 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def deployed(*outputs: str) -> None:
-    """The four stacks; the last of them has these outputs."""
-    for stack in ("TracksideStorage", "TracksideAction", "TracksideEvaluation", "TracksideMonitoring"):
+    """The stacks; the last of them has these outputs."""
+    for stack in ("Storage", "Action", "Evaluation", "Record", "Monitoring"):
         template = {
             "Resources": {"Queue": {"Type": "AWS::SQS::Queue"}},
-            "Outputs": {name: {"Value": "x"} for name in outputs if stack == "TracksideMonitoring"},
+            "Outputs": {name: {"Value": "x"} for name in outputs if stack == "Monitoring"},
         }
-        boto3.client("cloudformation").create_stack(StackName=stack, TemplateBody=json.dumps(template))
+        boto3.client("cloudformation").create_stack(StackName=f"Trackside{stack}", TemplateBody=json.dumps(template))
 
 
 @pytest.mark.usefixtures("account")

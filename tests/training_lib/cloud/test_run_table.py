@@ -152,11 +152,13 @@ def test_a_veto_stands_in_the_table(table: RunTable) -> None:
 
 
 def test_finds_the_table_of_the_deployment(table: RunTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(LocationNotFoundError, match="There is no table of runs here"):
+    with pytest.raises(LocationNotFoundError, match="There is no stack TracksideStorage here"):
         RunTable()
     template = {"Resources": {}, "Outputs": {"RunTableName": {"Value": "runs"}}}
     boto3.client("cloudformation").create_stack(StackName="TracksideStorage", TemplateBody=json.dumps(template))
     assert RunTable().name == "runs"
+    with pytest.raises(LocationNotFoundError, match="There is no stack Trackside-staging-Storage here"):
+        RunTable(environment="staging")
     monkeypatch.setenv("TRACKSIDE_TABLE", "of-the-environment")
     assert RunTable().name == "of-the-environment"
     assert RunTable("given").name == "given"

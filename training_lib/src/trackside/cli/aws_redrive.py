@@ -6,6 +6,7 @@ import click
 
 from trackside.cli.terminal.options import format_option, shared_options, wants_color
 from trackside.cli.terminal.rows import print_json, print_table
+from trackside.cli.terminal.table_option import environment_option
 
 
 @click.command("redrive")
@@ -13,8 +14,9 @@ from trackside.cli.terminal.rows import print_json, print_table
 @click.option("--all", "every", is_flag=True, help="Those of all functions.")
 @click.option("--dry-run", is_flag=True, help="Only say how many lie there.")
 @format_option("table", "json")
+@environment_option
 @shared_options
-def command(*, functions: tuple[str, ...], every: bool, dry_run: bool, output: str) -> None:
+def command(*, environment: str, functions: tuple[str, ...], every: bool, dry_run: bool, output: str) -> None:
     """Put dead letters back into the queues of their functions.
 
     A dead letter is what a FUNCTION, such as stop_training, gave up on. First mend what its log says:
@@ -29,7 +31,7 @@ def command(*, functions: tuple[str, ...], every: bool, dry_run: bool, output: s
 
     if bool(functions) == every:
         raise click.UsageError("Name functions, or give --all.")
-    deployment = Redelivery()
+    deployment = Redelivery(environment=environment)
     rows = []
     for letters in deployment.choose(functions):
         is_moved = letters.count > 0 and not dry_run

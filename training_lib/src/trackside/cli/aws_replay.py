@@ -7,6 +7,7 @@ from datetime import datetime
 import click
 
 from trackside.cli.terminal.options import shared_options
+from trackside.cli.terminal.table_option import environment_option
 
 
 class _Moment(click.ParamType[datetime]):
@@ -27,8 +28,9 @@ class _Moment(click.ParamType[datetime]):
 @click.option("--from", "first", type=_Moment(), required=True, metavar="MOMENT", help="From then on (UTC).")
 @click.option("--to", "last", type=_Moment(), required=True, metavar="MOMENT", help="Until then (UTC).")
 @click.option("--act-again", is_flag=True, help="Also what is so old that it would be done again.")
+@environment_option
 @shared_options
-def command(*, first: datetime, last: datetime, act_again: bool) -> None:
+def command(*, environment: str, first: datetime, last: datetime, act_again: bool) -> None:
     """Send verdicts of the archive once more.
 
     Functions see everything that came onto the bus between the two moments as if it came now. What was
@@ -41,7 +43,7 @@ def command(*, first: datetime, last: datetime, act_again: bool) -> None:
     """
     from trackside.cloud.redelivery import Redelivery
 
-    replay = Redelivery().replay(first, last, act_again=act_again)
+    replay = Redelivery(environment=environment).replay(first, last, act_again=act_again)
     if replay.is_new:
         click.echo(f"{replay.name} has begun: aws events describe-replay --replay-name {replay.name}")
     else:

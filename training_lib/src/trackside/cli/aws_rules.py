@@ -14,7 +14,7 @@ from trackside.cli.terminal.table_option import table_option
 @click.argument("job")
 @table_option
 @shared_options
-def command(*, job: str, table: str) -> None:
+def command(*, job: str, table: str, environment: str) -> None:
     """Print the DebugRuleEvaluationStatuses of JOB as JSON.
 
     JOB is the name of a training job, or its ARN. For scripts that read them from `aws sagemaker
@@ -29,6 +29,6 @@ def command(*, job: str, table: str) -> None:
     from trackside.cloud.rule_statuses import STATUSES, debug_rule_evaluation_statuses
     from trackside.cloud.run_table import RunTable
 
-    found = debug_rule_evaluation_statuses(job, table=RunTable(table))
+    found = debug_rule_evaluation_statuses(job, table=RunTable(table, environment=environment))
     plain = [{**each, "LastModifiedTime": each["LastModifiedTime"].isoformat()} for each in found]
     click.echo(json.dumps({STATUSES: plain}, indent=2))  # AWS's shape and no more: no version of ours

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @format_option("table", "json", "jsonl")
 @table_option
 @shared_options
-def command(*, days: int, output: str, table: str) -> None:
+def command(*, days: int, output: str, table: str, environment: str) -> None:
     """List the jobs that run, and those that ended lately.
 
     With their state, and what their rules say.
@@ -33,7 +33,7 @@ def command(*, days: int, output: str, table: str) -> None:
     """
     from trackside.cloud.run_table import RunTable
 
-    runs = RunTable(table)
+    runs = RunTable(table, environment=environment)
     jobs = [(job, runs.rules(job.job.arn)) for job in runs.jobs(days=days)]
     rows = [_plain(job, rules) for job, rules in jobs]
     if output == "json":

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @format_option("table", "json")
 @table_option
 @shared_options
-def command(*, job: str, with_history: bool, output: str, table: str) -> None:
+def command(*, job: str, with_history: bool, output: str, table: str, environment: str) -> None:
     """Show what rules said of JOB, and what was decided.
 
     JOB is the name of a training job, or its ARN. Decisions are those about stopping it, with their reasons. With
@@ -36,7 +36,7 @@ def command(*, job: str, with_history: bool, output: str, table: str) -> None:
     """
     from trackside.cloud.run_table import RunTable
 
-    known = RunTable(table).known(job, with_history=with_history)
+    known = RunTable(table, environment=environment).known(job, with_history=with_history)
     if output == "json":
         print_json(_plain(known))
     else:

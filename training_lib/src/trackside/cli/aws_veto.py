@@ -14,7 +14,7 @@ from trackside.cli.terminal.table_option import table_option
 @click.option("--reason", default="", metavar="TEXT", help="Why; it stands in the record.")
 @table_option
 @shared_options
-def command(*, job: str, by: str, reason: str, table: str) -> None:
+def command(*, job: str, by: str, reason: str, table: str, environment: str) -> None:
     """Forbid to stop JOB for what was found until now.
 
     JOB is the name of a training job, or its ARN. The veto also holds for the deployment's cool-down
@@ -26,5 +26,5 @@ def command(*, job: str, by: str, reason: str, table: str) -> None:
     """
     from trackside.cloud.run_table import RunTable
 
-    veto = RunTable(table).veto(job, by=by, reason=reason)
+    veto = RunTable(table, environment=environment).veto(job, by=by, reason=reason)
     click.echo(f"{veto.job_arn.rpartition('/')[2]} is not stopped for what was found until now.")

@@ -11,6 +11,7 @@ import click
 
 from trackside.cli.terminal.failure import FINDINGS
 from trackside.cli.terminal.options import format_option, shared_options, wants_color
+from trackside.cli.terminal.table_option import environment_option
 
 if TYPE_CHECKING:
     from trackside.cloud.drill import Drill, Report
@@ -21,7 +22,7 @@ LOCAL_PACE_SECONDS, LOCAL_POLL_SECONDS = 0.05, 0.1
 
 @click.command("drill")
 @click.option("--local", is_flag=True, help="In a local account of its own: nothing leaves this machine.")
-@click.option("--environment", default="", metavar="NAME", help="Which of several deployments, as its setting says.")
+@environment_option
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before it begins in a real account.")
 @click.option(
     "--instance-type", default="ml.m5.large", show_default=True, metavar="TYPE", help="Of the training job's instance."

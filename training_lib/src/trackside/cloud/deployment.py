@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from trackside.cloud.calls import Calls
 from trackside.contracts.errors import ConfigurationError, LocationNotFoundError, Problem
 
-STACKS = ("Storage", "Action", "Evaluation", "Monitoring")
+STACKS = ("Storage", "Action", "Evaluation", "Record", "Monitoring")
 
 
 class Deployment:
@@ -18,16 +18,13 @@ class Deployment:
 
     def __init__(self, calls: Calls, *, environment: str = "") -> None:
         self._outputs: dict[str, str] = {}
-        prefix = f"Trackside-{environment}-" if environment else "Trackside"
-        for name in STACKS:
-            stack = f"{prefix}{name}"
-            try:
-                (found,) = calls.ask("cloudformation", "describe_stacks", StackName=stack)["Stacks"]
-            except LocationNotFoundError as error:
-                raise LocationNotFoundError(
-                    f"There is no stack {stack} here. Deploy Trackside, or set AWS_REGION to where it is"
-                ) from error
-            self._outputs |= {each["OutputKey"]: each["OutputValue"] for each in found.get("Outputs", ())}
+        for concern in STACKS:
+            self._outputs |= read_outputs(calls, stack_name(concern, environment))
+
+    @property
+    def all_outputs(self) -> Mapping[str, str]:
+        """By name."""
+        return self._outputs
 
     def outputs(self, fixes: Mapping[str, str]) -> tuple[str, ...]:
         """Those of the given names; `fixes` says what would make each. Errors: `ConfigurationError`, all at once."""
@@ -39,3 +36,20 @@ class Deployment:
     def has(self, name: str) -> bool:
         """True if a stack has that output."""
         return name in self._outputs
+
+
+def stack_name(concern: str, environment: str = "") -> str:
+    """`TracksideStorage`, or `Trackside-staging-Storage`."""
+    return f"Trackside-{environment}-{concern}" if environment else f"Trackside{concern}"
+
+
+def read_outputs(calls: Calls, stack: str) -> dict[str, str]:
+    """The outputs of one stack. Errors: `LocationNotFoundError` if it is not there; those of `Calls`."""
+    try:
+        (found,) = calls.ask("cloudformation", "describe_stacks", StackName=stack)["Stacks"]
+    except LocationNotFoundError as error:
+        raise LocationNotFoundError(
+            f"There is no stack {stack} here. Deploy Trackside, set AWS_REGION to where it is, or name the "
+            "deployment's environment (--environment)"
+        ) from error
+    return {each["OutputKey"]: each["OutputValue"] for each in found.get("Outputs", ())}

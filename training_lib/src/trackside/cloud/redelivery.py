@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from functools import cache
 from typing import Any
 
-from trackside.cloud.run_table import ask, connect
+from trackside.cloud.calls import Calls
+from trackside.cloud.deployment import Deployment
 from trackside.contracts.errors import ConfigurationError, LocationNotFoundError, Problem, did_you_mean
 
-STACKS = "Trackside"  # what the names of all stacks begin with
 _QUEUE, _DEAD_LETTERS, _BUS = "QueueUrl", "DeadLettersUrl", "EventBusName"
 REMEMBERED_DAYS = 14  # after that a replayed issue acts once more
 MOST_ARCHIVES = 100
@@ -40,15 +39,22 @@ class Replay:
 
 
 class Redelivery:
-    """Of the deployment of this account and region. `client(service)` makes boto3's clients. Errors of all methods: as
-    those of `RunTable`."""
+    """Of the deployment of that `environment` in this account and region. `client(service)` makes boto3's clients.
+    Errors of all methods: as those of `RunTable`."""
 
-    def __init__(self, *, client: Callable[[str], Any] | None = None, clock: Callable[[], float] = time.time) -> None:
-        self._client, self._clock = cache(client or connect), clock
+    def __init__(
+        self,
+        *,
+        environment: str = "",
+        client: Callable[[str], Any] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._calls, self._clock = Calls(client), clock
+        self._outputs = Deployment(self._calls, environment=environment).all_outputs
 
     def dead_letters(self) -> tuple[DeadLetters, ...]:
         """Of every function, by name."""
-        outputs = self._outputs()
+        outputs = self._outputs
         found = []
         for output, url in sorted(outputs.items()):
             title = output.removesuffix(_DEAD_LETTERS)
@@ -87,15 +93,12 @@ class Redelivery:
         """
         now = datetime.fromtimestamp(self._clock(), tz=timezone.utc)
         self._check(first, last, now=now, act_again=act_again)
-        outputs = self._outputs()
-        if _BUS not in outputs:
-            raise LocationNotFoundError(
-                f"No stack {STACKS}… here has an output {_BUS}. Deploy this version of Trackside"
-            )
-        bus_arn = str(self._ask("events", "describe_event_bus", Name=outputs[_BUS])["Arn"])
+        if _BUS not in self._outputs:
+            raise LocationNotFoundError(f"No stack here has an output {_BUS}. Deploy this version of Trackside")
+        bus_arn = str(self._ask("events", "describe_event_bus", Name=self._outputs[_BUS])["Arn"])
         archives = self._ask("events", "list_archives", EventSourceArn=bus_arn, Limit=MOST_ARCHIVES)["Archives"]
         if not archives:
-            raise LocationNotFoundError(f"The bus {outputs[_BUS]} has no archive")
+            raise LocationNotFoundError(f"The bus {self._outputs[_BUS]} has no archive")
         archive = self._ask("events", "describe_archive", ArchiveName=archives[0]["ArchiveName"])
         name = f"trackside-{first:%Y%m%dT%H%M%S}-{last:%Y%m%dT%H%M%S}"
         known = self._ask("events", "list_replays", NamePrefix=name)["Replays"]
@@ -123,32 +126,12 @@ class Redelivery:
         if problems:
             raise ConfigurationError(problems, subject="The replay")
 
-    def _outputs(self) -> Mapping[str, str]:
-        found = dict(self._each_output())
-        if not found:
-            raise LocationNotFoundError(
-                f"No stack here is called {STACKS}…. Deploy Trackside, or set AWS_REGION to where it is deployed"
-            )
-        return found
-
-    def _each_output(self) -> Iterator[tuple[str, str]]:
-        start: dict[str, str] = {}
-        while True:
-            page = self._ask("cloudformation", "describe_stacks", **start)
-            for stack in page["Stacks"]:
-                if stack["StackName"].startswith(STACKS):
-                    for output in stack.get("Outputs", ()):
-                        yield output["OutputKey"], output["OutputValue"]
-            if not page.get("NextToken"):
-                return
-            start = {"NextToken": page["NextToken"]}
-
     def _attribute(self, url: str, name: str) -> str:
         answer = self._ask("sqs", "get_queue_attributes", QueueUrl=url, AttributeNames=[name])
         return str(answer["Attributes"][name])
 
     def _ask(self, service: str, operation: str, **request: Any) -> Any:
-        return ask(self._client(service), f"{service}:{operation}", operation, **request)
+        return self._calls.ask(service, operation, **request)
 
 
 def moment(text: str) -> datetime:

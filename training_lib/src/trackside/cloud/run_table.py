@@ -5,18 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-from trackside.contracts.errors import (
-    AccessDeniedError,
-    ConfigurationError,
-    LocationNotFoundError,
-    Problem,
-    RunNotFoundError,
-    StorageError,
-    StorageUnavailableError,
-)
+from trackside.cloud.calls import Calls
+from trackside.cloud.deployment import read_outputs, stack_name
+from trackside.contracts.errors import LocationNotFoundError, RunNotFoundError
 from trackside.contracts.run_table import (
     HISTORY_PREFIX,
     JOB,
@@ -32,11 +25,9 @@ from trackside.contracts.stop_record import DECISION_PREFIX, VETO, DecisionRecor
 from trackside.contracts.table_item import Item
 from trackside.environment import CloudEnvironment
 
-STORAGE_STACK = "TracksideStorage"
 OUTPUT = "RunTableName"
 SECONDS_A_DAY = 24 * 3600
 VETO_DAYS = 90  # far longer than any job, and any cool-down, lasts
-_DENIED = ("AccessDenied", "AccessDeniedException", "UnrecognizedClientException", "ExpiredTokenException")
 
 
 @dataclass(frozen=True)
@@ -53,17 +44,23 @@ class KnownJob:
 
 
 class RunTable:
-    """The table of that name ("": the one of the deployment in this account and region).
+    """The table of that name ("": the one of the deployment of that `environment` in this account and region).
 
     `client(service)` makes boto3's clients. Errors of all methods: `AccessDeniedError`, `LocationNotFoundError`,
     `StorageUnavailableError`, `StorageError`.
     """
 
     def __init__(
-        self, name: str = "", *, client: Callable[[str], Any] | None = None, clock: Callable[[], float] = time.time
+        self,
+        name: str = "",
+        *,
+        environment: str = "",
+        client: Callable[[str], Any] | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        self._client, self._clock = cache(client or connect), clock
-        self.name = name or CloudEnvironment.read().run_table or self._deployed()
+        self._calls, self._clock = Calls(client), clock
+        known = "" if environment else CloudEnvironment.read().run_table
+        self.name = name or known or self._deployed(environment)
 
     def jobs(self, *, days: int) -> Iterator[JobRecord]:
         """Jobs that run, however long they do, then those that ended and were created in the last `days` days, newest
@@ -107,16 +104,16 @@ class RunTable:
         now = self._clock()
         veto = VetoRecord(self.arn_of(job), now, by=by, reason=reason)
         item = veto.to_item(expires_at=int(now) + VETO_DAYS * SECONDS_A_DAY)
-        self._ask("dynamodb", "put_item", TableName=self.name, Item=item)
+        self._ask("put_item", Item=item)
         return veto
 
     def arn_of(self, job: str) -> str:
         """The ARN of the training job of that name in this account and region."""
         if job.startswith("arn:"):
             return job
-        identity = self._ask("sts", "get_caller_identity")
+        identity = self._calls.ask("sts", "get_caller_identity")
         partition = identity["Arn"].split(":")[1]
-        region = self._client("dynamodb").meta.region_name
+        region = self._calls.client("dynamodb").meta.region_name
         return f"arn:{partition}:sagemaker:{region}:{identity['Account']}:training-job/{job}"
 
     def _items(self, arn: str, prefix: str) -> Iterator[Item]:
@@ -134,54 +131,22 @@ class RunTable:
         request = {"KeyConditionExpression": condition, "ExpressionAttributeValues": values, **more}
         start: dict[str, Any] = {}
         while True:
-            page = self._ask("dynamodb", "query", TableName=self.name, **request, **start)
+            page = self._ask("query", **request, **start)
             yield from page["Items"]
             if not page.get("LastEvaluatedKey"):
                 return
             start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
 
-    def _deployed(self) -> str:
-        stacks = self._ask("cloudformation", "describe_stacks", StackName=STORAGE_STACK)["Stacks"]
-        for output in stacks[0].get("Outputs", ()):
-            if output["OutputKey"] == OUTPUT:
-                return str(output["OutputValue"])
-        raise LocationNotFoundError(
-            f"The stack {STORAGE_STACK} has no output {OUTPUT}. Deploy this version of Trackside"
-        )
+    def _deployed(self, environment: str) -> str:
+        stack = stack_name("Storage", environment)
+        outputs = read_outputs(self._calls, stack)
+        if OUTPUT not in outputs:
+            raise LocationNotFoundError(f"The stack {stack} has no output {OUTPUT}. Deploy this version of Trackside")
+        return outputs[OUTPUT]
 
-    def _ask(self, service: str, operation: str, **request: Any) -> Any:
-        return ask(self._client(service), f"{service}:{operation}", operation, **request)
-
-
-def ask(client: Any, what: str, operation: str, **request: Any) -> Any:
-    """One call of a boto3 client, with its errors as ours; `what` names it in them. Errors: as those of `RunTable`."""
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    try:
-        return getattr(client, operation)(**request)
-    except ClientError as error:
-        raise _translated(error.response.get("Error", {}), what) from error
-    except BotoCoreError as error:
-        raise StorageUnavailableError(f"AWS cannot be reached. {error}") from error
-
-
-def _translated(error: dict[str, Any], what: str) -> StorageError:
-    code, message = str(error.get("Code", "")), str(error.get("Message", ""))
-    if code in _DENIED:
-        return AccessDeniedError(f"AWS refused {what}. {message}")
-    if code == "ResourceNotFoundException" or (code == "ValidationError" and "does not exist" in message):
-        what_helps = "Deploy Trackside, set AWS_REGION to where it is deployed, or name the table (--table)"
-        return LocationNotFoundError(f"There is no table of runs here. AWS says: {message} {what_helps}")
-    return StorageUnavailableError(f"AWS did not answer {what}. {code}: {message}")
-
-
-def connect(service: str) -> Any:
-    """A boto3 client by the process's own configuration. Errors: `ConfigurationError` without boto3."""
-    try:
-        import boto3.session
-        from botocore.config import Config
-    except ModuleNotFoundError as error:
-        problem = Problem("the table of runs", "needs boto3, which is not installed.", "pip install 'trackside[aws]'")
-        raise ConfigurationError([problem], subject="This installation") from error
-    config = Config(retries={"mode": "standard", "total_max_attempts": 5}, connect_timeout=5, read_timeout=30)
-    return boto3.session.Session().client(service, config=config)
+    def _ask(self, operation: str, **request: Any) -> Any:
+        try:
+            return self._calls.ask("dynamodb", operation, TableName=self.name, **request)
+        except LocationNotFoundError as error:
+            what_helps = "Set AWS_REGION to where Trackside is deployed, or name another table (--table)"
+            raise LocationNotFoundError(f"There is no table {self.name} here. {what_helps}") from error

@@ -114,14 +114,14 @@ def _mend_archive_update() -> None:
     """AWS::Events::Archive: all but the name and the source can change without another archive."""
     original = Archive.update_from_cloudformation_json
 
-    def update(resource: Any, name: str, cloudformation_json: Any, account: str, region: str) -> Any:
+    def update(*, original_resource: Any, cloudformation_json: Any, **more: Any) -> Any:
         properties = cloudformation_json["Properties"]
-        if "ArchiveName" in properties or properties.get("SourceArn") != resource.source_arn:
-            return original(resource, name, cloudformation_json, account, region)
+        if "ArchiveName" in properties or properties.get("SourceArn") != original_resource.source_arn:
+            return original(original_resource=original_resource, cloudformation_json=cloudformation_json, **more)
         pattern = properties.get("EventPattern")
         text = json.dumps(pattern) if isinstance(pattern, Mapping) else pattern
-        resource.update(properties.get("Description"), text, properties.get("RetentionDays"))
-        return resource
+        original_resource.update(properties.get("Description"), text, properties.get("RetentionDays"))
+        return original_resource
 
     _replace(Archive, "update_from_cloudformation_json", staticmethod(update))
 
