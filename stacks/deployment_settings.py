@@ -38,6 +38,7 @@ class DeploymentSettings:
     evaluator_image_tag           tag in it (default: this version)
     evaluator_instance_type       of the processing jobs that judge runs
     evaluator_volume_gb           of their disk
+    evaluator_poll_seconds        how often an evaluator asks S3 for new steps; each time costs two requests
     evaluator_max_runtime_seconds at most 777,600 (9 days); AWS stops the job then
     evaluator_mode                what judges a run: `per-job` (one processing job), `per-rule` (one for each rule) or
                                   `fleet` (workers on ECS that share all runs); docs/evaluators.md
@@ -115,6 +116,7 @@ class DeploymentSettings:
     evaluator_image_tag: str = trackside.__version__
     evaluator_instance_type: str = "ml.t3.medium"
     evaluator_volume_gb: int = 10
+    evaluator_poll_seconds: int = 1
     evaluator_max_runtime_seconds: int = 432_000
     evaluator_mode: str = PER_JOB
     evaluator_most_rule_jobs: int = 20
@@ -232,6 +234,7 @@ _CHECKS: Mapping[str, Callable[[Any], None]] = {
     "evaluator_image_tag": matching(r"\w[\w.-]{0,127}", "'0.1.0'"),
     "evaluator_instance_type": matching(r"ml\.[a-z0-9-]+\.[a-z0-9-]+", "'ml.t3.medium'"),
     "evaluator_volume_gb": between(1, 16_384),
+    "evaluator_poll_seconds": between(1, 300),
     "evaluator_max_runtime_seconds": between(1, 777_600),
     "evaluations_started_at_once": between(2, 1_000),
     "control_calls_per_second": between(1, 100),

@@ -153,6 +153,7 @@ class EvaluationStack(Stack):
                 event_bus=bus.event_bus_name,
                 instance_type=self._settings.evaluator_instance_type,
                 volume_gb=self._settings.evaluator_volume_gb,
+                poll_seconds=self._settings.evaluator_poll_seconds,
                 max_runtime_seconds=self._settings.evaluator_max_runtime_seconds,
                 pause_milliseconds=pause_milliseconds(
                     self._settings.control_calls_per_second, at_once=self._settings.evaluations_started_at_once

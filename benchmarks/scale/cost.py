@@ -20,6 +20,7 @@ from typing import Any
 from benchmarks.scale.design import MODES, deployed
 from benchmarks.scale.quotas import Quotas
 from benchmarks.scale.simulation import Load, Result, Simulation
+from trackside.environment import FleetEnvironment
 
 PRICES = Path(__file__).with_name("prices.json")
 HOUR, MONTH_HOURS = 3600.0, 730.0
@@ -60,10 +61,13 @@ def lines_of(
             calls["invocations"] += number
     seconds = sum(result.function_seconds.values())
     judged_hours = result.evaluator_seconds / HOUR
-    lists = result.evaluator_seconds / poll_seconds * LISTS_A_POLL
     verdicts = sum(each.verdict_at is not None for each in result.trainings)
     job_hours = sum(((each.ended_at or each.ends_at) - each.created_at) / HOUR for each in result.trainings)
     objects = job_hours * objects_an_hour
+    looks = result.evaluator_seconds / poll_seconds
+    if result.mode == "fleet":  # S3 tells of each object, and somebody looks then; else hardly ever
+        looks = result.evaluator_seconds / FleetEnvironment.slow_poll_seconds + objects
+        calls["invocations"] += round(objects)  # of note_news
     if result.mode == "fleet":
         hours = result.worker_seconds / HOUR
         judges = [
@@ -74,7 +78,7 @@ def lines_of(
         judges = [Line("processing jobs, instance hours", judged_hours, prices["processing_instance_hour"])]
     return [
         *judges,
-        Line("S3: looks for new steps (LIST)", lists, prices["s3_list_or_put"]),
+        Line("S3: looks for new steps (LIST)", looks * LISTS_A_POLL, prices["s3_list_or_put"]),
         Line("S3: what is captured (PUT)", objects, prices["s3_list_or_put"]),
         Line("S3: what is captured, read once (GET)", objects, prices["s3_get"]),
         Line("functions, calls", calls["invocations"], prices["lambda_request"]),

@@ -40,6 +40,7 @@ def decide(change: TrainingJobStateChange, settings: StartEvaluationSettings) ->
         "TRACKSIDE_EVENT_BUS": settings.event_bus,
         "TRAINING_JOB_NAME": change.job.name,
         "TRAINING_JOB_ARN": change.job.arn,
+        "TRACKSIDE_POLL_SECONDS": str(settings.poll_seconds),
     }
     if settings.custom_rules_from:
         environment["TRACKSIDE_CUSTOM_RULES_FROM"] = settings.custom_rules_from

@@ -40,7 +40,9 @@ def tagged(uri: str) -> TrainingJobStateChange:
 
 
 def test_the_request_says_what_to_run_and_for_whom() -> None:
-    decision = decide(STARTED, replace(SETTINGS, instance_type="ml.m5.large", volume_gb=5, max_runtime_seconds=60))
+    decision = decide(
+        STARTED, replace(SETTINGS, instance_type="ml.m5.large", volume_gb=5, max_runtime_seconds=60, poll_seconds=5)
+    )
     assert isinstance(decision, StartEvaluation)
     request = decision.request
     assert request["ProcessingJobName"] == decision.name
@@ -51,6 +53,7 @@ def test_the_request_says_what_to_run_and_for_whom() -> None:
         "TRACKSIDE_EVENT_BUS": "trackside",
         "TRAINING_JOB_NAME": "digits-01",
         "TRAINING_JOB_ARN": ARN,
+        "TRACKSIDE_POLL_SECONDS": "5",
     }
     assert request["ProcessingResources"]["ClusterConfig"] == {
         "InstanceCount": 1,
