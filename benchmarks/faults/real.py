@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks.faults.cases import ALL, Said, verdict_event
 from stacks.assembly import assembly
-from trackside.cloud.deployment import Deployment
+from trackside.cloud.redelivery import Redelivery
 from trackside.testing.local_account.deploy import deploy
 from trackside.testing.local_account.faults import Faults
 from trackside.testing.local_account.server import LocalAccount
@@ -121,7 +121,7 @@ def _settle(account: LocalAccount, outputs: Mapping[str, str]) -> int:
     deadline, redriven = time.monotonic() + LONGEST_SECONDS, 0
     _wait_until_still(account, outputs, deadline)
     account.faults.set(Faults())
-    deployment = Deployment(client=account.client)
+    deployment = Redelivery(client=account.client)
     while time.monotonic() < deadline:
         letters = [one for one in deployment.choose(()) if one.count]
         if not letters:

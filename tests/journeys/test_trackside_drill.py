@@ -65,6 +65,7 @@ def test_a_stop_that_is_held_is_named_and_nothing_is_left_behind(stage: tuple[Lo
     assert "trackside aws verdicts trackside-drill-" in " ".join(result.stdout.split())
     assert all(len(line) <= 80 for line in result.stdout.splitlines())
     assert left_behind(account, outputs) == []
+    check_that_alarms_watch_what_is_emitted(account, outputs)
 
 
 def test_what_is_broken_off_is_cleaned_up(stage: tuple[LocalAccount, dict[str, str]]) -> None:
@@ -83,10 +84,9 @@ def test_what_is_broken_off_is_cleaned_up(stage: tuple[LocalAccount, dict[str, s
     assert drill.clean_up() == ((), ()), "nothing is left to be cleaned up"
 
 
-def test_what_alarms_watch_is_what_deployed_functions_emit(stage: tuple[LocalAccount, dict[str, str]]) -> None:
-    """Walks every alarm on a metric of ours: CloudWatch has it, with just those dimensions. The drill before made the
-    verdicts; a tick makes the sweep."""
-    account, outputs = stage
+def check_that_alarms_watch_what_is_emitted(account: LocalAccount, outputs: dict[str, str]) -> None:
+    """Walks every alarm on a metric of ours: CloudWatch has it, with just those dimensions. A drill made the verdicts;
+    a tick makes the sweep."""
     tick = json.dumps({"id": "a tick of the schedule"})
     account.client("sqs").send_message(QueueUrl=outputs["ReconcileQueueUrl"], MessageBody=tick)
     cloudwatch = account.client("cloudwatch")

@@ -95,6 +95,20 @@ def archive() -> None:
     assert json.loads(described["EventPattern"]) == {"source": ["x"]}
 
 
+def layer_version_update() -> None:
+    place = bucket_with(zipped())
+    first = create({"Layer": resource("Lambda::LayerVersion", Content=place, Description="one")})["Layer"]
+    second = resource("Lambda::LayerVersion", Content=place, Description="two")
+    outputs = {"Layer": {"Value": {"Ref": "Layer"}}}
+    body = json.dumps({"Resources": {"Layer": second}, "Outputs": outputs})
+    client("cloudformation").update_stack(StackName="probe", TemplateBody=body)
+    assert status() == "UPDATE_COMPLETE", status()
+    (output,) = client("cloudformation").describe_stacks(StackName="probe")["Stacks"][0]["Outputs"]
+    assert output["OutputValue"] != first
+    name, version = output["OutputValue"].split(":")[-2:]
+    assert client("lambda").get_layer_version(LayerName=name, VersionNumber=int(version))["Description"] == "two"
+
+
 def archive_update() -> None:
     arn = client("events").create_event_bus(Name="own")["EventBusArn"]
     made = create({"Archive": resource("Events::Archive", SourceArn=arn, EventPattern='{"source": ["x"]}')})
@@ -448,6 +462,7 @@ PROBES: Mapping[str, Callable[[], None]] = {
     "archive": archive,
     "archive-update": archive_update,
     "layer-version": layer_version,
+    "layer-version-update": layer_version_update,
     "function": function,
     "event-source-mapping": event_source_mapping,
     "bucket": bucket,

@@ -138,6 +138,21 @@ def _mend_layer_version() -> None:
     _complete(LayerVersion, complete)
 
 
+def _mend_layer_version_update() -> None:
+    """AWS::Lambda::LayerVersion: whatever changes, another version takes its place."""
+
+    def update(
+        *, original_resource: Any, new_resource_name: str, account_id: str, region_name: str, **more: Any
+    ) -> Any:
+        made = LayerVersion.create_from_cloudformation_json(
+            new_resource_name, account_id=account_id, region_name=region_name, **more
+        )
+        original_resource.delete(account_id, region_name)
+        return made
+
+    _replace(LayerVersion, "update_from_cloudformation_json", staticmethod(update))
+
+
 def _mend_function() -> None:
     def complete(function: Any, properties: Mapping[str, Any], account: str, region: str) -> None:
         function.layers = function._get_layers_data(properties.get("Layers", []))
@@ -456,6 +471,7 @@ REPAIRS: tuple[Repair, ...] = (
     Repair("archive", "an event pattern raises, and Ref gives a Python object", _mend_archive),
     Repair("archive-update", "another pattern makes another archive, without what was kept", _mend_archive_update),
     Repair("layer-version", "Ref gives a Python object; architectures are dropped; it stays", _mend_layer_version),
+    Repair("layer-version-update", "a stack with another version of it fails", _mend_layer_version_update),
     Repair("function", "layers, architecture, tracing, log group and tags are dropped", _mend_function),
     Repair("event-source-mapping", "tags stay a list, which the API cannot answer", _mend_event_source_mapping),
     Repair("bucket", "bucket key, public access block, ownership, lifecycle, logging are dropped", _mend_bucket),
