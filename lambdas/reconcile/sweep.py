@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from aws_lambda_powertools.metrics import MetricUnit
+from botocore.exceptions import ClientError
 
 from lambdas.reconcile import sagemaker
 from lambdas.reconcile.evaluators import silence_of, who_judges
@@ -37,14 +39,19 @@ class Sweep:
         known = {record.job.arn for record in held}
         unwatched = self._table.unwatched([job.arn for job in listed if job.arn not in known])
         found = doubts(held, listed, is_whole=is_whole, unwatched=unwatched, settings=self._settings, now=now)
-        for record in found.may_have_ended:
-            yield self._look_whether_ended(record)
-        for job in found.unknown:
-            yield self._look_who_it_is(job, now)
-        for record in found.unjudged:
-            yield self._look_whether_judged(record)
-        for record in found.judged_by_debugger:
-            yield self._look_at_statuses(record)
+        refused: list[ClientError] = []
+        for look in (
+            *(partial(self._look_whether_ended, record) for record in found.may_have_ended),
+            *(partial(self._look_who_it_is, job, now) for job in found.unknown),
+            *(partial(self._look_whether_judged, record) for record in found.unjudged),
+            *(partial(self._look_at_statuses, record) for record in found.judged_by_debugger),
+        ):
+            try:
+                yield look()
+            except ClientError as error:  # one that is refused must not hide the others, sweep after sweep
+                refused.append(error)
+        if refused:
+            raise refused[0]
         silences = [silence for record in found.judged_by_us if (silence := self._look_for_signs(record, now))]
         yield from silences
         for left in found.left:
