@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aws_cdk import aws_events as events
@@ -56,15 +56,7 @@ def owner_told() -> events.EventPattern:
 
 def nothing_judged() -> events.EventPattern:
     """A processing job of ours ended well, but no rule could judge the run."""
-    return events.EventPattern(
-        source=[AWS_SOURCE],
-        detail_type=[PROCESSING_DETAIL_TYPE],
-        detail={
-            "ProcessingJobStatus": ["Completed"],
-            "ProcessingJobName": [{"prefix": NAME_PREFIX}],
-            "ExitMessage": [{"prefix": NOTHING_JUDGED}],
-        },
-    )
+    return _our_processing_job("Completed", {"ExitMessage": [{"prefix": NOTHING_JUDGED}]})
 
 
 def rule_status_changed() -> events.EventPattern:
@@ -101,28 +93,12 @@ def training_ended() -> events.EventPattern:
 def evaluation_failed(*, but_for: str) -> events.EventPattern:
     """A processing job of ours failed: killed, no image, a rule request that is wrong. `but_for`: the role of those
     whose end `evaluator_ended` tells to start_evaluation, which knows whether another goes on."""
-    return events.EventPattern(
-        source=[AWS_SOURCE],
-        detail_type=[PROCESSING_DETAIL_TYPE],
-        detail={
-            "ProcessingJobStatus": ["Failed"],
-            "ProcessingJobName": [{"prefix": NAME_PREFIX}],
-            "RoleArn": [{"anything-but": [but_for]}],
-        },
-    )
+    return _our_processing_job("Failed", {"RoleArn": [{"anything-but": [but_for]}]})
 
 
 def custom_rule_failed() -> events.EventPattern:
     """A processing job of ours that judged by a rule from a file failed. None of the others is told its actions."""
-    return events.EventPattern(
-        source=[AWS_SOURCE],
-        detail_type=[PROCESSING_DETAIL_TYPE],
-        detail={
-            "ProcessingJobStatus": ["Failed"],
-            "ProcessingJobName": [{"prefix": NAME_PREFIX}],
-            "Environment": {ACTIONS: [{"exists": True}]},
-        },
-    )
+    return _our_processing_job("Failed", {"Environment": {ACTIONS: [{"exists": True}]}})
 
 
 def evaluator_ended(role_arn: str) -> events.EventPattern:
@@ -149,6 +125,12 @@ def run_written(bucket_name: str) -> events.EventPattern:
         detail_type=["Object Created"],
         detail={"bucket": {"name": [bucket_name]}, "object": {"key": [{"wildcard": key} for key in written]}},
     )
+
+
+def _our_processing_job(status: str, more: Mapping[str, Any]) -> events.EventPattern:
+    """A processing job with a name of ours is in that state, and has `more` in its detail."""
+    detail = {"ProcessingJobStatus": [status], "ProcessingJobName": [{"prefix": NAME_PREFIX}], **more}
+    return events.EventPattern(source=[AWS_SOURCE], detail_type=[PROCESSING_DETAIL_TYPE], detail=detail)
 
 
 def _training_job(statuses: list[str]) -> events.EventPattern:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -14,18 +12,6 @@ from stacks.assembly import assembly
 from trackside.testing.local_account import LocalAccount
 
 pytestmark = pytest.mark.xdist_group("drill")
-SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "demo" / "drill.py"
-
-
-@pytest.fixture(scope="module")
-def drill() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("drill", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["drill"] = module  # dataclasses look themselves up there
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -18,20 +16,8 @@ from trackside.testing.local_account import LocalAccount
 from trackside.testing.local_account.deploy import bootstrap
 
 pytestmark = pytest.mark.xdist_group("drill")
-SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "demo" / "drill.py"
 HOLDS_DATA = ("Bucket", "Table", "Key", "Queue", "Topic", "Repository", "EventBus", "Archive", "Parameter")
 JOB = "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits"
-
-
-@pytest.fixture(scope="module")
-def drill() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("drill", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["drill"] = module  # dataclasses look themselves up there
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture

@@ -77,6 +77,7 @@ REPEATED = {"RecordVerdict/OfficialRuleStatusChanged"}
 ACTIONS = {"StopTraining/IssueFound", "Notify/IssueFound", "PublishMetric/IssueFound"}
 OURS = ACTIONS | SAID
 TOLD = {"Slack/Told", "Webhook/Told"}
+ASKS = {"TRACKSIDE_ACTIONS": "StopTraining"}
 UNWATCHED = {"EvaluationFailed"}
 OFFICIAL = {"Notify/OfficialIssueFound", "PublishMetric/OfficialIssueFound"} | REPEATED  # stopping is not the default
 STARTED = {"StartEvaluation/TrainingStarted"} | CHANGED
@@ -108,6 +109,11 @@ ENDED = {"FinishRun/TrainingEnded"} | CHANGED
             processing_ended("Failed", role=CUSTOM),
             {"ReportCustomRule/CustomRuleEnded"} | UNWATCHED,
             id="a custom rule failed",
+        ),
+        pytest.param(
+            {**(ended := processing_ended("Failed", role=CUSTOM)), "detail": {**ended["detail"], "Environment": ASKS}},
+            {"ReportCustomRule/CustomRuleEnded", "Notify/CustomRuleFailed"} | UNWATCHED,
+            id="a custom rule that was told its actions failed",
         ),
         pytest.param(processing_ended("InProgress", role=CUSTOM), set(), id="a custom rule is at work"),
         *[

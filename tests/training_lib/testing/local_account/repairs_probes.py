@@ -206,10 +206,9 @@ def lambda_failures(client: Client) -> None:
     assert bodies(client, url), "the event is not in the dead-letter queue"
 
 
-def sagemaker_jobs(client: Client) -> None:
-    sagemaker = client("sagemaker")
+def start_training(sagemaker: Any, name: str) -> None:
     sagemaker.create_training_job(
-        TrainingJobName="j",
+        TrainingJobName=name,
         AlgorithmSpecification={
             "TrainingInputMode": "File",
             "TrainingImage": "i",
@@ -220,6 +219,11 @@ def sagemaker_jobs(client: Client) -> None:
         ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
         StoppingCondition={"MaxRuntimeInSeconds": 60},
     )
+
+
+def sagemaker_jobs(client: Client) -> None:
+    sagemaker = client("sagemaker")
+    start_training(sagemaker, "j")
     assert sagemaker.describe_training_job(TrainingJobName="j")["TrainingJobStatus"] == "InProgress", (
         "Completed at once"
     )
@@ -228,18 +232,7 @@ def sagemaker_jobs(client: Client) -> None:
 
 def sagemaker_updates(client: Client) -> None:
     sagemaker = client("sagemaker")
-    sagemaker.create_training_job(
-        TrainingJobName="u",
-        AlgorithmSpecification={
-            "TrainingInputMode": "File",
-            "TrainingImage": "i",
-            "ContainerEntrypoint": ["sleep", "60"],
-        },
-        RoleArn=ROLE,
-        OutputDataConfig={"S3OutputPath": "s3://b"},
-        ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
-        StoppingCondition={"MaxRuntimeInSeconds": 60},
-    )
+    start_training(sagemaker, "u")
     sagemaker.update_training_job(TrainingJobName="u", ProfilerConfig={"DisableProfiler": True})
     assert sagemaker.describe_training_job(TrainingJobName="u")["ProfilerConfig"] == {"DisableProfiler": True}
     sagemaker.stop_training_job(TrainingJobName="u")
