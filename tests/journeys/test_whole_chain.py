@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from tests.stacks.variants import WATCHING
 from trackside.cli import main
 from trackside.cloud.run_table import RunTable
 from trackside.contracts.action import Action
@@ -285,7 +286,7 @@ def test_a_rule_from_a_file_stops_the_job_from_a_job_of_its_own(tmp_path: Path) 
     from stacks.assembly import assembly
 
     with LocalAccount(stop_grace_seconds=3) as account:
-        cloud = Cloud(account, assembly({"trackside:custom_rules_from": "s3://rules-bucket/approved"}))
+        cloud = Cloud(account, assembly(WATCHING))
         entry_point = ROOT / "rule_containers" / "custom_rule" / "entrypoint.py"
         account.register_image("trackside-custom-rule", [sys.executable, str(entry_point)])
         s3, bucket = account.client("s3"), cloud.outputs["RunBucketName"]
