@@ -50,7 +50,7 @@ class PowertoolsLayer(lambda_.LayerVersion):
 
 
 class PythonLambda(lambda_.Function):
-    """The function of lambdas/<name>, with the variables that its settings say."""
+    """The function of lambdas/<name>, with the variables that its settings say. `calls_itself`: by its queue, meant so."""
 
     def __init__(
         self,
@@ -63,6 +63,7 @@ class PythonLambda(lambda_.Function):
         layer: lambda_.ILayerVersion,
         log_retention_days: int,
         timeout_seconds: int = TIMEOUT_SECONDS,
+        calls_itself: bool = False,
     ) -> None:
         log_group = logs.LogGroup(
             scope,
@@ -87,6 +88,8 @@ class PythonLambda(lambda_.Function):
             tracing=lambda_.Tracing.ACTIVE,
             timeout=Duration.seconds(timeout_seconds),
             memory_size=256,
+            # https://docs.aws.amazon.com/lambda/latest/dg/invocation-recursion.html
+            recursive_loop=lambda_.RecursiveLoop.ALLOW if calls_itself else None,
         )
         accept_wildcard(role, "*", reason="X-Ray's PutTraceSegments and PutTelemetryRecords know no resources.")
         acknowledge(
