@@ -50,7 +50,7 @@ class PowertoolsLayer(lambda_.LayerVersion):
 
 
 class PythonLambda(lambda_.Function):
-    """The function of lambdas/<name>, with the variables that its settings say. `calls_itself`: by its queue, meant so."""
+    """The function of lambdas/<name>, with the variables of its settings. `calls_itself`: it may, by its queue."""
 
     def __init__(
         self,
