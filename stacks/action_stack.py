@@ -16,7 +16,7 @@ from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from lambdas.notify_owner.settings import NotifyOwnerSettings
-from lambdas.publish_metric.settings import NAMESPACE, PublishMetricSettings
+from lambdas.publish_metric.settings import PublishMetricSettings
 from lambdas.shared.settings import EnvironmentSettings
 from lambdas.stop_training.settings import StopTrainingSettings
 from stacks.constructs.acknowledge import accept_wildcard, acknowledge
@@ -38,6 +38,7 @@ from stacks.event_patterns import (
 from stacks.spokes import spoke_role_name
 from stacks.webhooks import create_webhooks, let_tell_webhooks
 from trackside.contracts.action import Action
+from trackside.contracts.issue_metric import issue_namespace
 from trackside.contracts.job_choice import ACTIONS_TAG
 
 MOST_ARCHIVE_NAME_CHARACTERS = 48  # API_CreateArchive
@@ -240,7 +241,9 @@ class ActionStack(Stack):
             layer,
             name="publish_metric",
             settings=PublishMetricSettings(
-                idempotency_table=self.table.table_name, default_actions=self._settings.default_actions
+                idempotency_table=self.table.table_name,
+                namespace=(namespace := issue_namespace(self._settings.environment)),
+                default_actions=self._settings.default_actions,
             ),
         )
         allow(
@@ -248,7 +251,7 @@ class ActionStack(Stack):
             "CountIssues",
             ["cloudwatch:PutMetricData"],
             ["*"],
-            conditions={"StringEquals": {"cloudwatch:namespace": NAMESPACE}},
+            conditions={"StringEquals": {"cloudwatch:namespace": namespace}},
             why="Its purpose. Metrics have no ARNs: the namespace is the fence.",
         )
         return reaction

@@ -65,6 +65,7 @@ class PythonLambda(lambda_.Function):
         timeout_seconds: int = TIMEOUT_SECONDS,
         calls_itself: bool = False,
     ) -> None:
+        self.reaction = name
         log_group = logs.LogGroup(
             scope,
             f"{construct_id}Log",
