@@ -9,6 +9,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from aws_cdk import aws_sqs as sqs
@@ -56,6 +57,7 @@ class ActionStack(Stack):
         settings: DeploymentSettings,
         key: kms.IKey,
         run_table: RunTable,
+        runs: s3.IBucket,
     ) -> None:
         super().__init__(
             scope,
@@ -74,7 +76,7 @@ class ActionStack(Stack):
         layer = PowertoolsLayer(self, "Layer")
         self.reactions = {
             "stop_training": self._create_stop_training(layer, key, run_table),
-            "notify_owner": self._create_notify_owner(layer, key),
+            "notify_owner": self._create_notify_owner(layer, key, runs),
             "publish_metric": self._create_publish_metric(layer),
         }
         self._write_outputs()
@@ -200,7 +202,9 @@ class ActionStack(Stack):
             "external_id": settings.event_bus_name,
         }
 
-    def _create_notify_owner(self, layer: lambda_.ILayerVersion, key: kms.IKey) -> QueueBackedFunction:
+    def _create_notify_owner(
+        self, layer: lambda_.ILayerVersion, key: kms.IKey, runs: s3.IBucket
+    ) -> QueueBackedFunction:
         reaction = self._create_reaction(
             Action.NOTIFY,
             layer,
@@ -224,9 +228,11 @@ class ActionStack(Stack):
         if self.webhooks:
             let_tell_webhooks(function, self.bus)
         about = "A processing job that judges by a rule from a file failed: its owner must know"
-        reaction.react_to("CustomRuleFailed", custom_rule_failed(), description=about)
+        reaction.react_to("CustomRuleFailed", custom_rule_failed(runs.bucket_name), description=about)
         reaction.react_to(
-            "NothingJudged", nothing_judged(), description="No rule could judge a run: its owner must know"
+            "NothingJudged",
+            nothing_judged(runs.bucket_name),
+            description="No rule could judge a run: its owner must know",
         )
         return reaction
 
