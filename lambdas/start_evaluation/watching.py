@@ -81,8 +81,8 @@ def _placed(
         return WrongPlace(change, run.reason)
     new_tags = _new_tags(change, run, choice)
     if new_tags and not is_tag_value(run.uri):
-        why = f"{change.job.name} asks for {run.uri!r}, which no tag can hold: at most 256 letters, digits, blanks and _.:/=+-@"
-        return WrongPlace(change, why)
+        why = f"{change.job.name} asks for {run.uri!r}, which no tag can hold"
+        return WrongPlace(change, f"{why}: at most 256 letters, digits, blanks and _.:/=+-@")
     return Watched(known, run, choice, new_tags)
 
 
