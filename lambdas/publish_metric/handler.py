@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -24,7 +25,7 @@ def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | 
     settings = PublishMetricSettings.from_environment()
     count_once = partial(once, Action.PUBLISH_METRIC, table=settings.idempotency_table, context=context)
     for evaluation in read_rule_evaluations(event):
-        decision = decide(evaluation, settings)
+        decision = decide(evaluation, settings, now=time.time())
         yield (
             decision if isinstance(decision, Nothing) else count_once(evaluation, partial(_publish, decision, settings))
         )
