@@ -20,12 +20,13 @@ from lambdas.notify_owner.settings import NotifyOwnerSettings
 from lambdas.publish_metric.settings import PublishMetricSettings
 from lambdas.shared.settings import EnvironmentSettings
 from lambdas.stop_training.settings import StopTrainingSettings
-from stacks.constructs.acknowledge import accept_wildcard, acknowledge
+from stacks.constructs.acknowledge import acknowledge
 from stacks.constructs.allow import allow
 from stacks.constructs.encrypted_topic import EncryptedTopic
 from stacks.constructs.python_lambda import PowertoolsLayer
 from stacks.constructs.queue_backed_function import MOST_BATCH_SIZE, QueueBackedFunction, pause_milliseconds
 from stacks.constructs.run_table import RunTable
+from stacks.constructs.stop_permission import let_stop
 from stacks.deployment_settings import DeploymentSettings
 from stacks.event_patterns import (
     custom_rule_failed,
@@ -40,7 +41,6 @@ from stacks.spokes import spoke_role_name
 from stacks.webhooks import create_webhooks, let_tell_webhooks
 from trackside.contracts.action import Action
 from trackside.contracts.issue_metric import issue_namespace
-from trackside.contracts.job_choice import ACTIONS_TAG
 
 MOST_ARCHIVE_NAME_CHARACTERS = 48  # API_CreateArchive
 SMS_HAS_NO_QUEUE = "What a phone could not be told stands in the e-mail, on the bus and in the table of runs."
@@ -130,7 +130,6 @@ class ActionStack(Stack):
     def _create_stop_training(
         self, layer: lambda_.ILayerVersion, key: kms.IKey, run_table: RunTable
     ) -> QueueBackedFunction:
-        stops_by_default = Action.STOP_TRAINING in self._settings.default_actions
         settings, dry_run = self._settings, self._create_dry_run_switch()
         reaction = self._create_reaction(
             Action.STOP_TRAINING,
@@ -167,29 +166,7 @@ class ActionStack(Stack):
         allow(function, "ReadTheSwitch", ["ssm:GetParameter"], [switch], why="A person may forbid all stops.")
         allow(function, "LookAgainLater", ["sqs:SendMessage"], [queue], why="A stop waits for its veto in the queue.")
         self._let_publish(function, key, why="Announces a stop that may be vetoed.")
-        allow(
-            function,
-            "StopTrainingJobs",
-            ["sagemaker:StopTrainingJob"],
-            [self.format_arn(service="sagemaker", resource="training-job", resource_name="*")],
-            # Jobs that opted in by their tag. Jobs of the original carry none; a deployment may want them too.
-            conditions=None if stops_by_default else {"Null": {"aws:ResourceTag/trackside:run": "false"}},
-            why="Its purpose. The jobs to come are not known; only those that opted in by their tag may be stopped.",
-        )
-        if not stops_by_default:
-            allow(
-                function,
-                "StopJobsWhoseTagAsksForIt",
-                ["sagemaker:StopTrainingJob"],
-                [self.format_arn(service="sagemaker", resource="training-job", resource_name="*")],
-                conditions={"StringLike": {f"aws:ResourceTag/{ACTIONS_TAG}": f"*{Action.STOP_TRAINING.value}*"}},
-                why="Jobs of SageMaker Debugger carry no tag of a run; those that ask by this one may be stopped.",
-            )
-        accept_wildcard(
-            reaction.function,
-            "arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>:training-job/*",
-            reason="The jobs to come are not known; the condition narrows it to tagged ones.",
-        )
+        let_stop(function, settings)
         return reaction
 
     def _how_spokes_are_entered(self) -> dict[str, str]:
