@@ -140,7 +140,8 @@ def test_says_so_when_nothing_is_known(table: RunTable) -> None:
     assert "knows no training job 'digits'" in err
 
 
-def test_a_veto_stands_in_the_table(table: RunTable) -> None:
+def test_a_veto_stands_in_the_table(table: RunTable, put: Any) -> None:
+    put(merged(None, ISSUE))
     code, out, _ = run("veto", "digits", "--by", "ada", "--reason", "it is meant to")
     assert (code, out) == (0, "digits is not stopped for what was found until now.\n")
     veto = table.known("digits").veto
@@ -149,6 +150,24 @@ def test_a_veto_stands_in_the_table(table: RunTable) -> None:
     code, out, _ = run("verdicts", "digits")
     assert "ada" in out
     assert "its state is not known" in out
+
+
+def test_a_veto_for_a_job_that_nobody_knows_is_refused(table: RunTable, put: Any) -> None:
+    """A misspelled name would leave the job that is meant to be stopped."""
+    put(merged(None, ISSUE))
+    code, out, err = run("veto", "digit", "--by", "ada")
+    assert (code, out) == (3, "")
+    assert "knows no training job 'digit'" in err
+    assert "trackside aws status" in err
+    assert run("verdicts", "digit")[0] == 3, "and nothing was written"
+
+
+def test_a_job_that_ends_while_it_is_listed_is_listed_once(table: RunTable, put: Any) -> None:
+    put(job("digits"))
+    jobs = table.jobs(days=1)
+    first = next(jobs)
+    put(job("digits", "Completed"))
+    assert [first, *jobs] == [job("digits")]
 
 
 def test_finds_the_table_of_the_deployment(table: RunTable, monkeypatch: pytest.MonkeyPatch) -> None:

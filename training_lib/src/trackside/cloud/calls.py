@@ -13,10 +13,44 @@ from trackside.contracts.errors import (
     Problem,
     StorageError,
     StorageUnavailableError,
+    TracksideError,
 )
 
-_DENIED = ("AccessDenied", "AccessDeniedException", "UnrecognizedClientException", "ExpiredTokenException")
+# Each protocol of AWS has words of its own for the same.
+_DENIED = frozenset(
+    {
+        "AccessDenied",
+        "AccessDeniedException",
+        "AuthorizationError",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "InvalidClientTokenId",
+        "InvalidSignatureException",
+        "RequestExpired",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    }
+)
 _MISSING = ("ResourceNotFoundException", "NoSuchBucket", "ParameterNotFound", "ResourceNotFound")
+_MISSING_WORDS = ("does not exist", "not found")  # of a ValidationError
+
+
+class RefusedError(AccessDeniedError):
+    """AWS does not do it for whoever asks, or cannot tell who that is."""
+
+    advice = "aws sts get-caller-identity   (shows whose credentials are used)"
+
+
+class NoCredentialsError(RefusedError):
+    """Nobody asks."""
+
+    advice = "aws configure, aws sso login, or a role of this machine"
+
+
+class NotInThisAccountError(LocationNotFoundError):
+    """AWS has no such thing here."""
+
+    advice = "set AWS_REGION and AWS_PROFILE to where Trackside is deployed"
 
 
 class Calls:
@@ -26,7 +60,9 @@ class Calls:
         self.client = cache(client or _connect)
 
     def ask(self, service: str, operation: str, **request: Any) -> Any:
-        """The answer. Errors: `AccessDeniedError`, `LocationNotFoundError`, `StorageUnavailableError`."""
+        """The answer. Errors: `AccessDeniedError`, `LocationNotFoundError`, `StorageUnavailableError`;
+        `ConfigurationError` where boto3 is not told what it needs.
+        """
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
@@ -34,15 +70,40 @@ class Calls:
         except ClientError as error:
             raise _translated(error.response.get("Error", {}), f"{service}:{operation}") from error
         except BotoCoreError as error:
-            raise StorageUnavailableError(f"AWS cannot be reached. {error}") from error
+            raise _own_error(error) from error
 
 
 def _translated(error: dict[str, Any], what: str) -> StorageError:
     code, message = str(error.get("Code", "")), str(error.get("Message", ""))
     if code in _DENIED:
-        return AccessDeniedError(f"AWS refused {what}. {message}")
-    is_missing = code in _MISSING or (code == "ValidationError" and "does not exist" in message)
-    return (LocationNotFoundError if is_missing else StorageUnavailableError)(f"{what} failed. {code}: {message}")
+        return RefusedError(f"AWS refused {what}. {code}: {message}")
+    is_missing = code in _MISSING or (
+        code in {"ValidationError", "ValidationException"} and any(words in message for words in _MISSING_WORDS)
+    )
+    return (NotInThisAccountError if is_missing else StorageUnavailableError)(f"{what} failed. {code}: {message}")
+
+
+def _own_error(error: Exception) -> TracksideError:
+    """What boto3 itself says, before or instead of an answer."""
+    from botocore import exceptions
+
+    nobody = (
+        exceptions.NoCredentialsError,
+        exceptions.PartialCredentialsError,
+        exceptions.CredentialRetrievalError,
+        exceptions.SSOError,
+        exceptions.TokenRetrievalError,
+    )
+    if isinstance(error, nobody):
+        return NoCredentialsError(f"AWS is not told who asks. {error}")
+    told = {exceptions.NoRegionError: "AWS_REGION", exceptions.ProfileNotFound: "AWS_PROFILE"}
+    for kind, variable in told.items():
+        if isinstance(error, kind):
+            problem = Problem(
+                variable, f"{error}".rstrip(".") + ".", f"Set {variable}, or write it into ~/.aws/config."
+            )
+            return ConfigurationError([problem], subject="The configuration of AWS")
+    return StorageUnavailableError(f"AWS cannot be reached. {error}")
 
 
 def _connect(service: str) -> Any:

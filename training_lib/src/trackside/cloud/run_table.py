@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from trackside.cloud.calls import Calls
+from trackside.cloud.calls import Calls, NotInThisAccountError
 from trackside.cloud.deployment import read_outputs, stack_name
 from trackside.contracts.errors import LocationNotFoundError, RunNotFoundError
 from trackside.contracts.run_table import (
@@ -43,6 +43,12 @@ class KnownJob:
     history: tuple[HistoryRecord, ...] = ()
 
 
+class UnknownJobError(RunNotFoundError):
+    """The table holds nothing about it."""
+
+    advice = "trackside aws status   (lists the jobs that are known)"
+
+
 class RunTable:
     """The table of that name ("": the one of the deployment of that `environment` in this account and region).
 
@@ -65,11 +71,14 @@ class RunTable:
     def jobs(self, *, days: int) -> Iterator[JobRecord]:
         """Jobs that run, however long they do, then those that ended and were created in the last `days` days, newest
         first."""
-        now = self._clock()
+        now, seen = self._clock(), set[str]()
         for shelf in (RUNNING, *(shelf_of_day(now - day * SECONDS_A_DAY) for day in range(days))):
             condition = {"IndexName": SHELVES, "ScanIndexForward": False}
             for item in self._query("shelf = :shelf", {":shelf": {"S": shelf}}, **condition):
-                yield JobRecord.from_item(item)
+                record = JobRecord.from_item(item)
+                if record.job.arn not in seen:  # it may have ended since the first shelf was read
+                    seen.add(record.job.arn)
+                    yield record
 
     def rules(self, arn: str) -> tuple[RuleRecord, ...]:
         """The latest of each rule."""
@@ -80,10 +89,7 @@ class RunTable:
         arn = self.arn_of(job)
         items = dict(self._by_key(arn, with_history=with_history))
         if not items:
-            raise RunNotFoundError(
-                f"The table {self.name} knows no training job {job!r}. It knows those that are tagged `trackside:run`, "
-                "and those that SageMaker Debugger's rules judge"
-            )
+            raise self._unknown(job)
 
         def below(prefix: str) -> list[Item]:
             return [item for key, item in items.items() if key.startswith(prefix)]
@@ -100,9 +106,14 @@ class RunTable:
         )
 
     def veto(self, job: str, *, by: str, reason: str) -> VetoRecord:
-        """Lets the job of that name or ARN go on, whatever was found until now."""
-        now = self._clock()
-        veto = VetoRecord(self.arn_of(job), now, by=by, reason=reason)
+        """Lets the job of that name or ARN go on, whatever was found until now. Errors: also `RunNotFoundError`: what
+        nobody has heard of is a misspelled name, and the job that was meant would be stopped."""
+        now, arn = self._clock(), self.arn_of(job)
+        if not self._ask(
+            "query", KeyConditionExpression="pk = :pk", ExpressionAttributeValues={":pk": {"S": arn}}, Limit=1
+        )["Items"]:
+            raise self._unknown(job)
+        veto = VetoRecord(arn, now, by=by, reason=reason)
         item = veto.to_item(expires_at=int(now) + VETO_DAYS * SECONDS_A_DAY)
         self._ask("put_item", Item=item)
         return veto
@@ -115,6 +126,12 @@ class RunTable:
         partition = identity["Arn"].split(":")[1]
         region = self._calls.client("dynamodb").meta.region_name
         return f"arn:{partition}:sagemaker:{region}:{identity['Account']}:training-job/{job}"
+
+    def _unknown(self, job: str) -> UnknownJobError:
+        return UnknownJobError(
+            f"The table {self.name} knows no training job {job!r}. It knows those that are tagged `trackside:run`, "
+            "and those that SageMaker Debugger's rules judge"
+        )
 
     def _items(self, arn: str, prefix: str) -> Iterator[Item]:
         values = {":pk": {"S": arn}, ":prefix": {"S": prefix}}
@@ -141,12 +158,12 @@ class RunTable:
         stack = stack_name("Storage", environment)
         outputs = read_outputs(self._calls, stack)
         if OUTPUT not in outputs:
-            raise LocationNotFoundError(f"The stack {stack} has no output {OUTPUT}. Deploy this version of Trackside")
+            raise NotInThisAccountError(f"The stack {stack} has no output {OUTPUT}. Deploy this version of Trackside")
         return outputs[OUTPUT]
 
     def _ask(self, operation: str, **request: Any) -> Any:
         try:
             return self._calls.ask("dynamodb", operation, TableName=self.name, **request)
         except LocationNotFoundError as error:
-            what_helps = "Set AWS_REGION to where Trackside is deployed, or name another table (--table)"
-            raise LocationNotFoundError(f"There is no table {self.name} here. {what_helps}") from error
+            what = "The account or the region is another, or --table must name another"
+            raise NotInThisAccountError(f"There is no table {self.name} here. {what}") from error

@@ -34,7 +34,9 @@ class Problem:
 
 
 class TracksideError(Exception):
-    """Any error that Trackside raises on purpose."""
+    """Any error that Trackside raises on purpose. `advice`: what to do, where its kind alone does not tell."""
+
+    advice = ""
 
 
 class ConfigurationError(TracksideError, ValueError):
