@@ -14,8 +14,20 @@ from trackside.contracts.errors import (
     StorageError,
     StorageUnavailableError,
 )
+from trackside.environment import aws_region
 
 _DENIED = ("AccessDenied", "AccessDeniedException", "UnrecognizedClientException", "ExpiredTokenException")
+# Of botocore's exceptions, by name: SSO's come from another module than the others.
+_WITHOUT_CREDENTIALS = (
+    "CredentialRetrievalError",
+    "NoCredentialsError",
+    "PartialCredentialsError",
+    "ProfileNotFound",
+    "SSOTokenLoadError",
+    "TokenRetrievalError",
+    "UnauthorizedSSOTokenError",
+)
+_GET_CREDENTIALS = "export AWS_PROFILE=…, or log in (aws sso login)"
 _MISSING = ("ResourceNotFoundException", "NoSuchBucket", "ParameterNotFound", "ResourceNotFound")
 
 
@@ -27,14 +39,24 @@ class Calls:
 
     def ask(self, service: str, operation: str, **request: Any) -> Any:
         """The answer. Errors: `AccessDeniedError`, `LocationNotFoundError`, `StorageUnavailableError`."""
-        from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.exceptions import BotoCoreError, ClientError, NoRegionError
 
         try:
             return getattr(self.client(service), operation)(**request)
         except ClientError as error:
             raise _translated(error.response.get("Error", {}), f"{service}:{operation}") from error
+        except NoRegionError as error:
+            problem = Problem("the region", "neither AWS_REGION nor a profile names one.", "export AWS_REGION=…")
+            raise ConfigurationError([problem], subject="The region of AWS") from error
         except BotoCoreError as error:
+            if type(error).__name__ in _WITHOUT_CREDENTIALS:
+                raise AccessDeniedError(f"AWS cannot be asked. {error}", advice=_GET_CREDENTIALS) from error
             raise StorageUnavailableError(f"AWS cannot be reached. {error}") from error
+
+    @property
+    def region(self) -> str:
+        """Where the calls go."""
+        return str(self.client("cloudformation").meta.region_name)
 
 
 def _translated(error: dict[str, Any], what: str) -> StorageError:
@@ -53,4 +75,4 @@ def _connect(service: str) -> Any:
         problem = Problem("AWS", "needs boto3, which is not installed.", "pip install 'trackside[aws]'")
         raise ConfigurationError([problem], subject="This installation") from error
     config = Config(retries={"mode": "standard", "total_max_attempts": 5}, connect_timeout=5, read_timeout=30)
-    return boto3.session.Session().client(service, config=config)
+    return boto3.session.Session(region_name=aws_region()).client(service, config=config)

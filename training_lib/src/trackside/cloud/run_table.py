@@ -80,10 +80,7 @@ class RunTable:
         arn = self.arn_of(job)
         items = dict(self._by_key(arn, with_history=with_history))
         if not items:
-            raise RunNotFoundError(
-                f"The table {self.name} knows no training job {job!r}. It knows those that are tagged `trackside:run`, "
-                "and those that SageMaker Debugger's rules judge"
-            )
+            raise self._unknown(job)
 
         def below(prefix: str) -> list[Item]:
             return [item for key, item in items.items() if key.startswith(prefix)]
@@ -100,9 +97,12 @@ class RunTable:
         )
 
     def veto(self, job: str, *, by: str, reason: str) -> VetoRecord:
-        """Lets the job of that name or ARN go on, whatever was found until now."""
+        """Lets the job of that name or ARN go on, whatever was found until now. Errors: also `RunNotFoundError`: who
+        mistypes a name must not believe that the job is safe."""
         now = self._clock()
         veto = VetoRecord(self.arn_of(job), now, by=by, reason=reason)
+        if not next(self._query("pk = :pk", {":pk": {"S": veto.job_arn}}, ConsistentRead=True, Limit=1), None):
+            raise self._unknown(job)
         item = veto.to_item(expires_at=int(now) + VETO_DAYS * SECONDS_A_DAY)
         self._ask("put_item", Item=item)
         return veto
@@ -115,6 +115,13 @@ class RunTable:
         partition = identity["Arn"].split(":")[1]
         region = self._calls.client("dynamodb").meta.region_name
         return f"arn:{partition}:sagemaker:{region}:{identity['Account']}:training-job/{job}"
+
+    def _unknown(self, job: str) -> RunNotFoundError:
+        return RunNotFoundError(
+            f"The table {self.name} knows no training job {job!r}. It knows those that are tagged `trackside:run`, and "
+            "those that SageMaker Debugger's rules judge",
+            advice="trackside aws status --days 30   (lists the jobs that it knows)",
+        )
 
     def _items(self, arn: str, prefix: str) -> Iterator[Item]:
         values = {":pk": {"S": arn}, ":prefix": {"S": prefix}}
@@ -148,5 +155,7 @@ class RunTable:
         try:
             return self._calls.ask("dynamodb", operation, TableName=self.name, **request)
         except LocationNotFoundError as error:
-            what_helps = "Set AWS_REGION to where Trackside is deployed, or name another table (--table)"
-            raise LocationNotFoundError(f"There is no table {self.name} here. {what_helps}") from error
+            raise LocationNotFoundError(
+                f"There is no table {self.name} in {self._calls.region}",
+                advice="set AWS_REGION to where Trackside is deployed, or name another table (--table)",
+            ) from error
