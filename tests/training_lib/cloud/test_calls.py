@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from types import SimpleNamespace
 from typing import Any
 
+import boto3
 import pytest
 from botocore.exceptions import (
     BotoCoreError,
@@ -19,6 +22,7 @@ from botocore.exceptions import (
 from click.testing import CliRunner
 
 from trackside.cli import main
+from trackside.cli.terminal.failure import NOT_FOUND, REMOTE, USAGE, exit_code_of
 from trackside.cloud import calls
 from trackside.cloud.calls import Calls
 from trackside.contracts.errors import (
@@ -37,6 +41,8 @@ def refusal(code: str, message: str = "") -> ClientError:
 
 class Refusing:
     """A client of any service."""
+
+    meta = SimpleNamespace(region_name="us-east-1")
 
     def __init__(self, error: Exception) -> None:
         self._error = error
@@ -105,3 +111,53 @@ def test_what_aws_refuses_is_said_with_what_would_help(
     assert advice in result.stderr
     assert "ls -ld" not in result.stderr
     assert "runs of this folder" not in result.stderr
+
+
+@pytest.fixture
+def nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:  # noqa: TID251  cleaning it
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.mark.parametrize(
+    ("variables", "region"),
+    [
+        pytest.param({"AWS_REGION": "eu-west-1"}, "eu-west-1", id="the one that the CDK reads, and boto3 does not"),
+        pytest.param({"AWS_DEFAULT_REGION": "eu-west-3"}, "eu-west-3", id="boto3's own"),
+        pytest.param(
+            {"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "eu-west-3"}, "eu-west-1", id="both, as the CDK"
+        ),
+        pytest.param({"AWS_REGION": " ", "AWS_DEFAULT_REGION": "eu-west-3"}, "eu-west-3", id="a blank one is none"),
+    ],
+)
+def test_calls_go_where_the_deployment_went(
+    variables: dict[str, str], region: str, nothing_is_set: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert Calls().region == region
+
+
+def test_without_a_region_it_says_which_variable(nothing_is_set: None) -> None:
+    with pytest.raises(ConfigurationError, match=r"export AWS_REGION=") as caught:
+        Calls().ask("cloudformation", "describe_stacks")
+    assert exit_code_of(caught.value) == USAGE
+
+
+def test_without_credentials_it_does_not_speak_of_the_network(
+    nothing_is_set: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+    with pytest.raises(AccessDeniedError, match="Unable to locate credentials") as caught:
+        Calls().ask("cloudformation", "describe_stacks")
+    assert "AWS_PROFILE" in caught.value.advice
+    assert exit_code_of(caught.value) == REMOTE != NOT_FOUND
+
+
+def test_the_library_knows_no_region_better_than_boto3(nothing_is_set: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    if boto3.session.Session().region_name is not None:
+        pytest.fail("boto3 reads AWS_REGION now: environment.aws_region is no longer needed")

@@ -203,7 +203,7 @@ class OldNamesEnvironment:
         ml_configuration = "/opt/ml/input/config"
         return cls(
             is_sagemaker_job="TRAINING_JOB_NAME" in env,
-            region=env.get("AWS_REGION", "").strip() or None,
+            region=aws_region(env),
             hook_configuration=env.get("SMDEBUG_CONFIG_FILE_PATH", f"{ml_configuration}/debughookconfig.json"),
             checkpoint_configuration=env.get(
                 "CHECKPOINT_CONFIG_FILE_PATH", f"{ml_configuration}/checkpointconfig.json"
@@ -231,6 +231,11 @@ class CloudEnvironment:
     def read(cls, environ: Mapping[str, str] | None = None) -> CloudEnvironment:
         """Reads the process's environment, or the given one."""
         return cls(run_table=_environ(environ).get("TRACKSIDE_TABLE", "").strip())
+
+
+def aws_region(environ: Mapping[str, str] | None = None) -> str | None:
+    """What AWS_REGION says: the CDK and the other SDKs of AWS go by it, boto3 does not. None: boto3's own choice."""
+    return _environ(environ).get("AWS_REGION", "").strip() or None
 
 
 def inherited() -> dict[str, str]:

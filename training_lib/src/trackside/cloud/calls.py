@@ -15,6 +15,7 @@ from trackside.contracts.errors import (
     StorageUnavailableError,
     TracksideError,
 )
+from trackside.environment import aws_region
 
 # Each protocol of AWS has words of its own for the same.
 _DENIED = frozenset(
@@ -33,24 +34,9 @@ _DENIED = frozenset(
 )
 _MISSING = ("ResourceNotFoundException", "NoSuchBucket", "ParameterNotFound", "ResourceNotFound")
 _MISSING_WORDS = ("does not exist", "not found")  # of a ValidationError
-
-
-class RefusedError(AccessDeniedError):
-    """AWS does not do it for whoever asks, or cannot tell who that is."""
-
-    advice = "aws sts get-caller-identity   (shows whose credentials are used)"
-
-
-class NoCredentialsError(RefusedError):
-    """Nobody asks."""
-
-    advice = "aws configure, aws sso login, or a role of this machine"
-
-
-class NotInThisAccountError(LocationNotFoundError):
-    """AWS has no such thing here."""
-
-    advice = "set AWS_REGION and AWS_PROFILE to where Trackside is deployed"
+_WHO_ASKS = "aws sts get-caller-identity   (shows whose credentials are used)"
+_LOG_IN = "aws configure, aws sso login, export AWS_PROFILE=…, or a role of this machine"
+_ELSEWHERE = "set AWS_REGION and AWS_PROFILE to where Trackside is deployed"
 
 
 class Calls:
@@ -72,15 +58,21 @@ class Calls:
         except BotoCoreError as error:
             raise _own_error(error) from error
 
+    @property
+    def region(self) -> str:
+        """Where the calls go."""
+        return str(self.client("cloudformation").meta.region_name)
+
 
 def _translated(error: dict[str, Any], what: str) -> StorageError:
     code, message = str(error.get("Code", "")), str(error.get("Message", ""))
     if code in _DENIED:
-        return RefusedError(f"AWS refused {what}. {code}: {message}")
+        return AccessDeniedError(f"AWS refused {what}. {code}: {message}", advice=_WHO_ASKS)
     is_missing = code in _MISSING or (
         code in {"ValidationError", "ValidationException"} and any(words in message for words in _MISSING_WORDS)
     )
-    return (NotInThisAccountError if is_missing else StorageUnavailableError)(f"{what} failed. {code}: {message}")
+    said = f"{what} failed. {code}: {message}"
+    return LocationNotFoundError(said, advice=_ELSEWHERE) if is_missing else StorageUnavailableError(said)
 
 
 def _own_error(error: Exception) -> TracksideError:
@@ -95,12 +87,12 @@ def _own_error(error: Exception) -> TracksideError:
         exceptions.TokenRetrievalError,
     )
     if isinstance(error, nobody):
-        return NoCredentialsError(f"AWS is not told who asks. {error}")
+        return AccessDeniedError(f"AWS is not told who asks. {error}", advice=_LOG_IN)
     told = {exceptions.NoRegionError: "AWS_REGION", exceptions.ProfileNotFound: "AWS_PROFILE"}
     for kind, variable in told.items():
         if isinstance(error, kind):
             problem = Problem(
-                variable, f"{error}".rstrip(".") + ".", f"Set {variable}, or write it into ~/.aws/config."
+                variable, f"{error}".rstrip(".") + ".", f"export {variable}=…, or write it into ~/.aws/config."
             )
             return ConfigurationError([problem], subject="The configuration of AWS")
     return StorageUnavailableError(f"AWS cannot be reached. {error}")
@@ -114,4 +106,4 @@ def _connect(service: str) -> Any:
         problem = Problem("AWS", "needs boto3, which is not installed.", "pip install 'trackside[aws]'")
         raise ConfigurationError([problem], subject="This installation") from error
     config = Config(retries={"mode": "standard", "total_max_attempts": 5}, connect_timeout=5, read_timeout=30)
-    return boto3.session.Session().client(service, config=config)
+    return boto3.session.Session(region_name=aws_region()).client(service, config=config)

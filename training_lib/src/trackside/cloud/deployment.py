@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trackside.cloud.calls import Calls, NotInThisAccountError
+from trackside.cloud.calls import Calls
 from trackside.contracts.errors import ConfigurationError, LocationNotFoundError, Problem
 
 STACKS = ("Storage", "Action", "Evaluation", "Record", "Monitoring")
@@ -48,6 +48,8 @@ def read_outputs(calls: Calls, stack: str) -> dict[str, str]:
     try:
         (found,) = calls.ask("cloudformation", "describe_stacks", StackName=stack)["Stacks"]
     except LocationNotFoundError as error:
-        what = "Nothing is deployed here, or an environment that --environment must name"
-        raise NotInThisAccountError(f"There is no stack {stack} here. {what}") from error
+        raise LocationNotFoundError(
+            f"There is no stack {stack} in {calls.region}",
+            advice="set AWS_REGION to where Trackside is deployed, say which deployment (--environment), or deploy it",
+        ) from error
     return {each["OutputKey"]: each["OutputValue"] for each in found.get("Outputs", ())}

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from trackside.cloud.calls import Calls, NotInThisAccountError
+from trackside.cloud.calls import Calls
 from trackside.cloud.deployment import Deployment
-from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
+from trackside.contracts.errors import ConfigurationError, LocationNotFoundError, Problem, did_you_mean
 
 _QUEUE, _DEAD_LETTERS, _BUS = "QueueUrl", "DeadLettersUrl", "EventBusName"
 REMEMBERED_DAYS = 14  # after that a replayed issue acts once more
@@ -95,11 +95,13 @@ class Redelivery:
         now = datetime.fromtimestamp(self._clock(), tz=timezone.utc)
         self._check(first, last, now=now, act_again=act_again)
         if _BUS not in self._outputs:
-            raise NotInThisAccountError(f"No stack here has an output {_BUS}. Deploy this version of Trackside")
+            raise LocationNotFoundError(
+                f"No stack here has an output {_BUS}", advice="deploy this version of Trackside"
+            )
         bus_arn = str(self._ask("events", "describe_event_bus", Name=self._outputs[_BUS])["Arn"])
         archives = self._ask("events", "list_archives", EventSourceArn=bus_arn, Limit=MOST_ARCHIVES)["Archives"]
         if not archives:
-            raise NotInThisAccountError(f"The bus {self._outputs[_BUS]} has no archive")
+            raise LocationNotFoundError(f"The bus {self._outputs[_BUS]} has no archive")
         archive = self._ask("events", "describe_archive", ArchiveName=archives[0]["ArchiveName"])
         name = f"trackside-{first:%Y%m%dT%H%M%S}-{last:%Y%m%dT%H%M%S}"
         known = self._ask("events", "list_replays", NamePrefix=name)["Replays"]

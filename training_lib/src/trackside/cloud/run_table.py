@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from trackside.cloud.calls import Calls, NotInThisAccountError
+from trackside.cloud.calls import Calls
 from trackside.cloud.deployment import read_outputs, stack_name
 from trackside.contracts.errors import LocationNotFoundError, RunNotFoundError
 from trackside.contracts.run_table import (
@@ -41,12 +41,6 @@ class KnownJob:
     decisions: tuple[DecisionRecord, ...]
     veto: VetoRecord | None
     history: tuple[HistoryRecord, ...] = ()
-
-
-class UnknownJobError(RunNotFoundError):
-    """The table holds nothing about it."""
-
-    advice = "trackside aws status   (lists the jobs that are known)"
 
 
 class RunTable:
@@ -106,14 +100,12 @@ class RunTable:
         )
 
     def veto(self, job: str, *, by: str, reason: str) -> VetoRecord:
-        """Lets the job of that name or ARN go on, whatever was found until now. Errors: also `RunNotFoundError`: what
-        nobody has heard of is a misspelled name, and the job that was meant would be stopped."""
-        now, arn = self._clock(), self.arn_of(job)
-        if not self._ask(
-            "query", KeyConditionExpression="pk = :pk", ExpressionAttributeValues={":pk": {"S": arn}}, Limit=1
-        )["Items"]:
+        """Lets the job of that name or ARN go on, whatever was found until now. Errors: also `RunNotFoundError`: who
+        mistypes a name must not believe that the job is safe."""
+        now = self._clock()
+        veto = VetoRecord(self.arn_of(job), now, by=by, reason=reason)
+        if not next(self._query("pk = :pk", {":pk": {"S": veto.job_arn}}, ConsistentRead=True, Limit=1), None):
             raise self._unknown(job)
-        veto = VetoRecord(arn, now, by=by, reason=reason)
         item = veto.to_item(expires_at=int(now) + VETO_DAYS * SECONDS_A_DAY)
         self._ask("put_item", Item=item)
         return veto
@@ -127,10 +119,11 @@ class RunTable:
         region = self._calls.client("dynamodb").meta.region_name
         return f"arn:{partition}:sagemaker:{region}:{identity['Account']}:training-job/{job}"
 
-    def _unknown(self, job: str) -> UnknownJobError:
-        return UnknownJobError(
-            f"The table {self.name} knows no training job {job!r}. It knows those that are tagged `trackside:run`, "
-            "and those that SageMaker Debugger's rules judge"
+    def _unknown(self, job: str) -> RunNotFoundError:
+        return RunNotFoundError(
+            f"The table {self.name} knows no training job {job!r}. It knows those that are tagged `trackside:run`, and "
+            "those that SageMaker Debugger's rules judge",
+            advice="trackside aws status --days 30   (lists the jobs that it knows)",
         )
 
     def _items(self, arn: str, prefix: str) -> Iterator[Item]:
@@ -158,12 +151,16 @@ class RunTable:
         stack = stack_name("Storage", environment)
         outputs = read_outputs(self._calls, stack)
         if OUTPUT not in outputs:
-            raise NotInThisAccountError(f"The stack {stack} has no output {OUTPUT}. Deploy this version of Trackside")
+            raise LocationNotFoundError(
+                f"The stack {stack} has no output {OUTPUT}", advice="deploy this version of Trackside"
+            )
         return outputs[OUTPUT]
 
     def _ask(self, operation: str, **request: Any) -> Any:
         try:
             return self._calls.ask("dynamodb", operation, TableName=self.name, **request)
         except LocationNotFoundError as error:
-            what = "The account or the region is another, or --table must name another"
-            raise NotInThisAccountError(f"There is no table {self.name} here. {what}") from error
+            raise LocationNotFoundError(
+                f"There is no table {self.name} in {self._calls.region}",
+                advice="set AWS_REGION to where Trackside is deployed, or name another table (--table)",
+            ) from error

@@ -99,12 +99,14 @@ def _advice(error: BaseException, code: int) -> str:
     """What would work, or would show what would."""
     if isinstance(error, TracksideError) and error.advice:
         return error.advice
-    is_remote = _is_remote(error)
-    found = (text for kind, where, text in _ADVICE_FOR if isinstance(error, kind) and where in {None, is_remote})
+    found = (
+        text for kind, there, text in _ADVICE_FOR if isinstance(error, kind) and there in {None, _is_remote(error)}
+    )
     return next(found, _ADVICE[code])
 
 
 def _is_remote(error: BaseException) -> bool:
+    """True if it speaks of S3, or of a call of AWS (`trackside.cloud.calls`)."""
     return "s3://" in str(error) or str(error).startswith("AWS ")
 
 
