@@ -1,4 +1,4 @@
-"""What a command asks of AWS stands in the docs as what its user needs: the permissions of functions are tested apart."""
+"""What a command asks of AWS stands in the docs as what its user needs. Permissions of functions: `tests/stacks`."""
 
 from __future__ import annotations
 
