@@ -47,7 +47,7 @@ def test_a_request_is_read_where_it_lies_once(tmp_path: Path) -> None:
     ("content", "error", "said"),
     [
         pytest.param(None, StorageError, "capture-request.json", id="absent"),
-        pytest.param(b"\xff\xfe", ConfigurationError, "cannot be read", id="no UTF-8"),
+        pytest.param(b"\xff\xfe", ConfigurationError, "is not JSON", id="no UTF-8"),
         pytest.param(b"{", ConfigurationError, "is not JSON", id="no JSON"),
     ],
 )

@@ -243,6 +243,11 @@ def inherited() -> dict[str, str]:
     return dict(os.environ)  # noqa: TID251
 
 
+def forget_run() -> None:
+    """What judges a run must not be taken for what trains it, should a rule import a framework."""
+    os.environ.pop("TRACKSIDE_RUN", None)  # noqa: TID251
+
+
 def _whole(text: str | None, default: int) -> int:
     return int(text) if text and text.isdigit() else default
 

@@ -7,7 +7,7 @@ from functools import cache
 
 from trackside.capture.restart import within_seconds
 from trackside.contracts.capture_request import CaptureRequest
-from trackside.contracts.errors import ConfigurationError, Problem, StorageUnavailableError
+from trackside.contracts.errors import StorageUnavailableError
 
 MOST_BYTES = 4 << 20  # what is larger is cut there, and so is no JSON
 READ_SECONDS = 10.0  # how long training waits for it, once
@@ -42,11 +42,7 @@ def _read_where_it_lies(address: str) -> CaptureRequest:
     content = within_seconds(lambda: _content_of(address), READ_SECONDS)
     if content is None:
         raise StorageUnavailableError(f"{address} has not come within {READ_SECONDS:g} s.")
-    try:
-        return CaptureRequest.from_json(content.decode())
-    except UnicodeDecodeError as error:
-        problem = Problem(address, f"cannot be read: {error}", "Store it again: `trackside aws attach` does.")
-        raise ConfigurationError([problem], subject="The capture request") from error
+    return CaptureRequest.from_json(content)
 
 
 def _content_of(address: str) -> bytes:
