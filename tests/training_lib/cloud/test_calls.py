@@ -38,7 +38,9 @@ def nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         pytest.param({"AWS_REGION": "eu-west-1"}, "eu-west-1", id="the one that the CDK reads, and boto3 does not"),
         pytest.param({"AWS_DEFAULT_REGION": "eu-west-3"}, "eu-west-3", id="boto3's own"),
-        pytest.param({"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "eu-west-3"}, "eu-west-1", id="both, as the CDK"),
+        pytest.param(
+            {"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "eu-west-3"}, "eu-west-1", id="both, as the CDK"
+        ),
         pytest.param({"AWS_REGION": " ", "AWS_DEFAULT_REGION": "eu-west-3"}, "eu-west-3", id="a blank one is none"),
     ],
 )

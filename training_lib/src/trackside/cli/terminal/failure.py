@@ -99,7 +99,9 @@ def _advice(error: BaseException, code: int) -> str:
     """What would work, or would show what would."""
     if isinstance(error, TracksideError) and error.advice:
         return error.advice
-    found = (text for kind, there, text in _ADVICE_FOR if isinstance(error, kind) and there in {None, _is_remote(error)})
+    found = (
+        text for kind, there, text in _ADVICE_FOR if isinstance(error, kind) and there in {None, _is_remote(error)}
+    )
     return next(found, _ADVICE[code])
 
 
