@@ -223,6 +223,11 @@ class DeploymentSettings:
         concern = construct_id.removeprefix("Trackside")
         return f"Trackside-{self.environment}-{concern}" if self.environment else construct_id
 
+    def service_name(self, reaction: str) -> str:
+        """What a reaction calls itself in its metrics: `reconcile`, or `staging-reconcile`. Of two that call themselves
+        the same, one that sweeps would hide that the other does not."""
+        return f"{self.environment}-{reaction}" if self.environment else reaction
+
 
 def cost_tags(settings: DeploymentSettings) -> tuple[tuple[str, str], ...]:
     """Name and value of every tag that all of a deployment carries: its own, and `project` if it is not among them."""

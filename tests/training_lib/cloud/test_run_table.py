@@ -167,6 +167,14 @@ def test_a_veto_stands_in_the_table(table: RunTable, put: Any) -> None:
     assert out.startswith("digits: InProgress\n")
 
 
+def test_a_job_that_ends_while_it_is_listed_is_listed_once(table: RunTable, put: Any) -> None:
+    put(job("digits"))
+    jobs = table.jobs(days=1)
+    first = next(jobs)
+    put(job("digits", "Completed"))
+    assert [first, *jobs] == [job("digits")]
+
+
 def test_finds_the_table_of_the_deployment(table: RunTable, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LocationNotFoundError, match="There is no stack TracksideStorage in us-east-1"):
         RunTable()

@@ -20,6 +20,7 @@ from trackside.cloud.drill_training import FAULT_KEY
 from trackside.cloud.run_table import RunTable
 from trackside.contracts.action import Action
 from trackside.contracts.errors import KeyNotFoundError, RunNotFoundError, StorageError, TracksideError
+from trackside.contracts.issue_metric import issue_namespace
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import (
     END_MARKER_KEY,
@@ -304,7 +305,7 @@ class Drill:
         answer = self.calls.ask(
             "cloudwatch",
             "get_metric_statistics",
-            Namespace="Trackside",
+            Namespace=issue_namespace(self.environment),
             MetricName="IssuesFound",
             Dimensions=[
                 {"Name": "TrainingJobName", "Value": self.job},

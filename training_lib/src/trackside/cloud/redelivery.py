@@ -94,7 +94,9 @@ class Redelivery:
         now = datetime.fromtimestamp(self._clock(), tz=timezone.utc)
         self._check(first, last, now=now, act_again=act_again)
         if _BUS not in self._outputs:
-            raise LocationNotFoundError(f"No stack here has an output {_BUS}. Deploy this version of Trackside")
+            raise LocationNotFoundError(
+                f"No stack here has an output {_BUS}", advice="deploy this version of Trackside"
+            )
         bus_arn = str(self._ask("events", "describe_event_bus", Name=self._outputs[_BUS])["Arn"])
         archives = self._ask("events", "list_archives", EventSourceArn=bus_arn, Limit=MOST_ARCHIVES)["Archives"]
         if not archives:

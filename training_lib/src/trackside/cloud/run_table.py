@@ -65,11 +65,14 @@ class RunTable:
     def jobs(self, *, days: int) -> Iterator[JobRecord]:
         """Jobs that run, however long they do, then those that ended and were created in the last `days` days, newest
         first."""
-        now = self._clock()
+        now, seen = self._clock(), set[str]()
         for shelf in (RUNNING, *(shelf_of_day(now - day * SECONDS_A_DAY) for day in range(days))):
             condition = {"IndexName": SHELVES, "ScanIndexForward": False}
             for item in self._query("shelf = :shelf", {":shelf": {"S": shelf}}, **condition):
-                yield JobRecord.from_item(item)
+                record = JobRecord.from_item(item)
+                if record.job.arn not in seen:  # it may have ended since the first shelf was read
+                    seen.add(record.job.arn)
+                    yield record
 
     def rules(self, arn: str) -> tuple[RuleRecord, ...]:
         """The latest of each rule."""
@@ -143,7 +146,9 @@ class RunTable:
         stack = stack_name("Storage", environment)
         outputs = read_outputs(self._calls, stack)
         if OUTPUT not in outputs:
-            raise LocationNotFoundError(f"The stack {stack} has no output {OUTPUT}. Deploy this version of Trackside")
+            raise LocationNotFoundError(
+                f"The stack {stack} has no output {OUTPUT}", advice="deploy this version of Trackside"
+            )
         return outputs[OUTPUT]
 
     def _ask(self, operation: str, **request: Any) -> Any:

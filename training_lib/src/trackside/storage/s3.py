@@ -57,8 +57,8 @@ class S3Store:
     """Bytes by key as objects below `s3://bucket/prefix`. The bucket must exist.
 
     One request a call (a list: one a page of 1,000), no HEAD; one client for all threads, with timeouts and botocore's
-    standard retries. Unless `client` is given, AWS_REGION says the region; else it is, as credentials and endpoint are,
-    that of boto3's own configuration.
+    standard retries. Unless `client` is given, the region is that of AWS_REGION, else, as credentials and endpoint,
+    of boto3's own configuration.
     Keys are listed in order in general-purpose buckets, which S3 promises; not in directory buckets.
     """
 

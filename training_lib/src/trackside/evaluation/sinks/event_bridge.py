@@ -102,7 +102,10 @@ class EventBridgeSink:
 
 
 def connect_event_bridge(*, bus: str, origin: EventOrigin, sleep: Callable[[float], object]) -> EventBridgeSink:
-    """A sink on `bus` (name or ARN) with boto3's own configuration. Errors: `ConfigurationError` without boto3."""
+    """A sink on `bus` (name or ARN) with boto3's own configuration, but the region of AWS_REGION.
+
+    Errors: `ConfigurationError` without boto3.
+    """
     try:
         import boto3.session
         from botocore.config import Config
