@@ -1,8 +1,8 @@
 """Waits until the script imports a framework that we know, then attaches its adapter.
 
 Imported by `trackside.pth` at the start of every Python process whose environment names a run, so it must be light:
-nothing is imported here but what is built in, and nothing is created. Importing `importlib.abc` for a proper finder would alone
-cost twenty times as much as all of this, hence the duck-typed one.
+nothing is imported here but what is built in, and nothing is created. Importing `importlib.abc` for a proper finder
+would alone cost twenty times as much as all of this, hence the duck-typed one.
 """
 
 from __future__ import annotations
