@@ -139,3 +139,9 @@ def test_the_switch_says_at_first_what_the_setting_says(resources: Mapping[str, 
     (switch,) = of_type(resources, "AWS::SSM::Parameter").values()
     assert (switch["Name"], switch["Value"]) == ("/trackside/trackside/dry-run", "false")
     assert switch["AllowedPattern"] == "^(true|false)$"
+
+
+def test_every_log_ends_when_the_setting_says(resources: Mapping[str, Any]) -> None:
+    groups = of_type(resources, "AWS::Logs::LogGroup")
+    assert len(groups) > len(REACTIONS)
+    assert {name: each.get("RetentionInDays") for name, each in groups.items()} == dict.fromkeys(groups, 30)

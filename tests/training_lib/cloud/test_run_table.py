@@ -148,6 +148,13 @@ def test_a_mistyped_veto_is_none(table: RunTable, put: Any) -> None:
     assert "Try: trackside aws status" in err
 
 
+def test_a_veto_that_comes_too_late_says_so(table: RunTable, put: Any) -> None:
+    put(replace(job("digits", "Stopped"), ended_at=NOW))
+    code, out, _ = run("veto", "digits")
+    assert code == 0
+    assert out.startswith("digits has ended already (Stopped)")
+
+
 def test_a_veto_stands_in_the_table(table: RunTable, put: Any) -> None:
     put(job("digits"))
     code, out, _ = run("veto", "digits", "--by", "ada", "--reason", "it is meant to")

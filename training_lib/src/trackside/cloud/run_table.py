@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trackside.cloud.calls import Calls
@@ -83,7 +83,11 @@ class RunTable:
         arn = self.arn_of(job)
         items = dict(self._by_key(arn, with_history=with_history))
         if not items:
-            raise self._unknown(job)
+            raise RunNotFoundError(
+                f"The table {self.name} knows no training job {job!r}. It knows those that are tagged `trackside:run`, "
+                "and those that SageMaker Debugger's rules judge",
+                advice="trackside aws status --days 30   (lists the jobs that it knows)",
+            )
 
         def below(prefix: str) -> list[Item]:
             return [item for key, item in items.items() if key.startswith(prefix)]
@@ -99,16 +103,14 @@ class RunTable:
             history=tuple(HistoryRecord.from_item(item) for item in below(HISTORY_PREFIX)),
         )
 
-    def veto(self, job: str, *, by: str, reason: str) -> VetoRecord:
+    def veto(self, job: str, *, by: str, reason: str) -> KnownJob:
         """Lets the job of that name or ARN go on, whatever was found until now. Errors: also `RunNotFoundError`: who
         mistypes a name must not believe that the job is safe."""
-        now = self._clock()
-        veto = VetoRecord(self.arn_of(job), now, by=by, reason=reason)
-        if not next(self._query("pk = :pk", {":pk": {"S": veto.job_arn}}, ConsistentRead=True, Limit=1), None):
-            raise self._unknown(job)
+        known, now = self.known(job), self._clock()
+        veto = VetoRecord(known.arn, now, by=by, reason=reason)
         item = veto.to_item(expires_at=int(now) + VETO_DAYS * SECONDS_A_DAY)
         self._ask("put_item", Item=item)
-        return veto
+        return replace(known, veto=veto)
 
     def arn_of(self, job: str) -> str:
         """The ARN of the training job of that name in this account and region."""
@@ -118,13 +120,6 @@ class RunTable:
         partition = identity["Arn"].split(":")[1]
         region = self._calls.client("dynamodb").meta.region_name
         return f"arn:{partition}:sagemaker:{region}:{identity['Account']}:training-job/{job}"
-
-    def _unknown(self, job: str) -> RunNotFoundError:
-        return RunNotFoundError(
-            f"The table {self.name} knows no training job {job!r}. It knows those that are tagged `trackside:run`, and "
-            "those that SageMaker Debugger's rules judge",
-            advice="trackside aws status --days 30   (lists the jobs that it knows)",
-        )
 
     def _items(self, arn: str, prefix: str) -> Iterator[Item]:
         values = {":pk": {"S": arn}, ":prefix": {"S": prefix}}
