@@ -271,7 +271,7 @@ def _until(is_so: Any, what: str) -> None:
     while not is_so():
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {MOST_SECONDS} s: {what}")
-        time.sleep(0.05)
+        time.sleep(0.2)  # a look reads the whole table, and takes time from those that are looked at
 
 
 if __name__ == "__main__":

@@ -191,6 +191,8 @@ class DeploymentSettings:
         for key, given in context.items():
             name = key.removeprefix(PREFIX)
             if name == key:
+                if name in types:  # CDK would take it, and nobody would ever read it
+                    problems.append(Problem(key, "is not read.", f"Did you mean {PREFIX + key!r}?"))
                 continue
             if name not in types:
                 problems.append(Problem(key, "is not a setting.", did_you_mean(name, types)))
@@ -199,7 +201,7 @@ class DeploymentSettings:
                 values[name] = READERS[types[name]](given)
                 _CHECKS.get(name, accept)(values[name])
             except ValueError as error:
-                problems.append(Problem(key, f"is {given!r}: {error}."))
+                problems.append(Problem(key, f"is {given!r}: {error}{'' if str(error).endswith('?') else '.'}"))
         wrong_together = (
             *combination_problems(values),
             *fleet_problems(values),

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadGroupScheduling
 
 # A shell that starts the suite in the background hands SIGINT and SIGQUIT down as ignored, to children too; so does
 # `nohup` with SIGHUP.
@@ -11,3 +17,37 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 for number in (signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, signal.SIG_DFL)
+
+TESTS = Path(__file__).parent
+LONGEST = ("journeys", "benchmarks", "examples", "training_lib/frameworks", "rule_containers", "smdebug", "stacks")
+
+
+class ByFile(LoadGroupScheduling):
+    """A file, or a group that it names, goes to one process: what is made once for a file is made once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return str(super()._split_scope(nodeid)).partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile | None:
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    config.option.loadscopereorder = False  # by the number of tests: then journeys, few and long, would come last
+    return ByFile(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long begins first, so that no process ends the suite alone."""
+
+    def rank(item: pytest.Item) -> int:
+        folder = item.path.relative_to(TESTS).as_posix()
+        return next((place for place, each in enumerate(LONGEST) if folder.startswith(f"{each}/")), len(LONGEST))
+
+    items.sort(key=rank)
+
+
+def pytest_collection_finish() -> None:
+    """Ten thousand tests live to the end; no collection need walk them again."""
+    gc.collect()
+    gc.freeze()

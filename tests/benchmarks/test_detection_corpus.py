@@ -123,29 +123,6 @@ def test_training_is_a_pure_function_of_seed_and_fault(name: str, fault: str):
         assert scores[0] >= program.at_least
 
 
-def test_runs_are_trained_by_the_command_and_stored_once_and_judged(tmp_path: Path, capsys):
-    choice = ["--split", "tune", "--seeds", "1", "--only", "cancer-logistic", "wine-mlp/nan", "--root", str(tmp_path)]
-    assert _command("train", *choice).startswith("2 trained")
-    assert train.main(choice) == 0
-    again = capsys.readouterr().out
-    assert again.startswith("0 trained")
-    assert "2 of 2 stored" in again
-
-    request = capture_request().to_json()
-    job = Job(PROGRAMS["wine-mlp"], "nan-in-data", 0, request)
-    outcome = Outcome.read(job.folder(tmp_path))
-    assert outcome is not None
-    assert outcome.score is None or outcome.score < PROGRAMS["wine-mlp"].at_least
-    assert outcome.effect_step == 0
-    assert (job.folder(tmp_path) / "run" / "debug-output" / "training_job_end.ts").exists()
-
-    card = _command("judge", *choice, "--json", str(tmp_path / "card.json"))
-    assert "1 clean runs, 1 faulty ones" in card
-    told = {run["run"]: run["told"] for run in json.loads((tmp_path / "card.json").read_text())["runs"]}
-    assert told["wine-mlp/nan-in-data/0"]
-    assert not told["cancer-logistic/clean/0"]
-
-
 def _command(name: str, *arguments: str) -> str:
     command = [sys.executable, "-m", f"benchmarks.detection.{name}", *arguments]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=False)
@@ -248,14 +225,36 @@ NAMED = (
     "digits-mlp/symmetric-initialisation",
     "wine-mlp/nan-in-data",
 )
+ONLY = (*(f"{name}/clean" for name in SILENT), *NAMED)
+CHOICE = ("--split", "tune", "--seeds", "1", "--only", *ONLY)
 
 
-def test_the_rules_do_as_well_as_before_on_a_subset(tmp_path: Path):
-    only = [*(f"{name}/clean" for name in SILENT), *NAMED]
-    choice = ["--split", "tune", "--seeds", "1", "--only", *only, "--root", str(tmp_path)]
-    assert _command("train", *choice).startswith(f"{len(only)} trained")
-    _command("judge", *choice, "--json", str(tmp_path / "card.json"))
-    runs = {run["run"]: run for run in json.loads((tmp_path / "card.json").read_text())["runs"]}
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the subset lies: trained by the command, judged by the command."""
+    root = tmp_path_factory.mktemp("corpus")
+    assert _command("train", *CHOICE, "--root", str(root)).startswith(f"{len(ONLY)} trained")
+    card = _command("judge", *CHOICE, "--root", str(root), "--json", str(root / "card.json"))
+    assert f"{len(SILENT)} clean runs, {len(NAMED)} faulty ones" in card
+    return root
+
+
+def test_the_rules_do_as_well_as_before_on_a_subset(root: Path):
+    runs = {run["run"]: run for run in json.loads((root / "card.json").read_text())["runs"]}
     alarmed = [name for name in SILENT if any(told["severity"] != "info" for told in runs[f"{name}/clean/0"]["told"])]
     unnamed = [name for name in NAMED if not runs[f"{name}/0"]["named"]]
     assert (alarmed, unnamed) == ([], [])
+
+
+def test_runs_are_stored_once(root: Path, capsys):
+    assert train.main([*CHOICE, "--root", str(root)]) == 0
+    again = capsys.readouterr().out
+    assert again.startswith("0 trained")
+    assert f"{len(ONLY)} of {len(ONLY)} stored" in again
+
+    job = Job(PROGRAMS["wine-mlp"], "nan-in-data", 0, capture_request().to_json())
+    outcome = Outcome.read(job.folder(root))
+    assert outcome is not None
+    assert outcome.score is None or outcome.score < PROGRAMS["wine-mlp"].at_least
+    assert outcome.effect_step == 0
+    assert (job.folder(root) / "run" / "debug-output" / "training_job_end.ts").exists()

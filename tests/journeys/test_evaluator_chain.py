@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.journeys.test_whole_chain import Cloud, _function_of, _tag, eventually
+from tests.journeys.test_whole_chain import Cloud, _function_of, eventually, tag_of
 from trackside.contracts.evaluation_chain import CONTINUED_PREFIX
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import PROGRESS_KEY, RULE_OUTPUT, TENSORS, VERDICTS_KEY, RunLocation
@@ -111,7 +111,7 @@ def _is_done(link: dict[str, Any]) -> bool:
 def test_three_jobs_one_after_another_say_what_one_would(cloud: Cloud, tmp_path: Path) -> None:
     run = GrowingRun(cloud, tmp_path, "long")
     run.write(0, 1, 2, 3)
-    job = cloud.train("long", tags=_tag(run.location))
+    job = cloud.train("long", tags=tag_of(run.location))
     # As many links as it takes on a busy machine; each begins where the one before it left off.
     eventually(
         lambda: run.judged_through() >= 3 and len(evaluators(cloud, "long")) >= 2,

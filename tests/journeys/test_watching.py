@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from lambdas.shared.processing_jobs import processing_job_name
+from tests.stacks.variants import WATCHING
 from trackside.cli import main
 from trackside.contracts.event import TrainingJob
 from trackside.sagemaker.attachment import attach_to_request, plan_attachment
@@ -23,11 +24,6 @@ from trackside.testing.local_account.server import LocalAccount
 
 pytestmark = pytest.mark.xdist_group("local-account")  # one account at a time in a process
 
-WATCHING = {
-    "trackside:custom_rules_from": "s3://rules-bucket/approved",
-    "trackside:watched_jobs": "nightly-*",
-    "trackside:watch_by_environment": "true",
-}
 SLEEPER = "import time; print('training', flush=True); time.sleep(120)"
 
 

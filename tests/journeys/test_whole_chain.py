@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from tests.stacks.variants import WATCHING
 from trackside.cli import main
 from trackside.cloud.run_table import RunTable
 from trackside.contracts.action import Action
@@ -184,51 +185,6 @@ def test_duplicates_and_reordering_cause_one_action_of_each_kind(folder: Path) -
         assert all(cloud.messages(cloud.outputs[f"{action.value}DeadLettersUrl"]) == [] for action in Action)
 
 
-def test_only_what_was_asked_for_is_done(cloud: Cloud) -> None:
-    job, sibling = cloud.train("mnist"), cloud.train("mnist-2")
-    cloud.say_issue(job, Action.NOTIFY)
-    assert eventually(lambda: cloud.mail_about(job), "the owner is told")
-    assert cloud.status(job) == "InProgress"
-    cloud.say_issue(job, Action.STOP_TRAINING, rule="exploding-tensor")
-    assert eventually(lambda: cloud.status(job) == "Stopped", "the job is stopped")
-    assert cloud.status(sibling) == "InProgress", "a job whose name merely begins alike is not touched"
-
-
-def test_the_official_event_reaches_the_same_handlers(cloud: Cloud) -> None:
-    job = cloud.train("official")
-    statuses = [("VanishingGradient", "IssuesFound", "condition met"), ("Overfit", "InProgress", "")]
-    cloud.account.emit_official_rule_status(job.name, statuses)
-    (mail,) = eventually(lambda: cloud.mail_about(job), "the owner is told")
-    assert "VanishingGradient" in mail
-    assert "Overfit" not in mail
-    assert cloud.status(job) == "InProgress", "nothing is stopped unasked"
-
-
-def test_a_job_that_was_killed_is_judged_to_its_end(cloud: Cloud) -> None:
-    """SIGKILL: no end marker from inside. finish_run writes it, so the evaluator ends."""
-    name = "killed"
-    run = RunLocation(f"s3://{cloud.outputs['RunBucketName']}/{name}")
-    job = cloud.train(name, "print('training', flush=True); import os; os.kill(os.getpid(), 9)", tags=_tag(run))
-    assert eventually(lambda: cloud.status(job) == "Failed", "the job has failed")
-    s3 = cloud.account.client("s3")
-    bucket = cloud.outputs["RunBucketName"]
-    eventually(lambda: f"{name}/debug-output/training_job_end.ts" in _keys(s3, bucket), "the end marker is written")
-    sagemaker = cloud.account.client("sagemaker")
-    (row,) = eventually(
-        lambda: sagemaker.list_processing_jobs(NameContains=name)["ProcessingJobSummaries"], "one evaluator was started"
-    )
-    evaluator = row["ProcessingJobName"]
-    ended = eventually(
-        lambda: (
-            (d := sagemaker.describe_processing_job(ProcessingJobName=evaluator))["ProcessingJobStatus"] == "Completed"
-            and d
-        ),
-        "the evaluator has ended",
-    )
-    assert ended["ExitMessage"].startswith("No rule could judge this run.")
-    assert cloud.mail_about(job) == []
-
-
 @pytest.mark.parametrize(
     ("name", "request_text"),
     [
@@ -245,7 +201,7 @@ def test_the_owner_is_told_that_a_job_is_no_longer_watched(cloud: Cloud, name: s
         cloud.account.client("s3").put_object(
             Bucket=cloud.outputs["RunBucketName"], Key=f"{name}/rule-request.json", Body=request_text.encode()
         )
-    job = cloud.train(name, tags=_tag(run))
+    job = cloud.train(name, tags=tag_of(run))
     sagemaker = cloud.account.client("sagemaker")
     for attempt in (1, 2) if not request_text else ():  # in the place of the first another goes on
         rows = eventually(
@@ -285,7 +241,7 @@ def test_a_rule_from_a_file_stops_the_job_from_a_job_of_its_own(tmp_path: Path) 
     from stacks.assembly import assembly
 
     with LocalAccount(stop_grace_seconds=3) as account:
-        cloud = Cloud(account, assembly({"trackside:custom_rules_from": "s3://rules-bucket/approved"}))
+        cloud = Cloud(account, assembly(WATCHING))
         entry_point = ROOT / "rule_containers" / "custom_rule" / "entrypoint.py"
         account.register_image("trackside-custom-rule", [sys.executable, str(entry_point)])
         s3, bucket = account.client("s3"), cloud.outputs["RunBucketName"]
@@ -309,11 +265,11 @@ def test_a_rule_from_a_file_stops_the_job_from_a_job_of_its_own(tmp_path: Path) 
         for file in filter(Path.is_file, tmp_path.rglob("*")):
             s3.put_object(Bucket=bucket, Key=f"custom/{file.relative_to(tmp_path).as_posix()}", Body=file.read_bytes())
 
-        job = cloud.train("custom", tags=_tag(RunLocation(f"s3://{bucket}/custom")))
+        job = cloud.train("custom", tags=tag_of(RunLocation(f"s3://{bucket}/custom")))
         assert eventually(lambda: cloud.status(job) == "Stopped", "the job is stopped")
         (mail,) = eventually(lambda: cloud.mail_about(job), "the owner is told")
         assert "large" in mail
-        assert "custom/rule-output/large/verdicts.jsonl" in _keys(s3, bucket)
+        assert "custom/rule-output/large/verdicts.jsonl" in keys_of(s3, bucket)
         started = account.client("sagemaker").list_processing_jobs(NameContains="custom")["ProcessingJobSummaries"]
         assert len(started) == 2, "the evaluator, and one rule: the other file lies where anybody may put one"
 
@@ -326,7 +282,7 @@ def test_a_person_sees_what_is_known_forbids_a_stop_and_learns_of_an_end_that_no
     variables = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
     variables["TRACKSIDE_VETO_MINUTES"] = "15"
     functions.update_function_configuration(FunctionName=name, Environment={"Variables": variables})
-    job = cloud.train("known", tags=_tag(run))
+    job = cloud.train("known", tags=tag_of(run))
 
     table = RunTable(cloud.outputs["RunTableName"], client=cloud.account.client)
 
@@ -358,25 +314,15 @@ def test_a_person_sees_what_is_known_forbids_a_stop_and_learns_of_an_end_that_no
     eventually(lambda: state() == "Stopped", "it is found and recorded")
     marker = f"{job.name}/debug-output/training_job_end.ts"
     s3 = cloud.account.client("s3")
-    eventually(lambda: marker in _keys(s3, cloud.outputs["RunBucketName"]), "the run is finished")
+    eventually(lambda: marker in keys_of(s3, cloud.outputs["RunBucketName"]), "the run is finished")
     assert "known" in cloud.trackside("aws", "status")
 
 
-def test_a_job_without_the_tag_is_left_alone(cloud: Cloud) -> None:
-    cloud.train("private")
-    tagged = cloud.train("tagged", tags=_tag(RunLocation(f"s3://{cloud.outputs['RunBucketName']}/tagged")))
-    sagemaker = cloud.account.client("sagemaker")
-    eventually(
-        lambda: sagemaker.list_processing_jobs(NameContains=tagged.name)["ProcessingJobSummaries"], "tagged is watched"
-    )
-    assert sagemaker.list_processing_jobs(NameContains="private")["ProcessingJobSummaries"] == []
-
-
-def _tag(run: RunLocation) -> dict[str, str]:
+def tag_of(run: RunLocation) -> dict[str, str]:
     return {"trackside:run": run.uri}
 
 
-def _keys(s3: Any, bucket: str) -> set[str]:
+def keys_of(s3: Any, bucket: str) -> set[str]:
     return {item["Key"] for item in s3.list_objects_v2(Bucket=bucket).get("Contents", [])}
 
 

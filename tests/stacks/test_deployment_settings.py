@@ -117,11 +117,21 @@ def test_refuses(name: str, given: Any) -> None:
 
 
 def test_lists_every_problem_at_once_and_passes_over_what_is_not_ours() -> None:
-    context = {"trackside:dry_rum": "true", "trackside:evaluator_volume_gb": 0, "@aws-cdk/core:flag": True}
+    context = {
+        "trackside:dry_rum": "true",
+        "trackside:evaluator_volume_gb": 0,
+        "trackside:evaluator_mode": "pre-job",
+        "veto_minutes": "10",
+        "@aws-cdk/core:flag": True,
+        "of-another-tool": "veto_minutes",
+    }
     with pytest.raises(ConfigurationError) as raised:
         DeploymentSettings.from_context(context)
-    assert "Did you mean 'dry_run'?" in str(raised.value)
-    assert len(raised.value.problems) == 2
+    said = str(raised.value)
+    assert "trackside:dry_rum: is not a setting. Did you mean 'dry_run'?" in said
+    assert "veto_minutes: is not read. Did you mean 'trackside:veto_minutes'?" in said
+    assert "Did you mean 'per-job'?\n" in said
+    assert len(raised.value.problems) == 4
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,12 @@ ALARM_TOPIC, NOTIFICATION_TOPIC = (f"arn:aws:sns:us-east-1:{ACCOUNT}:{name}" for
 BOUNDARY = f"arn:aws:iam::{ACCOUNT}:policy/boundary"
 SUBNETS, GROUPS = ("subnet-0123456789abcdef0", "subnet-0123456789abcdef1"), ("sg-0123456789abcdef0",)
 
+# Watches in every way, with rules of its own.
+WATCHING: Mapping[str, str] = {
+    "trackside:custom_rules_from": "s3://rules-bucket/approved",
+    "trackside:watched_jobs": "nightly-*",
+    "trackside:watch_by_environment": "true",
+}
 # Into what is there already: an environment `staging`, which is a hub, too.
 HUB_OF_STAGING: Mapping[str, str] = {
     "trackside:environment": "staging",

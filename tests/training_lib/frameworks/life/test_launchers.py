@@ -15,7 +15,6 @@ from trackside.storage.local import LocalStore
 LAUNCHERS = [
     pytest.param(("python", "pkg/train.py", "fork"), 1, id="script-with-forked-loader"),
     pytest.param(("python", "-m", "pkg.train", "spawn"), 1, id="module-with-spawned-loader"),
-    pytest.param(("torchrun", "--standalone", "--nproc-per-node", "2", "pkg/train.py"), 2, id="torchrun"),
     pytest.param(
         ("python", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "pkg.train"),
         2,
