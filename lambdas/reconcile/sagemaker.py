@@ -72,8 +72,8 @@ def processing_status(processing_job: str) -> str:
 
 
 def processing_jobs(name_contains: str) -> list[Mapping[str, Any]]:
-    """Summaries of the processing jobs of such a name, newest first: 500 at most, for of a hundred chains the oldest link
-    may be one that works."""
+    """Summaries of the processing jobs of such a name, newest first: 500 at most, for of a hundred chains the oldest
+    link may be one that works."""
     request: dict[str, Any] = {
         "NameContains": name_contains,
         "SortBy": "CreationTime",
