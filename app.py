@@ -32,7 +32,9 @@ def compose(app: cdk.App, settings: DeploymentSettings) -> None:
 
 def _compose_whole(app: cdk.App, settings: DeploymentSettings) -> None:
     storage = StorageStack(app, "TracksideStorage", settings=settings)
-    action = ActionStack(app, "TracksideAction", settings=settings, key=storage.key, run_table=storage.table)
+    action = ActionStack(
+        app, "TracksideAction", settings=settings, key=storage.key, run_table=storage.table, runs=storage.runs
+    )
     evaluation = EvaluationStack(
         app,
         "TracksideEvaluation",

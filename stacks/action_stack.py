@@ -9,6 +9,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from aws_cdk import aws_sqs as sqs
@@ -16,15 +17,16 @@ from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from lambdas.notify_owner.settings import NotifyOwnerSettings
-from lambdas.publish_metric.settings import NAMESPACE, PublishMetricSettings
+from lambdas.publish_metric.settings import PublishMetricSettings
 from lambdas.shared.settings import EnvironmentSettings
 from lambdas.stop_training.settings import StopTrainingSettings
-from stacks.constructs.acknowledge import accept_wildcard, acknowledge
+from stacks.constructs.acknowledge import acknowledge
 from stacks.constructs.allow import allow
 from stacks.constructs.encrypted_topic import EncryptedTopic
 from stacks.constructs.python_lambda import PowertoolsLayer
 from stacks.constructs.queue_backed_function import MOST_BATCH_SIZE, QueueBackedFunction, pause_milliseconds
 from stacks.constructs.run_table import RunTable
+from stacks.constructs.stop_permission import let_stop
 from stacks.deployment_settings import DeploymentSettings
 from stacks.event_patterns import (
     custom_rule_failed,
@@ -38,7 +40,7 @@ from stacks.event_patterns import (
 from stacks.spokes import spoke_role_name
 from stacks.webhooks import create_webhooks, let_tell_webhooks
 from trackside.contracts.action import Action
-from trackside.contracts.job_choice import ACTIONS_TAG
+from trackside.contracts.issue_metric import issue_namespace
 
 MOST_ARCHIVE_NAME_CHARACTERS = 48  # API_CreateArchive
 SMS_HAS_NO_QUEUE = "What a phone could not be told stands in the e-mail, on the bus and in the table of runs."
@@ -55,6 +57,7 @@ class ActionStack(Stack):
         settings: DeploymentSettings,
         key: kms.IKey,
         run_table: RunTable,
+        runs: s3.IBucket,
     ) -> None:
         super().__init__(
             scope,
@@ -73,7 +76,7 @@ class ActionStack(Stack):
         layer = PowertoolsLayer(self, "Layer")
         self.reactions = {
             "stop_training": self._create_stop_training(layer, key, run_table),
-            "notify_owner": self._create_notify_owner(layer, key),
+            "notify_owner": self._create_notify_owner(layer, key, runs),
             "publish_metric": self._create_publish_metric(layer),
         }
         self._write_outputs()
@@ -127,7 +130,6 @@ class ActionStack(Stack):
     def _create_stop_training(
         self, layer: lambda_.ILayerVersion, key: kms.IKey, run_table: RunTable
     ) -> QueueBackedFunction:
-        stops_by_default = Action.STOP_TRAINING in self._settings.default_actions
         settings, dry_run = self._settings, self._create_dry_run_switch()
         reaction = self._create_reaction(
             Action.STOP_TRAINING,
@@ -164,29 +166,7 @@ class ActionStack(Stack):
         allow(function, "ReadTheSwitch", ["ssm:GetParameter"], [switch], why="A person may forbid all stops.")
         allow(function, "LookAgainLater", ["sqs:SendMessage"], [queue], why="A stop waits for its veto in the queue.")
         self._let_publish(function, key, why="Announces a stop that may be vetoed.")
-        allow(
-            function,
-            "StopTrainingJobs",
-            ["sagemaker:StopTrainingJob"],
-            [self.format_arn(service="sagemaker", resource="training-job", resource_name="*")],
-            # Jobs that opted in by their tag. Jobs of the original carry none; a deployment may want them too.
-            conditions=None if stops_by_default else {"Null": {"aws:ResourceTag/trackside:run": "false"}},
-            why="Its purpose. The jobs to come are not known; only those that opted in by their tag may be stopped.",
-        )
-        if not stops_by_default:
-            allow(
-                function,
-                "StopJobsWhoseTagAsksForIt",
-                ["sagemaker:StopTrainingJob"],
-                [self.format_arn(service="sagemaker", resource="training-job", resource_name="*")],
-                conditions={"StringLike": {f"aws:ResourceTag/{ACTIONS_TAG}": f"*{Action.STOP_TRAINING.value}*"}},
-                why="Jobs of SageMaker Debugger carry no tag of a run; those that ask by this one may be stopped.",
-            )
-        accept_wildcard(
-            reaction.function,
-            "arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>:training-job/*",
-            reason="The jobs to come are not known; the condition narrows it to tagged ones.",
-        )
+        let_stop(function, settings)
         return reaction
 
     def _how_spokes_are_entered(self) -> dict[str, str]:
@@ -199,7 +179,9 @@ class ActionStack(Stack):
             "external_id": settings.event_bus_name,
         }
 
-    def _create_notify_owner(self, layer: lambda_.ILayerVersion, key: kms.IKey) -> QueueBackedFunction:
+    def _create_notify_owner(
+        self, layer: lambda_.ILayerVersion, key: kms.IKey, runs: s3.IBucket
+    ) -> QueueBackedFunction:
         reaction = self._create_reaction(
             Action.NOTIFY,
             layer,
@@ -223,9 +205,11 @@ class ActionStack(Stack):
         if self.webhooks:
             let_tell_webhooks(function, self.bus)
         about = "A processing job that judges by a rule from a file failed: its owner must know"
-        reaction.react_to("CustomRuleFailed", custom_rule_failed(), description=about)
+        reaction.react_to("CustomRuleFailed", custom_rule_failed(runs.bucket_name), description=about)
         reaction.react_to(
-            "NothingJudged", nothing_judged(), description="No rule could judge a run: its owner must know"
+            "NothingJudged",
+            nothing_judged(runs.bucket_name),
+            description="No rule could judge a run: its owner must know",
         )
         return reaction
 
@@ -240,7 +224,9 @@ class ActionStack(Stack):
             layer,
             name="publish_metric",
             settings=PublishMetricSettings(
-                idempotency_table=self.table.table_name, default_actions=self._settings.default_actions
+                idempotency_table=self.table.table_name,
+                namespace=(namespace := issue_namespace(self._settings.environment)),
+                default_actions=self._settings.default_actions,
             ),
         )
         allow(
@@ -248,7 +234,7 @@ class ActionStack(Stack):
             "CountIssues",
             ["cloudwatch:PutMetricData"],
             ["*"],
-            conditions={"StringEquals": {"cloudwatch:namespace": NAMESPACE}},
+            conditions={"StringEquals": {"cloudwatch:namespace": namespace}},
             why="Its purpose. Metrics have no ARNs: the namespace is the fence.",
         )
         return reaction

@@ -19,6 +19,7 @@ from stacks.setting_checks import (
     check_prices,
     check_rules_place,
     matching,
+    too_long_for_variables,
 )
 from stacks.telling_checks import TELLING_CHECKS, missing_secrets
 from stacks.watching_checks import WATCHING_CHECKS
@@ -39,7 +40,7 @@ class DeploymentSettings:
     evaluator_instance_type       of the processing jobs that judge runs
     evaluator_volume_gb           of their disk
     evaluator_poll_seconds        how often an evaluator asks S3 for new steps; each time costs two requests
-    evaluator_max_runtime_seconds at most 777,600 (9 days); AWS stops the job then
+    evaluator_max_runtime_seconds 600 to 777,600 (9 days); AWS stops the job then
     evaluator_mode                what judges a run: `per-job` (one processing job), `per-rule` (one for each rule) or
                                   `fleet` (workers on ECS that share all runs); docs/evaluators.md
     evaluator_most_rule_jobs      `per-rule`: of one training job; the rules beyond share the last
@@ -190,6 +191,8 @@ class DeploymentSettings:
         for key, given in context.items():
             name = key.removeprefix(PREFIX)
             if name == key:
+                if name in types:  # CDK would take it, and nobody would ever read it
+                    problems.append(Problem(key, "is not read.", f"Did you mean {PREFIX + key!r}?"))
                 continue
             if name not in types:
                 problems.append(Problem(key, "is not a setting.", did_you_mean(name, types)))
@@ -198,8 +201,13 @@ class DeploymentSettings:
                 values[name] = READERS[types[name]](given)
                 _CHECKS.get(name, accept)(values[name])
             except ValueError as error:
-                problems.append(Problem(key, f"is {given!r}: {error}."))
-        wrong_together = (*combination_problems(values), *fleet_problems(values), *missing_secrets(values))
+                problems.append(Problem(key, f"is {given!r}: {error}{'' if str(error).endswith('?') else '.'}"))
+        wrong_together = (
+            *combination_problems(values),
+            *fleet_problems(values),
+            *missing_secrets(values),
+            *too_long_for_variables(values),
+        )
         problems += [Problem(PREFIX + name, why) for name, why in wrong_together]
         if problems:
             raise ConfigurationError(problems, subject="The deployment's settings (cdk.json, -c)")
@@ -221,6 +229,11 @@ class DeploymentSettings:
         concern = construct_id.removeprefix("Trackside")
         return f"Trackside-{self.environment}-{concern}" if self.environment else construct_id
 
+    def service_name(self, reaction: str) -> str:
+        """What a reaction calls itself in its metrics: `reconcile`, or `staging-reconcile`. Of two that call themselves
+        the same, one that sweeps would hide that the other does not."""
+        return f"{self.environment}-{reaction}" if self.environment else reaction
+
 
 def cost_tags(settings: DeploymentSettings) -> tuple[tuple[str, str], ...]:
     """Name and value of every tag that all of a deployment carries: its own, and `project` if it is not among them."""
@@ -229,19 +242,19 @@ def cost_tags(settings: DeploymentSettings) -> tuple[tuple[str, str], ...]:
 
 
 _CHECKS: Mapping[str, Callable[[Any], None]] = {
-    "event_bus_name": matching(r"(?!aws\.)[\w.-]{1,64}", "'trackside'"),
+    "event_bus_name": matching(r"(?!aws\.|default$)[A-Za-z0-9_.-]{1,64}", "'trackside'"),
     "evaluator_repository": matching(r"[a-z0-9]+([._/-][a-z0-9]+)*", "'trackside-evaluator'"),
-    "evaluator_image_tag": matching(r"\w[\w.-]{0,127}", "'0.1.0'"),
+    "evaluator_image_tag": matching(r"(?a:\w[\w.-]{0,127})", "'0.1.0'"),
     "evaluator_instance_type": matching(r"ml\.[a-z0-9-]+\.[a-z0-9-]+", "'ml.t3.medium'"),
     "evaluator_volume_gb": between(1, 16_384),
     "evaluator_poll_seconds": between(1, 300),
-    "evaluator_max_runtime_seconds": between(1, 777_600),
+    "evaluator_max_runtime_seconds": between(600, 777_600),  # a container starts for minutes, and hands over in time
     "evaluations_started_at_once": between(2, 1_000),
     "control_calls_per_second": between(1, 100),
     **EVALUATOR_CHECKS,
     "custom_rules_from": check_rules_place,
     "custom_rule_repository": matching(r"[a-z0-9]+([._/-][a-z0-9]+)*", "'trackside-custom-rule'"),
-    "custom_rule_image_tag": matching(r"\w[\w.-]{0,127}", "'0.1.0'"),
+    "custom_rule_image_tag": matching(r"(?a:\w[\w.-]{0,127})", "'0.1.0'"),
     **WATCHING_CHECKS,
     "stops_per_hour": between(0, 10_000),
     "stops_made_at_once": between(2, 1_000),

@@ -313,7 +313,7 @@ class EvaluationStack(Stack):
             self,
             "EvaluationFailed",
             description="A processing job that judges a training job failed: that job is no longer watched",
-            event_pattern=evaluation_failed(but_for=self.role.role_arn),
+            event_pattern=evaluation_failed(self._runs.bucket_name, but_for=self.role.role_arn),
             targets=[targets.SqsQueue(queue)],
         )
         acknowledge(rule, {"Serverless-EventBusDLQ": "Its target is itself a queue that keeps what went wrong."})

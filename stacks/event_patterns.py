@@ -10,7 +10,7 @@ from aws_cdk import aws_events as events
 from lambdas.notify_owner.unjudged import NOTHING_JUDGED
 from lambdas.shared.processing_jobs import NAME_PREFIX
 from trackside.contracts.action import Action
-from trackside.contracts.custom_rule_job import ACTIONS
+from trackside.contracts.custom_rule_job import ACTIONS, RUN
 from trackside.contracts.event import (
     AWS_DETAIL_TYPE,
     AWS_SOURCE,
@@ -54,9 +54,9 @@ def owner_told() -> events.EventPattern:
     return events.EventPattern(source=[SOURCE], detail_type=[NOTIFICATION_DETAIL_TYPE])
 
 
-def nothing_judged() -> events.EventPattern:
+def nothing_judged(bucket_name: str) -> events.EventPattern:
     """A processing job of ours ended well, but no rule could judge the run."""
-    return _our_processing_job("Completed", {"ExitMessage": [{"prefix": NOTHING_JUDGED}]})
+    return _our_processing_job("Completed", bucket_name, ExitMessage=[{"prefix": NOTHING_JUDGED}])
 
 
 def rule_status_changed() -> events.EventPattern:
@@ -90,15 +90,15 @@ def training_ended() -> events.EventPattern:
     return _training_job(list(TERMINAL_JOB_STATUSES))
 
 
-def evaluation_failed(*, but_for: str) -> events.EventPattern:
+def evaluation_failed(bucket_name: str, *, but_for: str) -> events.EventPattern:
     """A processing job of ours failed: killed, no image, a rule request that is wrong. `but_for`: the role of those
     whose end `evaluator_ended` tells to start_evaluation, which knows whether another goes on."""
-    return _our_processing_job("Failed", {"RoleArn": [{"anything-but": [but_for]}]})
+    return _our_processing_job("Failed", bucket_name, RoleArn=[{"anything-but": [but_for]}])
 
 
-def custom_rule_failed() -> events.EventPattern:
+def custom_rule_failed(bucket_name: str) -> events.EventPattern:
     """A processing job of ours that judged by a rule from a file failed. None of the others is told its actions."""
-    return _our_processing_job("Failed", {"Environment": {ACTIONS: [{"exists": True}]}})
+    return _our_processing_job("Failed", bucket_name, told={ACTIONS: [{"exists": True}]})
 
 
 def evaluator_ended(role_arn: str) -> events.EventPattern:
@@ -127,9 +127,14 @@ def run_written(bucket_name: str) -> events.EventPattern:
     )
 
 
-def _our_processing_job(status: str, more: Mapping[str, Any]) -> events.EventPattern:
-    """A processing job with a name of ours is in that state, and has `more` in its detail."""
-    detail = {"ProcessingJobStatus": [status], "ProcessingJobName": [{"prefix": NAME_PREFIX}], **more}
+def _our_processing_job(
+    status: str, bucket_name: str, *, told: Mapping[str, Any] | None = None, **more: Any
+) -> events.EventPattern:
+    """A processing job with a name of ours is in that state, has `more` in its detail, and was `told` that. By the
+    bucket of its run it is known from those of another deployment in the same account."""
+    environment = {RUN: [{"prefix": f"s3://{bucket_name}/"}], **(told or {})}
+    name = [{"prefix": NAME_PREFIX}]
+    detail = {"ProcessingJobStatus": [status], "ProcessingJobName": name, "Environment": environment, **more}
     return events.EventPattern(source=[AWS_SOURCE], detail_type=[PROCESSING_DETAIL_TYPE], detail=detail)
 
 

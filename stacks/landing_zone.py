@@ -52,6 +52,8 @@ def fit_in(root: IConstruct, settings: DeploymentSettings) -> None:
             iam.PermissionsBoundary.of(stack).apply(policy)
     for role in _all(root, ProcessingJobRole):
         _fit_in_role(role, settings)
+    for function in _all(root, PythonLambda):
+        function.add_environment("POWERTOOLS_SERVICE_NAME", settings.service_name(function.reaction))
     if settings.functions_in_vpc:
         for function in _all(root, PythonLambda):
             _join_vpc(function, settings)

@@ -9,18 +9,18 @@ from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_sqs as sqs
 
-from lambdas.publish_metric.settings import METRIC_NAME
-from lambdas.publish_metric.settings import NAMESPACE as ISSUE_NAMESPACE
 from lambdas.shared.own_metrics import NAMESPACE
+from stacks.deployment_settings import DeploymentSettings
 from trackside.contracts.event import RuleEvaluationStatus
+from trackside.contracts.issue_metric import METRIC_NAME, issue_namespace
 
 ISSUES_FOUND = {"Status": RuleEvaluationStatus.ISSUES_FOUND.value}
 
 
-def issues(*, minutes: int = 1) -> cloudwatch.Metric:
+def issues(settings: DeploymentSettings, *, minutes: int = 1) -> cloudwatch.Metric:
     """Issues of all rules in all training jobs."""
     return cloudwatch.Metric(
-        namespace=ISSUE_NAMESPACE,
+        namespace=issue_namespace(settings.environment),
         metric_name=METRIC_NAME,
         dimensions_map=ISSUES_FOUND,
         statistic=cloudwatch.Stats.SUM,
@@ -28,12 +28,12 @@ def issues(*, minutes: int = 1) -> cloudwatch.Metric:
     )
 
 
-def own(name: str, *, reaction: str, statistic: str, minutes: int) -> cloudwatch.Metric:
+def own(name: str, *, reaction: str, settings: DeploymentSettings, statistic: str, minutes: int) -> cloudwatch.Metric:
     """What a reaction counts of itself (`lambdas.shared.own_metrics`)."""
     return cloudwatch.Metric(
         namespace=NAMESPACE,
         metric_name=name,
-        dimensions_map={"service": reaction},
+        dimensions_map={"service": settings.service_name(reaction)},
         statistic=statistic,
         period=Duration.minutes(minutes),
     )

@@ -19,11 +19,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import boto3
+import boto3.session
 from botocore.exceptions import BotoCoreError, ClientError
 
 from stacks.deployment_settings import DeploymentSettings
 from stacks.paths import ROOT
+from trackside.environment import aws_region
 
 OUTPUTS = {"evaluator": "EvaluatorImageUri", "custom_rule": "CustomRuleImageUri"}
 PLATFORM = "linux/amd64"  # of SageMaker's processing instances
@@ -108,7 +109,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def _deployed_uri(which: str, environment: str) -> str:
     stack = DeploymentSettings(environment=environment).stack_name("TracksideEvaluation")
     try:
-        (found,) = boto3.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
+        (found,) = _client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
     except (BotoCoreError, ClientError) as error:
         raise PushError(
             f"The stack {stack} cannot be asked which image it wants ({error}). Deploy it first, choose its account "
@@ -120,11 +121,15 @@ def _deployed_uri(which: str, environment: str) -> str:
     raise PushError(f"{stack} wants no image of {which}: deploy with custom_rules_from (docs/custom-rules-in-aws.md).")
 
 
+def _client(service: str) -> Any:
+    return boto3.session.Session(region_name=aws_region()).client(service)
+
+
 def _is_pushed(uri: str) -> bool:
     registry, _, rest = uri.partition("/")
     repository, _, tag = rest.rpartition(":")
     try:
-        boto3.client("ecr").describe_images(
+        _client("ecr").describe_images(
             registryId=registry.partition(".")[0], repositoryName=repository, imageIds=[{"imageTag": tag}]
         )
     except ClientError as error:
@@ -143,7 +148,7 @@ def _answers(docker: str) -> bool:
 
 
 def _password() -> str:
-    (granted,) = boto3.client("ecr").get_authorization_token()["authorizationData"]
+    (granted,) = _client("ecr").get_authorization_token()["authorizationData"]
     return base64.b64decode(granted["authorizationToken"]).decode().partition(":")[2]
 
 

@@ -6,7 +6,7 @@ All raise `ValueError` with what would work, as the end of a sentence that begin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from trackside.contracts.action import Action
@@ -17,6 +17,14 @@ MOST_PLACE_CHARACTERS = 256  # it travels in a variable of a processing job
 
 # What CloudWatch Logs offers, up to two years.
 LOG_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731)
+
+# A function's variables have 4,096 characters in all (docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html);
+# these lists travel in them, beside names and addresses of at most 2,000.
+MOST_VARIABLE_CHARACTERS = 2_000
+TRAVELLING = (
+    ("cost_tags", "watched_jobs", "unwatched_jobs", "spoke_accounts", "vpc_subnets", "vpc_security_groups"),
+    ("instance_prices", "spoke_accounts"),
+)
 
 
 def read_text(given: Any) -> str:
@@ -80,6 +88,18 @@ def matching(pattern: str, example: str) -> Callable[[str], None]:
             raise ValueError(f"it must look like {example}")
 
     return check
+
+
+def too_long_for_variables(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(the longest setting, what is wrong with it beside the others): else the deployment fails half-way."""
+    for names in TRAVELLING:
+        lengths = {name: len(",".join(values.get(name, ()))) for name in names}
+        if sum(lengths.values()) > MOST_VARIABLE_CHARACTERS:
+            others = ", ".join(name for name in names if lengths[name])
+            why = (
+                f"is too long: a function's variables hold {MOST_VARIABLE_CHARACTERS} characters of {others} together."
+            )
+            yield max(lengths, key=lambda name: lengths[name]), why
 
 
 def check_log_retention(value: int) -> None:

@@ -11,8 +11,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from stacks.constructs.acknowledge import accept_wildcard, acknowledge
-from stacks.constructs.allow import allow
+from stacks.constructs.acknowledge import acknowledge
+from stacks.constructs.stop_permission import let_stop
 from stacks.deployment_settings import DeploymentSettings
 from stacks.event_patterns import official_rule_status_changed, training_changed
 from stacks.spokes import hub_role_name, role_arn, spoke_role_name
@@ -92,17 +92,5 @@ class SpokeStack(Stack):
                 {"StringEquals": asked, "ArnEquals": {"aws:PrincipalArn": trusted}},
             ),
         )
-        allow(
-            role,
-            "StopTrainingJobs",
-            ["sagemaker:StopTrainingJob"],
-            [self.format_arn(service="sagemaker", resource="training-job", resource_name="*")],
-            conditions={"Null": {"aws:ResourceTag/trackside:run": "false"}},
-            why="Its purpose. The jobs to come are not known; only those that opted in by their tag may be stopped.",
-        )
-        accept_wildcard(
-            role,
-            "arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>:training-job/*",
-            reason="The jobs to come are not known; the condition narrows it to tagged ones.",
-        )
+        let_stop(role, settings)
         return role

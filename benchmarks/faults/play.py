@@ -123,13 +123,20 @@ def _add(account: SimulatedAccount, played: _Played, case: Case, spread: float) 
     if case.is_vetoed:
         veto = VetoRecord(job.arn, start + LATER_THAN_ALL, by="ada", reason="as planned")
         account.at(start + 1, partial(account.put_item, veto.to_item(expires_at=None)))
+    job.when_judged = partial(_judge, account, job, case)
+    played.events += len(case.said)
+
+
+def _judge(account: SimulatedAccount, job: Job, case: Case) -> None:
+    """The job has an evaluator: it says what there is to say, or, if it came late, what it would have said by now."""
     for index, said in enumerate(case.said):
-        at = start + said.after
-        event = verdict_event(f"{name}/{index}", said, name=name, arn=job.arn, run=tags["trackside:run"], at=at)
+        at = max(job.created_at + said.after, account.now + FIRST_WORD_SECONDS + index)
+        run = job.tags["trackside:run"]
+        event = verdict_event(f"{job.name}/{index}", said, name=job.name, arn=job.arn, run=run, at=at)
         account.at(at, partial(account.put_event, "trackside", event))
-        played.events += 1
 
 
+FIRST_WORD_SECONDS = 60.0
 LONG_AFTER = 50 * 3600.0  # a job that somebody stops says its end when it was stopped
 LATER_THAN_ALL = 40 * 3600.0  # the veto holds for all that is found before it
 

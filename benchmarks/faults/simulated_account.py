@@ -30,8 +30,9 @@ import boto3
 from botocore.exceptions import ReadTimeoutError
 from moto import mock_aws
 from moto.dynamodb.models import DynamoDBBackend
+from moto.dynamodb.models.table import Table
 
-from benchmarks.faults.quick_transactions import transact_write_items
+from benchmarks.faults import quick_tables
 from benchmarks.faults.wiring import Function, Wiring
 from lambdas.shared.clients import client
 from lambdas.shared.observability import logger, metrics
@@ -67,7 +68,8 @@ class _Queue:
 
 @dataclass
 class Job:
-    """A training job in the simulated SageMaker. `ends_at`: when it would end by itself."""
+    """A training job in the simulated SageMaker. `ends_at`: when it would end by itself. `when_judged`: what happens
+    once it has an evaluator."""
 
     name: str
     tags: Mapping[str, str]
@@ -76,6 +78,7 @@ class Job:
     statuses: list[dict[str, Any]] = field(default_factory=list)
     stops: int = 0  # StopTrainingJob calls that were granted
     stopped_at: float | None = None
+    when_judged: Callable[[], None] | None = None
 
     @property
     def arn(self) -> str:
@@ -145,7 +148,8 @@ class SimulatedAccount:
         environment = {**clean, **named, "AWS_DEFAULT_REGION": REGION, "POWERTOOLS_TRACE_DISABLED": "true"}
         enter(mock.patch.dict(os.environ, environment, clear=True))  # noqa: TID251 - it stands for Lambda's
         enter(mock_aws())
-        enter(mock.patch.object(DynamoDBBackend, "transact_write_items", transact_write_items))
+        enter(mock.patch.object(DynamoDBBackend, "transact_write_items", quick_tables.transact_write_items))
+        enter(mock.patch.object(Table, "query", quick_tables.query))
         client.cache_clear()
         started.forget_all()  # of another account
         self._open.callback(client.cache_clear)
@@ -281,16 +285,16 @@ class SimulatedAccount:
             "id": str(uuid.UUID(int=self._random.getrandbits(128))),
             "source": "aws.sagemaker",
             "detail-type": "SageMaker Training Job State Change",
-            "time": _moment(self.now).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "time": _written(self.now),
             "detail": {**detail, "Tags": dict(job.tags)},
         }
         self.put_event("default", event)
 
     def _tick_every(self, name: str, seconds: float) -> None:
         def tick() -> None:
-            event = {"id": f"{name}-{self.now}", "source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}
-            if not self._queues[name].waiting:  # a sweep that is tried again stands for the next ones
-                self.send(name, json.dumps(event))
+            told = {"source": "aws.events", "detail-type": "Scheduled Event", "time": _written(self.now), "detail": {}}
+            event = {"id": f"{name}-{self.now}", **told}
+            self.send(name, json.dumps(event))
             self.at(self.now + seconds, tick)
 
         self.at(self.now + seconds, tick)
@@ -428,6 +432,9 @@ class SimulatedAccount:
         if self.done.evaluators[arn]:
             raise _Refused("ResourceInUse", f"{asked['ProcessingJobName']} exists.")
         self.done.evaluators[arn] += 1
+        job = self._job(arn.rpartition("/")[2])
+        if job.when_judged:
+            job.when_judged()
         return {"ProcessingJobArn": asked["ProcessingJobName"]}
 
     def _sagemaker_describe_processing_job(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -518,6 +525,10 @@ def _refusal(code: str, message: str = "Rate exceeded", *, status: int = 400) ->
 
 def _moment(seconds: float) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(seconds, tz=datetime.timezone.utc)
+
+
+def _written(seconds: float) -> str:
+    return _moment(seconds).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _plain(value: Any) -> Any:

@@ -26,7 +26,8 @@ def _mark(end: MarkEnd) -> Done | Nothing:
     try:
         client("s3").put_object(Bucket=end.bucket, Key=end.key, Body=b"", IfNoneMatch="*")
     except ClientError as error:
-        if code_of(error) != "PreconditionFailed":
+        # It lies there, or is put there by another delivery at this moment.
+        if code_of(error) not in {"PreconditionFailed", "ConditionalRequestConflict"}:
             raise
         return Nothing(f"s3://{end.bucket}/{end.key} lies there.")
     return Done(f"Marked the end of the run: s3://{end.bucket}/{end.key}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trackside.contracts.event import RuleEvaluation, RuleEvaluationStatus, TrainingJob
+from trackside.contracts.event import RuleEvaluation, RuleEvaluationStatus, TrainingJob, detail_of
 from trackside.contracts.fields import Fields
 from trackside.contracts.verdict import Severity
 
@@ -16,7 +16,7 @@ _FIX = "See its processing job in CloudWatch Logs, and `trackside findings` for 
 
 def read_unjudged(event: Mapping[str, Any]) -> RuleEvaluation:
     """What such an event tells, as a rule's status would. Errors: `ConfigurationError`."""
-    fields = Fields(event.get("detail"), where="detail")
+    fields = detail_of(event)
     environment = Fields(fields.mapping("Environment", {}), where="detail.Environment", problems=fields.problems)
     name, status = fields.text("ProcessingJobName"), fields.text("ProcessingJobStatus")
     why = fields.text("ExitMessage", "") or fields.text("FailureReason", "") or "It does not say why."

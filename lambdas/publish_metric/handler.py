@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -9,13 +10,14 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from lambdas.publish_metric.logic import PublishMetric, decide
-from lambdas.publish_metric.settings import METRIC_NAME, NAMESPACE, PublishMetricSettings
+from lambdas.publish_metric.settings import PublishMetricSettings
 from lambdas.shared.clients import client
 from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.once import once
 from lambdas.shared.reaction import reaction
 from trackside.contracts.action import Action
 from trackside.contracts.event import read_rule_evaluations
+from trackside.contracts.issue_metric import METRIC_NAME
 
 
 @reaction
@@ -23,15 +25,17 @@ def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | 
     settings = PublishMetricSettings.from_environment()
     count_once = partial(once, Action.PUBLISH_METRIC, table=settings.idempotency_table, context=context)
     for evaluation in read_rule_evaluations(event):
-        decision = decide(evaluation, settings)
-        yield decision if isinstance(decision, Nothing) else count_once(evaluation, partial(_publish, decision))
+        decision = decide(evaluation, settings, now=time.time())
+        yield (
+            decision if isinstance(decision, Nothing) else count_once(evaluation, partial(_publish, decision, settings))
+        )
 
 
-def _publish(metric: PublishMetric) -> Done:
+def _publish(metric: PublishMetric, settings: PublishMetricSettings) -> Done:
     datum = {"MetricName": METRIC_NAME, "Value": 1, "Unit": "Count", **({"Timestamp": metric.at} if metric.at else {})}
     data = [
         {**datum, "Dimensions": [{"Name": name, "Value": value} for name, value in dimensions.items()]}
         for dimensions in metric.dimensions
     ]
-    client("cloudwatch").put_metric_data(Namespace=NAMESPACE, MetricData=data)
+    client("cloudwatch").put_metric_data(Namespace=settings.namespace, MetricData=data)
     return Done(f"Counted the issue: {dict(metric.dimensions[0])}.")

@@ -8,8 +8,13 @@ from dataclasses import dataclass
 from lambdas.publish_metric.settings import PublishMetricSettings
 from lambdas.shared.asked import reason_not_to
 from lambdas.shared.decisions import Nothing
+from lambdas.shared.plain import ascii_only
 from trackside.contracts.action import Action
 from trackside.contracts.event import RuleEvaluation
+
+# API_MetricDatum: a moment of the last two weeks, or of the next two hours. An hour is kept for the way there.
+MOST_AGE_SECONDS, MOST_AHEAD_SECONDS = (14 * 24 - 1) * 3600, 3600 + 1
+MOST_VALUE_CHARACTERS = 1024  # API_Dimension; ASCII, and not blank
 
 
 @dataclass(frozen=True)
@@ -20,14 +25,19 @@ class PublishMetric:
     at: float
 
 
-def decide(evaluation: RuleEvaluation, settings: PublishMetricSettings) -> PublishMetric | Nothing:
+def decide(evaluation: RuleEvaluation, settings: PublishMetricSettings, *, now: float) -> PublishMetric | Nothing:
     """Counts the issue for its job and rule, for its rule, so that one alarm can watch all jobs, and for neither, so
-    that one alarm can watch all rules."""
+    that one alarm can watch all rules. Errors: none, whatever the event says: CloudWatch would refuse it each time."""
     refusal = reason_not_to(Action.PUBLISH_METRIC, evaluation, default_actions=settings.default_actions)
     if refusal:
         return refusal
-    rule = evaluation.rule_id or evaluation.configuration_name
+    rule = _value(evaluation.rule_id or evaluation.configuration_name)
     of_all = {"Status": evaluation.status.value}
     of_rule = {"RuleName": rule, **of_all}
-    of_job = {"TrainingJobName": evaluation.job.name, **of_rule}
-    return PublishMetric((of_job, of_rule, of_all), evaluation.modified_at)
+    of_job = {"TrainingJobName": _value(evaluation.job.name), **of_rule}
+    at = evaluation.modified_at
+    return PublishMetric((of_job, of_rule, of_all), at if -MOST_AHEAD_SECONDS < now - at < MOST_AGE_SECONDS else 0)
+
+
+def _value(text: str) -> str:
+    return ascii_only(text)[:MOST_VALUE_CHARACTERS].strip() or "?"

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from lambdas.shared.settings import DEFAULT_ACTIONS, EnvironmentSettings
 from trackside.contracts.action import Action
-
-NAMESPACE = "Trackside"  # of IssuesFound; the function's role may write to no other
-METRIC_NAME = "IssuesFound"
+from trackside.contracts.issue_metric import issue_namespace
 
 
 @dataclass(frozen=True)
 class PublishMetricSettings(EnvironmentSettings):
-    """`default_actions` hold for events that name none."""
+    """`namespace` of the metric: the function's role may write to no other. `default_actions` hold for events that name
+    none."""
 
     idempotency_table: str
+    namespace: str = issue_namespace("")
     default_actions: tuple[Action, ...] = DEFAULT_ACTIONS

@@ -13,11 +13,16 @@ from lambdas.reconcile.sweep import Sweep
 from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.reaction import reaction
 from lambdas.shared.run_table import RunTable
-from lambdas.shared.runs import account_of
+from lambdas.shared.runs import account_of, told_at
 
 
 @reaction
 def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | Nothing]:
-    settings = ReconcileSettings.from_environment()
+    settings, now = ReconcileSettings.from_environment(), time.time()
+    due = told_at(event)
+    if due and due < now - settings.every_minutes * 60:
+        # After an outage they would all come at once, and ask SageMaker the same.
+        yield Nothing("this sweep is late, and the next one has begun since: it finds whatever this one would.")
+        return
     table = RunTable(settings.run_table, retention_days=settings.retention_days)
-    yield from Sweep(table, settings, account=account_of(context.invoked_function_arn)).run(now=time.time())
+    yield from Sweep(table, settings, account=account_of(context.invoked_function_arn)).run(now=now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -32,7 +32,8 @@ class Sweep:
         self._table, self._settings, self._account = table, settings, account
 
     def run(self, *, now: float) -> Iterator[Done | Nothing]:
-        """What was found and done, one by one. Errors: `ClientError`; the next sweep begins anew."""
+        """What was found and done, one by one. Errors: the first `ClientError` of those that asked about
+        one job, once all were asked about; any other at once. The next sweep begins anew."""
         # What runs in a spoke is not in this account's list: of such jobs is known what their events say.
         held = [record for record in self._table.running() if account_of(record.job.arn) == self._account]
         listed, is_whole = sagemaker.running_jobs(self._settings, now=now)
@@ -40,19 +41,14 @@ class Sweep:
         unwatched = self._table.unwatched([job.arn for job in listed if job.arn not in known])
         found = doubts(held, listed, is_whole=is_whole, unwatched=unwatched, settings=self._settings, now=now)
         refused: list[ClientError] = []
-        for look in (
+        looks = (
             *(partial(self._look_whether_ended, record) for record in found.may_have_ended),
             *(partial(self._look_who_it_is, job, now) for job in found.unknown),
             *(partial(self._look_whether_judged, record) for record in found.unjudged),
             *(partial(self._look_at_statuses, record) for record in found.judged_by_debugger),
-        ):
-            try:
-                yield look()
-            except ClientError as error:  # one that is refused must not hide the others, sweep after sweep
-                refused.append(error)
-        if refused:
-            raise refused[0]
-        silences = [silence for record in found.judged_by_us if (silence := self._look_for_signs(record, now))]
+        )
+        yield from _each(looks, refused)
+        silences = list(_each([partial(self._look_for_signs, record, now) for record in found.judged_by_us], refused))
         yield from silences
         for left in found.left:
             yield Nothing(f"left for later: {left}.", surprising=True)
@@ -60,6 +56,8 @@ class Sweep:
         _count(SWEEPS, 1)
         _count(WATCHED_JOBS, len(held))
         _count(SILENT_EVALUATORS, len(silences))
+        if refused:
+            raise refused[0]
 
     def _look_whether_ended(self, record: JobRecord) -> Done | Nothing:
         name = record.job.name
@@ -127,6 +125,18 @@ class Sweep:
 
     def _send(self, event: Mapping[str, Any], queue_url: str) -> None:
         client("sqs").send_message(QueueUrl=queue_url, MessageBody=json.dumps(event))
+
+
+def _each(looks: Iterable[Callable[[], Done | Nothing | None]], refused: list[ClientError]) -> Iterator[Done | Nothing]:
+    """What each has to say. One that AWS refuses is kept for the end: it must not hide the others in each sweep."""
+    for look in looks:
+        try:
+            answer = look()
+        except ClientError as error:
+            refused.append(error)
+        else:
+            if answer:
+                yield answer
 
 
 def _count(name: str, value: int) -> None:

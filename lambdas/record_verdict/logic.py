@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 from lambdas.shared.decisions import Nothing
+from lambdas.shared.runs import told_at
 from trackside.contracts.event import (
     AWS_DETAIL_TYPE,
     TrainingJobStateChange,
@@ -31,7 +31,7 @@ def read(event: Mapping[str, Any]) -> Told:
     """An event of either shape. Errors: `ConfigurationError`."""
     event_id = str(event.get("id", ""))
     # An official status may come without a moment of its own: then the event's holds.
-    at = _seconds(event.get("time"))
+    at = told_at(event)
     said = tuple(
         HistoryRecord(replace(one, modified_at=one.modified_at or at), event_id)
         for one in read_rule_evaluations(event, and_of_ended_jobs=True)
@@ -59,10 +59,3 @@ def decide(said: HistoryRecord, known: RuleRecord | None) -> RuleRecord | Nothin
 
 def _says(one: Any) -> tuple[Any, ...]:
     return one.status, one.finding_id, one.details, one.severity
-
-
-def _seconds(moment: Any) -> float:
-    try:
-        return datetime.fromisoformat(str(moment)).timestamp()
-    except ValueError:
-        return 0.0

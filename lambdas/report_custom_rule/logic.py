@@ -10,8 +10,7 @@ from lambdas.report_custom_rule.settings import ReportCustomRuleSettings
 from lambdas.shared.decisions import Nothing
 from lambdas.shared.runs import split_uri
 from trackside.contracts.custom_rule_job import CustomRuleJob, Ending, read_ending
-from trackside.contracts.event import STATUS_OF_OUTCOME, RuleEvaluation, evaluation_of
-from trackside.contracts.fields import Fields
+from trackside.contracts.event import STATUS_OF_OUTCOME, RuleEvaluation, detail_of, evaluation_of, moment
 from trackside.contracts.run_layout import RULE_OUTPUT, RunLocation, verdicts_key_of
 from trackside.contracts.verdict import Outcome, Verdict
 
@@ -32,12 +31,12 @@ class Report:
 def decide(event: Mapping[str, Any], settings: ReportCustomRuleSettings) -> Report | Nothing:
     """The status of the rule. Whose it is stands in the job's environment, which only start_evaluation could set: its
     is the only role that may pass the jobs' role. Errors: `ConfigurationError` for an event of another shape."""
-    fields = Fields(event.get("detail"), where="detail")
+    fields = detail_of(event)
     name, status = fields.text("ProcessingJobName"), fields.text("ProcessingJobStatus")
     role, arn = fields.text("RoleArn", ""), fields.text("ProcessingJobArn", "")
     exit_message, failure_reason = fields.text("ExitMessage", ""), fields.text("FailureReason", "")
     environment = fields.mapping("Environment", {})
-    modified = fields.number("LastModifiedTime", 0) / 1000
+    modified = moment(fields, "LastModifiedTime")
     fields.finish(subject=f"The event {event.get('id', '')!r}")
     job = CustomRuleJob.from_environment(environment)
     if role != settings.role_arn or job is None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
 
 from aws_lambda_powertools.utilities.idempotency import (
     DynamoDBPersistenceLayer,
@@ -47,7 +49,7 @@ def once(
     guarded = idempotent_function(
         carry_out,
         data_keyword_argument="key",
-        persistence_store=DynamoDBPersistenceLayer(table_name=table, boto3_client=client("dynamodb")),
+        persistence_store=_memory(client("dynamodb"), table),
         config=IdempotencyConfig(
             expires_after_seconds=REMEMBER_SECONDS, hash_function="sha256", lambda_context=context
         ),
@@ -65,3 +67,10 @@ def once(
     return Nothing(
         f"an earlier delivery did {action.value} for {evaluation.configuration_name} of {evaluation.job.name}."
     )
+
+
+@lru_cache(maxsize=4)
+def _memory(dynamodb: Any, table: str) -> DynamoDBPersistenceLayer:
+    """One for each client: Powertools hangs a handler onto the client for each of these, so that every call of a warm
+    function was slower than the one before."""
+    return DynamoDBPersistenceLayer(table_name=table, boto3_client=dynamodb)

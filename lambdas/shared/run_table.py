@@ -27,6 +27,7 @@ CONDITION_FAILED = "ConditionalCheckFailedException"
 BUDGET = "budget"  # the partition that counts the stops of each hour
 BUDGET_DAYS = 7
 UNWATCHED = "unwatched"  # the sort key of the mark that a job asked for nothing
+STOPPER = "stopper"  # the sort key of the finding that stopped a job
 MOST_KEYS = 100  # API_BatchGetItem
 
 
@@ -63,13 +64,15 @@ class RunTable:
 
     def put_once(self, item: Item) -> bool:
         """False if there is an item of that key."""
-        try:
-            client("dynamodb").put_item(TableName=self.name, Item=item, ConditionExpression="attribute_not_exists(pk)")
-        except ClientError as error:
-            if code_of(error) != CONDITION_FAILED:
-                raise
-            return False
-        return True
+        return self._put_if("attribute_not_exists(pk)", item)
+
+    def claim_stop(self, arn: str, *, finding: str) -> bool:
+        """True for the first finding that says so of the job, however often it does: a job is stopped once."""
+        item: dict[str, Any] = {"pk": {"S": arn}, "sk": {"S": STOPPER}, "finding": {"S": finding}}
+        if self.expires_at is not None:
+            item["expires_at"] = {"N": str(self.expires_at)}
+        ours = {":finding": item["finding"]}
+        return self._put_if("attribute_not_exists(pk) OR finding = :finding", item, ExpressionAttributeValues=ours)
 
     def take_turn(self, arn: str, *, hour: str, most: int) -> bool:
         """Counts the job among at most `most` of that hour; False if they are full. A job counts once."""
@@ -199,6 +202,15 @@ class RunTable:
                 raise  # throttled, or too large: the queue tries again, and keeps it
             return ", ".join(codes)
         return ""
+
+    def _put_if(self, condition: str, item: Item, **values: Any) -> bool:
+        try:
+            client("dynamodb").put_item(TableName=self.name, Item=item, ConditionExpression=condition, **values)
+        except ClientError as error:
+            if code_of(error) != CONDITION_FAILED:
+                raise
+            return False
+        return True
 
     def _query(self, arn: str, condition: str, *, history: str) -> Iterator[Item]:
         pages = client("dynamodb").get_paginator("query")

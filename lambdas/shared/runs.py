@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from lambdas.shared.decisions import Nothing
@@ -59,6 +60,15 @@ def job_name_in(event: Mapping[str, Any]) -> str:
     judged = environment.get(JOB_NAME) if isinstance(environment, Mapping) else None
     name = detail.get("TrainingJobName") or judged
     return name if isinstance(name, str) else ""
+
+
+def told_at(event: Mapping[str, Any]) -> float:
+    """When EventBridge took the event, in seconds since the epoch; 0: it does not say."""
+    try:
+        # Python 3.10 knows no Z.
+        return datetime.fromisoformat(str(event.get("time")).replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return 0.0
 
 
 def split_uri(run: RunLocation) -> tuple[str, str]:

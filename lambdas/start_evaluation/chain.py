@@ -24,8 +24,7 @@ from trackside.contracts.evaluation_chain import (
     MOST_RESTARTS,
     RESTARTS,
 )
-from trackside.contracts.event import TERMINAL_JOB_STATUSES, TOLD_AGAIN_SOURCE, TrainingJob
-from trackside.contracts.fields import Fields
+from trackside.contracts.event import TERMINAL_JOB_STATUSES, TOLD_AGAIN_SOURCE, TrainingJob, detail_of, moment
 from trackside.contracts.run_layout import RunLocation
 
 # Exit codes of the evaluator (trackside.evaluation.exit_codes) that another attempt would repeat: the request is wrong,
@@ -79,8 +78,8 @@ class GiveUp:
 
 
 def read_end(event: Mapping[str, Any]) -> EvaluatorEnd:
-    """AWS writes "" for what is absent. Errors: `ConfigurationError` for an event of another shape."""
-    fields = Fields(event.get("detail"), where="detail")
+    """Errors: `ConfigurationError` for an event of another shape."""
+    fields = detail_of(event)
     stopping = fields.mapping("StoppingCondition", {}) if fields.is_object("StoppingCondition") else {}
     given = fields.mapping("Environment", {}) if fields.is_object("Environment") else {}
     limit = stopping.get("MaxRuntimeInSeconds", 0)
@@ -91,8 +90,8 @@ def read_end(event: Mapping[str, Any]) -> EvaluatorEnd:
         environment={str(name): value for name, value in given.items() if isinstance(value, str)},
         exit_message=fields.text("ExitMessage", ""),
         failure_reason=fields.text("FailureReason", ""),
-        started_at=_moment(fields, "ProcessingStartTime"),
-        ended_at=_moment(fields, "ProcessingEndTime"),
+        started_at=moment(fields, "ProcessingStartTime"),
+        ended_at=moment(fields, "ProcessingEndTime"),
         max_runtime_seconds=int(limit) if isinstance(limit, int | float) else 0,
         is_told_again=event.get("source") == TOLD_AGAIN_SOURCE,
     )
@@ -153,7 +152,3 @@ def _why(end: EvaluatorEnd) -> str:
     if end.ran_out_of_time:
         return f"its time was over ({end.max_runtime_seconds} s)."
     return f"{end.failure_reason} {end.exit_message}".strip() or f"it is {end.status}, without a word."
-
-
-def _moment(fields: Fields, name: str) -> float:
-    return fields.number(name) / 1000 if fields.is_number(name) else 0.0

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from lambdas.shared.decisions import Nothing
-from lambdas.shared.runs import find_run
+from lambdas.shared.runs import account_of, find_run
 from lambdas.start_evaluation.settings import StartEvaluationSettings
-from trackside.contracts.event import TrainingJobStateChange
+from trackside.contracts.event import TrainingJob, TrainingJobStateChange
 from trackside.contracts.job_choice import (
     RUN_TAG,
     STATUS_ONLY,
@@ -18,10 +19,14 @@ from trackside.contracts.job_choice import (
     JobChoice,
     choice_in_environment,
     choice_in_tags,
+    is_tag_value,
 )
 from trackside.contracts.run_layout import RunLocation
 
 AskEnvironment = Callable[[], Mapping[str, str]]
+
+# A bucket that a deployment made: the name of its stack, of the bucket in it, and what CloudFormation rolled.
+_MADE_BUCKET = re.compile(r"(?P<stem>trackside[a-z0-9-]*-runs[0-9a-f]{8})-[a-z0-9]+")
 
 
 @dataclass(frozen=True)
@@ -52,25 +57,41 @@ def who_is_watched(
     change: TrainingJobStateChange, settings: StartEvaluationSettings, *, environment_of_job: AskEnvironment
 ) -> Watched | WrongPlace | Nothing:
     """Tags come first, then the environment, then the name. `environment_of_job` asks SageMaker, and is called for a
-    running job without the tag only, and only where the deployment watches by environment."""
+    running job without the tag only, and only where the deployment watches by environment. It knows jobs by their
+    names, so a job of another account, which may have the name of one here, is watched by its tag only."""
     name, tagged = change.job.name, choice_in_tags(change.tags)
     if change.status != "InProgress":
         return Nothing(f"{name} is {change.status}, so there is nothing to watch.")
     if tagged.watch == UNWATCHED:
         return Nothing(f"{name} is tagged {WATCH_TAG}={UNWATCHED}.")
-    choice = tagged if tagged.run else _of_untagged(name, tagged, settings, environment_of_job)
+    choice = tagged if tagged.run else _of_untagged(change.job, tagged, settings, environment_of_job)
     if isinstance(choice, Nothing):
         return choice
+    if _is_of_another_deployment(choice.run, settings.run_bucket):
+        return Nothing(f"{name} asks for {choice.run}, of another deployment in this account.")
+    return _placed(change, choice, settings)
+
+
+def _placed(
+    change: TrainingJobStateChange, choice: JobChoice, settings: StartEvaluationSettings
+) -> Watched | WrongPlace:
     known = replace(change, tags={**change.tags, RUN_TAG: choice.run})
-    run = find_run(known, bucket=settings.run_bucket)
+    run = find_run(known, bucket=settings.run_bucket, spoke_accounts=settings.spoke_accounts)
     if isinstance(run, Nothing):
         return WrongPlace(change, run.reason)
-    return Watched(known, run, choice, _new_tags(change, run, choice))
+    new_tags = _new_tags(change, run, choice)
+    if new_tags and not is_tag_value(run.uri):
+        why = f"{change.job.name} asks for {run.uri!r}, which no tag can hold"
+        return WrongPlace(change, f"{why}: at most 256 letters, digits, blanks and _.:/=+-@")
+    return Watched(known, run, choice, new_tags)
 
 
 def _of_untagged(
-    name: str, tagged: JobChoice, settings: StartEvaluationSettings, environment_of_job: AskEnvironment
+    job: TrainingJob, tagged: JobChoice, settings: StartEvaluationSettings, environment_of_job: AskEnvironment
 ) -> JobChoice | Nothing:
+    name = job.name
+    if account_of(job.arn) in settings.spoke_accounts.split(","):
+        return Nothing(f"{name} is a job of a spoke, which is watched by its tag only.")
     if _matches(name, settings.unwatched_jobs):
         return Nothing(f"{name} is not watched (unwatched_jobs).")
     said = choice_in_environment(environment_of_job()) if settings.watch_by_environment else JobChoice()
@@ -82,6 +103,13 @@ def _of_untagged(
     if _matches(name, settings.watched_jobs):
         return replace(choice, run=settings.untagged_runs)
     return Nothing(f"{name} carries no tag {RUN_TAG}, so it did not ask for Trackside.")
+
+
+def _is_of_another_deployment(uri: str, bucket: str) -> bool:
+    """True for a run in a bucket that another one made. In a bucket of an earlier deployment of this name it is its
+    owner's mistake, as in any other bucket."""
+    asked, own = (_MADE_BUCKET.fullmatch(name) for name in (uri.removeprefix("s3://").partition("/")[0], bucket))
+    return asked is not None and (own is None or asked["stem"] != own["stem"])
 
 
 def _new_tags(change: TrainingJobStateChange, run: RunLocation, choice: JobChoice) -> dict[str, str]:

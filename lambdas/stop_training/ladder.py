@@ -128,14 +128,18 @@ class Ladder:
         was_tried = was_asked(said, known.decisions)
         self._record(said, StopOutcome.STOPPING, f"SageMaker is asked to stop {stop.job_name}.")
         pace("stop", pause_milliseconds=self._settings.pause_milliseconds, context=self._context)
+        is_ours = partial(self._table.claim_stop, said.job.arn, finding=said.finding_id)
         try:
             self._sagemaker_of(said).stop_training_job(TrainingJobName=stop.job_name)
         except ClientError as error:
             refusal = read_refusal(stop.job_name, code=code_of(error), message=message_of(error))
             if refusal is None:
                 raise
-            if not was_tried or refusal.outcome is not StopOutcome.ALREADY_ENDED:
+            # Of two findings whose earlier calls were not answered one was granted: the first to say so was it.
+            if not was_tried or refusal.outcome is not StopOutcome.ALREADY_ENDED or not is_ours():
                 return self._answer(said, refusal)
+        else:
+            is_ours()
         spared = savings(known.job, self._settings, now=self._clock())
         self._record(said, StopOutcome.STOPPED, f"Stopped {stop.job_name}.{_told(spared)}", spared)
         return Done(f"Stopped {stop.job_name}.")

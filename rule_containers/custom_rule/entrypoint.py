@@ -24,7 +24,7 @@ from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.verdict import Verdict
 from trackside.environment import EvaluatorEnvironment
 from trackside.evaluation.evaluator import evaluate
-from trackside.evaluation.rule_container import FirstWord, Job, check_owner, message_of, run_container
+from trackside.evaluation.rule_container import FirstWord, Job, check_owner, message_of, patiently, run_container
 from trackside.evaluation.rule_request_file import read_rule_request
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
 from trackside.evaluation.sinks.sink import Sink
@@ -40,7 +40,7 @@ def main() -> int:
 
 
 def _judge(job: Job) -> Summary:
-    check_owner(job)
+    patiently(partial(check_owner, job))
     request = job.request or RuleRequest((_configuration(job),))
     if job.environment.custom_rules_from:
         _check_place(request.rules[0], job.environment.custom_rules_from)
@@ -72,7 +72,8 @@ def _configuration(job: Job) -> RuleConfiguration:
     problems = _missing(environment)
     if problems:
         raise ConfigurationError(problems, subject="The environment of the custom rule")
-    rules = {rule.name: rule for rule in read_rule_request(open_store(job.run.uri)).rules}
+    asked = patiently(lambda: read_rule_request(open_store(job.run.uri)))
+    rules = {rule.name: rule for rule in asked.rules}
     rule = rules.get(environment.rule_configuration)
     if rule is None:
         what = f"has no configuration {environment.rule_configuration!r}."

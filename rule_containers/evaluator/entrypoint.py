@@ -32,7 +32,7 @@ from trackside.contracts.run_layout import TRAINING_JOB_KEY, verdicts_key_of
 from trackside.environment import EvaluatorEnvironment, FleetEnvironment
 from trackside.evaluation.evaluator import evaluate
 from trackside.evaluation.lifeline import LeasedStore, Lifeline
-from trackside.evaluation.rule_container import FirstWord, Job, check_owner, message_of, run_container
+from trackside.evaluation.rule_container import FirstWord, Job, check_owner, message_of, patiently, run_container
 from trackside.evaluation.rule_request_file import read_rule_request
 from trackside.evaluation.sinks.event_bridge import connect_event_bridge
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
@@ -69,9 +69,10 @@ def main() -> int:
 def _judge(hand_over: HandOver, job: Job) -> Summary:
     environment, run = job.environment, job.run
     request = job.request or _left_to_this_job(
-        _asked_of_this_job(read_rule_request(open_store(run.uri)), environment), environment.custom_rules_from
+        _asked_of_this_job(patiently(lambda: read_rule_request(open_store(run.uri))), environment),
+        environment.custom_rules_from,
     )
-    _claim(job)
+    patiently(partial(_claim, job))
     if not request.rules and environment.custom_rules_from:
         return Summary((), {}, -1, has_ended=True)
     with StopSignal() as stop:

@@ -63,7 +63,13 @@ class EvaluatorFleet(Construct):
         self.role = self._create_role(runs=runs, bus=bus, failed=failed)
         self.service = self._create_service(
             self._create_task(repository, failed=failed),
-            FleetNetwork(self, "Network", subnets=settings.vpc_subnets, security_groups=settings.vpc_security_groups),
+            FleetNetwork(
+                self,
+                "Network",
+                subnets=settings.vpc_subnets,
+                security_groups=settings.vpc_security_groups,
+                log_retention_days=settings.log_retention_days,
+            ),
         )
         self._scale()
 

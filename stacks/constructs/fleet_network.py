@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from aws_cdk import RemovalPolicy
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from stacks.constructs.acknowledge import acknowledge
+from stacks.constructs.python_lambda import RETENTION
 
 # What a worker speaks to. S3 and DynamoDB have gateways, which cost nothing.
 INTERFACES = {
@@ -23,14 +26,20 @@ class FleetNetwork(Construct):
     """`subnet_ids` and `security_group_ids` are what a service takes. Given ones are used as they are."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, subnets: Sequence[str], security_groups: Sequence[str]
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        subnets: Sequence[str],
+        security_groups: Sequence[str],
+        log_retention_days: int,
     ) -> None:
         super().__init__(scope, construct_id)
         self.subnet_ids, self.security_group_ids = list(subnets), list(security_groups)
         if not subnets:
-            self._make()
+            self._make(log_retention_days)
 
-    def _make(self) -> None:
+    def _make(self, log_retention_days: int) -> None:
         vpc = ec2.Vpc(
             self,
             "Vpc",
@@ -45,7 +54,14 @@ class FleetNetwork(Construct):
                 "DynamoDB": ec2.GatewayVpcEndpointOptions(service=ec2.GatewayVpcEndpointAwsService.DYNAMODB),
             },
         )
-        vpc.add_flow_log("FlowLog", traffic_type=ec2.FlowLogTrafficType.REJECT)
+        log_group = logs.LogGroup(
+            self, "Log", retention=RETENTION[log_retention_days], removal_policy=RemovalPolicy.DESTROY
+        )
+        vpc.add_flow_log(
+            "FlowLog",
+            traffic_type=ec2.FlowLogTrafficType.REJECT,
+            destination=ec2.FlowLogDestination.to_cloud_watch_logs(log_group),
+        )
         workers = ec2.SecurityGroup(self, "Workers", vpc=vpc, description="Workers of the fleet: nothing comes in")
         endpoints = ec2.SecurityGroup(self, "Endpoints", vpc=vpc, description="Endpoints of AWS, for the workers only")
         endpoints.add_ingress_rule(workers, ec2.Port.tcp(443), "TLS from workers")

@@ -11,6 +11,7 @@ from constructs import Construct
 
 from lambdas.shared.own_metrics import DETECTION_LATENCY, SILENT_EVALUATORS, SWEEPS, WATCHED_JOBS
 from stacks.constructs.queue_backed_function import QueueBackedFunction
+from stacks.deployment_settings import DeploymentSettings
 from stacks.measures import issues, oldest, own, waiting
 
 WIDTH, HALF, THIRD = 24, 12, 8
@@ -26,6 +27,7 @@ class Overview(cloudwatch.Dashboard):
         construct_id: str,
         *,
         name: str,
+        settings: DeploymentSettings,
         reactions: Mapping[str, QueueBackedFunction],
         failed_evaluations: sqs.IQueue,
         alarms: Sequence[cloudwatch.IAlarm],
@@ -33,11 +35,13 @@ class Overview(cloudwatch.Dashboard):
         stats = cloudwatch.Stats
         functions = {title: each.function for title, each in reactions.items()}
         watched = [
-            own(each, reaction="reconcile", statistic=stats.MAXIMUM, minutes=5).with_(label=each)
+            own(each, reaction="reconcile", settings=settings, statistic=stats.MAXIMUM, minutes=5).with_(label=each)
             for each in (WATCHED_JOBS, SILENT_EVALUATORS, SWEEPS)
         ]
         latency = [
-            own(DETECTION_LATENCY, reaction="record_verdict", statistic=each, minutes=5).with_(label=each)
+            own(DETECTION_LATENCY, reaction="record_verdict", settings=settings, statistic=each, minutes=5).with_(
+                label=each
+            )
             for each in ("p50", "p90", stats.MAXIMUM)
         ]
         super().__init__(
@@ -48,7 +52,7 @@ class Overview(cloudwatch.Dashboard):
             widgets=[
                 [cloudwatch.AlarmStatusWidget(title="Alarms", alarms=alarms, width=WIDTH, height=4)],
                 [
-                    _graph("Issues in training jobs", [issues(minutes=5).with_(label="issues")]),
+                    _graph("Issues in training jobs", [issues(settings, minutes=5).with_(label="issues")]),
                     _graph("Training jobs that are watched, evaluators that are silent", watched),
                     _graph("From a verdict to its record (seconds)", latency),
                 ],

@@ -50,7 +50,7 @@ class PowertoolsLayer(lambda_.LayerVersion):
 
 
 class PythonLambda(lambda_.Function):
-    """The function of lambdas/<name>, with the variables that its settings say."""
+    """The function of lambdas/<name>, with the variables of its settings. `calls_itself`: it may, by its queue."""
 
     def __init__(
         self,
@@ -63,7 +63,9 @@ class PythonLambda(lambda_.Function):
         layer: lambda_.ILayerVersion,
         log_retention_days: int,
         timeout_seconds: int = TIMEOUT_SECONDS,
+        calls_itself: bool = False,
     ) -> None:
+        self.reaction = name
         log_group = logs.LogGroup(
             scope,
             f"{construct_id}Log",
@@ -87,6 +89,8 @@ class PythonLambda(lambda_.Function):
             tracing=lambda_.Tracing.ACTIVE,
             timeout=Duration.seconds(timeout_seconds),
             memory_size=256,
+            # https://docs.aws.amazon.com/lambda/latest/dg/invocation-recursion.html
+            recursive_loop=lambda_.RecursiveLoop.ALLOW if calls_itself else None,
         )
         accept_wildcard(role, "*", reason="X-Ray's PutTraceSegments and PutTelemetryRecords know no resources.")
         acknowledge(

@@ -29,8 +29,9 @@ class QueueBackedFunction(Construct):
     """Queue, dead-letter queue and function of lambdas/<name>.
 
     What fails `ATTEMPTS` times, and what EventBridge cannot deliver, lies in `dead_letters` for 14 days.
-    `settings` may be made of the queue, for a function that sends to it itself. Where AWS takes one or two calls a
-    second, let few functions work `most_at_once` on one message each (`batch_size`): docs/scale.md.
+    `settings` may be made of the queue, for a function that sends to it itself: what must wait longer than a message
+    may be delayed comes round again and again, which Lambda would end as a loop at the 16th time. Where AWS takes one
+    or two calls a second, let few functions work `most_at_once` on one message each (`batch_size`): docs/scale.md.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class QueueBackedFunction(Construct):
             name=name,
             description=description,
             settings=settings if isinstance(settings, EnvironmentSettings) else settings(self.queue),
+            calls_itself=not isinstance(settings, EnvironmentSettings),
             layer=layer,
             log_retention_days=log_retention_days,
             timeout_seconds=timeout_seconds,

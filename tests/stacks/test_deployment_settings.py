@@ -76,6 +76,12 @@ def test_understands(name: str, given: Any, value: Any) -> None:
         pytest.param("instance_prices", "ml.m5.large=-1", id="a negative price"),
         pytest.param("event_bus_name", "aws.bus", id="reserved name"),
         pytest.param("event_bus_name", "", id="empty"),
+        pytest.param("event_bus_name", "default", id="the account's own bus"),
+        pytest.param("event_bus_name", "verkünder", id="letters that EventBridge does not take"),
+        pytest.param("evaluator_image_tag", "fünf", id="letters that ECR does not take"),
+        pytest.param("evaluator_max_runtime_seconds", 60, id="as long as a container takes to start"),
+        pytest.param("cost_tags", [f"t{n}={'x' * 110}" for n in range(20)], id="more than a function's variables hold"),
+        pytest.param("instance_prices", [f"ml.m{n}.large=0.12" for n in range(200)], id="likewise, prices"),
         pytest.param("watched_jobs", "night_ly", id="no name of a job"),
         pytest.param("watched_jobs", "a**b", id="two asterisks"),
         pytest.param("unwatched_jobs", [f"job-{n}" for n in range(21)], id="more names than a pattern holds"),
@@ -110,11 +116,21 @@ def test_refuses(name: str, given: Any) -> None:
 
 
 def test_lists_every_problem_at_once_and_passes_over_what_is_not_ours() -> None:
-    context = {"trackside:dry_rum": "true", "trackside:evaluator_volume_gb": 0, "@aws-cdk/core:flag": True}
+    context = {
+        "trackside:dry_rum": "true",
+        "trackside:evaluator_volume_gb": 0,
+        "trackside:evaluator_mode": "pre-job",
+        "veto_minutes": "10",
+        "@aws-cdk/core:flag": True,
+        "of-another-tool": "veto_minutes",
+    }
     with pytest.raises(ConfigurationError) as raised:
         DeploymentSettings.from_context(context)
-    assert "Did you mean 'dry_run'?" in str(raised.value)
-    assert len(raised.value.problems) == 2
+    said = str(raised.value)
+    assert "trackside:dry_rum: is not a setting. Did you mean 'dry_run'?" in said
+    assert "veto_minutes: is not read. Did you mean 'trackside:veto_minutes'?" in said
+    assert "Did you mean 'per-job'?\n" in said
+    assert len(raised.value.problems) == 4
 
 
 @pytest.mark.parametrize(

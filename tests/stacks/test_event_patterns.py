@@ -27,9 +27,21 @@ BUCKET = "runs-bucket"
 
 
 def processing_ended(
-    status: str, name: str = "trackside-digits-0a1b2c3d4e", *, role: str = EVALUATOR, says: str = ""
+    status: str,
+    name: str = "trackside-digits-0a1b2c3d4e",
+    *,
+    role: str = EVALUATOR,
+    says: str = "",
+    bucket: str = BUCKET,
+    **environment: str,
 ) -> dict[str, Any]:
-    detail = {"ProcessingJobName": name, "ProcessingJobStatus": status, "RoleArn": role, "ExitMessage": says}
+    detail = {
+        "ProcessingJobName": name,
+        "ProcessingJobStatus": status,
+        "RoleArn": role,
+        "ExitMessage": says,
+        "Environment": {"TRACKSIDE_RUN": f"s3://{bucket}/digits", **environment},
+    }
     return {"source": "aws.sagemaker", "detail-type": "SageMaker Processing Job State Change", "detail": detail}
 
 
@@ -62,6 +74,12 @@ def filled_in(pattern: Any) -> Any:
     if "bucket" in detail:
         assert "Runs" in str(detail["bucket"]["name"])
         detail["bucket"] = {"name": [BUCKET]}
+    if run := detail.get("Environment", {}).get("TRACKSIDE_RUN"):
+        (wanted,) = run
+        parts = wanted["prefix"]["Fn::Join"][1]
+        assert "Runs" in str(parts[1])
+        filled = [{"prefix": f"{parts[0]}{BUCKET}{parts[2]}"}]
+        detail["Environment"] = {**detail["Environment"], "TRACKSIDE_RUN": filled}
     return {**pattern, "detail": detail} if detail else pattern
 
 
@@ -111,7 +129,7 @@ ENDED = {"FinishRun/TrainingEnded"} | CHANGED
             id="a custom rule failed",
         ),
         pytest.param(
-            {**(ended := processing_ended("Failed", role=CUSTOM)), "detail": {**ended["detail"], "Environment": ASKS}},
+            processing_ended("Failed", role=CUSTOM, **ASKS),
             {"ReportCustomRule/CustomRuleEnded", "Notify/CustomRuleFailed"} | UNWATCHED,
             id="a custom rule that was told its actions failed",
         ),
@@ -132,6 +150,18 @@ ENDED = {"FinishRun/TrainingEnded"} | CHANGED
         ),
         pytest.param(processing_ended("InProgress"), set(), id="an evaluator is at work"),
         pytest.param(processing_ended("Failed", role="x"), {"EvaluationFailed"}, id="a failure under our name"),
+        *[
+            pytest.param(processing_ended(*of_another, role="x", bucket=f"{BUCKET}-staging", **ASKS), set(), id=what)
+            for of_another, what in (
+                (["Failed"], "a failure of another deployment in this account"),
+                (["Completed"], "an end of another deployment"),
+            )
+        ],
+        pytest.param(
+            processing_ended("Completed", role="x", bucket=f"{BUCKET}-staging", says="No rule could judge this run."),
+            set(),
+            id="a run of another deployment that nothing judged",
+        ),
         pytest.param(
             processing_ended("Failed", "nightly-features", role="x"), set(), id="someone else's processing job failed"
         ),

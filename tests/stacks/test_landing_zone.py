@@ -180,7 +180,11 @@ def test_a_spoke_lets_the_hub_do_one_thing(spoke: Resources) -> None:
         if "Stop" in name
         for s in p["PolicyDocument"]["Statement"]
     ]
-    assert allowed == [("sagemaker:StopTrainingJob", {"Null": {"aws:ResourceTag/trackside:run": "false"}})]
+    asks = {"StringLike": {"aws:ResourceTag/trackside:actions": "*StopTraining*"}}  # of SageMaker Debugger's rules
+    assert allowed == [
+        ("sagemaker:StopTrainingJob", {"Null": {"aws:ResourceTag/trackside:run": "false"}}),
+        ("sagemaker:StopTrainingJob", asks),
+    ]
 
 
 def test_the_hub_enters_no_other_role_and_no_other_account(hub: Resources) -> None:

@@ -1,9 +1,15 @@
-"""Every function can be traced, and calls itself in its metrics what the alarms call it."""
+"""Every function can be traced, and calls itself in its metrics what the alarms of its own deployment call it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+import pytest
+
+from stacks.assembly import assembly
+from tests.stacks.test_landing_zone import read
+from tests.stacks.variants import HUB_OF_STAGING
 
 Resources = Mapping[str, Any]
 
@@ -33,3 +39,41 @@ def test_every_function_is_called_in_its_metrics_what_the_alarms_call_it(resourc
     }
     assert watched <= set(services)
     assert len(watched) > 1
+
+
+@pytest.fixture(scope="session")
+def staging() -> Resources:
+    return read(assembly(HUB_OF_STAGING))
+
+
+def test_no_alarm_hears_of_another_deployment_in_the_account(resources: Resources, staging: Resources) -> None:
+    """Else a sweep of `staging` would hide that there is none of the other, and its issues would raise both alarms."""
+    ours, others = watched(resources), watched(staging)
+    assert len(ours) == len(others) > 3
+    assert ours.isdisjoint(others)
+
+
+def test_every_function_of_an_environment_counts_where_its_alarms_look(staging: Resources) -> None:
+    services = {each["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"] for each in functions(staging)}
+    looked_at = {dict(dimensions)["service"] for _, _, dimensions in watched(staging) if "service" in dict(dimensions)}
+    assert looked_at == {"staging-reconcile", "staging-record_verdict"}
+    assert looked_at <= services
+    (publisher,) = [each for each in functions(staging) if "publish_metric" in each["Handler"]]
+    namespace = publisher["Environment"]["Variables"]["TRACKSIDE_NAMESPACE"]
+    assert namespace in {of_metric for of_metric, _, _ in watched(staging)}
+    granted = [body["Properties"] for body in staging.values() if body["Type"] == "AWS::IAM::Policy"]
+    assert str({"StringEquals": {"cloudwatch:namespace": namespace}}) in str(granted)
+
+
+def watched(resources: Resources) -> set[tuple[str, str, tuple[tuple[str, str], ...]]]:
+    """Namespace, name and dimensions of each metric of ours that an alarm looks at."""
+    alarms = [body["Properties"] for body in resources.values() if body["Type"] == "AWS::CloudWatch::Alarm"]
+    return {
+        (
+            alarm["Namespace"],
+            alarm["MetricName"],
+            tuple(sorted((each["Name"], str(each["Value"])) for each in alarm.get("Dimensions", ()))),
+        )
+        for alarm in alarms
+        if alarm["Namespace"].split("/")[0] == "Trackside" and alarm["Namespace"] != "Trackside/Fleet"
+    }

@@ -85,6 +85,15 @@ def test_the_launcher_does_not_outrun_sagemaker(functions: dict[str, Any], resou
     assert mapping["ScalingConfig"] == {"MaximumConcurrency": 2}
 
 
+@pytest.mark.parametrize("reaction", REACTIONS)
+def test_who_sends_to_its_own_queue_is_not_ended_as_a_loop(functions: dict[str, Any], reaction: str) -> None:
+    """Lambda ends what comes to the same function for the 16th time, and its message is a dead letter: of a veto of
+    four hours, looked at every 15 minutes, no stop would follow."""
+    _, function = functions[reaction]
+    calls_itself = "TRACKSIDE_QUEUE_URL" in function["Environment"]["Variables"]
+    assert function.get("RecursiveLoop") == ("Allow" if calls_itself else None)
+
+
 def test_every_rule_sends_to_a_queue_and_keeps_what_it_cannot_deliver(resources: Mapping[str, Any]) -> None:
     rules = of_type(resources, "AWS::Events::Rule")
     assert len(rules) == 22
@@ -130,3 +139,9 @@ def test_the_switch_says_at_first_what_the_setting_says(resources: Mapping[str, 
     (switch,) = of_type(resources, "AWS::SSM::Parameter").values()
     assert (switch["Name"], switch["Value"]) == ("/trackside/trackside/dry-run", "false")
     assert switch["AllowedPattern"] == "^(true|false)$"
+
+
+def test_every_log_ends_when_the_setting_says(resources: Mapping[str, Any]) -> None:
+    groups = of_type(resources, "AWS::Logs::LogGroup")
+    assert len(groups) > len(REACTIONS)
+    assert {name: each.get("RetentionInDays") for name, each in groups.items()} == dict.fromkeys(groups, 30)

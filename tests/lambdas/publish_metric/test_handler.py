@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
@@ -17,6 +18,7 @@ AT = datetime.fromtimestamp(1795226674, tz=timezone.utc)
 
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lambdas.publish_metric.handler.time", SimpleNamespace(time=AT.timestamp))
     for name, value in PublishMetricSettings(idempotency_table="done").to_environment().items():
         monkeypatch.setenv(name, value)
 

@@ -386,6 +386,46 @@ def test_a_sweep_that_does_not_come_to_its_end_is_not_counted(
     assert set(counted()) == {"Failed"}
 
 
+def test_one_that_is_refused_hides_neither_the_others_nor_the_silent(
+    sagemaker: Stubber, queues: dict[str, str], deliver: Deliver, counted: Callable[[], dict[str, list[float]]]
+) -> None:
+    hold("refused")
+    hold("silent", evaluator="trackside-silent")
+    lists(sagemaker, "silent")
+    sagemaker.add_client_error("describe_training_job", "AccessDeniedException", "not you")
+    lists_evaluators(sagemaker, "silent", ("", "InProgress", ""))
+    assert deliver(handle, TICK) == ["message-0"]
+    assert (found := counted())["SilentEvaluators"] == [1]
+    assert (found["Sweeps"], found["Failed"]) == ([1], [1])
+
+
+@pytest.mark.parametrize(
+    ("minutes", "sweeps"),
+    [
+        pytest.param(0, True, id="just now"),
+        pytest.param(4, True, id="a second attempt"),
+        pytest.param(6, False, id="the next has begun"),
+        pytest.param(24 * 60, False, id="redriven a day later"),
+        pytest.param(None, True, id="it does not say when"),
+    ],
+)
+def test_a_late_sweep_leaves_its_work_to_the_next(
+    sagemaker: Stubber,
+    queues: dict[str, str],
+    deliver: Deliver,
+    counted: Callable[[], dict[str, list[float]]],
+    *,
+    minutes: int | None,
+    sweeps: bool,
+) -> None:
+    """After an outage all that was put off would come at once."""
+    late = {} if minutes is None else {"time": at(NOW - minutes * 60).strftime("%Y-%m-%dT%H:%M:%SZ")}
+    if sweeps:
+        lists(sagemaker)
+    assert deliver(handle, {**TICK, **late}) == []
+    assert ("Sweeps" in counted()) == sweeps
+
+
 def test_a_job_of_a_spoke_is_not_taken_for_one_that_is_no_more(
     sagemaker: Stubber, queues: dict[str, str], deliver: Deliver
 ) -> None:

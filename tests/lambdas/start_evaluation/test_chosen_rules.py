@@ -207,6 +207,7 @@ def test_what_lies_in_the_run_is_never_replaced(
         pytest.param(
             {"rules": "ssm:/trackside/trackside/rules/x"}, "ParameterNotFound", id="a parameter that is absent"
         ),
+        pytest.param({"rules": "ssm:/trackside/trackside/rules" + "/x" * 20}, "no parameter that this", id="too deep"),
         pytest.param({"rules": "s3://runs-bucket/huge/rule-request.json"}, "is not JSON", id="an object of 2 MB"),
         pytest.param({"rules": "s3://runs-bucket/bytes/rule-request.json"}, "is not JSON", id="no UTF-8"),
         pytest.param({"rules": "overfit", "actions": "\u2028Sing"}, "is no action", id="a strange sign"),

@@ -31,7 +31,7 @@ def deployed(account: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], d
 
     def deploy(mode: str) -> dict[str, str]:
         sqs = boto3.client("sqs")
-        urls = {name: sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("fleet", "failed")}
+        urls = {name: sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("fleet", "failed", "notify")}
         create_lease_table(boto3.client("dynamodb"), "leases")
         settings = StartEvaluationSettings(
             image_uri="evaluator:0.1.0",
@@ -42,6 +42,7 @@ def deployed(account: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], d
             lease_table="leases",
             fleet_queue_url=urls["fleet"],
             failed_queue_url=urls["failed"],
+            notify_queue_url=urls["notify"],
         )
         for name, value in settings.to_environment().items():
             monkeypatch.setenv(name, value)
@@ -100,7 +101,7 @@ def test_a_link_that_handed_over_has_one_successor(deployed: Callable[[str], dic
     urls = deployed("per-job")
     assert deliver(handle, event(), event()) == []
     assert processing_jobs() == {evaluator_name(JOB, link=2)}
-    assert messages(urls["failed"]) == []
+    assert messages(urls["failed"]) == messages(urls["notify"]) == []
 
 
 def test_who_is_no_longer_watched_is_told_and_a_sweep_does_not_tell_again(
@@ -115,9 +116,9 @@ def test_who_is_no_longer_watched_is_told_and_a_sweep_does_not_tell_again(
         Environment={**TOLD, "TRACKSIDE_RESTARTS": "1"},
     )
     assert deliver(handle, crashed) == []
-    assert messages(urls["failed"]) == [crashed]
+    assert messages(urls["failed"]) == messages(urls["notify"]) == [crashed]
     assert deliver(handle, {**crashed, "source": "trackside.reconcile"}) == []
-    assert messages(urls["failed"]) == []
+    assert messages(urls["failed"]) == messages(urls["notify"]) == []
     assert processing_jobs() == set()
 
 

@@ -26,11 +26,22 @@ BY_NAME = replace(
 )
 BOTH = replace(BY_NAME, watch_by_environment=True)
 RUN = "s3://runs-bucket/digits"
+SPOKE = "210987654321"
+HUB = replace(BOTH, spoke_accounts=f"{SPOKE},333333333333")
+MADE, OLDER, OTHERS = (
+    f"trackside{stack}storage-runse45a2291-{random}"
+    for stack, random in (("", "abcdefghijkl"), ("", "0123456789ab"), ("-staging-", "abcdefghijkl"))
+)
 
 
 def change(name: str = "digits-01", status: str = "InProgress", **tags: str) -> TrainingJobStateChange:
     given = {key.replace("_", ":"): value for key, value in tags.items()}
     return TrainingJobStateChange(TrainingJob(name, ARN + name), status, "Starting", given)
+
+
+def of_spoke(**tags: str) -> TrainingJobStateChange:
+    ours = change(**tags)
+    return replace(ours, job=TrainingJob(ours.job.name, ours.job.arn.replace("123456789012", SPOKE)))
 
 
 def never_asked() -> Mapping[str, str]:
@@ -133,6 +144,17 @@ def test_watched(
             "does not want to be watched",
             id="it does not want to, by its environment",
         ),
+        pytest.param(HUB, of_spoke(), never_asked, "by its tag only", id="a spoke's job: here may run one of its name"),
+        *[
+            pytest.param(
+                replace(TAGS_ONLY, run_bucket=bucket),
+                change(trackside_run=f"s3://{OTHERS}/digits"),
+                never_asked,
+                "another deployment",
+                id=f"a run of another deployment in this account, {what}",
+            )
+            for bucket, what in ((MADE, "both made their buckets"), ("our-runs", "this one was given its bucket"))
+        ],
         *[
             pytest.param(BOTH, change(status=status, trackside_run=RUN), never_asked, status, id=f"it is {status}")
             for status in ("Completed", "Failed", "Stopping", "Stopped", "Deleting")
@@ -152,6 +174,12 @@ def test_not_watched(
     ("settings", "job", "environment"),
     [
         pytest.param(TAGS_ONLY, change(trackside_run="s3://other/r"), never_asked, id="another bucket"),
+        pytest.param(HUB, of_spoke(trackside_run=RUN), never_asked, id="a spoke's job, below the hub's own runs"),
+        pytest.param(
+            HUB, of_spoke(trackside_run="s3://runs-bucket/333333333333/a"), never_asked, id="a run of another spoke"
+        ),
+        pytest.param(BY_ENVIRONMENT, change(), says(TRACKSIDE_RUN=f"{RUN}/it's"), id="a sign that no tag takes"),
+        pytest.param(BY_ENVIRONMENT, change(), says(TRACKSIDE_RUN=RUN + "x" * 256), id="longer than a tag"),
         pytest.param(TAGS_ONLY, change(trackside_run="s3://runs-bucket"), never_asked, id="no prefix"),
         pytest.param(TAGS_ONLY, change(trackside_run="runs/digits"), never_asked, id="no place in S3"),
         pytest.param(TAGS_ONLY, change(trackside_run="s3://runs-bucket/a b"), never_asked, id="a blank"),
@@ -165,6 +193,12 @@ def test_whoever_wants_to_be_watched_and_cannot_is_told_why(
     found = who_is_watched(job, settings, environment_of_job=environment)
     assert isinstance(found, WrongPlace)
     assert "runs-bucket" in found.reason
+
+
+def test_a_run_in_a_bucket_of_an_earlier_deployment_is_a_mistake_of_its_owner() -> None:
+    job = change(trackside_run=f"s3://{OLDER}/digits")
+    found = who_is_watched(job, replace(TAGS_ONLY, run_bucket=MADE), environment_of_job=never_asked)
+    assert isinstance(found, WrongPlace)
 
 
 NAMES = st.from_regex(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}", fullmatch=True)

@@ -90,6 +90,20 @@ def test_another_rule_of_the_same_job_stops_it_too(
     assert outcomes(account) == {"Stopping", "Stopped", "AlreadyEnded"}
 
 
+def test_of_two_rules_that_heard_no_answer_one_stopped_the_job(
+    account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has asked, and hears then that the job is stopping: nobody can know whose stop it was, but it was one."""
+    settle(monkeypatch, cool_down_minutes=0)
+    events = [golden("ours_issues_found"), golden("ours_issues_found", RuleConfigurationName="exploding-tensor")]
+    for code, message in 2 * [("ThrottlingException", "Rate exceeded")] + 2 * [("ValidationException", "in status x")]:
+        sagemaker.add_client_error("stop_training_job", code, message, expected_params=JOB)
+    assert deliver(handle, *events) == ["message-0", "message-1"]
+    assert deliver(handle, *events) == []
+    decisions = [item["outcome"]["S"] for item in account.items("decision#").values()]
+    assert sorted(decisions) == ["AlreadyEnded", "Stopped", "Stopping", "Stopping"]
+
+
 @pytest.mark.parametrize(
     "message",
     [

@@ -161,48 +161,49 @@ def test_an_issue_reaches_the_bus_the_run_and_the_exit_message(account: Account,
     assert account.run("faulty").get("rule-output/verdicts.jsonl").count(b"\n") == usual
 
 
-WATCHED = """
-import os, runpy, sys
-def look(event, args):
-    if event == "open":
-        path, mode, flags = args
-        writes = bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND)) if isinstance(flags, int) else False
-        named = path if isinstance(path, str) else ""
-        if writes and named and not named.startswith((*ALLOWED, "/dev/", "/proc/")):
-            os.write(2, f"WROTE {named}\\n".encode())
-    elif event in ("os.mkdir", "os.rename", "os.symlink") and not str(args[0]).startswith(ALLOWED):
-        os.write(2, f"WROTE {args[0]}\\n".encode())
-ALLOWED = tuple(sys.argv[2:])
-sys.addaudithook(look)
-sys.argv = sys.argv[1:2]
-runpy.run_path(sys.argv[0], run_name="__main__")
+READ_ONLY = """
+set -e
+mount --make-rprivate /
+for folder in "$ML_ROOT" "$TMPDIR"; do mount --bind "$folder" "$folder"; done
+for place in /dev/shm /; do mount -o remount,bind,ro "$place"; done
+exec "$@"
 """
 
 
-def test_writes_nowhere_but_below_opt_ml_and_tmp(account: Account, tmp_path: Path) -> None:
-    """So it runs with a read-only root. SageMaker mounts /opt/ml; /tmp is what a container must have besides."""
+def beside_a_read_only_root(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Runs it where nothing but $ML_ROOT and $TMPDIR can be written to, whoever it is."""
+    unshare = ["unshare", "--mount", "sh", "-c", READ_ONLY, "sh"]
+    return subprocess.run(
+        [*unshare, *command], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_runs_beside_a_read_only_root(account: Account, tmp_path: Path) -> None:
+    """SageMaker mounts /opt/ml; /tmp is what a container must have besides."""
     write_run(account.run("read-only"), faulty=True)
-    ml_root, scratch = tmp_path / "ml", tmp_path / "scratch"
-    scratch.mkdir()
     environment = {
         **account.environment,
-        "TRACKSIDE_ML_ROOT": str(ml_root),
+        "ML_ROOT": str(tmp_path / "ml"),
+        "TMPDIR": str(tmp_path / "scratch"),
+        "TRACKSIDE_ML_ROOT": str(tmp_path / "ml"),
         "TRACKSIDE_POLL_SECONDS": "0.1",
         "TRACKSIDE_RUN": "s3://runs/read-only",
         "TRAINING_JOB_NAME": "digits",
         "TRAINING_JOB_ARN": JOB_ARN,
-        "PYTHONDONTWRITEBYTECODE": "1",  # as the image has it
         "HOME": "/nonexistent",  # nobody's
-        "TMPDIR": str(scratch),
     }
-    allowed = [str(ml_root), str(scratch)]
-    command = [sys.executable, "-c", WATCHED, str(ENTRY_POINT), *allowed]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    for name in ("ML_ROOT", "TMPDIR"):
+        Path(environment[name]).mkdir()
+    probe = beside_a_read_only_root(["true"], environment)
+    if probe.returncode:
+        pytest.skip(f"no file system can be mounted here: {probe.stderr.strip()}")
+    refused = beside_a_read_only_root(["touch", str(tmp_path / "beside")], environment)
+    assert "Read-only file system" in refused.stderr, "the root is not read-only"
+    ran = beside_a_read_only_root([sys.executable, str(ENTRY_POINT)], environment)
     assert ran.returncode == 0, ran.stderr
-    assert message(ml_root).startswith("RuleEvaluationConditionMet")
-    assert [line for line in ran.stderr.splitlines() if line.startswith("WROTE")] == []
-    blind = subprocess.run([*command[:4]], env=environment, capture_output=True, text=True, timeout=60, check=False)
-    assert f"WROTE {ml_root}" in blind.stderr, "the watch sees nothing"
+    assert message(tmp_path / "ml").startswith("RuleEvaluationConditionMet")
+    assert "Read-only file system" not in ran.stderr, "it tried to write elsewhere"
+    assert list((tmp_path / "scratch").iterdir()) == []
 
 
 def test_configuration_comes_from_the_processing_job_where_the_environment_has_none(

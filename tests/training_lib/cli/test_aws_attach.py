@@ -133,3 +133,26 @@ def test_what_is_wrong_is_said_and_nothing_is_put(request_: Any, arguments: list
     assert said in result.stderr
     assert result.stdout == ""
     assert keys() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(["--out", "{tmp}/nowhere/watched.json"], "nowhere", id="no such folder"),
+        pytest.param(
+            ["--capture", "{tmp}/latin.json"], "The capture request: is not JSON", id="a request that is no UTF-8"
+        ),
+        pytest.param(["--rules-file", "{tmp}/latin.json"], "latin.json", id="rules that are no UTF-8"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_told_before_anything_is_put(
+    tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    (tmp_path / "rules.json").write_text(DIFFERENT)
+    (tmp_path / "latin.json").write_bytes(b"\xff{}")
+    given = [argument.format(tmp=tmp_path) for argument in arguments]
+    rules = [] if "--rules-file" in arguments else ["--rules-file", str(tmp_path / "rules.json")]
+    result = attach({"TrainingJobName": "x"}, "--run", RUN, *rules, *given)
+    assert result.exit_code == 2, result.stderr
+    assert said in result.stderr
+    assert keys() == []

@@ -98,7 +98,7 @@ def deployed(*outputs: str) -> None:
 def test_an_account_without_a_deployment_is_told_so() -> None:
     result = CliRunner().invoke(main, ["drill", "--yes"])
     assert result.exit_code == 3
-    assert "There is no stack TracksideStorage here" in result.stderr
+    assert "There is no stack TracksideStorage in us-east-1" in result.stderr
 
 
 @pytest.mark.usefixtures("account")

@@ -104,7 +104,7 @@ def test_a_table_that_cannot_be_read_disturbs_nobody(table: RunTable, caplog: py
         assert [STATUSES in described(client) for _ in range(3)] == [False, False, False]
     (line,) = caplog.messages  # once
     assert "not filled in" in line
-    assert "There is no table no-such-table here" in line
+    assert "There is no table no-such-table in us-east-1" in line
 
 
 def test_the_command_prints_amazons_shape(table: RunTable, put: Any) -> None:

@@ -140,7 +140,23 @@ def test_says_so_when_nothing_is_known(table: RunTable) -> None:
     assert "knows no training job 'digits'" in err
 
 
-def test_a_veto_stands_in_the_table(table: RunTable) -> None:
+def test_a_mistyped_veto_is_none(table: RunTable, put: Any) -> None:
+    put(job("digits"))
+    code, out, err = run("veto", "digit")
+    assert (code, out) == (3, "")
+    assert "knows no training job 'digit'" in err
+    assert "Try: trackside aws status" in err
+
+
+def test_a_veto_that_comes_too_late_says_so(table: RunTable, put: Any) -> None:
+    put(replace(job("digits", "Stopped"), ended_at=NOW))
+    code, out, _ = run("veto", "digits")
+    assert code == 0
+    assert out.startswith("digits has ended already (Stopped)")
+
+
+def test_a_veto_stands_in_the_table(table: RunTable, put: Any) -> None:
+    put(job("digits"))
     code, out, _ = run("veto", "digits", "--by", "ada", "--reason", "it is meant to")
     assert (code, out) == (0, "digits is not stopped for what was found until now.\n")
     veto = table.known("digits").veto
@@ -148,22 +164,31 @@ def test_a_veto_stands_in_the_table(table: RunTable) -> None:
     assert (veto.job_arn, veto.by, veto.reason) == (f"{ARN}digits", "ada", "it is meant to")
     code, out, _ = run("verdicts", "digits")
     assert "ada" in out
-    assert "its state is not known" in out
+    assert out.startswith("digits: InProgress\n")
+
+
+def test_a_job_that_ends_while_it_is_listed_is_listed_once(table: RunTable, put: Any) -> None:
+    put(job("digits"))
+    jobs = table.jobs(days=1)
+    first = next(jobs)
+    put(job("digits", "Completed"))
+    assert [first, *jobs] == [job("digits")]
 
 
 def test_finds_the_table_of_the_deployment(table: RunTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(LocationNotFoundError, match="There is no stack TracksideStorage here"):
+    with pytest.raises(LocationNotFoundError, match="There is no stack TracksideStorage in us-east-1"):
         RunTable()
     template = {"Resources": {}, "Outputs": {"RunTableName": {"Value": "runs"}}}
     boto3.client("cloudformation").create_stack(StackName="TracksideStorage", TemplateBody=json.dumps(template))
     assert RunTable().name == "runs"
-    with pytest.raises(LocationNotFoundError, match="There is no stack Trackside-staging-Storage here"):
+    with pytest.raises(LocationNotFoundError, match="There is no stack Trackside-staging-Storage in us-east-1"):
         RunTable(environment="staging")
     monkeypatch.setenv("TRACKSIDE_TABLE", "of-the-environment")
     assert RunTable().name == "of-the-environment"
     assert RunTable("given").name == "given"
     code, _, err = run("status", "--table", "no-such-table")
     assert code == 3
+    assert "There is no table no-such-table in us-east-1.\n  Try: set AWS_REGION" in err
     assert "--table" in err
 
 

@@ -107,3 +107,19 @@ def test_news_end_a_sleep_and_are_not_taken_for_an_end() -> None:
 def _ended(line: Line) -> None:
     with suppress(Ended):
         line.lifeline.watch()
+
+
+def test_news_that_come_at_the_very_end_are_written_nowhere() -> None:
+    """The pipe is closed by then, and its number may be that of another file."""
+    with StopSignal() as stop:
+        end = stop._write
+    read, write = os.pipe()
+    os.dup2(write, end)
+    os.set_blocking(read, False)
+    try:
+        stop.wake()
+        with pytest.raises(BlockingIOError):
+            os.read(read, 1)
+    finally:
+        for descriptor in {read, write, end}:
+            os.close(descriptor)

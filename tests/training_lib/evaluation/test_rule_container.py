@@ -8,11 +8,19 @@ from pathlib import Path
 import pytest
 
 from trackside.contracts.action import Action
-from trackside.contracts.errors import ConfigurationError
+from trackside.contracts.errors import AccessDeniedError, ConfigurationError, StorageError, StorageUnavailableError
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.verdict import Outcome, Severity, Verdict
-from trackside.environment import inherited
-from trackside.evaluation.rule_container import FirstWord, message_of, read_job
+from trackside.environment import CaptureEnvironment, inherited
+from trackside.evaluation.rule_container import (
+    START_SECONDS,
+    FirstWord,
+    Job,
+    message_of,
+    patiently,
+    read_job,
+    run_container,
+)
 from trackside.evaluation.rule_request_file import names_a_rule, rule_of_environment
 from trackside.evaluation.summary import Summary
 from trackside.storage.local import LocalStore
@@ -190,3 +198,69 @@ def test_the_severity_is_said_where_it_is_asked_for() -> None:
     found = Summary((verdict(Outcome.ISSUE_FOUND),), {"mine": 3}, 7, has_ended=False)
     assert message_of(found, with_severity=True).endswith("being met. Severity: critical. Said.")
     assert message_of(found).endswith("being met. Said.")
+
+
+NOTHING = Summary((), {}, -1, has_ended=True)
+
+
+class Outage:
+    """A way to judge that AWS allows after so many refusals."""
+
+    def __init__(self, refusals: int, error: Exception) -> None:
+        self.refusals, self.error = refusals, error
+
+    def __call__(self) -> str:
+        self.refusals -= 1
+        if self.refusals >= 0:
+            raise self.error
+        return "read"
+
+
+def test_an_outage_before_the_first_look_is_waited_out() -> None:
+    slept: list[float] = []
+    assert patiently(Outage(3, StorageUnavailableError("down")), sleep=slept.append, clock=lambda: sum(slept)) == "read"
+    assert len(slept) == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "most"),
+    [
+        pytest.param(StorageUnavailableError("down"), START_SECONDS, id="an outage, for a while"),
+        pytest.param(AccessDeniedError("no"), 0.0, id="what is refused, at once"),
+    ],
+)
+def test_what_does_not_pass_is_an_error(error: StorageError, most: float) -> None:
+    slept: list[float] = []
+    with pytest.raises(type(error)):
+        patiently(Outage(10**6, error), sleep=slept.append, clock=lambda: sum(slept))
+    assert sum(slept) <= most + 60
+    assert bool(slept) is bool(most)
+
+
+def test_a_mistake_of_ours_stands_in_the_exit_message_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    give(monkeypatch, TRACKSIDE_RUN=str(tmp_path), TRACKSIDE_ML_ROOT=str(tmp_path / "ml"))
+
+    def judge(job: Job) -> Summary:
+        raise ZeroDivisionError("division by zero")
+
+    assert run_container(judge, message_of=lambda summary: "") == 1
+    assert (tmp_path / "ml" / "output" / "message").read_text() == (
+        "The evaluator broke off: ZeroDivisionError: division by zero"
+    )
+    assert "Traceback" in caplog.text
+
+
+def test_a_rule_that_imports_a_framework_is_not_captured_as_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give(monkeypatch, TRACKSIDE_RUN=str(tmp_path), TRACKSIDE_ML_ROOT=str(tmp_path / "ml"))
+    told: list[str] = []
+
+    def judge(job: Job) -> Summary:
+        told.extend([job.run.uri, CaptureEnvironment.read().run_uri])
+        return NOTHING
+
+    run_container(judge, message_of=lambda summary: "")
+    assert told == [str(tmp_path), ""]

@@ -498,3 +498,44 @@ def test_a_broken_adapter_is_one_line(run: Path, folder: Path, bare: Done) -> No
     assert (done.returncode, done.stdout) == (0, "trained\n")
     assert done.stderr.startswith("Trackside: torch is not captured, training goes on: ")
     assert done.stderr.count("\n") == 1
+
+
+OTHERS_HOOK = """
+import importlib.util, sys
+
+class Finder:  # as `wrapt` has it, and what is made after it
+    def __init__(self):
+        self.at_work = False
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch" or self.at_work:
+            return None
+        self.at_work = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self.at_work = False
+        execute = spec.loader.exec_module
+        def exec_module(module):
+            execute(module)
+            print("told of torch")
+        spec.loader.exec_module = exec_module
+        return spec
+
+sys.meta_path.insert({place}, Finder())
+import torch
+from trackside.frameworks import pytorch
+print("captured" if pytorch.attached else "not captured")
+print(torch.optim.Optimizer.__init__.__wrapped__.__qualname__)
+print(hasattr(torch.optim.Optimizer.__init__.__wrapped__, "__wrapped__"))
+"""
+
+
+@pytest.mark.parametrize("place", [pytest.param(0, id="before-ours"), pytest.param(1, id="behind-ours")])
+def test_another_import_hook_for_the_same_framework(run: Path, folder: Path, place: int) -> None:
+    script = folder / "hooked.py"
+    script.write_text(OTHERS_HOOK.replace("{place}", str(place)))
+    environment = {**inherited(), "TRACKSIDE_RUN": str(run)}
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["told of torch", "captured", "Optimizer.__init__", "False"]

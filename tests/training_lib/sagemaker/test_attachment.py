@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from trackside.capture.asked_request import read_capture_request
 from trackside.contracts.action import Action
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest
 from trackside.contracts.errors import ConfigurationError
@@ -22,7 +20,6 @@ from trackside.sagemaker.attachment import (
     Attachment,
     attach_to_request,
     plan_attachment,
-    put_objects,
     status_only_attachment,
 )
 
@@ -240,28 +237,3 @@ def test_conflicts_are_all_told(request_: dict[str, Any], attachment: Attachment
         attach_to_request(request_, attachment)
     assert [part for part in said if part not in str(refused.value)] == []
     assert request_ == before
-
-
-def test_a_capture_request_that_is_too_long_is_read_where_it_lies(tmp_path: Path) -> None:
-    address = f"{tmp_path}/capture-request.json"
-    put_objects(Attachment("", {}, {}, {address: LONG.to_json()}))
-    assert read_capture_request(address) == LONG
-    assert read_capture_request(LONG.to_json()) == LONG
-    assert read_capture_request("") == CaptureRequest()
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        pytest.param(None, "cannot be read", id="absent"),
-        pytest.param(b"\xff\xfe", "cannot be read", id="no UTF-8"),
-        pytest.param(b"{", "is not JSON", id="no JSON"),
-    ],
-)
-def test_a_capture_request_that_cannot_be_read_is_a_mistake_of_the_configuration(
-    tmp_path: Path, content: bytes | None, said: str
-) -> None:
-    if content is not None:
-        (tmp_path / "capture-request.json").write_bytes(content)
-    with pytest.raises(ConfigurationError, match=said):
-        read_capture_request(f"{tmp_path}/capture-request.json")

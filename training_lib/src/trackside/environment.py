@@ -203,7 +203,7 @@ class OldNamesEnvironment:
         ml_configuration = "/opt/ml/input/config"
         return cls(
             is_sagemaker_job="TRAINING_JOB_NAME" in env,
-            region=env.get("AWS_REGION", "").strip() or None,
+            region=aws_region(env),
             hook_configuration=env.get("SMDEBUG_CONFIG_FILE_PATH", f"{ml_configuration}/debughookconfig.json"),
             checkpoint_configuration=env.get(
                 "CHECKPOINT_CONFIG_FILE_PATH", f"{ml_configuration}/checkpointconfig.json"
@@ -233,9 +233,19 @@ class CloudEnvironment:
         return cls(run_table=_environ(environ).get("TRACKSIDE_TABLE", "").strip())
 
 
+def aws_region(environ: Mapping[str, str] | None = None) -> str | None:
+    """What AWS_REGION says: the CDK and the other SDKs of AWS go by it, boto3 does not. None: boto3's own choice."""
+    return _environ(environ).get("AWS_REGION", "").strip() or None
+
+
 def inherited() -> dict[str, str]:
     """A copy of this process's environment, for a child process."""
     return dict(os.environ)  # noqa: TID251
+
+
+def forget_run() -> None:
+    """What judges a run must not be taken for what trains it, should a rule import a framework."""
+    os.environ.pop("TRACKSIDE_RUN", None)  # noqa: TID251
 
 
 def _whole(text: str | None, default: int) -> int:

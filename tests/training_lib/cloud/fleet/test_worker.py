@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import EndpointConnectionError
 from moto import mock_aws
 
 from benchmarks.fleet_kills import create_lease_table
@@ -18,7 +20,7 @@ from trackside.cloud.fleet.inbox import Inbox
 from trackside.cloud.fleet.judging import Judging
 from trackside.cloud.fleet.leases import Leases, LeaseTerms
 from trackside.cloud.fleet.run import metric_teller
-from trackside.cloud.fleet.worker import MOST_CRASHES, Load, Worker, WorkerSettings
+from trackside.cloud.fleet.worker import MOST_CRASHES, OUTAGE_SECONDS, Load, Worker, WorkerSettings
 from trackside.contracts.event import TrainingJob
 from trackside.contracts.lease import LeaseRecord, LeaseState, NewsRecord
 
@@ -234,3 +236,90 @@ def test_the_load_is_a_line_that_cloudwatch_reads() -> None:
     told = {metric["Name"]: line[metric["Name"]] for metric in directive["Metrics"]}
     assert told == {"WorkerLoad": 75.0, "JudgedRuns": 3, "WaitingRuns": 2, "LongestWait": 7.2}
     assert line["Fleet"] == "trackside"
+
+
+class Down:
+    """A service that cannot be reached, or one that refuses what is about the run of that name."""
+
+    def __init__(self, client: Any, *operations: str, about: str = "") -> None:
+        self._client, self._operations, self._about = client, operations, about
+
+    def __getattr__(self, name: str) -> Any:
+        def call(**request: Any) -> Any:
+            if name in self._operations and self._about in str(request):
+                raise EndpointConnectionError(endpoint_url="https://down")
+            return getattr(self._client, name)(**request)
+
+        return call
+
+
+def test_an_outage_of_the_queue_does_not_hide_the_table(fleet: Callable[[str], Fleet]) -> None:
+    ours = fleet(WAITS)
+    ours.sqs = Down(ours.sqs, "receive_message")
+    ours.worker = ours.make("a")
+    ours.put()
+    ours.worker.turn()
+    assert ours.lease().owner == "a"
+
+
+def test_a_run_whose_lease_cannot_be_renewed_does_not_cost_others_theirs(fleet: Callable[[str], Fleet]) -> None:
+    ours = fleet(WAITS)
+    ours.put("first")
+    ours.put("second")
+    ours.turn_until(lambda: ours.worker.load.judged == 2)
+    ours.dynamodb = Down(ours.dynamodb, "update_item", about="arn:first")
+    ours.worker._leases._client = ours.dynamodb
+    ours.now = START + 25
+    ours.worker.turn()
+    assert (ours.lease("first").free_at, ours.lease("second").free_at) == (START + 60, START + 85)
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_an_item_that_cannot_be_read_harms_no_other_run(fleet: Callable[[str], Fleet], announced: bool) -> None:
+    ours = fleet(WAITS)
+    item = {**LeaseRecord(TrainingJob("odd", "arn:odd"), "s3://runs/odd", free_at=START - 1).to_item()}
+    item["state"] = {"S": "of a later version"}
+    ours.dynamodb.put_item(TableName="leases", Item=item)
+    ours.put()
+    if announced:
+        ours.sqs.send_message(QueueUrl=ours.queue, MessageBody=json.dumps({"TrainingJobArn": "arn:odd"}))
+    ours.worker.turn()
+    assert ours.lease().owner == "a"
+
+
+def test_whoever_must_be_told_is_told_after_an_outage_of_that_queue(fleet: Callable[[str], Fleet]) -> None:
+    ours = fleet(ENDS.format(code=2))
+    up, ours.sqs = ours.sqs, Down(ours.sqs, "send_message")
+    ours.worker = ours.make("a")
+    ours.put()
+    deadline = time.monotonic() + 30
+    while ours.lease().is_open:
+        assert time.monotonic() < deadline
+        ours.worker.turn()
+    assert ours.told() == []
+    ours.worker._inbox._client = ours.sqs = up
+    ours.worker.turn()
+    assert ours.told() == [], "not at each turn"
+    ours.now += OUTAGE_SECONDS
+    ours.worker.turn()
+    assert [told["TrainingJobName"] for told in ours.told()] == ["digits"]
+    ours.worker.turn()
+    assert ours.told() == []
+
+
+def test_a_process_that_does_not_listen_holds_up_nobody(fleet: Callable[[str], Fleet]) -> None:
+    ours = fleet("import time; time.sleep(60)")
+    ours.put()
+    ours.turn_until(lambda: ours.judgings)
+    judging, done = ours.judgings[0], threading.Event()
+
+    def tell() -> None:
+        for _ in range(20_000):  # more than a pipe holds
+            judging.look_now()
+        done.set()
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    assert done.wait(20)
+    thread.join()
+    ours.turn_until(lambda: ours.lease().crashes == 1)

@@ -442,6 +442,20 @@ def missing_change_set() -> None:
         raise AssertionError("there is none")
 
 
+def stack_in_review() -> None:
+    cloudformation = client("cloudformation")
+    template = json.dumps({"Resources": {"Queue": resource("SQS::Queue")}})
+    for name in ("refused", "agreed"):
+        cloudformation.create_change_set(
+            StackName="probe", ChangeSetName=name, ChangeSetType="CREATE", TemplateBody=template
+        )
+        cloudformation.update_termination_protection(StackName="probe", EnableTerminationProtection=True)
+    cloudformation.execute_change_set(StackName="probe", ChangeSetName="agreed")
+    stacks = cloudformation.describe_stacks()["Stacks"]
+    assert [stack["StackStatus"] for stack in stacks] == ["CREATE_COMPLETE"]
+    assert stacks[0]["EnableTerminationProtection"]
+
+
 def termination_protection() -> None:
     create({"Queue": resource("SQS::Queue")})
     cloudformation = client("cloudformation")
@@ -475,6 +489,7 @@ PROBES: Mapping[str, Callable[[], None]] = {
     "skipped-types": skipped_types,
     "template-url": template_url,
     "change-set-imports": change_set_imports,
+    "stack-in-review": stack_in_review,
     "change-set-execution": change_set_execution,
     "missing-change-set": missing_change_set,
     "failed-execution": failed_execution,

@@ -6,52 +6,42 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from trackside.testing.local_account import LocalAccount, repairs
+from trackside.testing.local_account import LocalAccount, moto_cloudformation, repairs
 from trackside.testing.local_account.moto_cloudformation import Repair
-from trackside.testing.local_account.repairs import REPAIRS
 
 pytestmark = pytest.mark.xdist_group("moto-repairs")  # the probes run once for all tests of this file
-PROBES = Path(__file__).with_name("repairs_probes.py")
+PROBES = {"repairs_probes.py": repairs.REPAIRS, "moto_cloudformation_probes.py": moto_cloudformation.REPAIRS}
+EACH = [pytest.param(file, repair, id=repair.name) for file, some in PROBES.items() for repair in some]
 
 
-def probe(moto: str) -> Mapping[str, str | None]:
+@cache
+def probe(file: str, moto: str) -> Mapping[str, str | None]:
     """Probe -> what went wrong, in a process with stock or repaired moto."""
-    command = [sys.executable, str(PROBES), moto]
+    command = [sys.executable, str(Path(__file__).with_name(file)), moto]
     outcome = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     answers: dict[str, str | None] = json.loads(outcome.stdout.splitlines()[-1])
     return answers
 
 
-@pytest.fixture(scope="module")
-def stock() -> Mapping[str, str | None]:
-    return probe("stock")
+@pytest.mark.parametrize(("file", "repair"), EACH)
+def test_stock_moto_still_needs_the_repair(file: str, repair: Repair) -> None:
+    wrong = probe(file, "stock")[repair.name]
+    assert wrong is not None, f"moto does it right now: remove the repair ({repair.stock_moto})"
 
 
-@pytest.fixture(scope="module")
-def repaired() -> Mapping[str, str | None]:
-    return probe("repaired")
+@pytest.mark.parametrize(("file", "repair"), EACH)
+def test_the_repair_mends_it(file: str, repair: Repair) -> None:
+    assert probe(file, "repaired")[repair.name] is None
 
 
-def name_of(repair: Repair) -> str:
-    return repair.name
-
-
-@pytest.mark.parametrize("repair", REPAIRS, ids=name_of)
-def test_stock_moto_still_needs_the_repair(stock: Mapping[str, str | None], repair: Repair) -> None:
-    assert stock[repair.name] is not None, f"moto does it right now: remove the repair ({repair.stock_moto})"
-
-
-@pytest.mark.parametrize("repair", REPAIRS, ids=name_of)
-def test_the_repair_mends_it(repaired: Mapping[str, str | None], repair: Repair) -> None:
-    assert repaired[repair.name] is None
-
-
-def test_every_repair_has_its_probe(repaired: Mapping[str, str | None]) -> None:
-    assert sorted(repaired) == sorted(repair.name for repair in REPAIRS)
+@pytest.mark.parametrize("file", PROBES)
+def test_every_repair_has_its_probe(file: str) -> None:
+    assert sorted(probe(file, "repaired")) == sorted(repair.name for repair in PROBES[file])
 
 
 def test_without_an_account_moto_is_as_it_was() -> None:

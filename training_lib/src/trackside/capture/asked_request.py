@@ -2,25 +2,51 @@
 
 from __future__ import annotations
 
+import multiprocessing
+from functools import cache
+
+from trackside.capture.restart import within_seconds
 from trackside.contracts.capture_request import CaptureRequest
-from trackside.contracts.errors import ConfigurationError, Problem, StorageError
+from trackside.contracts.errors import StorageUnavailableError
 
 MOST_BYTES = 4 << 20  # what is larger is cut there, and so is no JSON
+READ_SECONDS = 10.0  # how long training waits for it, once
+
+
+def lies_elsewhere(text: str) -> bool:
+    """True where `text` is an address. A process that only imports the framework must not ask the network for it."""
+    return bool(text.strip()) and not text.lstrip().startswith("{") and "/" in text
+
+
+def is_being_spawned() -> bool:
+    """True while `multiprocessing` runs the main script once more in a child, before the child knows what it is for:
+    an optimizer that is built there says nothing.
+    """
+    return bool(getattr(multiprocessing.current_process(), "_inheriting", False))
 
 
 def read_capture_request(text: str) -> CaptureRequest:
     """`text` is JSON, or the address of a file with it (a variable of a SageMaker job has at most 512 characters); "":
-    the default. Errors: `ConfigurationError` with every problem at once, also where there is no such file.
+    the default. An address is read once in a process.
+
+    Errors: `ConfigurationError` with every problem at once; `StorageError` where the file cannot be read, or not in
+    `READ_SECONDS`.
     """
     if not text.strip():
         return CaptureRequest()
-    if text.lstrip().startswith("{") or "/" not in text:
-        return CaptureRequest.from_json(text)
+    return _read_where_it_lies(text.strip()) if lies_elsewhere(text) else CaptureRequest.from_json(text)
+
+
+@cache
+def _read_where_it_lies(address: str) -> CaptureRequest:
+    content = within_seconds(lambda: _content_of(address), READ_SECONDS)
+    if content is None:
+        raise StorageUnavailableError(f"{address} has not come within {READ_SECONDS:g} s.")
+    return CaptureRequest.from_json(content)
+
+
+def _content_of(address: str) -> bytes:
     from trackside.storage.open_store import open_store  # may bring boto3, which is not needed otherwise
 
-    place, _, name = text.strip().rpartition("/")
-    try:
-        return CaptureRequest.from_json(open_store(place or "/").get(name, length=MOST_BYTES).decode())
-    except (StorageError, UnicodeDecodeError) as error:
-        problem = Problem(text, f"cannot be read: {error}", "Is it there, and may the training role read it?")
-        raise ConfigurationError([problem], subject="The capture request") from error
+    place, _, name = address.rpartition("/")
+    return open_store(place or "/").get(name, length=MOST_BYTES)

@@ -96,14 +96,20 @@ class Hook:
         """Says where steps go. Until then they are held; only the first step, before its end, is ever not connected."""
         self._destination = destination
 
+    def ask(self, request: CaptureRequest) -> None:
+        """From here on saves what this request says."""
+        self._request, self._membership = request, Membership(request)
+        for open_step in self._modes.values():
+            open_step.schedule = ModeSchedule(request, open_step.mode, monotonic=self._monotonic)
+            self._look_ahead(open_step)
+        self.due = self._open.due
+
     def save_nothing(self) -> None:
         """From here on nothing is due and nothing is handed on; steps are counted, for this worker saves no tensors."""
-        self._request, self._destination = CaptureRequest(()), None
+        self._destination = None
+        self.ask(CaptureRequest(()))
         for open_step in self._modes.values():
-            open_step.schedule = ModeSchedule(self._request, open_step.mode, monotonic=self._monotonic)
-            open_step.due = NOTHING
             self._clear(open_step)
-        self.due = NOTHING
 
     def resume(self, position: Position) -> None:
         """Goes on counting where an earlier process of this run stopped; what this one has counted is added."""

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from threading import Thread
+from typing import TypeVar
 
 from trackside.capture.hook import GLOBAL, Position
 from trackside.capture.writer import StepTensors
@@ -21,6 +22,8 @@ from trackside.records.state_file import TrainingState, decode_states, encode_st
 from trackside.storage.store import Store
 
 MOST_INDEXES_READ = 64
+
+T = TypeVar("T")
 
 
 def read_state(store: Store, worker: str | None) -> TrainingState | None:
@@ -79,12 +82,12 @@ def state_at(position: Position, *, training_run: int, last_saved_step: int | No
     return TrainingState(training_run, position.step - 1, last_saved_step, ended)
 
 
-def within_seconds(look: Callable[[], Position], timeout_seconds: float) -> Position | None:
+def within_seconds(look: Callable[[], T], timeout_seconds: float) -> T | None:
     """What `look` finds, or None if it takes longer. Errors: those of `look`.
 
     Training waits for this once, at its first step: a store that hangs must not hold it up for minutes.
     """
-    found: list[Position] = []
+    found: list[T] = []
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -93,7 +96,7 @@ def within_seconds(look: Callable[[], Position], timeout_seconds: float) -> Posi
         except BaseException as error:  # noqa: BLE001 - raised again below, on the thread that asked
             errors.append(error)
 
-    thread = Thread(target=run, name="trackside-restart", daemon=True)
+    thread = Thread(target=run, name="trackside-look", daemon=True)
     thread.start()
     thread.join(timeout_seconds)
     if errors:

@@ -52,6 +52,8 @@ def command(*, request: Any, run: str, out: Path | None, dry_run: bool, own_imag
     from trackside.sagemaker.attachment import attach_to_request, put_objects, status_only_attachment
     from trackside.sagemaker.containers import why_no_library
 
+    if out and not out.absolute().parent.is_dir():
+        raise click.UsageError(f"--out: there is no folder {out.absolute().parent}.")
     document = _object(parse_json(request.read(), subject="The request"))
     hindrance = "" if own_image else why_no_library(document)
     attachment = status_only_attachment(run) if hindrance else _planned(run, **asked)
@@ -105,7 +107,7 @@ def _planned(
         run,
         chosen,
         actions=None if actions is None else read_actions(actions),
-        capture=CaptureRequest.from_json(capture.read_text(encoding="utf-8")) if capture else None,
+        capture=CaptureRequest.from_json(capture.read_bytes()) if capture else None,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from trackside.cli.terminal.failure import REMOTE
 from trackside.cli.terminal.options import format_option, shared_options, wants_color
 from trackside.cli.terminal.rows import print_json, print_table
 from trackside.cli.terminal.table_option import environment_option
@@ -28,18 +29,25 @@ def command(*, environment: str, functions: tuple[str, ...], every: bool, dry_ru
       trackside aws redrive stop_training notify
     """
     from trackside.cloud.redelivery import Redelivery
+    from trackside.contracts.errors import StorageError
 
     if bool(functions) == every:
         raise click.UsageError("Name functions, or give --all.")
     deployment = Redelivery(environment=environment)
-    rows = []
+    rows, hindered = [], False
     for letters in deployment.choose(functions):
         is_moved = letters.count > 0 and not dry_run
         if is_moved:
-            deployment.redrive(letters)
+            try:
+                deployment.redrive(letters)
+            except StorageError as error:  # the others must not wait for it
+                click.echo(f"{letters.name}: {error}", err=True)
+                is_moved, hindered = False, True
         rows.append({"function": letters.name, "dead_letters": letters.count, "redriven": is_moved})
     if output == "json":
         print_json({"queues": rows})
-        return
-    cells = [(row["function"], str(row["dead_letters"]), "redriven" if row["redriven"] else "-") for row in rows]
-    print_table(("function", "dead letters", "done"), [tuple(map(str, row)) for row in cells], color=wants_color())
+    else:
+        cells = [(row["function"], str(row["dead_letters"]), "redriven" if row["redriven"] else "-") for row in rows]
+        print_table(("function", "dead letters", "done"), [tuple(map(str, row)) for row in cells], color=wants_color())
+    if hindered:
+        click.get_current_context().exit(REMOTE)

@@ -26,5 +26,11 @@ def command(*, job: str, by: str, reason: str, table: str, environment: str) -> 
     """
     from trackside.cloud.run_table import RunTable
 
-    veto = RunTable(table, environment=environment).veto(job, by=by, reason=reason)
-    click.echo(f"{veto.job_arn.rpartition('/')[2]} is not stopped for what was found until now.")
+    known = RunTable(table, environment=environment).veto(job, by=by, reason=reason)
+    name = known.arn.rpartition("/")[2]
+    if known.job and known.job.ended_at:
+        click.echo(
+            f"{name} has ended already ({known.job.status}): the veto stands in the record, and changes nothing."
+        )
+    else:
+        click.echo(f"{name} is not stopped for what was found until now.")

@@ -13,10 +13,30 @@ from trackside.contracts.errors import (
     Problem,
     StorageError,
     StorageUnavailableError,
+    TracksideError,
 )
+from trackside.environment import aws_region
 
-_DENIED = ("AccessDenied", "AccessDeniedException", "UnrecognizedClientException", "ExpiredTokenException")
+# Each protocol of AWS has words of its own for the same.
+_DENIED = frozenset(
+    {
+        "AccessDenied",
+        "AccessDeniedException",
+        "AuthorizationError",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "InvalidClientTokenId",
+        "InvalidSignatureException",
+        "RequestExpired",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    }
+)
 _MISSING = ("ResourceNotFoundException", "NoSuchBucket", "ParameterNotFound", "ResourceNotFound")
+_MISSING_WORDS = ("does not exist", "not found")  # of a ValidationError
+_WHO_ASKS = "aws sts get-caller-identity   (shows whose credentials are used)"
+_LOG_IN = "aws configure, aws sso login, export AWS_PROFILE=…, or a role of this machine"
+_ELSEWHERE = "set AWS_REGION and AWS_PROFILE to where Trackside is deployed"
 
 
 class Calls:
@@ -26,7 +46,9 @@ class Calls:
         self.client = cache(client or _connect)
 
     def ask(self, service: str, operation: str, **request: Any) -> Any:
-        """The answer. Errors: `AccessDeniedError`, `LocationNotFoundError`, `StorageUnavailableError`."""
+        """The answer. Errors: `AccessDeniedError`, `LocationNotFoundError`, `StorageUnavailableError`;
+        `ConfigurationError` where boto3 is not told what it needs.
+        """
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
@@ -34,15 +56,46 @@ class Calls:
         except ClientError as error:
             raise _translated(error.response.get("Error", {}), f"{service}:{operation}") from error
         except BotoCoreError as error:
-            raise StorageUnavailableError(f"AWS cannot be reached. {error}") from error
+            raise _own_error(error) from error
+
+    @property
+    def region(self) -> str:
+        """Where the calls go."""
+        return str(self.client("cloudformation").meta.region_name)
 
 
 def _translated(error: dict[str, Any], what: str) -> StorageError:
     code, message = str(error.get("Code", "")), str(error.get("Message", ""))
     if code in _DENIED:
-        return AccessDeniedError(f"AWS refused {what}. {message}")
-    is_missing = code in _MISSING or (code == "ValidationError" and "does not exist" in message)
-    return (LocationNotFoundError if is_missing else StorageUnavailableError)(f"{what} failed. {code}: {message}")
+        return AccessDeniedError(f"AWS refused {what}. {code}: {message}", advice=_WHO_ASKS)
+    is_missing = code in _MISSING or (
+        code in {"ValidationError", "ValidationException"} and any(words in message for words in _MISSING_WORDS)
+    )
+    said = f"{what} failed. {code}: {message}"
+    return LocationNotFoundError(said, advice=_ELSEWHERE) if is_missing else StorageUnavailableError(said)
+
+
+def _own_error(error: Exception) -> TracksideError:
+    """What boto3 itself says, before or instead of an answer."""
+    from botocore import exceptions
+
+    nobody = (
+        exceptions.NoCredentialsError,
+        exceptions.PartialCredentialsError,
+        exceptions.CredentialRetrievalError,
+        exceptions.SSOError,
+        exceptions.TokenRetrievalError,
+    )
+    if isinstance(error, nobody):
+        return AccessDeniedError(f"AWS is not told who asks. {error}", advice=_LOG_IN)
+    told = {exceptions.NoRegionError: "AWS_REGION", exceptions.ProfileNotFound: "AWS_PROFILE"}
+    for kind, variable in told.items():
+        if isinstance(error, kind):
+            problem = Problem(
+                variable, f"{error}".rstrip(".") + ".", f"export {variable}=…, or write it into ~/.aws/config."
+            )
+            return ConfigurationError([problem], subject="The configuration of AWS")
+    return StorageUnavailableError(f"AWS cannot be reached. {error}")
 
 
 def _connect(service: str) -> Any:
@@ -53,4 +106,4 @@ def _connect(service: str) -> Any:
         problem = Problem("AWS", "needs boto3, which is not installed.", "pip install 'trackside[aws]'")
         raise ConfigurationError([problem], subject="This installation") from error
     config = Config(retries={"mode": "standard", "total_max_attempts": 5}, connect_timeout=5, read_timeout=30)
-    return boto3.session.Session().client(service, config=config)
+    return boto3.session.Session(region_name=aws_region()).client(service, config=config)

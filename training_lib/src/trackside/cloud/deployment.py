@@ -49,7 +49,7 @@ def read_outputs(calls: Calls, stack: str) -> dict[str, str]:
         (found,) = calls.ask("cloudformation", "describe_stacks", StackName=stack)["Stacks"]
     except LocationNotFoundError as error:
         raise LocationNotFoundError(
-            f"There is no stack {stack} here. Deploy Trackside, set AWS_REGION to where it is, or name the "
-            "deployment's environment (--environment)"
+            f"There is no stack {stack} in {calls.region}",
+            advice="set AWS_REGION to where Trackside is deployed, say which deployment (--environment), or deploy it",
         ) from error
     return {each["OutputKey"]: each["OutputValue"] for each in found.get("Outputs", ())}

@@ -19,7 +19,15 @@ from trackside.cloud.deployment import Deployment
 from trackside.cloud.drill_training import FAULT_KEY
 from trackside.cloud.run_table import RunTable
 from trackside.contracts.action import Action
-from trackside.contracts.errors import KeyNotFoundError, RunNotFoundError, StorageError, TracksideError
+from trackside.contracts.errors import (
+    KeyNotFoundError,
+    LocationNotFoundError,
+    RunNotFoundError,
+    StorageError,
+    StorageUnavailableError,
+    TracksideError,
+)
+from trackside.contracts.issue_metric import issue_namespace
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import (
     END_MARKER_KEY,
@@ -181,6 +189,7 @@ class Drill:
         """Looks until all has happened, one hop cannot happen any more, or the time is over."""
         waiting, arrivals, failed = list(self._hops()), [], []
         until = self._began + self.settings.timeout_seconds
+        troubles: dict[str, str] = {}  # of the last look at each hop
         while waiting:
             for hop in tuple(waiting):
                 try:
@@ -189,6 +198,10 @@ class Drill:
                     failed.append(Missing(hop.name, str(error), hop.where))
                     waiting.remove(hop)
                     continue
+                except StorageUnavailableError as error:
+                    troubles[hop.name] = f"; the last look failed: {error}"
+                    continue
+                troubles.pop(hop.name, None)
                 if arrival:
                     waiting.remove(hop)
                     arrivals.append(arrival)
@@ -198,7 +211,7 @@ class Drill:
             on_wait(waiting[0].name)
             self.sleep(self.settings.poll_seconds)
         over = f"not within {self.settings.timeout_seconds:.0f} s" if not failed else "not seen before the drill ended"
-        late = [Missing(hop.name, over, hop.where) for hop in waiting]
+        late = [Missing(hop.name, f"{over}{troubles.get(hop.name, '')}", hop.where) for hop in waiting]
         return self._report(arrivals, [*failed, *late])
 
     def clean_up(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -304,7 +317,7 @@ class Drill:
         answer = self.calls.ask(
             "cloudwatch",
             "get_metric_statistics",
-            Namespace="Trackside",
+            Namespace=issue_namespace(self.environment),
             MetricName="IssuesFound",
             Dimensions=[
                 {"Name": "TrainingJobName", "Value": self.job},
@@ -473,7 +486,10 @@ class Drill:
         return ""
 
     def _stop_training(self) -> str:
-        if not self._is_started or self._describe()["TrainingJobStatus"] not in ("InProgress", "Stopping"):
+        try:
+            if not self._is_started or self._describe()["TrainingJobStatus"] not in ("InProgress", "Stopping"):
+                return ""
+        except LocationNotFoundError:  # it was refused
             return ""
         with suppress(StorageError):  # it ended meanwhile
             self.calls.ask("sagemaker", "stop_training_job", TrainingJobName=self.job)

@@ -89,12 +89,15 @@ class Redelivery:
     def replay(self, first: datetime, last: datetime, *, act_again: bool = False) -> Replay:
         """Sends every verdict that came onto the bus from `first` to `last` once more, as it came then.
 
-        The same two moments are replayed once: a second call finds the first. Errors: also `ConfigurationError`.
+        The same two moments are replayed once, unless that failed: a second call finds the first. Errors: also
+        `ConfigurationError`.
         """
         now = datetime.fromtimestamp(self._clock(), tz=timezone.utc)
         self._check(first, last, now=now, act_again=act_again)
         if _BUS not in self._outputs:
-            raise LocationNotFoundError(f"No stack here has an output {_BUS}. Deploy this version of Trackside")
+            raise LocationNotFoundError(
+                f"No stack here has an output {_BUS}", advice="deploy this version of Trackside"
+            )
         bus_arn = str(self._ask("events", "describe_event_bus", Name=self._outputs[_BUS])["Arn"])
         archives = self._ask("events", "list_archives", EventSourceArn=bus_arn, Limit=MOST_ARCHIVES)["Archives"]
         if not archives:
@@ -102,7 +105,9 @@ class Redelivery:
         archive = self._ask("events", "describe_archive", ArchiveName=archives[0]["ArchiveName"])
         name = f"trackside-{first:%Y%m%dT%H%M%S}-{last:%Y%m%dT%H%M%S}"
         known = self._ask("events", "list_replays", NamePrefix=name)["Replays"]
-        if not known:
+        is_new = all(each["State"] in {"FAILED", "CANCELLED"} for each in known)
+        if is_new:
+            name += f"-again-{len(known)}" if known else ""  # a name is taken for good
             self._ask(
                 "events",
                 "start_replay",
@@ -112,7 +117,7 @@ class Redelivery:
                 EventEndTime=last,
                 Destination={"Arn": bus_arn},
             )
-        return Replay(name, str(archive["ArchiveArn"]), bus_arn, is_new=not known)
+        return Replay(name, str(archive["ArchiveArn"]), bus_arn, is_new=is_new)
 
     def _check(self, first: datetime, last: datetime, *, now: datetime, act_again: bool) -> None:
         problems = []

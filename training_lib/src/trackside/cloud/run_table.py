@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trackside.cloud.calls import Calls
@@ -65,11 +65,14 @@ class RunTable:
     def jobs(self, *, days: int) -> Iterator[JobRecord]:
         """Jobs that run, however long they do, then those that ended and were created in the last `days` days, newest
         first."""
-        now = self._clock()
+        now, seen = self._clock(), set[str]()
         for shelf in (RUNNING, *(shelf_of_day(now - day * SECONDS_A_DAY) for day in range(days))):
             condition = {"IndexName": SHELVES, "ScanIndexForward": False}
             for item in self._query("shelf = :shelf", {":shelf": {"S": shelf}}, **condition):
-                yield JobRecord.from_item(item)
+                record = JobRecord.from_item(item)
+                if record.job.arn not in seen:  # it may have ended since the first shelf was read
+                    seen.add(record.job.arn)
+                    yield record
 
     def rules(self, arn: str) -> tuple[RuleRecord, ...]:
         """The latest of each rule."""
@@ -82,7 +85,8 @@ class RunTable:
         if not items:
             raise RunNotFoundError(
                 f"The table {self.name} knows no training job {job!r}. It knows those that are tagged `trackside:run`, "
-                "and those that SageMaker Debugger's rules judge"
+                "and those that SageMaker Debugger's rules judge",
+                advice="trackside aws status --days 30   (lists the jobs that it knows)",
             )
 
         def below(prefix: str) -> list[Item]:
@@ -99,13 +103,14 @@ class RunTable:
             history=tuple(HistoryRecord.from_item(item) for item in below(HISTORY_PREFIX)),
         )
 
-    def veto(self, job: str, *, by: str, reason: str) -> VetoRecord:
-        """Lets the job of that name or ARN go on, whatever was found until now."""
-        now = self._clock()
-        veto = VetoRecord(self.arn_of(job), now, by=by, reason=reason)
+    def veto(self, job: str, *, by: str, reason: str) -> KnownJob:
+        """Lets the job of that name or ARN go on, whatever was found until now. Errors: also `RunNotFoundError`: who
+        mistypes a name must not believe that the job is safe."""
+        known, now = self.known(job), self._clock()
+        veto = VetoRecord(known.arn, now, by=by, reason=reason)
         item = veto.to_item(expires_at=int(now) + VETO_DAYS * SECONDS_A_DAY)
         self._ask("put_item", Item=item)
-        return veto
+        return replace(known, veto=veto)
 
     def arn_of(self, job: str) -> str:
         """The ARN of the training job of that name in this account and region."""
@@ -141,12 +146,16 @@ class RunTable:
         stack = stack_name("Storage", environment)
         outputs = read_outputs(self._calls, stack)
         if OUTPUT not in outputs:
-            raise LocationNotFoundError(f"The stack {stack} has no output {OUTPUT}. Deploy this version of Trackside")
+            raise LocationNotFoundError(
+                f"The stack {stack} has no output {OUTPUT}", advice="deploy this version of Trackside"
+            )
         return outputs[OUTPUT]
 
     def _ask(self, operation: str, **request: Any) -> Any:
         try:
             return self._calls.ask("dynamodb", operation, TableName=self.name, **request)
         except LocationNotFoundError as error:
-            what_helps = "Set AWS_REGION to where Trackside is deployed, or name another table (--table)"
-            raise LocationNotFoundError(f"There is no table {self.name} here. {what_helps}") from error
+            raise LocationNotFoundError(
+                f"There is no table {self.name} in {self._calls.region}",
+                advice="set AWS_REGION to where Trackside is deployed, or name another table (--table)",
+            ) from error

@@ -182,7 +182,7 @@ class CaptureRequest:
         return to_json(document)
 
     @classmethod
-    def from_json(cls, text: str) -> CaptureRequest:
+    def from_json(cls, text: str | bytes) -> CaptureRequest:
         """Reads `to_json`'s text. Errors: `ConfigurationError` with every problem at once."""
         subject = "The capture request"
         fields = Fields(parse_json(text, subject=subject), where="")

@@ -34,7 +34,11 @@ class Problem:
 
 
 class TracksideError(Exception):
-    """Any error that Trackside raises on purpose."""
+    """Any error that Trackside raises on purpose. `advice`: what would work, where who raises it knows best."""
+
+    def __init__(self, *args: object, advice: str = "") -> None:
+        super().__init__(*args)
+        self.advice = advice
 
 
 class ConfigurationError(TracksideError, ValueError):

@@ -198,7 +198,7 @@ def read_rule_evaluations(event: Mapping[str, Any], *, and_of_ended_jobs: bool =
     if kind not in (DETAIL_TYPE, AWS_DETAIL_TYPE):
         fix = f"Expected {DETAIL_TYPE!r} or {AWS_DETAIL_TYPE!r}."
         raise ConfigurationError([Problem("detail-type", f"is {kind!r}.", fix)], subject=subject)
-    fields = Fields(event.get("detail"), where="detail")
+    fields = detail_of(event)
     if kind == DETAIL_TYPE:
         evaluations: tuple[RuleEvaluation, ...] = (_read_ours(fields),)
     else:
@@ -237,17 +237,17 @@ class TrainingJobStateChange:
 
 def read_training_job_state_change(event: Mapping[str, Any]) -> TrainingJobStateChange:
     """AWS's `SageMaker Training Job State Change`. Errors: `ConfigurationError`."""
-    fields = Fields(event.get("detail"), where="detail")
+    fields = detail_of(event)
     resources = _part(fields, "ResourceConfig")
     change = TrainingJobStateChange(
         job=_read_job(fields),
         status=fields.text("TrainingJobStatus"),
         secondary_status=fields.text("SecondaryStatus", ""),
-        tags={str(key): str(value) for key, value in fields.mapping("Tags", {}).items()},
-        created_at=_number(fields, "CreationTime") / 1000,
-        started_at=_number(fields, "TrainingStartTime") / 1000,
-        ended_at=_number(fields, "TrainingEndTime") / 1000,
-        modified_at=_number(fields, "LastModifiedTime") / 1000,
+        tags={str(key): str(value) for key, value in _object(fields, "Tags").items()},
+        created_at=moment(fields, "CreationTime"),
+        started_at=moment(fields, "TrainingStartTime"),
+        ended_at=moment(fields, "TrainingEndTime"),
+        modified_at=moment(fields, "LastModifiedTime"),
         failure_reason=fields.text("FailureReason", ""),
         instance_type=resources.text("InstanceType", ""),
         instance_count=int(_number(resources, "InstanceCount")),
@@ -255,6 +255,26 @@ def read_training_job_state_change(event: Mapping[str, Any]) -> TrainingJobState
     )
     fields.finish(subject=_subject(event))
     return change
+
+
+def detail_of(event: Mapping[str, Any]) -> Fields:
+    """The detail of an event. For what is absent AWS writes nothing, null or "": null is taken for nothing here."""
+    return Fields(_without_nulls(event.get("detail"), deep=3), where="detail")
+
+
+def moment(fields: Fields, name: str) -> float:
+    """Seconds since the epoch of what AWS says in milliseconds, as a number or, in its examples, as a text; 0: it does
+    not say."""
+    return _number(fields, name) / 1000
+
+
+def _without_nulls(value: Any, *, deep: int) -> Any:
+    """As deep as anything is read: objects in lists of the detail."""
+    if deep and isinstance(value, Mapping):
+        return {name: _without_nulls(inner, deep=deep - 1) for name, inner in value.items() if inner is not None}
+    if deep and isinstance(value, list):
+        return [_without_nulls(inner, deep=deep - 1) for inner in value]
+    return value
 
 
 def _subject(event: Mapping[str, Any]) -> str:
@@ -266,14 +286,17 @@ def _read_job(fields: Fields) -> TrainingJob:
 
 
 def _part(fields: Fields, name: str) -> Fields:
+    return Fields(_object(fields, name), where=f"detail.{name}", problems=fields.problems)
+
+
+def _object(fields: Fields, name: str) -> Mapping[str, Any]:
     """An object that may be absent; AWS writes "" for some that are."""
-    inner = fields.mapping(name, {}) if fields.is_object(name) else {}
-    return Fields(inner, where=f"detail.{name}", problems=fields.problems)
+    return fields.mapping(name, {}) if fields.is_object(name) else {}
 
 
 def _number(fields: Fields, name: str) -> float:
     """A fact that is good to know, yet no reason to refuse the event: 0 where it is no number."""
-    return fields.number(name) if fields.is_number(name) else 0.0
+    return fields.number(name) if fields.is_number(name) else float(fields.digits(name) or 0)
 
 
 def _read_ours(fields: Fields) -> RuleEvaluation:
@@ -315,7 +338,7 @@ def _read_official(fields: Fields) -> tuple[RuleEvaluation, ...]:
             status=status.choice("RuleEvaluationStatus", RuleEvaluationStatus),
             details=status.text("StatusDetails", ""),
             evaluation_job_arn=status.text("RuleEvaluationJobArn", ""),
-            modified_at=status.number("LastModifiedTime", 0) / 1000,
+            modified_at=moment(status, "LastModifiedTime"),
             tagged_actions=tagged,
         )
 
@@ -324,8 +347,7 @@ def _read_official(fields: Fields) -> tuple[RuleEvaluation, ...]:
 
 def _tagged_actions(fields: Fields) -> tuple[Action, ...] | None:
     """A tag that says nothing known is passed over: an issue must not stay unsaid for a misspelled word."""
-    tags = fields.mapping("Tags", {}) if fields.is_object("Tags") else {}
     try:
-        return read_actions(str(tags.get(ACTIONS_TAG, "")))
+        return read_actions(str(_object(fields, "Tags").get(ACTIONS_TAG, "")))
     except ConfigurationError:
         return None

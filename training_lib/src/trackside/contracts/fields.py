@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, TypeVar
@@ -37,6 +38,11 @@ class Fields:
         """True if a finite number stands there, for values that may be anything."""
         number = read_number(self._data.get(name))
         return number is not None and math.isfinite(number)
+
+    def digits(self, name: str) -> str:
+        """The digits of a whole number that is written as a text; "": there is no such text."""
+        value = self._data.get(name)
+        return value if isinstance(value, str) and re.fullmatch("[0-9]{1,18}", value) else ""
 
     def problem(self, name: str, what: str, fix: str = "") -> None:
         where = ".".join(part for part in (self.where, name) if part) or "the whole of it"

@@ -48,7 +48,7 @@ USUAL_ACTIONS = (Action.NOTIFY, Action.PUBLISH_METRIC)
 SSM_SCHEME = "ssm:"
 _TAG_VALUE = re.compile(r"[\w .:/=+\-@]*")  # API_Tag: letters, blanks, numbers and these
 _S3_REFERENCE = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<key>[^\s?#]+)")
-_SSM_REFERENCE = re.compile(r"ssm:(?P<name>(/[A-Za-z0-9_.-]+)+)")
+_SSM_REFERENCE = re.compile(r"ssm:(?P<name>(/[A-Za-z0-9_.-]+){1,15})")  # API_PutParameter: at most fifteen levels
 _RULE_WORD = re.compile(r"(?P<rule>[^\s:,@=]+)(@(?P<preset>[^\s:,@=]*))?(:(?P<pairs>.*))?", re.DOTALL)
 
 

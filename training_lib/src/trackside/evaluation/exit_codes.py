@@ -5,6 +5,7 @@ from __future__ import annotations
 from trackside.evaluation.summary import Summary
 
 JUDGED = 0  # judged to the end, or stopped on request; issues found or not
+BROKE_OFF = 1  # a mistake of ours
 BAD_CONFIGURATION = 2  # also where only some of the request could not be done, and the rest was
 RUN_UNREADABLE = 3
 UNDELIVERED = 4  # some verdict did not reach every sink

@@ -11,18 +11,25 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from trackside.contracts.custom_rule_job import CLEAN_PREFIX, issue_sentence
-from trackside.contracts.errors import ConfigurationError, KeyNotFoundError, Problem, StorageError
+from trackside.contracts.errors import (
+    ConfigurationError,
+    KeyNotFoundError,
+    Problem,
+    StorageError,
+    StorageUnavailableError,
+)
 from trackside.contracts.event import TrainingJob
 from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run_layout import RULE_OUTPUT, TRAINING_JOB_KEY, VERDICTS_KEY, RunLocation, verdicts_key_of
 from trackside.contracts.verdict import Outcome, Verdict
-from trackside.environment import EvaluatorEnvironment, inherited
+from trackside.environment import EvaluatorEnvironment, forget_run, inherited
 from trackside.evaluation import exit_codes
 from trackside.evaluation.rule_request_file import names_a_rule, rule_of_environment
 from trackside.evaluation.sinks.event_bridge import EventOrigin
@@ -31,6 +38,10 @@ from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 
 MOST_MESSAGE_BYTES = 1024  # SageMaker keeps the first 1 KB as ExitMessage
+START_SECONDS = 300.0  # a wrong network is no outage, and should be told of before the training is over
+RETRY_SECONDS = 10.0
+
+T = TypeVar("T")
 
 _logger = logging.getLogger(__name__)
 
@@ -87,16 +98,41 @@ def run_container(judge: Callable[[Job], Summary], *, message_of: Callable[[Summ
     logging.getLogger("botocore").setLevel(logging.WARNING)  # it tells for each client where it found credentials
     try:
         job = read_job(ml_root)
+        forget_run()
         summary = judge(job)
     except ConfigurationError as error:
         return _fail(ml_root, error, exit_codes.BAD_CONFIGURATION)
     except StorageError as error:
         return _fail(ml_root, error, exit_codes.RUN_UNREADABLE)
+    except Exception as error:  # a job that only failed would tell its owner nothing
+        _logger.exception("The evaluator broke off")
+        write_message(ml_root, f"The evaluator broke off: {type(error).__name__}: {error}")
+        return exit_codes.BROKE_OFF
     write_message(ml_root, message_of(summary))
     code = exit_codes.exit_code_of(summary)
     if code == exit_codes.JUDGED and job.request is not None and _was_not_answered(summary):
         return exit_codes.RUN_UNREADABLE  # SageMaker Debugger takes 0 for "no issues found"
     return code
+
+
+def patiently(
+    read: Callable[[], T],
+    *,
+    sleep: Callable[[float], object] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> T:
+    """What `read` gives, after an outage of the store if need be: once the evaluator looks at the run, it waits by
+    itself. Errors: those of `read`; of an outage that lasts longer than `START_SECONDS`.
+    """
+    give_up_at = clock() + START_SECONDS
+    while True:
+        try:
+            return read()
+        except StorageUnavailableError as error:
+            if clock() >= give_up_at:
+                raise
+            _logger.warning("The run cannot be reached at the moment; trying again: %s", error)
+            sleep(RETRY_SECONDS)
 
 
 def read_job(ml_root: Path) -> Job:

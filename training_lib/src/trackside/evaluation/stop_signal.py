@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import signal
+import threading
 from types import FrameType, TracebackType
 
 MOST_WAKES = 4096
@@ -17,11 +18,14 @@ class StopSignal:
 
     def __init__(self) -> None:
         self.is_set = False
+        self._is_open = False
+        self._lock = threading.RLock()  # a signal may come while this thread has it
 
     def __enter__(self) -> StopSignal:
         self._read, self._write = os.pipe()
         for end in (self._read, self._write):
             os.set_blocking(end, False)
+        self._is_open = True
         self._before = {number: signal.signal(number, self._ask) for number in _SIGNALS}
         return self
 
@@ -30,8 +34,10 @@ class StopSignal:
     ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
-        os.close(self._read)
-        os.close(self._write)
+        with self._lock:
+            self._is_open = False
+            os.close(self._read)
+            os.close(self._write)
 
     def sleep(self, seconds: float) -> None:
         """Returns after that time, or as soon as an end is asked for, or somebody wakes it."""
@@ -42,9 +48,10 @@ class StopSignal:
                 os.read(self._read, MOST_WAKES)  # `is_set` remembers an end; to be woken twice is to be woken
 
     def wake(self) -> None:
-        """Ends the sleep of now, or else the next one. From any thread."""
-        with contextlib.suppress(BlockingIOError):
-            os.write(self._write, b"!")
+        """Ends the sleep of now, or else the next one. From any thread, also when all is over."""
+        with self._lock, contextlib.suppress(BlockingIOError):
+            if self._is_open:
+                os.write(self._write, b"!")
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         self.is_set = True

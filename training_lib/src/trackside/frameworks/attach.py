@@ -1,13 +1,14 @@
 """Waits until the script imports a framework that we know, then attaches its adapter.
 
 Imported by `trackside.pth` at the start of every Python process whose environment names a run, so it must be light:
-nothing is imported here but `sys`, and nothing is created. Importing `importlib.abc` for a proper finder would alone
-cost twenty times as much as all of this, hence the duck-typed one.
+nothing is imported here but what is built in, and nothing is created. Importing `importlib.abc` for a proper finder
+would alone cost twenty times as much as all of this, hence the duck-typed one.
 """
 
 from __future__ import annotations
 
 import sys
+from _thread import get_ident
 
 TYPE_CHECKING = False  # spares the import of typing; type checkers know the name
 if TYPE_CHECKING:
@@ -19,15 +20,22 @@ ADAPTERS = {"torch": "trackside.frameworks.pytorch"}  # by name: adapters are ne
 class FrameworkFinder:
     """A meta-path finder that finds nothing by itself: it lets the others find, and listens for the import's end."""
 
+    def __init__(self) -> None:
+        self._at_work: set[int] = set()  # threads
+
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """The spec that the other finders give for one of our frameworks, prepared; None for all else."""
-        if name not in ADAPTERS:
+        thread = get_ident()
+        if name not in ADAPTERS or thread in self._at_work:  # one of the others does as we do, and asks all in turn
             return None
+        self._at_work.add(thread)
         try:
             return _listening(_found_by_others(self, name, path, target), name)
         except Exception as error:  # noqa: BLE001 - the script's import must go on as if we were not there
             _say(name, error)
             return None
+        finally:
+            self._at_work.discard(thread)
 
 
 def _found_by_others(own: object, name: str, path: Any, target: Any) -> Any:
@@ -49,7 +57,7 @@ def _listening(spec: Any, name: str) -> Any:
     execute = loader.exec_module
 
     def exec_module(module: Any) -> None:
-        del loader.exec_module  # the loader is itself again, whatever happens next
+        loader.__dict__.pop("exec_module", None)  # the loader is itself again, whatever happens next
         execute(module)
         attach(name)
 

@@ -15,6 +15,7 @@ from trackside.contracts.errors import (
     StorageError,
     StorageUnavailableError,
 )
+from trackside.environment import aws_region
 from trackside.storage.keys import checked_key, checked_prefix, checked_range, complaint
 
 try:
@@ -56,7 +57,8 @@ class S3Store:
     """Bytes by key as objects below `s3://bucket/prefix`. The bucket must exist.
 
     One request a call (a list: one a page of 1,000), no HEAD; one client for all threads, with timeouts and botocore's
-    standard retries. Region, credentials and endpoint are those of boto3's own configuration unless `client` is given.
+    standard retries. Unless `client` is given, the region is that of AWS_REGION, else, as credentials and endpoint,
+    of boto3's own configuration.
     Keys are listed in order in general-purpose buckets, which S3 promises; not in directory buckets.
     """
 
@@ -159,7 +161,7 @@ def _connect() -> Any:
         max_pool_connections=32,
     )
     # A session of its own: boto3's default session is not safe to share between threads.
-    return boto3.session.Session().client("s3", config=config)
+    return boto3.session.Session(region_name=aws_region()).client("s3", config=config)
 
 
 def _byte_range(start: int, length: int | None) -> str:

@@ -91,4 +91,4 @@ def _conclusion(report: Report) -> Text:
         return Text(f"{count} of {count + len(report.arrivals)} did not happen.", style="bold red")
     at = {each.hop: each.at - (report.fault_at or 0.0) for each in report.arrivals}
     times = ", ".join(f"{word} {max(at[hop], 0.0):.1f} s" for hop, word in _PROMISES if hop in at)
-    return Text.assemble(("All of it happened. ", "bold green"), f"Since the fault: {times}.")
+    return Text.assemble(("All of it happened.\n", "bold green"), f"Since the fault: {times}.")

@@ -56,7 +56,7 @@ def exit_code_of(error: BaseException) -> int:
     """The exit code that tells a script what kind of error this was."""
     if isinstance(error, ConfigurationError):
         return USAGE
-    if isinstance(error, StorageUnavailableError) or (isinstance(error, AccessDeniedError) and "s3://" in str(error)):
+    if isinstance(error, StorageUnavailableError) or (isinstance(error, AccessDeniedError) and _is_remote(error)):
         return REMOTE
     if isinstance(error, RuleEvaluationError):
         return RULE_CRASHED
@@ -97,9 +97,17 @@ def _lines(error: BaseException) -> list[str]:
 
 def _advice(error: BaseException, code: int) -> str:
     """What would work, or would show what would."""
-    is_remote = "s3://" in str(error)
-    found = (text for kind, where, text in _ADVICE_FOR if isinstance(error, kind) and where in {None, is_remote})
+    if isinstance(error, TracksideError) and error.advice:
+        return error.advice
+    found = (
+        text for kind, there, text in _ADVICE_FOR if isinstance(error, kind) and there in {None, _is_remote(error)}
+    )
     return next(found, _ADVICE[code])
+
+
+def _is_remote(error: BaseException) -> bool:
+    """True if it speaks of S3, or of a call of AWS (`trackside.cloud.calls`)."""
+    return "s3://" in str(error) or str(error).startswith("AWS ")
 
 
 def _fitted(line: str, where: TextIO) -> Iterator[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 
 from rich.console import Console
 from rich.text import Text
 
 NARROW_COLUMNS = 50  # below, a label stands on a line of its own
+LAST_COLUMNS = 16  # fewer would make a column of syllables
 _FEWEST_COLUMNS = 10
 
 
@@ -22,14 +24,33 @@ def beside(console: Console, label: Text, body: Text, *, indent: int, width: int
 
 
 def columns(console: Console, rows: Sequence[Sequence[Text]], *, header: Sequence[str] = ()) -> Iterator[Text]:
-    """Rows whose last cell wraps within its column, while the others keep their width."""
+    """Rows whose last cell wraps within its column, while the others keep their width; the widest of them wraps, too,
+    where the last would have no room."""
     table = [[Text(title, style="bold") for title in header], *rows] if header else list(rows)
     widths = [max(cell.cell_len for cell in column) + 2 for column in zip(*(row[:-1] for row in table), strict=True)]
+    too_much = sum(widths) + LAST_COLUMNS - console.width
+    if console.width >= NARROW_COLUMNS and widths and 0 < too_much <= max(widths) - LAST_COLUMNS:
+        widths[widths.index(max(widths))] -= too_much
+        yield from _folded(console, table, widths)
+        return
     for row in table:
         label = Text()
         for cell, width in zip(row, widths, strict=False):
             label += cell + Text(" " * (width - cell.cell_len))
         yield from beside(console, label, row[-1], indent=sum(widths), width=console.width)
+
+
+def _folded(console: Console, table: Sequence[Sequence[Text]], widths: Sequence[int]) -> Iterator[Text]:
+    room = [*(width - 2 for width in widths), console.width - sum(widths)]
+    for row in table:
+        cells = [list(wrapped(console, cell, most)) for cell, most in zip(row, room, strict=True)]
+        for parts in zip_longest(*cells, fillvalue=Text()):
+            line = Text()
+            for part, width in zip(parts, widths, strict=False):
+                line += part + Text(" " * (width - part.cell_len))
+            line += parts[-1]
+            line.rstrip()
+            yield line
 
 
 def wrapped(console: Console, text: Text, width: int) -> Iterator[Text]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 import tempfile
@@ -46,8 +47,10 @@ class Judging:
         self.was_asked_to_end = False
         self._ml_root = Path(tempfile.mkdtemp(prefix="trackside-run-"))
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, env=_environment(lease, self._ml_root, poll_seconds)
+            command, stdin=subprocess.PIPE, bufsize=0, env=_environment(lease, self._ml_root, poll_seconds)
         )
+        if self._process.stdin:
+            os.set_blocking(self._process.stdin.fileno(), False)
 
     @property
     def pid(self) -> int:
@@ -90,10 +93,12 @@ class Judging:
         shutil.rmtree(self._ml_root, ignore_errors=True)
 
     def _tell(self, line: bytes) -> None:
-        if self._process.stdin:
-            with contextlib.suppress(OSError):  # it has ended, which `ended` will tell
-                self._process.stdin.write(line)
-                self._process.stdin.flush()
+        if not self._process.stdin:
+            return
+        with contextlib.suppress(OSError):  # it has ended, which `ended` will tell
+            # So short a line is written whole or not at all: then nobody has read for hours, and nothing judges there.
+            if self._process.stdin.write(line) is None:
+                self._process.kill()
 
 
 Judge = Callable[[LeaseRecord], Judging]

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from botocore.exceptions import ClientError
 
+from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.lease import OPEN_INDEX, OPEN_SHELF, LeaseRecord, LeaseState, NewsRecord, news_key
-from trackside.contracts.table_item import write_item
+from trackside.contracts.table_item import Item, write_item
 
 MOST_KEYS = 100  # API_BatchGetItem
 MOST_REASON = 1000
 _CONDITION_FAILED = "ConditionalCheckFailedException"
 _NAMES = {"#owner": "owner", "#token": "token", "#state": "state"}  # words that DynamoDB keeps for itself
+_logger = logging.getLogger(__name__)
 _STILL_OURS = "shelf = :open AND #owner = :owner AND #token = :token"
 
 
@@ -38,6 +42,7 @@ class Leases:
     def __init__(self, client: Any, table: str, *, owner: str, terms: LeaseTerms, retention_days: int = 30) -> None:
         self._client, self._table, self._owner, self.terms = client, table, owner, terms
         self._retention_seconds = retention_days * 24 * 3600
+        self._complaints: set[str] = set()
 
     def free(self, *, now: float, most: int) -> list[LeaseRecord]:
         """Runs that nobody judges, whoever waited longest first. What changed within the last second may be missing."""
@@ -48,12 +53,12 @@ class Leases:
             ExpressionAttributeValues=write_item({":open": OPEN_SHELF, ":now": now}),
             Limit=most,
         )
-        return [LeaseRecord.from_item(item) for item in answer["Items"]]
+        return [lease for item in answer["Items"] if (lease := self._read(item))]
 
     def look_up(self, arn: str) -> LeaseRecord | None:
         """The lease of a training job, whoever has it."""
         item = self._client.get_item(TableName=self._table, Key=_key(arn), ConsistentRead=True).get("Item")
-        return LeaseRecord.from_item(item) if item else None
+        return self._read(item) if item else None
 
     def take(self, seen: LeaseRecord, *, now: float) -> LeaseRecord | None:
         """The run is ours until the record's `free_at`; None if somebody was quicker, or it need not be judged."""
@@ -115,9 +120,21 @@ class Leases:
         for first in range(0, len(leases), MOST_KEYS):
             keys = [_key(news_key(lease.run_uri)) for lease in leases[first : first + MOST_KEYS]]
             answer = self._client.batch_get_item(RequestItems={self._table: {"Keys": keys}})
-            records = [NewsRecord.from_item(item) for item in answer["Responses"].get(self._table, ())]
-            found.update((record.run_uri, record.at) for record in records)
+            for item in answer["Responses"].get(self._table, ()):
+                with contextlib.suppress(ConfigurationError):  # without news it is looked at all the same
+                    record = NewsRecord.from_item(item)
+                    found[record.run_uri] = record.at
         return found
+
+    def _read(self, item: Item) -> LeaseRecord | None:
+        """None for an item of another version, or one that is damaged: it must not hinder the others."""
+        try:
+            return LeaseRecord.from_item(item)
+        except ConfigurationError as error:
+            if str(item.get("pk")) not in self._complaints:
+                self._complaints.add(str(item.get("pk")))
+                _logger.error("%s is not judged, for its lease cannot be read: %s", item.get("pk"), error)
+            return None
 
     def _update(
         self, lease: LeaseRecord, change: str, *, condition: str, **values: str | int | float

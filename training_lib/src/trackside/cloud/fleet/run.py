@@ -16,7 +16,7 @@ from trackside.cloud.fleet.judging import Judging
 from trackside.cloud.fleet.leases import Leases, LeaseTerms
 from trackside.cloud.fleet.worker import Load, Worker, WorkerSettings
 from trackside.contracts.fleet_metrics import FLEET, JUDGED_RUNS, LOAD, LONGEST_WAIT, NAMESPACE, WAITING_RUNS
-from trackside.environment import FleetEnvironment
+from trackside.environment import FleetEnvironment, aws_region
 from trackside.evaluation.stop_signal import StopSignal
 
 
@@ -27,8 +27,9 @@ def run_worker(environment: FleetEnvironment, *, command: Sequence[str]) -> int:
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("botocore").setLevel(logging.WARNING)
-    config = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 3})
-    session = boto3.session.Session()
+    # One thread does all: while a service hangs, the leases of the others must not run out.
+    config = Config(connect_timeout=2, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 2})
+    session = boto3.session.Session(region_name=aws_region())
     owner = f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
     terms = LeaseTerms(environment.lease_seconds, environment.lease_seconds / 4)
     worker = Worker(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -17,6 +18,7 @@ MOST_CRASHES = 5  # of one run in a row: then a person must look at it
 BACK_OFF_SECONDS = 30.0  # after a crash, and twice as long after the next
 STABLE_SECONDS = 600.0  # who is judged so long without a crash has had none
 TICK_SECONDS = 0.2
+OUTAGE_SECONDS = 5.0  # after which what AWS did not answer is asked again
 
 _logger = logging.getLogger(__name__)
 
@@ -68,6 +70,8 @@ class Worker:
         self._held: dict[str, _Held] = {}
         self._next_look = self._next_news = 0.0
         self._waiting, self._longest_wait = 0, 0.0
+        self._not_told: list[tuple[LeaseRecord, str]] = []
+        self._again_at: dict[str, float] = {}  # what an outage hindered
 
     def work(
         self,
@@ -81,7 +85,7 @@ class Worker:
         as long as its lease holds."""
         next_tell = self._clock()
         while not should_stop():
-            self._through_outages(self.turn)
+            self.turn()
             if self._clock() >= next_tell:
                 next_tell = self._clock() + tell_seconds
                 tell(self.load)
@@ -89,11 +93,12 @@ class Worker:
         self._hand_back(sleep)
 
     def turn(self) -> None:
-        """One look at everything. Errors: those of boto3."""
-        for held in list(self._held.values()):
-            self._look_after(held)
-        self._look_for_news()
-        self._look_for_work()
+        """One look at everything. What an outage hinders is tried again later, and hinders nothing else."""
+        self._look_after_all()
+        self._through_outages("news", self._look_for_news)
+        self._through_outages("announcements", self._hear_of_work)
+        self._through_outages("table", self._look_into_the_table)
+        self._through_outages("failures", self._tell_failures)
 
     @property
     def load(self) -> Load:
@@ -140,7 +145,12 @@ class Worker:
 
     def _fail(self, lease: LeaseRecord, reason: str) -> None:
         if self._leases.finish(lease, LeaseState.FAILED, reason=reason, now=self._clock()):
-            self._inbox.tell_failed(lease, reason)
+            self._not_told.append((lease, reason))
+
+    def _tell_failures(self) -> None:
+        while self._not_told:
+            self._inbox.tell_failed(*self._not_told[0])
+            del self._not_told[0]
 
     def _drop(self, held: _Held) -> None:
         held.judging.kill()
@@ -158,20 +168,21 @@ class Worker:
                 held.news_at = at
                 held.judging.look_now()
 
-    def _look_for_work(self) -> None:
+    def _hear_of_work(self) -> None:
         room = self._settings.runs - len(self._held)
-        if room > 0:
-            # Waiting here is the pause between two looks; while runs are judged it must stay short.
-            for announced in self._inbox.announced(most=room, wait_seconds=self._settings.queue_wait_seconds):
-                seen = self._leases.look_up(announced.job_arn)
-                if seen is not None and seen.is_open:
-                    self._take(seen)
-                self._inbox.forget(announced)
-        if self._clock() >= self._next_look:
-            self._look_into_the_table()
+        if room <= 0:
+            return
+        # Waiting here is the pause between two looks; while runs are judged it must stay short.
+        for announced in self._inbox.announced(most=room, wait_seconds=self._settings.queue_wait_seconds):
+            seen = self._leases.look_up(announced.job_arn)
+            if seen is not None and seen.is_open:
+                self._take(seen)
+            self._inbox.forget(announced)
 
     def _look_into_the_table(self) -> None:
         now = self._clock()
+        if now < self._next_look:
+            return
         self._next_look = now + self._settings.look_seconds
         free = self._leases.free(now=now, most=max(100, self._settings.runs))
         for seen in free:
@@ -208,18 +219,24 @@ class Worker:
         for held in self._held.values():
             held.judging.leave_off()
         while self._held and self._clock() < give_up_at:
-            self._through_outages(self._look_after_all)
+            self._look_after_all()
             sleep(TICK_SECONDS)
         for held in list(self._held.values()):
             held.judging.kill()
-        self._through_outages(self._look_after_all)
+        self._again_at.clear()
+        self._look_after_all()
+        self._through_outages("failures", self._tell_failures)
 
     def _look_after_all(self) -> None:
-        for held in list(self._held.values()):
-            self._look_after(held)
+        for arn, held in list(self._held.items()):
+            self._through_outages(arn, partial(self._look_after, held))
 
-    def _through_outages(self, act: Callable[[], None]) -> None:
+    def _through_outages(self, what: str, act: Callable[[], None]) -> None:
+        if self._clock() < self._again_at.get(what, 0.0):
+            return
         try:
             act()
+            self._again_at.pop(what, None)
         except (ClientError, BotoCoreError) as error:
+            self._again_at[what] = self._clock() + OUTAGE_SECONDS
             _logger.warning("AWS does not answer as it should; trying again: %s", error)

@@ -15,6 +15,7 @@ from typing import Any
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.event import DETAIL_TYPE, SOURCE, Evidence, RuleEvaluation, TrainingJob, evaluation_of
 from trackside.contracts.verdict import Verdict
+from trackside.environment import aws_region
 from trackside.evaluation.sinks.sink import UndeliveredError
 
 # API_PutEvents: at most 10 entries, and 256 KB over all of them; the rest is room for AWS's way of counting.
@@ -101,7 +102,10 @@ class EventBridgeSink:
 
 
 def connect_event_bridge(*, bus: str, origin: EventOrigin, sleep: Callable[[float], object]) -> EventBridgeSink:
-    """A sink on `bus` (name or ARN) with boto3's own configuration. Errors: `ConfigurationError` without boto3."""
+    """A sink on `bus` (name or ARN) with boto3's own configuration, but the region of AWS_REGION.
+
+    Errors: `ConfigurationError` without boto3.
+    """
     try:
         import boto3.session
         from botocore.config import Config
@@ -109,7 +113,8 @@ def connect_event_bridge(*, bus: str, origin: EventOrigin, sleep: Callable[[floa
         problem = Problem("the event bus", "needs boto3, which is not installed.", "pip install 'trackside[aws]'")
         raise ConfigurationError([problem], subject="The evaluator") from error
     config = Config(connect_timeout=5, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 2})
-    return EventBridgeSink(boto3.session.Session().client("events", config=config), bus=bus, origin=origin, sleep=sleep)
+    client = boto3.session.Session(region_name=aws_region()).client("events", config=config)
+    return EventBridgeSink(client, bus=bus, origin=origin, sleep=sleep)
 
 
 def _batches(items: Sequence[tuple[Verdict, Entry]]) -> Iterator[Sequence[tuple[Verdict, Entry]]]:

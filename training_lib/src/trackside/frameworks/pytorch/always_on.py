@@ -60,15 +60,19 @@ class PyTorchStatistics:
         statistics: AlwaysOn | None = None,
         is_late: Callable[[torch.Tensor], bool] = is_on_device,
     ) -> None:
-        self.is_on = request.enabled
-        self.recorder = statistics or AlwaysOn(request)
-        self.budget = self.recorder.budget
+        self.ask(request, statistics)
         self._names, self._optimizer_name, self._guard = names, optimizer_name, guard
         self._device = DeviceNumbers(is_late)
         self._plans: dict[int, _Plan] = {}
         self._watched: dict[Any, Watched] = {}  # the same names have the same tables
         self._open: dict[int, Reading | _OpenReading] = {}
         self._was_broken = False
+
+    def ask(self, request: StatisticsRequest, statistics: AlwaysOn | None = None) -> None:
+        """Says what is recorded, where that was not known before; of steps that have ended, nothing is kept."""
+        self.is_on = request.enabled
+        self.recorder = statistics or AlwaysOn(request)
+        self.budget = self.recorder.budget
 
     def connect(self, log: StatisticsLog) -> None:
         """Says where rows go; steps that ended before wait for it."""

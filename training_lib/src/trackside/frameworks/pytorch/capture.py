@@ -28,7 +28,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from trackside.capture.asked_request import read_capture_request
+from trackside.capture.asked_request import is_being_spawned, lies_elsewhere, read_capture_request
 from trackside.capture.guard import Guard, describe
 from trackside.capture.hook import TRAIN, Hook, Position
 from trackside.capture.process_end import ProcessEnd
@@ -39,7 +39,7 @@ from trackside.capture.statistics_log import StatisticsLog
 from trackside.capture.step_boundary import StepBoundary
 from trackside.capture.writer import Writer
 from trackside.contracts.capture_request import CaptureRequest
-from trackside.contracts.errors import ConfigurationError
+from trackside.contracts.errors import ConfigurationError, StorageError
 from trackside.contracts.run_layout import RunLocation
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch.always_on import PyTorchStatistics
@@ -91,7 +91,8 @@ class PyTorchCapture:
         self._boundary = StepBoundary()
         self._parameter_names = ParameterNames()
         self._misfits: list[ConfigurationError] = []
-        self._request = self._read_request(environment.capture_request)
+        self._unread = environment.capture_request if lies_elsewhere(environment.capture_request) else ""
+        self._request = CaptureRequest(()) if self._unread else self._read_request(environment.capture_request)
         self._hook = Hook(self._request)
         self._writer: Writer | None = None
         self._find_start: Callable[[], Position] = Position
@@ -182,6 +183,21 @@ class PyTorchCapture:
         except ConfigurationError as error:
             self._misfits.append(error)  # said with the first step: helper processes that never train stay silent
             return CaptureRequest(())
+        except StorageError as error:
+            what = "the capture request cannot be read: %s. What is saved by default is saved instead."
+            self._guard.say_once("request", what, describe(error))
+            return CaptureRequest()
+
+    def _read_at_last(self) -> None:
+        """Reads a request that lies elsewhere, with the first sign that this process trains: its helpers import the
+        framework too, and would each ask the network for it."""
+        if not self._unread or torch.utils.data.get_worker_info() is not None:
+            return
+        text, self._unread = self._unread, ""
+        self._request = self._read_request(text)
+        self._eager.is_allowed = self._request.compiled == "eager_step"
+        self._statistics.ask(self._request.statistics)
+        self._hook.ask(self._request)
 
     @property
     def has_begun(self) -> bool:
@@ -285,6 +301,8 @@ class PyTorchCapture:
 
     def _optimizer_created(self, optimizer: Optimizer) -> None:
         self._short_way.close()
+        if not is_being_spawned():
+            self._read_at_last()
         self._boundary.created(optimizer)
         self._modules.optimizer_created(optimizer)
         self._facts.optimizer_created(optimizer)
@@ -309,6 +327,7 @@ class PyTorchCapture:
     # The step, in the order of events: losses, before the optimizer, after it.
 
     def _see_loss(self, tensors: Any, grad_tensors: Any = None, *_: Any, **__: Any) -> None:
+        self._read_at_last()
         if self._evaluation.is_watching:
             self._evaluation.training_goes_on()
         if grad_tensors is not None or self._closure_is_done:
@@ -513,6 +532,7 @@ class PyTorchCapture:
         """Begins the run, with the first optimizer step of this process. False where none is to be captured."""
         if torch.utils.data.get_worker_info() is not None:
             return False
+        self._read_at_last()
         if self._misfits:
             # Kept no longer: where it is raised it refers to each frame on its way, and to what the script has there.
             raise self._misfits.pop()

@@ -22,7 +22,7 @@ class EagerSteps:
 
     def __init__(self, *, is_allowed: bool) -> None:
         self.is_compiler_used = False
-        self._is_allowed = is_allowed
+        self.is_allowed = is_allowed
         self._is_wanted = False
         self._stance: Any = None
 
@@ -56,7 +56,7 @@ class EagerSteps:
             self._enter()
 
     def _enter(self) -> None:
-        can_be_set = self._is_allowed and "torch._dynamo" in sys.modules and hasattr(torch.compiler, "set_stance")
+        can_be_set = self.is_allowed and "torch._dynamo" in sys.modules and hasattr(torch.compiler, "set_stance")
         if self._stance is None and can_be_set:
             self._stance = torch.compiler.set_stance("force_eager")
 

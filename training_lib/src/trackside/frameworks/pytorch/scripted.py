@@ -22,7 +22,7 @@ from trackside.capture.guard import Guard, describe
 from trackside.capture.hook import SCALARS, TRAIN
 from trackside.capture.kept_steps import KeptSteps
 from trackside.contracts.capture_request import CaptureRequest
-from trackside.contracts.errors import ConfigurationError
+from trackside.contracts.errors import ConfigurationError, StorageError
 from trackside.contracts.run_layout import RunLocation
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks import pytorch
@@ -333,7 +333,7 @@ class ScriptedCapture:
 def _with_the_runs_own(request: CaptureRequest, text: str) -> CaptureRequest:
     try:
         return request.merged_with(read_capture_request(text)) if text else request
-    except ConfigurationError as error:
+    except (ConfigurationError, StorageError) as error:
         logger.warning("Trackside: TRACKSIDE_CAPTURE_REQUEST is passed over: %s.", describe(error))
         return request
 

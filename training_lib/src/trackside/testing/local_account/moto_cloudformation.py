@@ -313,6 +313,27 @@ def _mend_change_set_imports() -> None:
     _replace(CloudFormationBackend, "create_change_set", create_change_set)
 
 
+def _mend_stack_in_review() -> None:
+    original = CloudFormationBackend.create_change_set
+
+    def create_change_set(backend: Any, stack_name: str, *args: Any, **more: Any) -> Any:
+        # As `cdk deploy` leaves it when nobody agrees: the next attempt must find it, not make another beside it.
+        reviewed = [
+            stack
+            for stack in backend.stacks.values()
+            if stack.name == stack_name and stack.status == "REVIEW_IN_PROGRESS"
+        ]
+        if more.get("change_set_type") != "CREATE" or not reviewed:
+            return original(backend, stack_name, *args, **more)
+        for stack in reviewed:
+            del backend.stacks[stack.stack_id]
+        change_set_id, stack_id = original(backend, stack_name, *args, **more)
+        backend.stacks[stack_id].enable_termination_protection = reviewed[0].enable_termination_protection
+        return change_set_id, stack_id
+
+    _replace(CloudFormationBackend, "create_change_set", create_change_set)
+
+
 def _mend_change_set_execution() -> None:
     def apply_change_set(change_set: Any) -> None:
         stack = change_set.stack
@@ -488,6 +509,7 @@ REPAIRS: tuple[Repair, ...] = (
     ),
     Repair("template-url", "a template on 127.0.0.1 is sought in a bucket called 127", _mend_template_url),
     Repair("change-set-imports", "Fn::ImportValue finds nothing in a change set", _mend_change_set_imports),
+    Repair("stack-in-review", "a second change set that creates it makes a second stack", _mend_stack_in_review),
     Repair("change-set-execution", "outputs and exports stay as they were", _mend_change_set_execution),
     Repair(
         "missing-change-set",
