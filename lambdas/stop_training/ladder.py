@@ -87,6 +87,8 @@ class Ladder:
             )
 
     def _answer(self, said: RuleEvaluation, answer: Answer) -> Nothing:
+        if answer.outcome is StopOutcome.STOPPED and not self._stopped_it(said):
+            answer = Answer(StopOutcome.ALREADY_ENDED, f"{said.job.name} was stopped for another finding.")
         self._record(said, answer.outcome, answer.reason)
         return Nothing(answer.reason, surprising=answer.surprising)
 
@@ -128,21 +130,23 @@ class Ladder:
         was_tried = was_asked(said, known.decisions)
         self._record(said, StopOutcome.STOPPING, f"SageMaker is asked to stop {stop.job_name}.")
         pace("stop", pause_milliseconds=self._settings.pause_milliseconds, context=self._context)
-        is_ours = partial(self._table.claim_stop, said.job.arn, finding=said.finding_id)
         try:
             self._sagemaker_of(said).stop_training_job(TrainingJobName=stop.job_name)
         except ClientError as error:
             refusal = read_refusal(stop.job_name, code=code_of(error), message=message_of(error))
             if refusal is None:
                 raise
-            # Of two findings whose earlier calls were not answered one was granted: the first to say so was it.
-            if not was_tried or refusal.outcome is not StopOutcome.ALREADY_ENDED or not is_ours():
+            if not was_tried or refusal.outcome is not StopOutcome.ALREADY_ENDED or not self._stopped_it(said):
                 return self._answer(said, refusal)
         else:
-            is_ours()
+            self._stopped_it(said)
         spared = savings(known.job, self._settings, now=self._clock())
         self._record(said, StopOutcome.STOPPED, f"Stopped {stop.job_name}.{_told(spared)}", spared)
         return Done(f"Stopped {stop.job_name}.")
+
+    def _stopped_it(self, said: RuleEvaluation) -> bool:
+        """Of two findings whose calls were not answered one was granted: the first to say so was it."""
+        return self._table.claim_stop(said.job.arn, finding=said.finding_id)
 
     def _asked(self, said: RuleEvaluation) -> StopRun | Nothing:
         stop = asked(said, self._settings)

@@ -90,15 +90,32 @@ def test_another_rule_of_the_same_job_stops_it_too(
     assert outcomes(account) == {"Stopping", "Stopped", "AlreadyEnded"}
 
 
+@pytest.mark.parametrize(
+    "is_known",
+    [pytest.param(True, id="the table knows that it is stopping"), pytest.param(False, id="SageMaker says so")],
+)
 def test_of_two_rules_that_heard_no_answer_one_stopped_the_job(
-    account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+    account: Any,
+    sagemaker: Stubber,
+    golden: Golden,
+    deliver: Deliver,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_known: bool,
 ) -> None:
     """Each has asked, and hears then that the job is stopping: nobody can know whose stop it was, but it was one."""
     settle(monkeypatch, cool_down_minutes=0)
     events = [golden("ours_issues_found"), golden("ours_issues_found", RuleConfigurationName="exploding-tensor")]
-    for code, message in 2 * [("ThrottlingException", "Rate exceeded")] + 2 * [("ValidationException", "in status x")]:
+    refusals = 2 * [("ThrottlingException", "Rate exceeded")]
+    if not is_known:
+        refusals += 2 * [("ValidationException", "in status Stopping")]
+    for code, message in refusals:
         sagemaker.add_client_error("stop_training_job", code, message, expected_params=JOB)
     assert deliver(handle, *events) == ["message-0", "message-1"]
+    if is_known:
+        detail = events[0]["detail"]
+        job = JobRecord(TrainingJob(detail["TrainingJobName"], detail["TrainingJobArn"]), "Stopping")
+        boto3.client("dynamodb").put_item(TableName="runs", Item=job.to_item(expires_at=None))
     assert deliver(handle, *events) == []
     decisions = [item["outcome"]["S"] for item in account.items("decision#").values()]
     assert sorted(decisions) == ["AlreadyEnded", "Stopped", "Stopping", "Stopping"]
