@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from aws_lambda_powertools.metrics import MetricUnit
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from lambdas.reconcile import sagemaker
 from lambdas.reconcile.evaluators import silence_of, who_judges
@@ -18,7 +18,7 @@ from lambdas.shared.clients import client
 from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.observability import metrics
 from lambdas.shared.own_metrics import SILENT_EVALUATORS, SWEEPS, WATCHED_JOBS
-from lambdas.shared.run_table import RunTable
+from lambdas.shared.run_table import SECONDS_A_DAY, RunTable
 from lambdas.shared.runs import account_of, is_in
 from trackside.contracts.event import TERMINAL_JOB_STATUSES
 from trackside.contracts.job_choice import RUN_TAG
@@ -32,17 +32,17 @@ class Sweep:
         self._table, self._settings, self._account = table, settings, account
 
     def run(self, *, now: float) -> Iterator[Done | Nothing]:
-        """What was found and done, one by one. Errors: the first `ClientError` of those that asked about
-        one job, once all were asked about; any other at once. The next sweep begins anew."""
+        """What was found and done, one by one. Errors: `ClientError`, `BotoCoreError`; of those that
+        asked about one job the first, once all were asked about. The next sweep begins anew."""
         # What runs in a spoke is not in this account's list: of such jobs is known what their events say.
         held = [record for record in self._table.running() if account_of(record.job.arn) == self._account]
         listed, is_whole = sagemaker.running_jobs(self._settings, now=now)
         known = {record.job.arn for record in held}
         unwatched = self._table.unwatched([job.arn for job in listed if job.arn not in known])
         found = doubts(held, listed, is_whole=is_whole, unwatched=unwatched, settings=self._settings, now=now)
-        refused: list[ClientError] = []
+        refused: list[ClientError | BotoCoreError] = []
         looks = (
-            *(partial(self._look_whether_ended, record) for record in found.may_have_ended),
+            *(partial(self._look_whether_ended, record, now) for record in found.may_have_ended),
             *(partial(self._look_who_it_is, job, now) for job in found.unknown),
             *(partial(self._look_whether_judged, record) for record in found.unjudged),
             *(partial(self._look_at_statuses, record) for record in found.judged_by_debugger),
@@ -59,11 +59,15 @@ class Sweep:
         if refused:
             raise refused[0]
 
-    def _look_whether_ended(self, record: JobRecord) -> Done | Nothing:
+    def _look_whether_ended(self, record: JobRecord, now: float) -> Done | Nothing:
         name = record.job.name
         description = sagemaker.describe(name)
         if description is None:
-            return Nothing(f"{name} runs, as the table has it, but is no more.", surprising=True)
+            if record.created_at > now - SECONDS_A_DAY:
+                return Nothing(f"{name} runs, as the table has it, but is not found.", surprising=True)
+            # Only what has ended can be deleted; how it ended nobody can say any more.
+            arn = record.job.arn
+            description = {"TrainingJobName": name, "TrainingJobArn": arn, "TrainingJobStatus": "Stopped"}
         status = description["TrainingJobStatus"]
         if status == record.status:
             return Nothing(f"{name} is {status}, as the table has it.")
@@ -127,12 +131,14 @@ class Sweep:
         client("sqs").send_message(QueueUrl=queue_url, MessageBody=json.dumps(event))
 
 
-def _each(looks: Iterable[Callable[[], Done | Nothing | None]], refused: list[ClientError]) -> Iterator[Done | Nothing]:
+def _each(
+    looks: Iterable[Callable[[], Done | Nothing | None]], refused: list[ClientError | BotoCoreError]
+) -> Iterator[Done | Nothing]:
     """What each has to say. One that AWS refuses is kept for the end: it must not hide the others in each sweep."""
     for look in looks:
         try:
             answer = look()
-        except ClientError as error:
+        except (ClientError, BotoCoreError) as error:
             refused.append(error)
         else:
             if answer:

@@ -9,6 +9,9 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from lambdas.shared.clients import client, code_of
+from lambdas.shared.observability import logger
+from lambdas.shared.plain import plain
+from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.run_table import (
     HISTORY_PREFIX,
     JOB,
@@ -113,18 +116,25 @@ class RunTable:
         return True
 
     def running(self) -> list[JobRecord]:
-        """Every job that has not ended, as far as is known; a change of the last second may be missing."""
-        pages = client("dynamodb").get_paginator("query")
-        return [
-            JobRecord.from_item(item)
-            for page in pages.paginate(
+        """Every job that has not ended, as far as is known; a change of the last second may be missing. An item that
+        nobody can read is left out, and said in the log."""
+        found: list[JobRecord] = []
+        for page in (
+            client("dynamodb")
+            .get_paginator("query")
+            .paginate(
                 TableName=self.name,
                 IndexName=SHELVES,
                 KeyConditionExpression="shelf = :running",
                 ExpressionAttributeValues={":running": {"S": RUNNING}},
             )
-            for item in page["Items"]
-        ]
+        ):
+            for item in page["Items"]:
+                try:
+                    found.append(JobRecord.from_item(item))
+                except ConfigurationError:
+                    logger.exception("An item of the table of runs cannot be read: %s", plain(str(item.get("pk"))))
+        return found
 
     def unwatched(self, arns: Sequence[str]) -> set[str]:
         """Those of the jobs that are known to have asked for nothing."""

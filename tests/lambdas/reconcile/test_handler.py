@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any
@@ -315,11 +316,35 @@ def test_throttling_returns_the_message_and_the_next_sweep_begins_anew(
     assert sent(queues["finish"]) == ["Completed"]
 
 
-def test_a_job_that_was_deleted_holds_nothing_up(sagemaker: Stubber, queues: dict[str, str], deliver: Deliver) -> None:
-    hold("deleted")
+@pytest.mark.parametrize(
+    ("hours", "told"),
+    [
+        pytest.param(1, [], id="perhaps SageMaker does not know it yet"),
+        pytest.param(25, ["Stopped"], id="who was deleted had ended"),
+    ],
+)
+def test_a_job_that_is_not_found_holds_nothing_up(
+    sagemaker: Stubber, queues: dict[str, str], deliver: Deliver, *, hours: int, told: list[str]
+) -> None:
+    old = JobRecord(TrainingJob("gone", f"{ARN}gone"), "InProgress", run_uri="s3://runs-bucket/gone")
+    old = replace(old, created_at=NOW - hours * 3600, modified_at=-1.0)
+    boto3.client("dynamodb").put_item(TableName="runs", Item=old.to_item(expires_at=None))
     hold("digits")
     lists(sagemaker)
     sagemaker.add_client_error("describe_training_job", "ValidationException", "Requested resource not found.")
+    describes(sagemaker, "digits", "Completed")
+    assert deliver(handle, TICK) == []
+    assert sent(queues["record"]) == [*told, "Completed"]
+    assert sent(queues["finish"]) == [*told, "Completed"]
+
+
+def test_an_item_that_nobody_can_read_hides_no_other(
+    sagemaker: Stubber, queues: dict[str, str], deliver: Deliver
+) -> None:
+    item = hold("odd").to_item(expires_at=None)
+    boto3.client("dynamodb").put_item(TableName="runs", Item={**item, "status": {"N": "7"}})
+    hold("digits")
+    lists(sagemaker)
     describes(sagemaker, "digits", "Completed")
     assert deliver(handle, TICK) == []
     assert sent(queues["record"]) == ["Completed"]
