@@ -256,7 +256,7 @@ _CHECKS: Mapping[str, Callable[[Any], None]] = {
     "custom_rule_repository": matching(r"[a-z0-9]+([._/-][a-z0-9]+)*", "'trackside-custom-rule'"),
     "custom_rule_image_tag": matching(r"(?a:\w[\w.-]{0,127})", "'0.1.0'"),
     **WATCHING_CHECKS,
-    "stops_per_hour": between(0, 10_000),
+    "stops_per_hour": between(0, 3_000),  # their ARNs, 130 bytes each, stand in one item of at most 400 KB
     "stops_made_at_once": between(2, 1_000),
     "stop_cool_down_minutes": between(0, 10_080),
     "veto_minutes": between(0, 10_080),

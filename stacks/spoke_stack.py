@@ -8,13 +8,16 @@ from aws_cdk import CfnOutput, Duration, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from stacks.constructs.acknowledge import acknowledge
+from stacks.constructs.alarm import TellingAlarm
 from stacks.constructs.stop_permission import let_stop
 from stacks.deployment_settings import DeploymentSettings
 from stacks.event_patterns import official_rule_status_changed, training_changed
+from stacks.measures import waiting
 from stacks.spokes import hub_role_name, role_arn, spoke_role_name
 
 
@@ -31,6 +34,8 @@ class SpokeStack(Stack):
         self._settings = settings
         dead_letters = self._create_dead_letters()
         self._forward(dead_letters)
+        if settings.alarm_topic_arn:
+            self._watch(dead_letters)
         role = self._create_stop_role()
         CfnOutput(self, "StopRoleArn", value=role.role_arn, description="The hub stops jobs with it")
         CfnOutput(self, "DeadLettersUrl", value=dead_letters.queue_url, description="Events that the hub did not take")
@@ -74,6 +79,18 @@ class SpokeStack(Stack):
                 event_pattern=pattern,
                 targets=[targets.EventBus(hub, role=role, dead_letter_queue=dead_letters)],
             )
+
+    def _watch(self, dead_letters: sqs.Queue) -> None:
+        """The hub cannot know of an event that it did not get, and sweeps its own account only."""
+        TellingAlarm(
+            self,
+            "SpokeDeadLetters",
+            topic=sns.Topic.from_topic_arn(self, "Alarms", self._settings.alarm_topic_arn),
+            metric=waiting(dead_letters),
+            threshold=1,
+            description=f"The hub {self._settings.hub_account} did not take an event of this account for a day: it "
+            f"lies in {dead_letters.queue_name}. Is this account among its spoke_accounts?",
+        )
 
     def _create_stop_role(self) -> iam.Role:
         """Trusts one role of the hub by its name, whether or not it is there yet."""

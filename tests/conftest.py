@@ -47,7 +47,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=rank)
 
 
-def pytest_collection_finish() -> None:
-    """Ten thousand tests live to the end; no collection need walk them again."""
+@pytest.fixture(scope="module", autouse=True)
+def _forget_what_is_there_already() -> None:
+    """What lives when a file begins, ten thousand tests and the modules of PyTorch, is out of the collector's sight:
+    of every collection's, and of a capture's, which looks for models among all live objects."""
     gc.collect()
     gc.freeze()

@@ -10,14 +10,32 @@ from trackside.contracts.event import RuleEvaluation
 from trackside.contracts.fields import to_json
 
 MOST_SMS_CHARACTERS = 140  # what one SMS surely holds, whatever the network counts
+MOST_MESSAGE_BYTES = 250 * 1024  # of 256 KB, which the attributes share; the JSON is ASCII
+MOST_LISTED = 10
 VERSION = 1
 _MACHINES = ("email-json", "http", "https", "lambda", "sqs", "firehose")
 
 
 def message_structure(*, body: str, short: str, document: Mapping[str, Any]) -> str:
-    """SNS's `MessageStructure=json`: https://docs.aws.amazon.com/sns/latest/api/API_Publish.html."""
-    machine = to_json(dict(document))
+    """SNS's `MessageStructure=json`: https://docs.aws.amazon.com/sns/latest/api/API_Publish.html. What would not fit is
+    cut: each text, and each list after its tenth."""
+    message = _forms(body, short, document)
+    for most in (1_000, 100):
+        if len(message) > MOST_MESSAGE_BYTES:
+            fitting = {name: _cut(value, most) for name, value in document.items()}
+            message = _forms(_cut(body, 10 * most), short, fitting)
+    return message
+
+
+def _forms(body: str, short: str, document: Mapping[str, Any]) -> str:
+    machine = to_json(document)
     return to_json({"default": body, "email": body, "sms": short, **dict.fromkeys(_MACHINES, machine)})
+
+
+def _cut(value: Any, most: int) -> Any:
+    if isinstance(value, str):
+        return value if len(value) <= most else f"{value[:most]}..."
+    return [_cut(each, most) for each in value[:MOST_LISTED]] if isinstance(value, list) else value
 
 
 def short_text(said: RuleEvaluation) -> str:

@@ -17,7 +17,6 @@ from lambdas.shared.once import once
 from lambdas.shared.reaction import reaction
 from trackside.contracts.action import Action
 from trackside.contracts.event import read_rule_evaluations
-from trackside.contracts.issue_metric import METRIC_NAME
 
 
 @reaction
@@ -32,10 +31,5 @@ def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | 
 
 
 def _publish(metric: PublishMetric, settings: PublishMetricSettings) -> Done:
-    datum = {"MetricName": METRIC_NAME, "Value": 1, "Unit": "Count", **({"Timestamp": metric.at} if metric.at else {})}
-    data = [
-        {**datum, "Dimensions": [{"Name": name, "Value": value} for name, value in dimensions.items()]}
-        for dimensions in metric.dimensions
-    ]
-    client("cloudwatch").put_metric_data(Namespace=settings.namespace, MetricData=data)
+    client("cloudwatch").put_metric_data(Namespace=settings.namespace, MetricData=metric.data)
     return Done(f"Counted the issue: {dict(metric.dimensions[0])}.")

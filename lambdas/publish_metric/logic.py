@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from lambdas.publish_metric.settings import PublishMetricSettings
 from lambdas.shared.asked import reason_not_to
@@ -11,6 +12,7 @@ from lambdas.shared.decisions import Nothing
 from lambdas.shared.plain import ascii_only
 from trackside.contracts.action import Action
 from trackside.contracts.event import RuleEvaluation
+from trackside.contracts.issue_metric import METRIC_NAME
 
 # API_MetricDatum: a moment of the last two weeks, or of the next two hours. An hour is kept for the way there.
 MOST_AGE_SECONDS, MOST_AHEAD_SECONDS = (14 * 24 - 1) * 3600, 3600 + 1
@@ -23,6 +25,15 @@ class PublishMetric:
 
     dimensions: tuple[Mapping[str, str], ...]
     at: float
+
+    @property
+    def data(self) -> list[dict[str, Any]]:
+        """As PutMetricData takes it."""
+        datum = {"MetricName": METRIC_NAME, "Value": 1, "Unit": "Count", **({"Timestamp": self.at} if self.at else {})}
+        return [
+            {**datum, "Dimensions": [{"Name": name, "Value": value} for name, value in dimensions.items()]}
+            for dimensions in self.dimensions
+        ]
 
 
 def decide(evaluation: RuleEvaluation, settings: PublishMetricSettings, *, now: float) -> PublishMetric | Nothing:

@@ -15,6 +15,7 @@ from lambdas.shared.clients import client, is_missing
 from trackside.contracts.job_choice import TAG_PREFIX
 
 LONGEST_DAYS = 60  # a job may run for 28 days, and wait for capacity before
+MOST_PAGES_OF_EVALUATORS = 5  # of 100
 
 
 def running_jobs(settings: ReconcileSettings, *, now: float) -> tuple[list[Listed], bool]:
@@ -71,11 +72,22 @@ def processing_status(processing_job: str) -> str:
 
 
 def processing_jobs(name_contains: str) -> list[Mapping[str, Any]]:
-    """Summaries of the processing jobs of such a name, newest first; 100 at most."""
-    answer = client("sagemaker").list_processing_jobs(
-        NameContains=name_contains, SortBy="CreationTime", SortOrder="Descending", MaxResults=100
-    )
-    return list(answer["ProcessingJobSummaries"])
+    """Summaries of the processing jobs of such a name, newest first: 500 at most, for of a hundred chains the oldest
+    link may be one that works."""
+    request: dict[str, Any] = {
+        "NameContains": name_contains,
+        "SortBy": "CreationTime",
+        "SortOrder": "Descending",
+        "MaxResults": 100,
+    }
+    found: list[Mapping[str, Any]] = []
+    for _ in range(MOST_PAGES_OF_EVALUATORS):
+        answer = client("sagemaker").list_processing_jobs(**request)
+        found += answer["ProcessingJobSummaries"]
+        if not answer.get("NextToken"):
+            break
+        request["NextToken"] = answer["NextToken"]
+    return found
 
 
 def describe_processing(name: str) -> Mapping[str, Any]:

@@ -14,10 +14,11 @@ def signs_of_life(run: RunLocation) -> list[float]:
     what rules said."""
     bucket, prefix = split_uri(run)
     folder = f"{prefix}/{RULE_OUTPUT}/"
-    answer = client("s3").list_objects_v2(Bucket=bucket, Prefix=folder)
+    pages = client("s3").get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=folder)
     return [
         float(found["LastModified"].timestamp())
-        for found in answer.get("Contents", ())
+        for page in pages
+        for found in page.get("Contents", ())
         if _is_progress(found["Key"].removeprefix(folder))
     ]
 

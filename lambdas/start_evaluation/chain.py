@@ -28,8 +28,8 @@ from trackside.contracts.event import TERMINAL_JOB_STATUSES, TOLD_AGAIN_SOURCE, 
 from trackside.contracts.run_layout import RunLocation
 
 # Exit codes of the evaluator (trackside.evaluation.exit_codes) that another attempt would repeat: the request is wrong,
-# a verdict cannot be delivered, a rule raises.
-FINAL_EXIT_CODES = frozenset({2, 4, 5})
+# a rule raises. What the bus did not take lies in the run, and the next delivers it.
+FINAL_EXIT_CODES = frozenset({2, 5})
 RAN_OUT_SHARE = 0.95  # of its time: SageMaker ended it, for nothing tells so in words
 
 _EXIT_CODE = re.compile(r"exit code: (?P<code>\d+)")

@@ -36,8 +36,10 @@ def smdebug_python() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not ready.exists() or ready.read_text() != recipe:
             shutil.rmtree(ENVIRONMENT, ignore_errors=True)
-            pip = [ENVIRONMENT / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-            run_or_fail([sys.executable, "-m", "venv", ENVIRONMENT])
+            # The pip of this environment spares one there; what is used is compiled as it is imported.
+            pip = [sys.executable, "-m", "pip", "--python", ENVIRONMENT / "bin" / "python", "install", "--no-compile"]
+            pip += ["--quiet", "--disable-pip-version-check"]
+            run_or_fail([sys.executable, "-m", "venv", "--without-pip", ENVIRONMENT])
             run_or_fail([*pip, "--no-deps", *ALONE])
             run_or_fail([*pip, *BESIDE])
             ready.write_text(recipe)

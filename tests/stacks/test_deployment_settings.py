@@ -70,6 +70,7 @@ def test_understands(name: str, given: Any, value: Any) -> None:
         pytest.param("evaluations_started_at_once", 1, id="fewer than Lambda allows"),
         pytest.param("default_actions", "StopTrainig", id="unknown action"),
         pytest.param("owner_emails", "nobody", id="no address"),
+        pytest.param("stops_per_hour", 3_001, id="more jobs than one item of the table holds"),
         pytest.param("stop_after_findings", 0, id="a stop that nothing asks for"),
         pytest.param("reconcile_minutes", 0, id="never"),
         pytest.param("instance_prices", "ml.m5.large", id="no price"),

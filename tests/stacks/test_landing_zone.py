@@ -14,6 +14,7 @@ from aws_cdk.assertions import Template
 from stacks.assembly import assembly
 from stacks.deployment_settings import DeploymentSettings
 from stacks.paths import ROOT
+from stacks.spoke_stack import SpokeStack
 from stacks.storage_stack import StorageStack
 from tests.stacks.variants import (
     ACCOUNT,
@@ -162,6 +163,15 @@ def joined(value: Any) -> Iterator[list[Any]]:
 
 def fill_in(parts: list[Any]) -> str:
     return "".join(p if isinstance(p, str) else PLACE.get(p.get("Ref", ""), "<later>") for p in parts)
+
+
+def test_a_spoke_that_is_given_a_topic_says_what_its_hub_did_not_take() -> None:
+    app = cdk.App()
+    given = {**SPOKE_OF_STAGING, "trackside:alarm_topic_arn": ALARM_TOPIC}
+    stack = SpokeStack(app, "TracksideSpoke", settings=DeploymentSettings.from_context(given))
+    (alarm,) = Template.from_stack(stack).find_resources("AWS::CloudWatch::Alarm").values()
+    assert alarm["Properties"]["AlarmActions"] == [ALARM_TOPIC]
+    assert "DeadLetters" in str(alarm["Properties"]["Dimensions"])
 
 
 def test_a_spoke_lets_the_hub_do_one_thing(spoke: Resources) -> None:

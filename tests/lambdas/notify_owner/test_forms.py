@@ -48,6 +48,25 @@ def test_people_read_and_machines_parse() -> None:
         assert (document["job"], document["rule"], document["version"]) == ("digits-01", "overfit", 1)
 
 
+@pytest.mark.parametrize(
+    ("said", "others"),
+    [
+        pytest.param(replace(SAID, details="\U0001f682" * 1024, what_to_do=("\U0001f682" * 500,) * 5), (), id="signs"),
+        pytest.param(replace(SAID, what_to_do=("x" * 50_000,)), (), id="long advice"),
+        pytest.param(SAID, ("\u8eca" * 250 + "@1",) * 200, id="a rule of a long name that flickers"),
+    ],
+)
+def test_a_message_fits_whatever_it_says(said: RuleEvaluation, others: tuple[str, ...]) -> None:
+    body = f"{said.details} {said.what_to_do} {others[:10]}"
+    document = document_of(said, text="subject", message=body, others=others)
+    message = message_structure(body=body, short="sms", document=document)
+    assert len(message.encode()) <= 250 * 1024  # API_Publish: 256 KB, with the attributes
+    forms = json.loads(message)
+    assert forms["sms"] == "sms"
+    assert body.startswith(forms["email"][:1000])
+    assert json.loads(forms["sqs"])["job"] == "digits-01"
+
+
 def settle(monkeypatch: pytest.MonkeyPatch, account: Any, **changes: Any) -> None:
     settings = NotifyOwnerSettings(account.topic, "done", **changes)
     for name, value in settings.to_environment().items():

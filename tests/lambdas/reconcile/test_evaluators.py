@@ -15,6 +15,8 @@ from botocore.stub import Stubber
 from benchmarks.fleet_kills import create_lease_table
 from lambdas.reconcile.evaluators import FLEETS_NAME
 from lambdas.reconcile.handler import handle
+from lambdas.reconcile.sagemaker import processing_jobs
+from lambdas.reconcile.signs_of_life import signs_of_life
 from lambdas.shared.processing_jobs import chain_of, evaluator_name, processing_job_name
 from tests.lambdas.reconcile.test_handler import (
     ARN,
@@ -34,6 +36,7 @@ from trackside.contracts.evaluation_chain import CONTINUED_PREFIX
 from trackside.contracts.evaluator_mode import FLEET, PER_RULE
 from trackside.contracts.event import TrainingJob
 from trackside.contracts.lease import LeaseRecord, LeaseState
+from trackside.contracts.run_layout import RunLocation
 
 __all__ = ["queues"]  # a fixture
 JOB = TrainingJob("digits", ARN + "digits")
@@ -142,6 +145,33 @@ def test_with_a_job_for_each_rule_any_of_them_judges(
     lists_evaluators(sagemaker, "digits", ("-0a1b2c", "InProgress", ""))
     assert deliver(handle, TICK) == []
     assert sent(queues["start"]) == []
+
+
+def test_all_evaluators_of_a_job_are_seen_however_many_they_were(sagemaker: Stubber) -> None:
+    asked = {"NameContains": "a", "SortBy": "CreationTime", "SortOrder": "Descending", "MaxResults": 100}
+    summaries = [
+        {
+            "ProcessingJobName": f"trackside-{number}",
+            "ProcessingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:processing-job/x",
+            "CreationTime": 0,
+            "ProcessingJobStatus": "InProgress",
+        }
+        for number in range(3)
+    ]
+    sagemaker.add_response("list_processing_jobs", {"ProcessingJobSummaries": summaries[:2], "NextToken": "n"}, asked)
+    sagemaker.add_response(
+        "list_processing_jobs", {"ProcessingJobSummaries": summaries[2:]}, asked | {"NextToken": "n"}
+    )
+    assert [each["ProcessingJobName"] for each in processing_jobs("a")] == ["trackside-0", "trackside-1", "trackside-2"]
+
+
+@pytest.mark.usefixtures("account")
+def test_signs_of_life_are_found_behind_a_thousand_other_objects() -> None:
+    s3 = boto3.client("s3")
+    for number in range(1001):
+        s3.put_object(Bucket="runs-bucket", Key=f"digits/rule-output/a{number}", Body=b"")
+    s3.put_object(Bucket="runs-bucket", Key="digits/rule-output/progress.json", Body=b"{}")
+    assert len(signs_of_life(RunLocation("s3://runs-bucket/digits"))) == 1
 
 
 @pytest.mark.parametrize("is_leased", [True, False])

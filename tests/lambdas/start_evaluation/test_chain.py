@@ -129,7 +129,7 @@ def test_nothing_follows(end: EvaluatorEnd, surprising: bool) -> None:
 
 
 def test_exit_codes_are_those_of_the_evaluator() -> None:
-    assert {exit_codes.BAD_CONFIGURATION, exit_codes.UNDELIVERED, exit_codes.RULE_CRASHED} == FINAL_EXIT_CODES
+    assert {exit_codes.BAD_CONFIGURATION, exit_codes.RULE_CRASHED} == FINAL_EXIT_CODES
 
 
 def event(**detail: Any) -> dict[str, Any]:

@@ -107,6 +107,23 @@ def test_a_table_that_cannot_be_read_disturbs_nobody(table: RunTable, caplog: py
     assert "There is no table no-such-table in us-east-1" in line
 
 
+def test_while_the_table_does_not_answer_it_is_asked_once_a_minute(table: RunTable, put: Any) -> None:
+    """A loop that polls would else wait for the table's timeouts in each of its rounds."""
+    client, _ = client_that_answers()
+    looked, now = [], [0.0]
+
+    def find() -> RunTable:
+        looked.append(now[0])
+        return RunTable("runs" if now[0] else "no-such-table")
+
+    put(merged(None, ISSUE))
+    fill_rule_statuses(client, table=find, monotonic=lambda: now[0])
+    assert [STATUSES in described(client) for _ in range(2)] == [False, False]
+    now[0] = 60.0
+    assert STATUSES in described(client)
+    assert looked == [0.0, 60.0]
+
+
 def test_the_command_prints_amazons_shape(table: RunTable, put: Any) -> None:
     put(merged(None, ISSUE))
     result = CliRunner().invoke(main, ["aws", "rules", "digits", "--table", "runs"])

@@ -31,10 +31,10 @@ def tensorboard_python() -> Path:
         if not ready.exists() or ready.read_text() != recipe:
             shutil.rmtree(ENVIRONMENT, ignore_errors=True)
             python = ENVIRONMENT / "bin" / "python"
-            run_or_fail([sys.executable, "-m", "venv", ENVIRONMENT], timeout=300)
-            run_or_fail(
-                [python, "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES], timeout=300
-            )
+            run_or_fail([sys.executable, "-m", "venv", "--without-pip", ENVIRONMENT], timeout=300)
+            # The pip of this environment spares one there; what is used is compiled as it is imported.
+            pip: list[str | Path] = [sys.executable, "-I", "-m", "pip", "--python", python, "install", "--no-compile"]
+            run_or_fail([*pip, "--quiet", "--disable-pip-version-check", *PACKAGES], timeout=300)
             ready.write_text(recipe)
     return ENVIRONMENT / "bin" / "python"
 

@@ -141,9 +141,8 @@ def _python_with(name: str, packages: tuple[str, ...]) -> Path:
             # `addsitedir` also reads the .pth files there, ours among them.
             ours = f"import site; site.addsitedir({sysconfig.get_paths()['purelib']!r})\n"
             Path(folder, "beside.pth").write_text(ours)
-            _run_or_fail(
-                [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages], packages
-            )
+            pip: list[str | Path] = [python, "-m", "pip", "install", "--no-compile", "--quiet"]
+            _run_or_fail([*pip, "--disable-pip-version-check", *packages], packages)
             ready.write_text(recipe)
     return python
 

@@ -30,15 +30,10 @@ def sdk_python() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not ready.exists() or ready.read_text() != recipe:
             shutil.rmtree(ENVIRONMENT, ignore_errors=True)
-            pip: list[str | Path] = [
-                ENVIRONMENT / "bin" / "python",
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-            ]
-            run_or_fail([sys.executable, "-m", "venv", ENVIRONMENT])
+            # The pip of this environment spares one there; what is used is compiled as it is imported.
+            pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", ENVIRONMENT / "bin" / "python", "install"]
+            pip += ["--no-compile", "--quiet", "--disable-pip-version-check"]
+            run_or_fail([sys.executable, "-m", "venv", "--without-pip", ENVIRONMENT])
             run_or_fail([*pip, "--no-deps", *V2])
             run_or_fail([*pip, "--no-deps", "--target", ENVIRONMENT / "v3", *V3])
             ready.write_text(recipe)

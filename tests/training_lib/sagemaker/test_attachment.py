@@ -237,3 +237,17 @@ def test_conflicts_are_all_told(request_: dict[str, Any], attachment: Attachment
         attach_to_request(request_, attachment)
     assert [part for part in said if part not in str(refused.value)] == []
     assert request_ == before
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param({"TrainingJobName": "x", "Environment": [{"Name": "TOKEN", "Value": "s3cr3t"}]}, id="environment"),
+        pytest.param({"HyperParameterTuningJobName": "x", "TrainingJobDefinition": "TOKEN=s3cr3t"}, id="definition"),
+        pytest.param({"TrainingJobName": "x", "Environment": {"TOKEN": "s3cr3t", "TRACKSIDE_RUN": "y"}}, id="conflict"),
+    ],
+)
+def test_no_value_of_the_users_is_repeated_in_an_error(request_: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        attach_to_request(request_, SHARED)
+    assert "s3cr3t" not in str(refused.value)

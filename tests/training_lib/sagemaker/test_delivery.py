@@ -20,7 +20,8 @@ from trackside.sagemaker.delivery import (
     with_channel,
 )
 
-OURS = "./trackside-wheels/trackside-0.1.0-py3-none-any.whl"
+NAME = "./trackside-wheels/trackside-0.1.0-py3-none-any.whl"
+OURS = f'{NAME} ; python_version >= "3.10"'
 
 
 @pytest.fixture
@@ -67,15 +68,25 @@ def test_lines_between_which_ours_stand_stay_where_they_are(source: Path, wheel:
     deliver(source, [other])
     found = requirements.read_text().splitlines()
     assert (found[0], found[-1]) == ("first", "last")
-    assert [line for line in found if "trackside-wheels" in line] == [
-        "./trackside-wheels/trackside-0.2.0-py3-none-any.whl"
-    ]
+    (line,) = [line for line in found if "trackside-wheels" in line]
+    assert line.startswith("./trackside-wheels/trackside-0.2.0-py3-none-any.whl")
     assert [path.name for path in (source / "trackside-wheels").iterdir()] == [other.name]
 
 
 def test_what_was_delivered_can_be_delivered_again(source: Path, wheel: Path) -> None:
     placed = deliver(source, [wheel]).wheels
     assert deliver(source, placed).wheels == placed
+
+
+def test_what_is_refused_leaves_the_folder_as_it_was(source: Path, wheel: Path) -> None:
+    """Else the lines of before would name wheels that are gone, and the job's pip would fail."""
+    deliver(source, [wheel])
+    before = {path: path.read_bytes() for path in source.rglob("*") if path.is_file()}
+    odd = wheel.with_name("trackside.zip")
+    odd.write_bytes(b"no wheel")
+    with pytest.raises(ConfigurationError, match="is no wheel"):
+        deliver(source, [wheel, odd])
+    assert {path: path.read_bytes() for path in source.rglob("*") if path.is_file()} == before
 
 
 def test_where_one_line_has_a_hash_ours_has_one(source: Path, wheel: Path) -> None:
@@ -95,7 +106,12 @@ def test_whatever_a_file_holds_it_holds_afterwards(before: str, after: str) -> N
 @pytest.mark.parametrize(
     ("name", "line"),
     [
-        pytest.param("trackside-0.1.0-py3-none-any.whl", "", id="of any Python"),
+        pytest.param("x-0.1.0-py3-none-any.whl", "", id="of any Python"),
+        pytest.param(
+            "trackside-0.1.0-py3-none-any.whl",
+            ' ; python_version >= "3.10"',
+            id="ours: an older container goes without",
+        ),
         pytest.param(
             "google_crc32c-1.9.0-cp311-cp311-manylinux1_x86_64.manylinux_2_5_x86_64.whl",
             ' ; python_version == "3.11" and platform_machine == "x86_64"',

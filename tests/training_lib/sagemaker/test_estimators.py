@@ -132,6 +132,16 @@ def test_without_rules_the_deployment_decides(runs: Any) -> None:
     assert {tag["Key"] for tag in mine.tags} == {"trackside:run"}
 
 
+def test_who_may_not_look_for_the_table_has_the_job_watched_all_the_same(
+    runs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Statuses are a comfort; a data scientist's role often may not ask CloudFormation."""
+    monkeypatch.delenv("TRACKSIDE_TABLE", raising=False)
+    mine = estimator(sagemaker_session=runs)
+    watch_estimator(mine, "s3://runs/digits/@job")
+    assert {tag["Key"] for tag in mine.tags} == {"trackside:run"}
+
+
 @pytest.mark.parametrize(
     ("place", "more"),
     [

@@ -110,7 +110,7 @@ def test_a_run_that_was_judged_is_done(fleet: Callable[[str], Fleet]) -> None:
     assert ours.worker.load.judged == 0
 
 
-@pytest.mark.parametrize("code", [2, 4, 5])
+@pytest.mark.parametrize("code", [2, 5])
 def test_what_would_repeat_fails_and_somebody_is_told(fleet: Callable[[str], Fleet], code: int) -> None:
     ours = fleet(ENDS.format(code=code))
     ours.put()
@@ -120,7 +120,7 @@ def test_what_would_repeat_fails_and_somebody_is_told(fleet: Callable[[str], Fle
     assert (told["TrainingJobName"], told["ExitMessage"]) == ("digits", "about s3://runs/digits")
 
 
-@pytest.mark.parametrize("code", [1, 3, 6])
+@pytest.mark.parametrize("code", [1, 3, 4, 6])
 def test_what_broke_off_is_tried_again_later(fleet: Callable[[str], Fleet], code: int) -> None:
     ours = fleet(ENDS.format(code=code))
     ours.put()

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
 from typing import Any
 
 from trackside.cloud.run_table import RunTable
-from trackside.contracts.errors import TracksideError
 from trackside.contracts.run_table import RuleRecord
 
 logger = logging.getLogger(__name__)
 
 STATUSES = "DebugRuleEvaluationStatuses"
+AGAIN_SECONDS = 60.0  # after which a table that did not answer is asked again
 
 
 def debug_rule_evaluation_statuses(job: str, *, table: RunTable | None = None) -> list[dict[str, Any]]:
@@ -41,34 +42,45 @@ def statuses_of(rules: Iterable[RuleRecord]) -> list[dict[str, Any]]:
     ]
 
 
-def fill_rule_statuses(client: Any, *, table: RunTable | None = None) -> Any:
+def fill_rule_statuses(
+    client: Any,
+    *,
+    table: RunTable | Callable[[], RunTable] = RunTable,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Any:
     """The same boto3 client of SageMaker, whose `describe_training_job` answers with the statuses of our rules too.
 
     So a loop over `DebugRuleEvaluationStatuses`, and the SDK's `fit` and `rule_job_summary` with this client in their
     session, work as they did. A job that SageMaker Debugger itself judges keeps the statuses that AWS gives. If the
-    table cannot be read, the answer stays AWS's; the log says why, once.
+    table cannot be read, the answer stays AWS's; the log says why, once, and it is tried again a minute later. `table`
+    may be what finds it, at the first need of it.
     """
-    client.meta.events.register("after-call.sagemaker.DescribeTrainingJob", _Filler(table), unique_id=STATUSES)
+    filler = _Filler(table, monotonic)
+    client.meta.events.register("after-call.sagemaker.DescribeTrainingJob", filler, unique_id=STATUSES)
     return client
 
 
 class _Filler:
-    """Adds to what boto3 has parsed. The table is looked for at the first need of it."""
+    """Adds to what boto3 has parsed."""
 
-    def __init__(self, table: RunTable | None) -> None:
-        self._table = table
+    def __init__(self, table: RunTable | Callable[[], RunTable], monotonic: Callable[[], float]) -> None:
+        self._table, self._monotonic = table, monotonic
         self._has_complained = False
+        self._again_at = 0.0
 
     def __call__(self, *, parsed: dict[str, Any], **_: Any) -> None:
-        if "TrainingJobArn" not in parsed or parsed.get(STATUSES):  # an error's answer; AWS's own rules
+        is_ours = "TrainingJobArn" in parsed and not parsed.get(STATUSES)  # no error's answer; no rules of AWS
+        if not is_ours or self._monotonic() < self._again_at:
             return
         try:
-            self._table = self._table or RunTable()
-            statuses = statuses_of(self._table.rules(parsed["TrainingJobArn"]))
-        except TracksideError as error:
+            table = self._table if isinstance(self._table, RunTable) else self._table()
+            statuses = statuses_of(table.rules(parsed["TrainingJobArn"]))
+        except Exception as error:  # noqa: BLE001  whoever asks SageMaker gets its answer
+            self._again_at = self._monotonic() + AGAIN_SECONDS
             if not self._has_complained:
                 logger.warning("Trackside: the statuses of rules are not filled in. %s", error)
             self._has_complained = True
             return
+        self._table = table
         if statuses:
             parsed[STATUSES] = statuses

@@ -179,7 +179,9 @@ def definitions_of(request: Mapping[str, Any], problems: list[Problem]) -> list[
     if not found:
         problems.append(Problem(ONE_DEFINITION, "is missing."))
     problems += [
-        Problem(where, f"must be an object, but is {each!r}.") for where, each in found if not isinstance(each, dict)
+        Problem(where, f"must be an object, but is a {type(each).__name__}.")  # it may hold what nobody should read
+        for where, each in found
+        if not isinstance(each, dict)
     ]
     return [(where, each) for where, each in found if isinstance(each, dict)]
 
@@ -285,7 +287,7 @@ def _merged_environment(
     given: Any, added: Mapping[str, str], where: str, problems: list[Problem], *, most: int
 ) -> dict[str, str]:
     if given is not None and not isinstance(given, Mapping):
-        problems.append(Problem(where, f"must be an object, but is {given!r}."))
+        problems.append(Problem(where, f"must be an object, but is a {type(given).__name__}."))
         return {}
     merged = {**(given or {}), **added}
     for name, value in (given or {}).items():

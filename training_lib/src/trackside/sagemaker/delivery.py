@@ -105,15 +105,15 @@ def deliver(source_dir: Path, wheels: Iterable[Path]) -> Delivery:
         problem = Problem(str(source_dir), "is no folder.", "Name the folder of the training script.")
         raise ConfigurationError([problem], subject="The delivery")
     given = list(wheels)
-    folder = source_dir / WHEEL_FOLDER
+    folder, requirements = source_dir / WHEEL_FOLDER, source_dir / REQUIREMENTS
+    text = requirements.read_bytes().decode("utf-8", "surrogateescape") if requirements.exists() else ""
+    # All that may be refused, before anything is touched.
+    lines = tuple(requirement_lines(given, folder=f"./{WHEEL_FOLDER}", hashed="--hash=" in _BLOCK.sub("", text)))
     with tempfile.TemporaryDirectory() as aside:  # the given ones may lie in that folder
         kept = [Path(shutil.copy2(wheel, aside)) for wheel in given]
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         placed = tuple(Path(shutil.copy2(wheel, folder)) for wheel in kept)
-    requirements = source_dir / REQUIREMENTS
-    text = requirements.read_bytes().decode("utf-8", "surrogateescape") if requirements.exists() else ""
-    lines = tuple(requirement_lines(placed, folder=f"./{WHEEL_FOLDER}", hashed="--hash=" in _BLOCK.sub("", text)))
     requirements.write_bytes(_with_block(text, lines).encode("utf-8", "surrogateescape"))
     return Delivery(requirements, lines, placed)
 
@@ -157,7 +157,10 @@ def requirement_lines(wheels: Iterable[Path], *, folder: str, hashed: bool = Fal
         if match is None:
             fix = "It is named like trackside-0.1.0-py3-none-any.whl."
             raise ConfigurationError([Problem(str(wheel), "is no wheel.", fix)], subject="The delivery")
-        marker = " and ".join(_markers(match["python"], match["abi"], match["platform"]))
+        markers = list(_markers(match["python"], match["abi"], match["platform"]))
+        if wheel.name.startswith(f"{LIBRARY}-"):  # a training in an older container must go on without it
+            markers.append(f'python_version >= "{PYTHONS[0]}"')
+        marker = " and ".join(markers)
         digest = f" --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}" if hashed else ""
         yield f"{folder}/{wheel.name}" + (f" ; {marker}" if marker else "") + digest
 

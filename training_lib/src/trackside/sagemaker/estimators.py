@@ -111,7 +111,7 @@ def watch_estimator(estimator: Any, run: str, *, preset: str = "") -> Attachment
             setattr(estimator, name, value)
         raise
     session = estimator.sagemaker_session
-    fill_rule_statuses(session.sagemaker_client, table=RunTable(client=session.boto_session.client))
+    fill_rule_statuses(session.sagemaker_client, table=lambda: RunTable(client=session.boto_session.client))
     for note in attachment.notes:
         logger.warning("Trackside: %s", note)
     return attachment

@@ -17,7 +17,7 @@ from trackside.evaluation import exit_codes
 from trackside.evaluation.lifeline import news_line, until_line
 
 # What judging again from the last checkpoint would not change: see `exit_codes`.
-FINAL = frozenset({exit_codes.BAD_CONFIGURATION, exit_codes.UNDELIVERED, exit_codes.RULE_CRASHED})
+FINAL = frozenset({exit_codes.BAD_CONFIGURATION, exit_codes.RULE_CRASHED})
 
 
 @dataclass(frozen=True)
