@@ -174,7 +174,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--poll-seconds", type=float, default=1.0, help="how often an evaluator looks for steps")
     parser.add_argument("--captured-objects-an-hour", type=float, default=60.0)
     parser.add_argument("--prices", type=Path, default=PRICES)
-    return parser.parse_args(arguments)
+    asked = parser.parse_args(arguments)
+    if not asked.prices.is_file():
+        parser.error(f"There is no file {asked.prices}. Copy {PRICES}, and write your prices into it.")
+    return asked
 
 
 if __name__ == "__main__":

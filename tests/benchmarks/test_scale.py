@@ -17,6 +17,7 @@ from benchmarks.scale import __main__ as command
 from benchmarks.scale.chart import chart
 from benchmarks.scale.clock import Clock, Process
 from benchmarks.scale.cost import PRICES, Line, idle_lines, read_prices, table
+from benchmarks.scale.cost import main as cost_command
 from benchmarks.scale.design import MODES, Design, QueueDesign, before, deployed
 from benchmarks.scale.figures import figures_of
 from benchmarks.scale.quotas import Quotas
@@ -216,6 +217,12 @@ def test_a_month_of_nothing_is_counted_in_the_templates(resources: Mapping[str, 
     assert lines["keys"].number == lines["dashboards"].number == 1
     one_more = {**resources, "another": {"Type": "AWS::KMS::Key", "Properties": {}}}
     assert {line.what: line for line in idle_lines(one_more, PRICE_LIST, sweeps=100)}["keys"].number == 2
+
+
+def test_prices_that_are_not_there_are_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cost_command(["--prices", "no-such.json"])
+    assert "There is no file no-such.json. Copy" in capsys.readouterr().err
 
 
 def test_a_bill_adds_up() -> None:

@@ -63,6 +63,16 @@ def test_judges_a_finished_run_to_the_end_and_says_nothing_on_stdout(tmp_path: P
     assert "exploding-tensor" in stderr
 
 
+def test_a_run_that_is_not_there_yet_is_waited_for_aloud(tmp_path: Path) -> None:
+    process = start(RunLocation(str(tmp_path)))
+    assert process.stderr is not None
+    assert f"Nothing lies at {tmp_path} yet" in process.stderr.readline()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+    run = write_run(tmp_path, ended=True)
+    assert "Nothing lies" not in start(run).communicate(timeout=60)[1]
+
+
 def test_sigterm_ends_it_after_what_is_complete_was_judged_and_it_goes_on_later(tmp_path: Path) -> None:
     run = write_run(tmp_path, ended=False)
     process = start(run)

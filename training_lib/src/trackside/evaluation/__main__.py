@@ -24,11 +24,14 @@ from trackside.evaluation.stop_signal import StopSignal
 from trackside.evaluation.summary import Summary
 from trackside.storage.open_store import open_store
 
+_logger = logging.getLogger(__name__)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s")
+    logging.getLogger("botocore").setLevel(logging.WARNING)  # else it tells of each client
     try:
         summary = _evaluate(RunLocation(options.run), poll_seconds=options.poll_seconds)
     except ConfigurationError as error:
@@ -44,10 +47,13 @@ def _evaluate(run: RunLocation, *, poll_seconds: float) -> Summary:
     if "://" not in run.uri and not Path(run.uri).expanduser().is_dir():
         # A prefix in a bucket appears with its first object; a folder that is not there is a slip of the pen.
         raise RunNotFoundError(f"There is no folder {run.uri!r}. Give the folder of a run, or s3://bucket/prefix.")
+    store = open_store(run.uri)
+    if not next(iter(store.list("")), None):
+        _logger.info("Nothing lies at %s yet: waiting for its first step. Ctrl-C ends it.", run.uri)
     with StopSignal() as stop:
         return evaluate(
             run,
-            read_rule_request(open_store(run.uri)),
+            read_rule_request(store),
             [JsonLinesSink(open_store(run.rule_output))],
             poll_seconds=poll_seconds,
             clock=time.time,
