@@ -294,6 +294,7 @@ def test_the_catalogue_passes_good_requests(rules: list[object]) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        pytest.param(json.dumps({"rules": [{"rule": "a", "name": "n" * 257}]}), "has 257 characters", id="long-name"),
         pytest.param('{"rules":[{"rule":"a"},{"rule":"a"}]}', "two configurations are named 'a'", id="same-name"),
         pytest.param('{"rules":[{"rule":"a","actions":["StopTrainin"]}]}', "'StopTraining'", id="unknown-action"),
         pytest.param('{"rule":[]}', "Did you mean 'rules'?", id="misspelt"),

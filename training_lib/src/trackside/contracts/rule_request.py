@@ -20,6 +20,7 @@ from trackside.contracts.capture_request import CollectionRequest, collections_d
 from trackside.contracts.errors import did_you_mean
 from trackside.contracts.fields import Fields, parse_json, to_json
 
+MOST_NAME_CHARACTERS = 256  # of AWS's RuleConfigurationName; the table's keys hold no more than four times that
 VERSION = 1
 
 # In whose sense a rule judges: ours; as AWS's developer guide documents it; with what its Python SDK sent by default.
@@ -127,6 +128,9 @@ def _read_rule(fields: Fields) -> RuleConfiguration:
     named = parameters.get(CLASS_PARAMETER, "").strip() if SOURCE_PARAMETER in parameters else ""
     rule_id = fields.text("rule", named or None)
     name = fields.text("name", rule_id)
+    if len(name) > MOST_NAME_CHARACTERS:
+        why = f"has {len(name)} characters, at most {MOST_NAME_CHARACTERS} are taken."
+        fields.problem("name", why, f"Shorten {name[:40] + '…'!r}.")
     actions, terms = read_actions_with_terms(fields, "actions")
     source = fields.text("source", "")
     if source and SOURCE_PARAMETER in parameters:
