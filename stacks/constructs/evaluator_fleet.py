@@ -33,6 +33,7 @@ STOP_SECONDS = 120  # the longest that Fargate waits between SIGTERM and SIGKILL
 GRACE_SECONDS = 90
 NEWS_SECONDS = 5
 UNREAD_ATTEMPTS = 5
+SCRATCH = "scratch"  # the only folder in which a worker writes
 # https://docs.aws.amazon.com/autoscaling/application/userguide/application-auto-scaling-service-linked-roles.html
 SCALING_ROLE = (
     "role/aws-service-role/ecs.application-autoscaling.amazonaws.com",
@@ -160,8 +161,11 @@ class EvaluatorFleet(Construct):
             self, "Log", retention=RETENTION[settings.log_retention_days], removal_policy=RemovalPolicy.DESTROY
         )
         news = {"TRACKSIDE_FLEET_NEWS_SECONDS": str(NEWS_SECONDS)} if self.has_news else {}
-        task.add_container(
+        # Whose it is says the image's VOLUME: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/bind-mounts.html
+        task.add_volume(name=SCRATCH)
+        worker = task.add_container(
             "Worker",
+            readonly_root_filesystem=True,
             image=ecs.ContainerImage.from_registry(repository.repository_uri_for_tag(settings.evaluator_image_tag)),
             logging=ecs.LogDrivers.aws_logs(stream_prefix="worker", log_group=log_group),
             stop_timeout=Duration.seconds(STOP_SECONDS),
@@ -177,6 +181,8 @@ class EvaluatorFleet(Construct):
                 **news,
             },
         )
+        scratch = ecs.MountPoint(container_path="/tmp", source_volume=SCRATCH, read_only=False)  # noqa: S108 - the container's
+        worker.add_mount_points(scratch)
         acknowledge(task, {"AwsSolutions-ECS2": "Names of a table, a queue and a bus; no secret is among them."})
         return task
 

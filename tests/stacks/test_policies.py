@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from stacks.assembly import assembly
 
 Statement = Mapping[str, Any]
+DOCKERFILE = Path(__file__).parents[2] / "rule_containers" / "evaluator" / "Dockerfile"
 
 # Every resource with an asterisk that a role may touch, and why it cannot be narrower. `end` is how it ends.
 WILDCARDS = (
@@ -96,6 +98,17 @@ def allowed(resources: Mapping[str, Any]) -> list[tuple[str, str, Statement]]:
     found = [entry for entry in statements(resources) if entry[2]["Effect"] == "Allow"]
     assert len(found) > 30  # else the walk has lost its way
     return found
+
+
+def test_workers_of_the_fleet_write_only_where_the_image_says(resources: Mapping[str, Any]) -> None:
+    """What is mounted there has the rights of the image's folder, so one who is not root can write to it."""
+    (task,) = (body["Properties"] for body in resources.values() if body["Type"] == "AWS::ECS::TaskDefinition")
+    (worker,) = task["ContainerDefinitions"]
+    assert worker["ReadonlyRootFilesystem"] is True
+    (mount,) = worker["MountPoints"]
+    assert [volume["Name"] for volume in task["Volumes"]] == [mount["SourceVolume"]]
+    assert mount["ReadOnly"] is False
+    assert f'VOLUME ["{mount["ContainerPath"]}"]' in DOCKERFILE.read_text().splitlines()
 
 
 def test_no_action_has_a_wildcard(allowed: list[tuple[str, str, Statement]]) -> None:
