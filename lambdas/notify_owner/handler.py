@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -13,8 +13,9 @@ from lambdas.notify_owner.settings import NotifyOwnerSettings
 from lambdas.notify_owner.telling import Telling
 from lambdas.notify_owner.unjudged import DETAIL_TYPE, read_unjudged
 from lambdas.shared.decisions import Done, Nothing
+from lambdas.shared.each import each
 from lambdas.shared.reaction import reaction
-from trackside.contracts.event import read_rule_evaluations
+from trackside.contracts.event import RuleEvaluation, read_rule_evaluations
 
 
 @reaction
@@ -25,10 +26,10 @@ def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | 
         said = read_unjudged(event)
         yield from telling.tell(said, tell_unjudged(said))
         return
-    for evaluation in read_rule_evaluations(event):
+
+    def tell(evaluation: RuleEvaluation) -> Iterable[Done | Nothing]:
         decision = decide(evaluation, settings)
-        if isinstance(decision, Nothing):
-            yield decision
-        else:
-            yield from telling.tell(evaluation, decision)
+        return [decision] if isinstance(decision, Nothing) else telling.tell(evaluation, decision)
+
+    yield from each(read_rule_evaluations(event), tell)
     telling.look_again()

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from lambdas.record_verdict.logic import read
-from lambdas.record_verdict.remember import remember, remember_job
+from lambdas.record_verdict.remember import remember_in_time, remember_job
 from lambdas.record_verdict.settings import RecordVerdictSettings
 from lambdas.shared.decisions import Done, Nothing
-from lambdas.shared.observability import metrics
-from lambdas.shared.own_metrics import DETECTION_LATENCY
+from lambdas.shared.each import each
 from lambdas.shared.reaction import reaction
 from lambdas.shared.run_table import RunTable
 from lambdas.shared.runs import is_in
@@ -29,12 +26,4 @@ def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | 
         yield Nothing(f"{told.job.job.name} asks for {told.job.run_uri}, which is not this deployment's.")
     elif told.job:
         yield remember_job(told.job, table)
-    for said in told.said:
-        answer = remember(said, table)
-        if isinstance(answer, Done) and said.evaluation.modified_at:
-            _note_latency(time.time() - said.evaluation.modified_at)
-        yield answer
-
-
-def _note_latency(seconds: float) -> None:  # clocks of two machines may differ, so it may come out below zero
-    metrics.add_metric(name=DETECTION_LATENCY, unit=MetricUnit.Seconds, value=max(seconds, 0.0))
+    yield from each(told.said, lambda said: [remember_in_time(said, table)])

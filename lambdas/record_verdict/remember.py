@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
+from aws_lambda_powertools.metrics import MetricUnit
+
 from lambdas.record_verdict.logic import decide
 from lambdas.shared.decisions import Done, Nothing
+from lambdas.shared.observability import metrics
+from lambdas.shared.own_metrics import DETECTION_LATENCY
 from lambdas.shared.run_table import REFUSED, RunTable
 from trackside.contracts.run_table import HistoryRecord, JobRecord
 
@@ -14,6 +20,16 @@ def remember_job(job: JobRecord, table: RunTable) -> Done | Nothing:
     """Writes in what state a training job is, unless that or more is known."""
     what = f"{job.job.name} is {job.status}"
     return Done(f"{what}.") if table.put_job(job) else Nothing(f"{what}: that or more is known.")
+
+
+def remember_in_time(said: HistoryRecord, table: RunTable) -> Done | Nothing:
+    """`remember`, and counts how long it took from the verdict to its record."""
+    answer = remember(said, table)
+    if isinstance(answer, Done) and said.evaluation.modified_at:
+        seconds = time.time() - said.evaluation.modified_at
+        # Clocks of two machines may differ, so it may come out below zero.
+        metrics.add_metric(name=DETECTION_LATENCY, unit=MetricUnit.Seconds, value=max(seconds, 0.0))
+    return answer
 
 
 def remember(said: HistoryRecord, table: RunTable) -> Done | Nothing:

@@ -9,6 +9,7 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from lambdas.shared.decisions import Done, Nothing
+from lambdas.shared.each import each
 from lambdas.shared.reaction import reaction
 from lambdas.stop_training.ladder import Ladder
 from lambdas.stop_training.settings import StopTrainingSettings
@@ -18,6 +19,5 @@ from trackside.contracts.event import read_rule_evaluations
 @reaction
 def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | Nothing]:
     ladder = Ladder(event, StopTrainingSettings.from_environment(), context, clock=time.time)
-    for evaluation in read_rule_evaluations(event):
-        yield ladder.climb(evaluation)
+    yield from each(read_rule_evaluations(event), lambda evaluation: [ladder.climb(evaluation)])
     ladder.look_again()

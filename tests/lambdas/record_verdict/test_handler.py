@@ -166,7 +166,7 @@ def test_counts_how_long_a_verdict_took_to_its_record(
     latencies: list[float] | None,
 ) -> None:
     now = MS / 1000 + seconds_later
-    monkeypatch.setattr("lambdas.record_verdict.handler.time", SimpleNamespace(time=lambda: now))
+    monkeypatch.setattr("lambdas.record_verdict.remember.time", SimpleNamespace(time=lambda: now))
     given = golden(event, LastModifiedTime=MS)
     assert deliver(handle, given) == []
     assert counted().get("DetectionLatency") == latencies

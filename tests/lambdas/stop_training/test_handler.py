@@ -149,6 +149,23 @@ def test_throttling_returns_the_message_and_the_next_delivery_stops(
     assert deliver(handle, event) == []
 
 
+def test_one_rule_whose_stop_fails_hides_no_other_of_the_same_event(
+    account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(monkeypatch, default_actions=(Action.STOP_TRAINING,), cool_down_minutes=0)
+    event = golden("official_issues_found")
+    status = next(
+        one for one in event["detail"]["DebugRuleEvaluationStatuses"] if one["RuleEvaluationStatus"] == "IssuesFound"
+    )
+    another = {**status, "RuleConfigurationName": "Another"}
+    event["detail"]["DebugRuleEvaluationStatuses"] = [status, another]
+    sagemaker.add_client_error("stop_training_job", "AccessDeniedException", "not you", expected_params=JOB)
+    sagemaker.add_response("stop_training_job", {}, JOB)
+    assert deliver(handle, event) == ["message-0"]
+    decisions = account.items("decision#")
+    assert [item["outcome"]["S"] for key, item in decisions.items() if "Another" in key] == ["Stopped", "Stopping"]
+
+
 def test_one_bad_message_does_not_hold_back_its_neighbours(
     account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,23 @@
+"""Several things to do for one event: one that fails hides none after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from lambdas.shared.decisions import Done, Nothing
+
+T = TypeVar("T")
+
+
+def each(things: Iterable[T], act: Callable[[T], Iterable[Done | Nothing]]) -> Iterator[Done | Nothing]:
+    """What `act` answers for each. Errors: the first of `act`'s, once all were tried; the message comes again then, and
+    what was done is not done again."""
+    failed: list[Exception] = []
+    for thing in things:
+        try:
+            yield from act(thing)
+        except Exception as error:  # noqa: BLE001 - raised below
+            failed.append(error)
+    if failed:
+        raise failed[0]
