@@ -361,6 +361,20 @@ def test_a_queue_that_is_full_loses_steps_by_name(target: Target) -> None:
     assert target.lost_steps == [(1, "storage is slower than what is to be saved")]
 
 
+def test_a_step_after_the_end_is_lost_without_a_word_about_storage(
+    target: Target, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A thread may train on while the process ends around it."""
+    writer = started(target)
+    assert writer.close(LONG)
+    assert not writer.submit(step(7))
+    assert not writer.submit(step(8))
+    assert target.lost_steps == [(7, "its run is closed"), (8, "its run is closed")]
+    assert [record.getMessage() for record in caplog.records] == [
+        "Trackside: step 7 could not be saved: its run is closed."
+    ]
+
+
 @pytest.mark.parametrize("is_interrupted", [True, False])
 def test_the_target_is_told_why_it_ends(target: Target, is_interrupted: bool) -> None:
     assert started(target).close(LONG, is_interrupted=is_interrupted)

@@ -165,7 +165,12 @@ class Writer:
         with self._lock:
             if not self._has_room(step) and not self._is_stuck:
                 self._progress.wait_for(lambda: self._has_room(step), self._limits.block_seconds)
-            if self._has_ended or not self._has_room(step):
+            if self._has_ended:  # a thread that trains on while the process ends around it
+                why = "its run is closed"
+                self._note_lost(step, why)
+                self._guard.say_once("closed", "step %d could not be saved: %s.", step.step, why)
+                return False
+            if not self._has_room(step):
                 self._is_stuck = True
                 self._lose("queue", step, "storage is slower than what is to be saved")
                 return False
