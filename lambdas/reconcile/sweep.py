@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from aws_lambda_powertools.metrics import MetricUnit
-from botocore.exceptions import BotoCoreError, ClientError
 
 from lambdas.reconcile import sagemaker
 from lambdas.reconcile.evaluators import silence_of, who_judges
@@ -16,6 +15,7 @@ from lambdas.reconcile.logic import Listed, doubts, missed_event
 from lambdas.reconcile.settings import ReconcileSettings
 from lambdas.shared.clients import client
 from lambdas.shared.decisions import Done, Nothing
+from lambdas.shared.each import each_of
 from lambdas.shared.observability import metrics
 from lambdas.shared.own_metrics import SILENT_EVALUATORS, SWEEPS, WATCHED_JOBS
 from lambdas.shared.run_table import SECONDS_A_DAY, RunTable
@@ -32,23 +32,23 @@ class Sweep:
         self._table, self._settings, self._account = table, settings, account
 
     def run(self, *, now: float) -> Iterator[Done | Nothing]:
-        """What was found and done, one by one. Errors: `ClientError`, `BotoCoreError`; of those that
-        asked about one job the first, once all were asked about. The next sweep begins anew."""
+        """What was found and done, one by one. Errors: `ClientError` and others; of those that asked about one job the
+        first, once all were asked about. The next sweep begins anew."""
         # What runs in a spoke is not in this account's list: of such jobs is known what their events say.
         held = [record for record in self._table.running() if account_of(record.job.arn) == self._account]
         listed, is_whole = sagemaker.running_jobs(self._settings, now=now)
         known = {record.job.arn for record in held}
         unwatched = self._table.unwatched([job.arn for job in listed if job.arn not in known])
         found = doubts(held, listed, is_whole=is_whole, unwatched=unwatched, settings=self._settings, now=now)
-        refused: list[ClientError | BotoCoreError] = []
+        failed: list[Exception] = []
         looks = (
             *(partial(self._look_whether_ended, record, now) for record in found.may_have_ended),
             *(partial(self._look_who_it_is, job, now) for job in found.unknown),
             *(partial(self._look_whether_judged, record) for record in found.unjudged),
             *(partial(self._look_at_statuses, record) for record in found.judged_by_debugger),
         )
-        yield from _each(looks, refused)
-        silences = list(_each([partial(self._look_for_signs, record, now) for record in found.judged_by_us], refused))
+        yield from each_of(looks, lambda look: [look()], failed)
+        silences = list(each_of(found.judged_by_us, partial(self._look_for_signs, now=now), failed))
         yield from silences
         for left in found.left:
             yield Nothing(f"left for later: {left}.", surprising=True)
@@ -56,8 +56,8 @@ class Sweep:
         _count(SWEEPS, 1)
         _count(WATCHED_JOBS, len(held))
         _count(SILENT_EVALUATORS, len(silences))
-        if refused:
-            raise refused[0]
+        if failed:
+            raise failed[0]
 
     def _look_whether_ended(self, record: JobRecord, now: float) -> Done | Nothing:
         name = record.job.name
@@ -115,34 +115,20 @@ class Sweep:
         self._send(missed_event(description, tags={}), self._settings.record_queue_url)
         return Nothing(f"The statuses of {record.job.name} are told as SageMaker has them; what is known is not news.")
 
-    def _look_for_signs(self, record: JobRecord, now: float) -> Nothing | None:
+    def _look_for_signs(self, record: JobRecord, now: float) -> Iterator[Nothing]:
         """What there is to say of an evaluator that neither gives signs of life nor has done its work. If it has ended
         and no event told so, it is told now."""
         if not is_in(self._settings.run_bucket, record.run_uri):
-            return None
+            return
         silence = silence_of(record, self._settings, now=now)
         if silence is None:
-            return None
+            return
         for end in silence.ends:
             self._send(end, self._settings.start_queue_url)
-        return Nothing(f"{record.job.name} may not be watched: {silence.what}.", surprising=True)
+        yield Nothing(f"{record.job.name} may not be watched: {silence.what}.", surprising=True)
 
     def _send(self, event: Mapping[str, Any], queue_url: str) -> None:
         client("sqs").send_message(QueueUrl=queue_url, MessageBody=json.dumps(event))
-
-
-def _each(
-    looks: Iterable[Callable[[], Done | Nothing | None]], refused: list[ClientError | BotoCoreError]
-) -> Iterator[Done | Nothing]:
-    """What each has to say. One that AWS refuses is kept for the end: it must not hide the others in each sweep."""
-    for look in looks:
-        try:
-            answer = look()
-        except (ClientError, BotoCoreError) as error:
-            refused.append(error)
-        else:
-            if answer:
-                yield answer
 
 
 def _count(name: str, value: int) -> None:

@@ -119,15 +119,12 @@ class RunTable:
         """Every job that has not ended, as far as is known; a change of the last second may be missing. An item that
         nobody can read is left out, and said in the log."""
         found: list[JobRecord] = []
-        for page in (
-            client("dynamodb")
-            .get_paginator("query")
-            .paginate(
-                TableName=self.name,
-                IndexName=SHELVES,
-                KeyConditionExpression="shelf = :running",
-                ExpressionAttributeValues={":running": {"S": RUNNING}},
-            )
+        pages = client("dynamodb").get_paginator("query")
+        for page in pages.paginate(
+            TableName=self.name,
+            IndexName=SHELVES,
+            KeyConditionExpression="shelf = :running",
+            ExpressionAttributeValues={":running": {"S": RUNNING}},
         ):
             for item in page["Items"]:
                 try:
