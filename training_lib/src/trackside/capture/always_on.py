@@ -99,6 +99,7 @@ class AlwaysOn:
         self._readings: list[Reading] = []
         self._numbers: dict[tuple[str, str], float | Values] = {}
         self._waiting: deque[_Step] = deque()
+        self.held_from: int | None = None  # the first step whose rows the log has not got; for any thread
         self._record_seconds, self._recorded_at = record_seconds, 0.0
         self._is_recording = False
         self._steps = 0  # of training, by this process
@@ -182,6 +183,7 @@ class AlwaysOn:
                     continue
                 for step in steps:
                     self._record(self._rows, step)
+            self.held_from = self._waiting[0].marks["step"] if self._waiting else None
         finally:
             self._is_recording = False
 
@@ -205,6 +207,8 @@ class AlwaysOn:
     def _keep(self, step: _Step, *, now: float) -> None:
         if len(self._waiting) == MOST_WAITING:
             self._waiting.popleft()
+        if self.held_from is None:
+            self.held_from = step.marks["step"]
         self._waiting.append(step)
         if self._began_at is None:
             self._began_at = now

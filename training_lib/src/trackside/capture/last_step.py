@@ -28,6 +28,7 @@ class LastStep:
         self.destination: Destination | None = None
         self._clock = clock
         self._held: StepTensors | None = None
+        self._handed_on_late: int | None = None
         self.latest: int | None = None  # the number of the last step that had anything to save
 
     def submit(self, step: StepTensors) -> bool:
@@ -46,7 +47,20 @@ class LastStep:
         self.latest = at.step
         self._held = replace(held, tensors=tuple(tensors.items()), collections={**held.collections, name: collections})
 
+    @property
+    def held_step(self) -> int | None:
+        """The step that is held, until the destination has it; None if there is none. For any thread."""
+        late, held = self._handed_on_late, self._held
+        return late if late is not None else held.step if held is not None else None
+
     def release(self) -> bool:
         """Hands on what is held. False if it was dropped."""
-        held, self._held = self._held, None
-        return held is None or self.destination is None or self.destination.submit(held)
+        held = self._held
+        if held is None or self.destination is None:
+            self._held = None
+            return True
+        self._handed_on_late, self._held = held.step, None
+        try:
+            return self.destination.submit(held)
+        finally:
+            self._handed_on_late = None

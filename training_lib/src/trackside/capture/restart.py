@@ -19,6 +19,7 @@ from trackside.contracts.errors import KeyNotFoundError, RecordError
 from trackside.contracts.run_layout import INDEX_PREFIX, STATE_PREFIX, index_key, parse_index_key, state_key
 from trackside.records.index_file import decode_index
 from trackside.records.state_file import TrainingState, decode_states, encode_states
+from trackside.records.watermark import NOTHING_YET, Watermark
 from trackside.storage.store import Store
 
 MOST_INDEXES_READ = 64
@@ -80,6 +81,13 @@ def state_at(position: Position, *, training_run: int, last_saved_step: int | No
     """The state of a process that has come so far, and has ended one step at least."""
     ended = {mode: count - 1 for mode, count in (position.mode_steps or {}).items() if count}
     return TrainingState(training_run, position.step - 1, last_saved_step, ended)
+
+
+def state_at_mark(mark: Watermark) -> TrainingState | None:
+    """The state of a worker that has stored all through its watermark; None if that is nothing."""
+    if mark.through == NOTHING_YET:
+        return None
+    return TrainingState(1, mark.through, mode_steps=mark.mode_steps)
 
 
 def within_seconds(look: Callable[[], T], timeout_seconds: float) -> T | None:

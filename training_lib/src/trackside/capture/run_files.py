@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +17,18 @@ from trackside.capture.hook import Position
 from trackside.capture.packed_index import PackedIndexWriter
 from trackside.capture.reduction import reduced
 from trackside.capture.reduction_files import ReductionFiles
-from trackside.capture.restart import added, moved_on, position_after, read_state, state_at, write_state
+from trackside.capture.restart import (
+    added,
+    further,
+    moved_on,
+    position_after,
+    read_state,
+    state_at,
+    state_at_mark,
+    write_state,
+)
 from trackside.capture.tensorboard import TensorBoardFiles
+from trackside.capture.watermark import WatermarkFile
 from trackside.capture.worker_ends import WorkerEnds
 from trackside.capture.worker_lock import WorkerLock
 from trackside.capture.writer import StepTensors
@@ -77,6 +88,8 @@ class RunFiles:
         agree: Callable[[FindState], TrainingState | None] | None = None,
         open_tensorboard: Callable[[], Store] | None = None,
         ends: WorkerEnds | None = None,
+        watermark: WatermarkFile | None = None,
+        note_steps: Callable[[Iterable[tuple[int, str, int]]], object] = lambda steps: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._open_store = open_store
@@ -103,10 +116,12 @@ class RunFiles:
         self._state_stored_at = float("-inf")
         folder = "" if ends_run else f"{worker}/"
         self._tensorboard = TensorBoardFiles(open_tensorboard, folder=folder) if open_tensorboard else None
-        self._saved_steps = self._lost_steps = self._reported_steps = 0
+        self._lost_steps = self._reported_steps = 0
         self._lost: deque[LostStep] = deque()
         self._lock: WorkerLock | None = None
         self._ends = ends or WorkerEnds(worker, num_workers)
+        self._watermark, self._note_steps = watermark, note_steps
+        self.saved_steps = self.stored_collections = 0
         self._reported_at = float("-inf")
         self._earlier_report: CaptureReport | None = None  # not read yet
 
@@ -115,12 +130,22 @@ class RunFiles:
 
         Errors: `ConfigurationError` if the run has ended, or another process is writing it; `OSError`.
         """
-        store = self._opened()
+        self._opened()
         if self._agree is None:
-            self._earlier = read_state(store, self._worker)
+            self._earlier = self._state_left_by(self._worker)
         else:
-            self._earlier = self._agree(lambda: read_state(store, None))
+            self._earlier = self._agree(lambda: self._state_left_by(None))
         return position_after(self._earlier)
+
+    def open(self) -> None:
+        """Open the run as this worker. Errors: as `resume`."""
+        self._opened()
+
+    def _state_left_by(self, worker: str | None) -> TrainingState | None:
+        """How far earlier processes of the worker had come, or of any worker for None."""
+        state = read_state(self._opened(), worker)
+        marks = self._watermark.earlier(worker) if self._watermark is not None else ()
+        return functools.reduce(further, map(state_at_mark, marks), state)
 
     def resume_later(self) -> None:
         """Has the steps counted on from there without the hook, which counts from 0: `resume` took too long, or failed.
@@ -174,9 +199,11 @@ class RunFiles:
             raise
         self._event_files.stored(step, files)
         self._packed_index.after_step(store, step, files)
-        self._saved_steps, self._last_saved_step = self._saved_steps + 1, step.step
+        self._last_saved_step = step.step
+        self._note_steps([(step.step, step.mode, step.mode_step)])
         self._note_members(step)
         self._store_collections(store)
+        self.saved_steps += 1
         self._store_state(store, is_due=self._clock() - self._state_stored_at >= STATE_EVERY_SECONDS)
         self._store_report(store, is_due=self._clock() - self._reported_at >= REPORT_EVERY_SECONDS)
         if self._tensorboard:
@@ -254,6 +281,8 @@ class RunFiles:
             self._lock = WorkerLock(store, self._worker)
             self._lock.take()
             self._ends.begin(store)
+            if self._watermark is not None:
+                self._watermark.announce()
             self._store = store
             self._growing = store if isinstance(store, AppendableStore) else None
         return self._store
@@ -327,7 +356,7 @@ class RunFiles:
         with contextlib.suppress(OSError):  # as above
             if self._earlier_report is None:
                 self._earlier_report = self._read_earlier_report(store)
-            report = self._earlier_report.followed_by(CaptureReport(self._saved_steps, lost_steps, lost))
+            report = self._earlier_report.followed_by(CaptureReport(self.saved_steps, lost_steps, lost))
             store.put(run_layout.capture_report_key(self._worker), encode_report(report))
             self._reported_steps = lost_steps
 
@@ -341,6 +370,7 @@ class RunFiles:
         if self._has_news or not self._has_stored_collections:
             store.put(run_layout.collections_key(self._worker), self._collections())
             self._has_news, self._has_stored_collections = False, True
+            self.stored_collections += 1
 
     def _collections(self) -> bytes:
         names_of: dict[str, list[str]] = {name: [] for name in self._membership.regexes}

@@ -5,6 +5,7 @@ The format is `records.statistics_segment`; docs/formats/statistics-segment.md s
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,7 @@ from typing import Protocol
 from trackside.contracts.run_layout import SegmentName
 from trackside.records.block_file import encode_block
 from trackside.records.statistics_segment import SCHEMA_KIND, encode_header
+from trackside.records.watermark import MOST_SEGMENTS
 from trackside.storage.store import AppendableStore, Store
 
 _MOST_DOOMED = 4096  # keys of objects still to be deleted; each is some hundred bytes
@@ -52,6 +54,10 @@ class SegmentStorage(Protocol):
     def finish(self) -> None:
         """Leaves the objects as a reader of the finished run wants them. Errors: as `tend`."""
 
+    @property
+    def newest(self) -> Sequence[SegmentName]:
+        """The segments that hold the newest blocks, the newest last."""
+
 
 class SegmentLog:
     """What all files of one log share: whose it is, and its schemas (id -> payload), which grow."""
@@ -83,6 +89,7 @@ class GrowingSegments:
         self._has_header = False
         self._schemas: set[int] = set()  # written lately
         self._schemas_from = 0  # since this size of the file
+        self.newest: deque[SegmentName] = deque(maxlen=MOST_SEGMENTS)
 
     def save(self, blocks: Sequence[RowsBlock]) -> None:
         first = blocks[0].number
@@ -100,6 +107,8 @@ class GrowingSegments:
         except OSError:
             self._repeat_schemas()  # those of the file may not have arrived
             raise
+        if self._name not in self.newest:
+            self.newest.append(self._name)
         self._has_header = True
         self._schemas |= new
         self._size += len(data)
@@ -138,6 +147,7 @@ class CompactedObjects:
         self._small: list[_Part] = []
         self._middle: list[_Part] = []
         self._doomed: dict[str, None] = {}  # keys, in the order in which they became useless
+        self.newest: deque[SegmentName] = deque(maxlen=MOST_SEGMENTS)
 
     @property
     def kept_bytes(self) -> int:
@@ -188,6 +198,7 @@ class CompactedObjects:
             self._doom([name.key])  # it may lie there all the same; its blocks will be in an object of another name
             raise
         self._doomed.pop(name.key, None)
+        self.newest.append(name)
         return _Part(name, blocks)
 
     def _forget_beyond_bounds(self) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 
 from trackside.capture.hook import Position
 from trackside.capture.segment_storage import RowsBlock, SegmentLimits, SegmentLog, SegmentStorage, segment_storage
+from trackside.contracts.run_layout import SegmentName
 from trackside.records.block_file import encode_block
-from trackside.records.modes import MODE_NUMBERS, checked_mode
+from trackside.records.modes import MODE_NAMES, MODE_NUMBERS, checked_mode
 from trackside.records.statistics_segment import (
     ROWS_KIND,
     Schema,
@@ -203,7 +204,8 @@ class StatisticsLog:
     `store` is rooted at the run's statistics, or opens one that is, with the first rows to be stored. `started_ms`,
     milliseconds since the epoch, names the log: no two logs of one worker may share it, and of two rows for one step
     that of the later log holds. Nothing is stored or connected to before the first flush. `start` tells what the
-    numbers of the steps are to be moved on by; while it raises `OSError` rows wait.
+    numbers of the steps are to be moved on by; while it raises `OSError` rows wait. `note_steps` is given the rows that
+    are about to be stored, as (step, mode, step within the mode).
     """
 
     def __init__(
@@ -213,11 +215,12 @@ class StatisticsLog:
         worker: str,
         started_ms: int,
         start: Callable[[], Position] = Position,
+        note_steps: Callable[[Iterable[tuple[int, str, int]]], object] = lambda steps: None,
         limits: LogLimits = LogLimits(),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._limits, self._monotonic = limits, monotonic
-        self._find_start, self._start = start, Position()
+        self._find_start, self._start, self._note_steps = start, Position(), note_steps
         self._log = SegmentLog(worker, started_ms)
         self._store = store
         self._tables: list[StatisticsTable] = []
@@ -245,6 +248,11 @@ class StatisticsLog:
     def due_in_seconds(self) -> float:
         """How long the writer thread may sleep before it should call `flush_if_due`; 0 if it is late."""
         return max(0.0, self._due_at - self._monotonic())
+
+    @property
+    def newest_segments(self) -> Sequence[SegmentName]:
+        """The segments that hold the newest rows, the newest last. For the writer thread."""
+        return tuple(self._storage.newest) if self._next_number else ()
 
     def open_table(self, schema: Schema) -> StatisticsTable:
         """A table for rows of that schema. Errors: `ValueError` for a schema that is too long."""
@@ -331,6 +339,7 @@ class StatisticsLog:
     def _block(self, table: StatisticsTable, taken: _Taken) -> RowsBlock:
         marks = moved_on_marks(taken.marks, self._start) if self._start.step else taken.marks
         steps, modes, mode_steps, wall_times = zip(*marks, strict=True)
+        self._note_steps((step, MODE_NAMES[mode], mode_step) for step, mode, mode_step, _ in marks)
         payload = encode_rows(
             table.schema_id,
             table.schema,

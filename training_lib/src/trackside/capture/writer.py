@@ -131,6 +131,7 @@ class Writer:
         self._hurry = threading.Condition(self._lock)  # the writer gathers, unless there is reason to hurry
         self._progress = threading.Condition(self._lock)  # others wait for the writer
         self._queue: deque[StepTensors] = deque()
+        self._unstored: deque[int] = deque()  # the steps of the queue, and of those that are being stored
         self._pending_bytes = 0
         self._pending_steps = 0
         self._is_stuck = False
@@ -150,6 +151,11 @@ class Writer:
     def is_failing(self) -> bool:
         """True from a failure of the store until the next success."""
         return self._retry_seconds > 0
+
+    def unstored_from(self) -> int | None:
+        """Return the first step that was taken and is neither stored nor lost; None if there is none."""
+        with self._lock:
+            return min(self._unstored, default=None)
 
     def start(self) -> None:
         """Starts the thread; it never keeps the process alive."""
@@ -175,6 +181,7 @@ class Writer:
                 self._lose("queue", step, "storage is slower than what is to be saved")
                 return False
             self._queue.append(step)
+            self._unstored.append(step.step)
             self._pending_bytes += step.size_bytes
             self._pending_steps += 1
             self._work.notify()
@@ -337,6 +344,7 @@ class Writer:
         with self._lock:
             self._pending_bytes -= step.size_bytes
             self._pending_steps -= 1
+            self._unstored.popleft()
             self._is_stuck = False
             if self._is_closing:
                 self._stored_late.append(step)

@@ -16,6 +16,7 @@ A run is one folder or S3 prefix:
         state/<worker>.end             our own: this worker, of several, has stored all it has (capture/worker_ends.py)
         training_job_end.ts
     <run>/statistics/<worker>/...          always-on statistics: docs/formats/statistics-segment.md
+    <run>/watermarks/<worker>.json         through which step all of that worker is stored: docs/formats/watermark.md
     <run>/rule-output/verdicts.jsonl       one verdict a line
     <run>/rule-output/<configuration>/verdicts.jsonl   of a rule that a container of its own judged
     <run>/rule-output/progress.json        how far the evaluator has come
@@ -32,6 +33,7 @@ from dataclasses import dataclass
 
 TENSORS = "debug-output"
 STATISTICS = "statistics"
+WATERMARKS = "watermarks"
 RULE_OUTPUT = "rule-output"
 RULE_REQUEST_KEY = "rule-request.json"
 CAPTURE_REQUEST_KEY = "capture-request.json"
@@ -83,6 +85,11 @@ class RunLocation:
     def statistics(self) -> str:
         """Where the always-on statistics lie, beside the tensors and never inside: old readers know only the latter."""
         return f"{self.uri}/{STATISTICS}"
+
+    @property
+    def watermarks(self) -> str:
+        """Where each worker says how far it is."""
+        return f"{self.uri}/{WATERMARKS}"
 
     @property
     def rule_output(self) -> str:
@@ -175,6 +182,22 @@ class SegmentName:
         last = None if match["last"] == "open" else int(match["last"])
         name = cls(match["worker"], int(match["started"]), int(match["first"]), last)
         return name if last is None or name.first <= last else None
+
+
+def watermark_key(worker: str) -> str:
+    """Key of a worker's watermark, relative to `<run>/watermarks`."""
+    return f"{worker}.json"
+
+
+def parse_watermark_key(key: str) -> str | None:
+    """The worker of a watermark's key, or None if it is none."""
+    worker = key.removesuffix(".json")
+    return worker if worker and worker != key and "/" not in key else None
+
+
+def worker_name(number: int) -> str:
+    """The name of the worker with this rank."""
+    return f"worker_{number}"
 
 
 def capture_report_key(worker: str) -> str:

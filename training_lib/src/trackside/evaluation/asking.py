@@ -34,7 +34,6 @@ class StepToJudge:
     saved: frozenset[str]
     all: frozenset[str]
     is_last: bool  # of a run that has ended
-    is_settled: bool  # no more statistics are to come
 
 
 @dataclass(frozen=True)

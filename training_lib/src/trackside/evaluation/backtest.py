@@ -11,15 +11,13 @@ from trackside.contracts.verdict import Outcome, Severity, State, Verdict
 from trackside.evaluation.evaluator import Evaluator
 from trackside.evaluation.progress import ProgressFile, RuleProgress
 from trackside.evaluation.rule_limits import AT_LEISURE
-from trackside.evaluation.steps_to_judge import SECONDS_FOR_ROWS
 from trackside.rules.catalogue import build_rules
 from trackside.storage.memory import MemoryStore
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
-from trackside.trial.settled_steps import WORKER_WAIT_SECONDS
-from trackside.trial.trial import Trial
+from trackside.trial.trial import trial_of
 
-_MOST_WAITS = 3  # for the rows of a worker, for a step that should have been saved, for the rows of that step
+_MOST_LOOKS = 2  # of a run without watermarks, the newest steps are taken for whole with the second look
 
 
 @dataclass(frozen=True)
@@ -67,26 +65,20 @@ def backtest(
     """
     location = RunLocation(uri)
     progress_file = ProgressFile(MemoryStore())
-    waited = [0]  # nothing more comes of a run that is not watched: what waits for rows or workers need not
-    trial = Trial(
-        stores(location.tensors),
-        stores(location.statistics),
-        clock=lambda: clock() + 2 * waited[0] * WORKER_WAIT_SECONDS,
-    )
+    trial = trial_of(location, stores)
     evaluator = Evaluator(
         trial,
         build_rules(RuleRequest(tuple(rules))),
         (),
         progress_file,
         run=location.name,
-        clock=lambda: clock() + 2 * waited[0] * SECONDS_FOR_ROWS,
+        clock=clock,
         stores=stores,
         limits=AT_LEISURE,
     )
-    evaluator.sweep()
-    while not evaluator.is_done and waited[0] < _MOST_WAITS:
-        waited[0] += 1
-        evaluator.sweep()
+    for _ in range(_MOST_LOOKS):
+        if not evaluator.is_done:
+            evaluator.sweep()
     summary = evaluator.summary()
     steps = trial.steps()
     return Backtest(

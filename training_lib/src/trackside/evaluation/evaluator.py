@@ -26,7 +26,7 @@ from trackside.evaluation.verdicts import Moment
 from trackside.rules.catalogue import ConfiguredRule, build_rules
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
-from trackside.trial.trial import Trial
+from trackside.trial.trial import Trial, trial_of
 
 DELIVERY_SECONDS_AFTER_THE_END = 300.0
 SIGN_OF_LIFE_SECONDS = 300.0  # the progress is stored so often even if nothing is new: its age tells who is dead
@@ -58,7 +58,7 @@ def evaluate(
     """
     refused = () if runs_custom_rules else tuple(rule for rule in request.rules if rule.custom is not None)
     rules = build_rules(RuleRequest(tuple(rule for rule in request.rules if rule not in refused)))
-    trial = Trial(stores(run.tensors), stores(run.statistics))
+    trial = trial_of(run, stores)
     progress_file = ProgressFile(stores(run.rule_output))
     evaluator = Evaluator(
         trial,
@@ -161,7 +161,6 @@ class Evaluator:
         steps = self._trial.new_complete_steps(self._judged_by_all(names))
         has_grown = bool(steps) and steps[-1] > self._newest_step  # paced rules leave steps that are long there
         last = steps[-1] if self._trial.has_ended and steps else None
-        self._steps.note_when_seen(steps, now)
         for step in steps:
             there = self._steps.at(step, now, is_last=step == last)
             found = [verdict for name in names if (verdict := self._judge(name, there)) is not None]

@@ -1,8 +1,7 @@
-"""The steps that rules are asked about: when each was seen, what there is at it, and whether a rule is asked now."""
+"""The steps that rules are asked about: what there is at each, and whether a rule is asked."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from trackside.evaluation.asking import StepToJudge, sees_only_what_was_saved
@@ -13,11 +12,6 @@ from trackside.rules.rule import is_paced_step
 from trackside.trial.trial import Trial
 from trackside.trial.window import Window
 
-# A paced rule waits for the statistics of a saved step, which are stored a little later: the writer flushes them every
-# second, and a trial that has seen none so far looks again after 5 seconds (`trial.recorded.SECONDS_BETWEEN_LOOKS`).
-# Waiting no longer than that, a rule could judge a moment before the first rows are seen.
-SECONDS_FOR_ROWS = 10.0
-
 
 class StepsToJudge:
     """The run as rules are shown it, step by step."""
@@ -25,14 +19,6 @@ class StepsToJudge:
     def __init__(self, trial: Trial, others: OtherRuns) -> None:
         self._trial, self._others = trial, others
         self._saved = SavedSource(trial)
-        self._seen_at: dict[int, float] = {}  # of steps that are young
-        self._seen_through = -1
-
-    def note_when_seen(self, steps: Sequence[int], now: float) -> None:
-        """When a step was seen first, for as long as it matters."""
-        self._seen_at = {step: at for step, at in self._seen_at.items() if now - at < SECONDS_FOR_ROWS}
-        self._seen_at.update({step: now for step in steps if step > self._seen_through})
-        self._seen_through = max([self._seen_through, *steps[-1:]])
 
     def at(self, step: int, now: float, *, is_last: bool) -> StepToJudge:
         """What there is at a step."""
@@ -43,7 +29,6 @@ class StepsToJudge:
             saved=trial.saved_collections_at(step),
             all=trial.collections_at(step),
             is_last=is_last,
-            is_settled=trial.has_ended or trial.recorded_through >= step or step not in self._seen_at,
         )
 
     def as_seen_by(self, configured: ConfiguredRule, window: Window) -> Window:
@@ -54,15 +39,8 @@ class StepsToJudge:
 
 
 def is_asked(configured: ConfiguredRule, judged_through: int, there: StepToJudge) -> bool:
-    """Whether a rule is asked about a step now; it may be later, or never."""
-    rule, step = configured.rule, there.window.step
+    """Whether a rule is asked about a step; of the steps of one that is paced, only now and then."""
+    step = there.window.step
     if step <= judged_through:
         return False
-    if rule.paced:
-        return there.is_settled and (there.is_last or is_paced_step(step, judged_through))
-    is_always_ready = rule.judges_every_step or rule.judges_waiting or sees_only_what_was_saved(configured)
-    if there.is_settled or is_always_ready:
-        return True
-    # Else a step at which only something else was saved would pass for judged, and so would those before it, before
-    # what was recorded of them has come. A rule that has nothing saved lives on what is recorded, and sees all of it.
-    return rule.needs != () and there.is_saved and rule.is_watching(there.saved)
+    return not configured.rule.paced or there.is_last or is_paced_step(step, judged_through)

@@ -17,6 +17,7 @@ from trackside.contracts.errors import (
 )
 from trackside.environment import aws_region
 from trackside.storage.keys import checked_key, checked_prefix, checked_range, complaint
+from trackside.storage.store import Version
 
 try:
     import boto3.session
@@ -38,6 +39,8 @@ except ImportError as _missing:
     ) from _missing
 
 _LARGEST_POSITION = 2**53  # above the largest object of S3; keeps a damaged length within what HTTP can say
+
+_NOT_MODIFIED = 304
 
 _DENIED = {
     "AccessDenied",
@@ -93,6 +96,17 @@ class S3Store:
         except (ClientError, BotoCoreError) as error:
             if _code(error) == "InvalidRange":  # nothing there from `start` on
                 return b""
+            raise self._translated(error, f"Cannot read {key!r}", needs="s3:GetObject") from error
+
+    def get_if_changed(self, key: str, *, tag: str) -> Version | None:
+        condition = {"IfNoneMatch": tag} if tag else {}
+        try:
+            answer = self._client.get_object(Bucket=self._bucket, Key=self._name(key), **condition)
+            with answer["Body"] as body:
+                return Version(bytes(body.read()), str(answer["ETag"]))
+        except (ClientError, BotoCoreError) as error:
+            if tag and isinstance(error, ClientError) and _status(error) == _NOT_MODIFIED:
+                return None
             raise self._translated(error, f"Cannot read {key!r}", needs="s3:GetObject") from error
 
     def exists(self, key: str) -> bool:

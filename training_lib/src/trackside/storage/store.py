@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 
@@ -56,6 +58,36 @@ class PartsStore(Store, Protocol):
 
     def put_parts(self, key: str, parts: Iterable[bytes | memoryview]) -> None:
         """As `put`, of what the parts are together. They must stay as they are until it returns."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """A whole object as it was at one moment. `tag` differs from that of every other version of the object."""
+
+    data: bytes
+    tag: str
+
+
+@runtime_checkable
+class VersionedStore(Store, Protocol):
+    """A store that can tell whether an object was replaced without sending it again."""
+
+    def get_if_changed(self, key: str, *, tag: str) -> Version | None:
+        """Return the object, or None if its tag is still `tag`. Errors: as `get`."""
+
+
+def get_if_changed(store: Store, key: str, *, tag: str = "") -> Version | None:
+    """Return the object, or None if its tag is still `tag` ("": it was never read). Errors: as `Store.get`.
+
+    From a store that is no `VersionedStore` the object is read each time.
+    """
+    get = getattr(store, "get_if_changed", None)
+    if get is not None:
+        found: Version | None = get(key, tag=tag)
+        return found
+    data = store.get(key)
+    new = hashlib.sha256(data).hexdigest()
+    return None if new == tag else Version(data, new)
 
 
 def put_parts(store: Store, key: str, parts: Iterable[bytes | memoryview]) -> None:

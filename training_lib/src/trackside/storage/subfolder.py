@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from trackside.contracts.errors import KeyNotFoundError, NotAFileError
 from trackside.storage.keys import checked_key, checked_prefix
-from trackside.storage.store import Store
+from trackside.storage.store import Store, Version, get_if_changed
 
 
 class Subfolder:
@@ -23,12 +24,12 @@ class Subfolder:
         self._store.put(self._base + checked_key(key), data)
 
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
-        try:
+        with self._naming(key):
             return self._store.get(self._base + checked_key(key), start=start, length=length)
-        except NotAFileError:
-            raise
-        except KeyNotFoundError as error:
-            raise KeyNotFoundError(f"There is no {key!r} in {self.uri}.") from error
+
+    def get_if_changed(self, key: str, *, tag: str) -> Version | None:
+        with self._naming(key):
+            return get_if_changed(self._store, self._base + checked_key(key), tag=tag)
 
     def exists(self, key: str) -> bool:
         return self._store.exists(self._base + checked_key(key))
@@ -41,3 +42,13 @@ class Subfolder:
 
     def delete(self, key: str) -> None:
         self._store.delete(self._base + checked_key(key))
+
+    @contextmanager
+    def _naming(self, key: str) -> Iterator[None]:
+        """Say in the error which key of this folder is missing."""
+        try:
+            yield
+        except NotAFileError:
+            raise
+        except KeyNotFoundError as error:
+            raise KeyNotFoundError(f"There is no {key!r} in {self.uri}.") from error

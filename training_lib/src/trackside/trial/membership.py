@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 
 from trackside.contracts.errors import KeyNotFoundError, NotAFileError, RecordError
-from trackside.contracts.run_layout import COLLECTIONS_PREFIX, parse_collections_key
+from trackside.contracts.run_layout import COLLECTIONS_PREFIX, collections_key, parse_collections_key
 from trackside.records.collections_file import decode_collections
 from trackside.records.untrusted_json import MOST_JSON_BYTES
 from trackside.storage.store import Store
@@ -23,7 +23,7 @@ _RECORDED_REGEXES: Mapping[str, tuple[str, ...]] = {"hyperparameters": (r"^hyper
 
 
 class Membership:
-    """The collections of a run. Each worker's collections file is read once."""
+    """The collections of a run. Each worker's collections file is read once, and again where it is said to be new."""
 
     def __init__(self, store: Store, *, report: Callable[[RecordError], None]) -> None:
         self._store = store
@@ -32,6 +32,10 @@ class Membership:
         self._named: dict[str, set[str]] = {}
         self._regexes: dict[str, list[re.Pattern[str]]] = {}
         self.worker_count: int | None = None
+
+    def read_again(self, worker: str) -> None:
+        """Have the next `refresh` read a worker's file anew: it has been replaced."""
+        self._seen.discard(collections_key(worker))
 
     @property
     def is_whole(self) -> bool:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 
+from trackside.contracts.run_layout import SegmentName
 from trackside.trial.recorded_steps import RecordedSteps
 from trackside.trial.step_index import SavedStep
 from trackside.trial.window import Column
 
-SECONDS_BETWEEN_LOOKS = 5.0  # while there is nothing
 _LAST_STEP = 2**63 - 1
 
 
@@ -22,8 +22,8 @@ class StatisticsSource(Protocol):
     def tensors(self) -> frozenset[str]:
         """Names of the tensors that any statistic is recorded of."""
 
-    def refresh(self) -> bool:
-        """Reads what is new; True if there was anything."""
+    def refresh(self, *, newest: Sequence[SegmentName] | None = None) -> bool:
+        """Reads what is new, `newest` saying where that is; True if there was anything."""
 
     @property
     def steps(self) -> RecordedSteps:
@@ -39,13 +39,12 @@ class StatisticsSource(Protocol):
 class Recorded:
     """The statistics that a run records at every step. Nothing is asked of the store before the first question.
 
-    `clock` counts seconds. `source` is None for a run that has no place for them.
+    `source` is None for a run that has no place for them.
     """
 
-    def __init__(self, source: StatisticsSource | None, *, clock: Callable[[], float]) -> None:
-        self._source, self._clock = source, clock
+    def __init__(self, source: StatisticsSource | None) -> None:
+        self._source = source
         self._is_asked = False
-        self._look_again_at = 0.0
         self._known: Mapping[str, frozenset[str]] = {}
         self._columns: dict[tuple[str, str, str | None], Mapping[str, Column]] = {}
         self.version = 0  # of the rows
@@ -60,6 +59,11 @@ class Recorded:
         return self._known
 
     @property
+    def has_any(self) -> bool:
+        """True if there are rows, as far as anybody has asked."""
+        return bool(self._known)
+
+    @property
     def steps(self) -> RecordedSteps | None:
         """The steps of which there are rows; None where there are none so far."""
         return self._source.steps if self._source is not None and self.tensors else None
@@ -69,10 +73,11 @@ class Recorded:
         """The workers that recorded something, as far as anybody has asked."""
         return frozenset(self._source.steps.last_by_worker) if self._source is not None and self._known else frozenset()
 
-    def refresh(self, *, is_last: bool) -> None:
-        """Looks for what is new, if anybody ever asked; `is_last` where the run has ended. Errors: the store's."""
-        if self._is_asked and (self._known or is_last or self._clock() >= self._look_again_at):
-            self._look()
+    def refresh(self, *, newest: Sequence[SegmentName] | None = None) -> None:
+        """Looks for what is new, if anybody ever asked. `newest`: the newest segments, where watermarks name them; None
+        where they have to be searched for. Errors: the store's."""
+        if self._is_asked:
+            self._look(newest)
 
     def columns(self, tensor: str, statistic: str, mode: str | None) -> Mapping[str, Column]:
         """The whole column of each worker, by worker."""
@@ -91,11 +96,8 @@ class Recorded:
         place = int(column.steps.searchsorted(saved.step))
         return place < len(column.steps) and column.steps[place] == saved.step
 
-    def _look(self) -> None:
-        if self._source is None:
-            return
-        self._look_again_at = self._clock() + SECONDS_BETWEEN_LOOKS
-        if not self._source.refresh():
+    def _look(self, newest: Sequence[SegmentName] | None = None) -> None:
+        if self._source is None or not self._source.refresh(newest=newest):
             return
         self.version += 1
         self._columns.clear()

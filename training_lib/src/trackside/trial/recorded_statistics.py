@@ -5,8 +5,9 @@ The format is `records.statistics_segment`. Reading costs what is new; nothing i
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from trackside.contracts.errors import KeyNotFoundError, NotAFileError, RecordError
@@ -64,14 +65,16 @@ class RecordedStatistics:
         self._steps, self._steps_version = RecordedSteps(), 0
         self._version = 0
 
-    def refresh(self) -> bool:
+    def refresh(self, *, newest: Sequence[SegmentName] | None = None) -> bool:
         """Reads what is new: one LIST, one read of each file that may have grown, and one of each new object.
 
-        True if rows came. Errors: those of the store; then what was read before stays.
+        Where `newest` names the newest segments, the oldest first, those are read without a LIST, unless something is
+        missing before them. True if rows came. Errors: those of the store; then what was read before stays.
         """
         before = self._version
         try:
-            self._catch_up()
+            if newest is None or not self._files or not self._read_newest(newest):
+                self._catch_up()
         finally:
             self._sort_tables()
         self._report_gaps()
@@ -125,6 +128,23 @@ class RecordedStatistics:
             was_gone = self._read(self._listed())
             if not was_gone and self.missing_blocks <= missing:
                 return
+
+    def _read_newest(self, names: Sequence[SegmentName]) -> bool:
+        """Reads the segments of these names. False if they are not all that is new."""
+        logs = {(name.worker, name.started_ms) for name in names}
+        missing = self.missing_blocks
+        for name in names:
+            file = self._files.setdefault(name.key, _File(name.key, name))
+            file.may_grow = name.last is None
+        growing = [name for name in names if name.last is None]
+        for name, following in itertools.pairwise(growing):
+            if (name.worker, name.started_ms) == (following.worker, following.started_ms):
+                self._files[name.key].may_grow = False  # the writer has begun another
+        files = [file for name in names if not (file := self._files[name.key]).is_settled]
+        was_gone = self._read(files)
+        named = {name.key for name in names}
+        self._files = {key: file for key, file in self._files.items() if not file.is_settled or key in named}
+        return not was_gone and logs <= self._logs.keys() and self.missing_blocks <= missing
 
     def _listed(self) -> list[_File]:
         """Files that may hold something new, the larger ones first: they make those that they replace needless."""

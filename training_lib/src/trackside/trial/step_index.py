@@ -117,6 +117,13 @@ class StepIndex:
         self._lacking: set[int] = set()
         self._worker_count: int | None = None
         self._read_again: set[tuple[int, str]] = set()
+        self._through: int | None = None
+
+    def complete_through(self, step: int) -> None:
+        """Say which steps are complete, where watermarks tell: all up to `step`, and none after it before the end."""
+        if step != self._through:
+            self._through = step
+            self._complete()
 
     def refresh(self) -> bool:
         """Finds what is new; True if anything was. After the end of the run it asks nothing.
@@ -397,6 +404,8 @@ class StepIndex:
         open_steps = self.steps[start:]
         if self.has_ended:
             done = len(open_steps)
+        elif self._through is not None:
+            done = bisect.bisect_right(open_steps, self._through)
         elif self._worker_count is None:  # no collections file yet: the newest step may still grow
             done = len(open_steps) - 1
         else:

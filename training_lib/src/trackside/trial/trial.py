@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import difflib
 import math
 import re
@@ -29,12 +28,16 @@ from trackside.contracts.run_layout import (
     INDEX_PREFIX,
     RULE_REQUEST_KEY,
     TENSORS,
+    WATERMARKS,
+    RunLocation,
 )
 from trackside.records.capture_report import CaptureReport, read_report, reporting_workers
 from trackside.records.model_facts import ModelFacts
 from trackside.records.step_file import fetch_record
+from trackside.records.watermark import Watermark
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
+from trackside.storage.subfolder import Subfolder
 from trackside.trial.membership import Membership
 from trackside.trial.model_facts import ModelFactsReader
 from trackside.trial.notebook import html_table
@@ -43,16 +46,15 @@ from trackside.trial.question import Question, RecordedQuestion, SavedQuestion
 from trackside.trial.record_reader import RecordReader, missing
 from trackside.trial.recorded import Recorded
 from trackside.trial.recorded_statistics import RecordedStatistics
-from trackside.trial.recorded_steps import RecordedSteps
 from trackside.trial.saved_tensors import REDUCTION_MARK, SavedTensors, base_name
 from trackside.trial.selection import Selection, StepRange, parse_mode, parse_regex
 from trackside.trial.series import MOST_HTML_ROWS, TensorSeries
-from trackside.trial.settled_steps import RecordingWorkers, SettledSteps, Way, usual_gap
 from trackside.trial.shards import Shards, joined
 from trackside.trial.statistics import RECORDED_ONLY, REDUCTIONS, STATISTICS
 from trackside.trial.step_index import Layout, SavedStep, StepIndex
 from trackside.trial.tensor_head import HEAD_BYTES, TensorHead, read_head
 from trackside.trial.tensors import PLACES, Reading, Sources, TensorStatistics, merged_ranges
+from trackside.trial.watermarks import Watermarks
 from trackside.trial.window import Column, Window
 
 __all__ = ["REDUCTION_MARK", "Trial", "open_trial"]
@@ -69,11 +71,11 @@ def open_trial(run: str | Store) -> Trial:
     """
     store = open_store(run) if isinstance(run, str) else run
     if any(next(iter(store.list(prefix)), None) for prefix in (INDEX_PREFIX, COLLECTIONS_PREFIX, END_MARKER_KEY)):
-        trial = Trial(store, _beside(run))
+        trial = Trial(store, _beside(run, run_layout.STATISTICS), _beside(run, WATERMARKS))
     elif store.exists(RULE_REQUEST_KEY) or any(
-        next(iter(store.list(f"{folder}/")), None) for folder in (TENSORS, run_layout.STATISTICS)
+        next(iter(store.list(f"{folder}/")), None) for folder in (TENSORS, run_layout.STATISTICS, WATERMARKS)
     ):
-        trial = Trial(_below(run, TENSORS), _below(run, run_layout.STATISTICS))
+        trial = Trial(_below(run, TENSORS), _below(run, run_layout.STATISTICS), _below(run, WATERMARKS))
     else:
         raise RunNotFoundError(
             f"Nothing that looks like a run lies at {store.uri}. Give the folder or s3:// prefix that holds "
@@ -84,32 +86,43 @@ def open_trial(run: str | Store) -> Trial:
     return trial
 
 
+def trial_of(run: RunLocation, stores: Callable[[str], Store] = open_store) -> Trial:
+    """The trial of a run that may not have begun yet. Nothing is read before the first `refresh`."""
+    return Trial(stores(run.tensors), stores(run.statistics), stores(run.watermarks))
+
+
 def _below(run: str | Store, folder: str) -> Store:
-    return open_store(f"{run.rstrip('/')}/{folder}") if isinstance(run, str) else _Below(run, folder)
+    return open_store(f"{run.rstrip('/')}/{folder}") if isinstance(run, str) else Subfolder(run, folder)
 
 
-def _beside(tensors: str | Store) -> Store | None:
-    """The statistics beside a folder of tensors; None where it is no part of a run of ours."""
+def _beside(tensors: str | Store, wanted: str) -> Store | None:
+    """Another folder of the run that these tensors are of; None where they are no part of a run of ours."""
     if not isinstance(tensors, str):
         return None
     run, _, folder = tensors.rstrip("/").rpartition("/")
     if folder != TENSORS:
         return None
-    return open_store(f"{run}/{run_layout.STATISTICS}" if run or tensors.startswith("/") else run_layout.STATISTICS)
+    return open_store(f"{run}/{wanted}" if run or tensors.startswith("/") else wanted)
 
 
 class Trial:
     """A run as it has been seen so far. Nothing is read before the first `refresh`.
 
     `store` holds the tensors; `statistics`, where there is such a place, what the run records at every step. That is
-    looked at once somebody asks for names or statistics. `clock` counts seconds.
+    looked at once somebody asks for names or statistics. `watermarks` say how far the run is; without them (the
+    original's runs, older ones of ours) that is concluded from the index and the rows. `clock` counts seconds.
 
     Steps are optimizer steps (smdebug: global steps). What is damaged is left out, reported once in `damaged`, and the
     rest stays readable. Not to be shared between threads.
     """
 
     def __init__(
-        self, store: Store, statistics: Store | None = None, *, clock: Callable[[], float] = time.monotonic
+        self,
+        store: Store,
+        statistics: Store | None = None,
+        watermarks: Store | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._damaged: dict[str, RecordError] = {}
@@ -117,9 +130,13 @@ class Trial:
         self._index = StepIndex(store, report=self._report, membership=self._membership)
         self._reader = RecordReader(store, self._index, report=self._report)
         source = RecordedStatistics(statistics, report=self._report) if statistics is not None else None
-        self._recorded = Recorded(source, clock=clock)
-        self._recording_workers, self._settled = RecordingWorkers(clock), SettledSteps(clock)
-        self._settled_through: int | None = None  # not worked out since the last refresh
+        self._recorded = Recorded(source)
+        self._watermarks = Watermarks(watermarks, report=self._report, clock=clock) if watermarks is not None else None
+        self._marks: Mapping[str, Watermark] = {}  # what they cover has been read
+        self._gone: frozenset[str] = frozenset()
+        self._through = -1  # that step; all of it has been read
+        self._is_read_to_its_end = False
+        self._newest_before = -1  # of a run without watermarks: the newest step at the last look
         self.version: tuple[int, int | None] = (0, None)  # changes whenever a refresh brought a step, or completed one
         self._statistics = TensorStatistics(store, self._index, self._reader, neighbours=self._neighbours)
         self._saved_tensors = SavedTensors(self._index)
@@ -141,22 +158,65 @@ class Trial:
         return self._store.uri
 
     def refresh(self) -> None:
-        """Looks for what is new: one LIST when nothing is. Errors: those of the store; then nothing has changed."""
-        had_ended = self._index.has_ended
-        has_news = self._index.refresh()
-        if (has_news and not self._membership.is_whole) or self._membership.worker_count is None:
-            self._read_collections()
-        if self._membership.worker_count is not None:
-            self._index.expect_workers(self._membership.worker_count)
-        if not had_ended:
-            self._recorded.refresh(is_last=self._index.has_ended)
-        self._facts.refresh()
-        self._settled_through = None
+        """Looks for what is new: one conditional GET when nothing is, of a run without watermarks one LIST.
+
+        Errors: those of the store; what was read before stays.
+        """
+        if self._is_read_to_its_end:
+            self._facts.refresh()
+            return
+        watermarks = self._watermarks
+        if watermarks is not None:
+            watermarks.refresh()
+        if watermarks is not None and watermarks.are_there:
+            self._read_what_is_marked(watermarks)
+        else:
+            self._search()
+        self._is_read_to_its_end = self._index.has_ended
         version = len(self._index.arrivals), self._index.last_complete
         if version != self.version:
             self.version = version
         if (len(self._index.names), self._recorded.names_version) != self._seen_names:
             self._questions.clear()  # other records may answer them now
+
+    def _read_what_is_marked(self, watermarks: Watermarks) -> None:
+        """Reads what the watermarks say is new, and all that is there once the run has ended."""
+        marks, known = watermarks.marks, self._marks
+        has_ended = watermarks.may_have_ended and self._store.exists(END_MARKER_KEY)
+        # Who is gone may have stored more than its watermark covers.
+        is_search = has_ended or not known or watermarks.gone != self._gone
+        if marks == known and not is_search:
+            return
+        if is_search or _differ(marks, known, lambda mark: mark.saved_steps):
+            self._index.refresh()
+        replaced = [worker for worker, mark in marks.items() if _of(known, worker).collections != mark.collections]
+        for worker in replaced:
+            self._membership.read_again(worker)
+        if replaced or is_search:
+            self._read_collections()
+        self._recorded.refresh(newest=None if is_search else watermarks.segments)
+        if is_search or _differ(marks, known, lambda mark: (mark.model_facts, mark.segments[-1:])):
+            self._facts.refresh()
+        self._index.complete_through(watermarks.through)
+        self._marks, self._gone, self._through = marks, watermarks.gone, watermarks.through
+
+    def _search(self) -> None:
+        """Looks for all that may be new; and, with the first of it, for watermarks, which come before anything else."""
+        if self._recorded.has_any:
+            self._newest_before = self._newest_step()
+        has_news = self._index.refresh()
+        if (has_news and not self._membership.is_whole) or self._membership.worker_count is None:
+            self._read_collections()
+        if self._membership.worker_count is not None:
+            self._index.expect_workers(self._membership.worker_count)
+        self._recorded.refresh()
+        self._facts.refresh()
+        if self._watermarks is None or not (has_news or self._recorded.has_any):
+            return
+        if self._watermarks.find():
+            self._read_what_is_marked(self._watermarks)
+        else:
+            self._watermarks = None
 
     @property
     def has_ended(self) -> bool:
@@ -195,9 +255,8 @@ class Trial:
 
     @property
     def recorded_through(self) -> int:
-        """The last step of which every worker that records statistics has recorded some; -1 if none has."""
-        steps = self._recorded.steps
-        return min(steps.last_by_worker.values(), default=-1) if steps is not None else -1
+        """The last step that has come: of which every worker that records statistics has recorded some; -1 for none."""
+        return self._last_step()
 
     def facts_at(self, step: int) -> ModelFacts | None:
         """`model_facts` as they were at that step."""
@@ -357,14 +416,15 @@ class Trial:
     def new_complete_steps(self, after: int) -> Sequence[int]:
         """The steps above `after` that a rule may judge, ascending: those saved, and those recorded in statistics only.
 
-        Complete means that nothing is expected to come any more at or below them: see `trial.settled_steps`. -1 for
-        all. What is recorded is looked at with the first question.
+        Complete means that nothing comes any more at or below them: the watermarks of all workers have passed them. In
+        a run without watermarks, it means that they were there at the look before. -1 for all. What is recorded is
+        looked at with the first question.
         """
         saved = self.new_saved_steps(after)
         recorded = self._recorded.steps
         if recorded is None:
             return saved
-        through = self._settled_step(recorded)
+        through = self._settled_step()
         more = recorded.between(after, through)
         if not more:
             return saved if not saved or saved[-1] <= through else [step for step in saved if step <= through]
@@ -554,28 +614,23 @@ class Trial:
 
     def _last_step(self) -> int:
         """The last complete step, saved or recorded; -1 for none."""
-        last, recorded = self._index.last_complete, self._recorded.steps
-        return max(-1 if last is None else last, -1 if recorded is None else self._settled_step(recorded))
+        last = self._index.last_complete
+        return max(-1 if last is None else last, self._settled_step() if self._recorded.steps is not None else -1)
 
-    def _settled_step(self, recorded: RecordedSteps) -> int:
-        """The last step that may be judged; the same until the next refresh."""
-        if self._settled_through is None:
-            has_ended = self._index.has_ended
-            count = self._membership.worker_count
-            rows_through = self._recording_workers.through(recorded.last_by_worker, count=count, has_ended=has_ended)
-            ways = (self._saved_way(), _recorded_way(recorded.steps, rows_through))
-            self._settled_through = self._settled.through(ways, has_ended=has_ended)
-        return self._settled_through
+    def _settled_step(self) -> int:
+        """The last step at and below which nothing comes any more."""
+        if self._marks and not self.has_ended:
+            return self._through
+        newest = self._newest_step()
+        return newest if self.has_ended else min(newest, self._newest_before)
 
-    def _saved_way(self) -> Way:
-        steps, last = self._index.steps, self._index.last_complete
-        if not steps:
-            return Way("saved", -1, 0)
-        last = -1 if last is None else last
-        if steps[-1] > last:
-            return Way("saved", last, steps[bisect.bisect_right(steps, last)])
-        gap = usual_gap(steps)
-        return Way("saved", last, None if gap is None else last + gap)
+    def _newest_step(self) -> int:
+        """The newest step that all workers seen have come to; of a run that has ended, that any has come to."""
+        recorded = self._recorded.steps
+        rows = recorded.last_by_worker.values() if recorded is not None else ()
+        last = self._index.last_complete
+        newest = (max if self.has_ended else min)(rows, default=-1)
+        return max(-1 if last is None else last, newest)
 
     def _neighbours(self, tensor: str, statistic: str) -> Iterable[tuple[str, Sources]]:
         """The tensors of the same collections, with what would answer for them."""
@@ -638,12 +693,14 @@ class Trial:
         return f"{what} It was saved at other steps, or by other workers."
 
 
-def _recorded_way(steps: NDArray[np.int64], last: int) -> Way:
-    count = int(steps.searchsorted(last, side="right"))
-    if count < len(steps):  # some worker has more, and others are expected to follow
-        return Way("recorded", last, int(steps[count]))
-    gap = usual_gap(steps[-_NEWEST:].tolist())
-    return Way("recorded", last, None if gap is None else last + gap)
+def _of(marks: Mapping[str, Watermark], worker: str) -> Watermark:
+    return marks.get(worker) or Watermark(worker)
+
+
+def _differ(
+    marks: Mapping[str, Watermark], known: Mapping[str, Watermark], part: Callable[[Watermark], object]
+) -> bool:
+    return any(part(mark) != part(_of(known, worker)) for worker, mark in marks.items())
 
 
 def _heads_of(saved: SavedStep, names: Iterable[str]) -> dict[str, tuple[int, int]]:
@@ -673,30 +730,3 @@ def _within(column: Column, steps: StepRange) -> Column | None:
     if not inside.any():
         return None
     return Column(column.tensor, column.worker, column.steps[inside], column.values[inside])
-
-
-class _Below:
-    """Part of a store as a store: for a run that was handed over as one."""
-
-    def __init__(self, store: Store, folder: str) -> None:
-        self._store, self._folder = store, f"{folder}/"
-
-    @property
-    def uri(self) -> str:
-        return f"{self._store.uri.rstrip('/')}/{self._folder.rstrip('/')}"
-
-    def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
-        self._store.put(self._folder + key, data)
-
-    def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
-        return self._store.get(self._folder + key, start=start, length=length)
-
-    def exists(self, key: str) -> bool:
-        return self._store.exists(self._folder + key)
-
-    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[str]:
-        after = self._folder + start_after if start_after else ""
-        return (key[len(self._folder) :] for key in self._store.list(self._folder + prefix, start_after=after))
-
-    def delete(self, key: str) -> None:
-        self._store.delete(self._folder + key)

@@ -37,10 +37,18 @@ from trackside.capture.run_files import FindState, NoFiles, RunFiles
 from trackside.capture.schedule import NOTHING
 from trackside.capture.statistics_log import StatisticsLog
 from trackside.capture.step_boundary import StepBoundary
+from trackside.capture.watermark import (
+    FLUSH_SECONDS,
+    REMOTE_FLUSH_SECONDS,
+    MarkedParts,
+    ModeSteps,
+    Progress,
+    WatermarkFile,
+)
 from trackside.capture.writer import Writer
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError, StorageError
-from trackside.contracts.run_layout import RunLocation
+from trackside.contracts.run_layout import RunLocation, worker_name
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch.always_on import PyTorchStatistics
 from trackside.frameworks.pytorch.copying import is_in_cuda_graph
@@ -82,10 +90,20 @@ class PyTorchCapture:
 
     _may_take_short_way = True  # False where somebody else decides what a step is
 
-    def __init__(self, environment: CaptureEnvironment, *, open_store: Callable[[str], Store] = open_store) -> None:
+    def __init__(
+        self,
+        environment: CaptureEnvironment,
+        *,
+        open_store: Callable[[str], Store] = open_store,
+        has_watermarks: bool = True,
+    ) -> None:
         location = RunLocation(_absolute(environment.run_uri))  # now, for the script may change its folder
         self._open_store = functools.partial(open_store, location.tensors)
         self._open_statistics = functools.partial(open_store, location.statistics)
+        self._open_watermarks = functools.partial(open_store, location.watermarks)
+        self._has_watermarks, self._is_remote = has_watermarks, "://" in location.uri
+        self._watermark: WatermarkFile | None = None
+        self._stored_mode_steps = ModeSteps()
         self._environment = environment
         self._guard = Guard()
         self._boundary = StepBoundary()
@@ -537,16 +555,18 @@ class PyTorchCapture:
             # Kept no longer: where it is raised it refers to each frame on its way, and to what the script has there.
             raise self._misfits.pop()
         rank = Rank.of_this_process(self._environment)
+        if self._has_watermarks:
+            self._watermark = WatermarkFile(self._open_watermarks, worker=worker_name(rank.number), workers=rank.of)
         saves_tensors = self._request.saves_tensors(rank.number)
         files = self._run_files(rank) if saves_tensors else NoFiles()
         log = StatisticsLog(
             self._open_statistics,
-            worker=f"worker_{rank.number}",
+            worker=worker_name(rank.number),
             started_ms=int(time.time() * 1000),
             start=self._find_start,
+            note_steps=self._stored_mode_steps.note,
         )
-        background = (self._saver.slabs, *self._facts_files(rank), *((log,) if self._statistics.is_on else ()))
-        self._writer = Writer(files, guard=self._guard, background=background)
+        self._writer = self._new_writer(rank, files, log)
         self._writer.start()
         self._statistics.connect(log)
         if saves_tensors:
@@ -566,13 +586,47 @@ class PyTorchCapture:
         self._restore.append(end.remove)
         return True
 
+    def _new_writer(self, rank: Rank, files: Any, log: StatisticsLog) -> Writer:
+        """The writer thread's work: the files, what is flushed beside them, and the watermark over both."""
+        facts = self._facts_files(rank)
+        has_rows = self._statistics.is_on
+        parts = (*facts, *((log,) if has_rows else ()))
+        if self._watermark is None:
+            return Writer(files, guard=self._guard, background=(self._saver.slabs, *parts))
+        tensors = files if isinstance(files, RunFiles) else None
+        marked = MarkedParts(
+            self._watermark,
+            parts,
+            progress=Progress(self._handed_on, self._unstored_from, self._start_position),
+            tensors=tensors,
+            segments=(lambda: log.newest_segments) if has_rows else tuple,
+            model_facts=lambda: sum(file.stored_revisions for file in facts),
+            mode_steps=self._stored_mode_steps,
+            open_run=tensors.open if tensors else lambda: None,
+            guard=self._guard,
+            flush_seconds=REMOTE_FLUSH_SECONDS if self._is_remote else FLUSH_SECONDS,
+        )
+        return Writer(files, guard=self._guard, background=(self._saver.slabs, marked))
+
+    def _unstored_from(self) -> int | None:
+        return self._writer.unstored_from() if self._writer is not None else None
+
+    def _start_position(self) -> Position:
+        return self._find_start()  # which is another function once the capture has looked at the run
+
+    def _handed_on(self) -> int:
+        """The last step of which everything has been handed to the writer. Called on the writer's thread."""
+        through = self._hook.step - 1  # read first: what is held below may be handed on meanwhile, not the reverse
+        held_from = self._statistics.recorder.held_from if self._statistics.is_on else None
+        return through if held_from is None else min(through, held_from - 1)
+
     def _run_files(self, rank: Rank) -> RunFiles:
         """The files of this worker, and the steps counted on from where an earlier process of the run stopped."""
         tensorboard = self._request.tensorboard
         files = RunFiles(
             self._open_store,
             request=self._request,
-            worker=f"worker_{rank.number}",
+            worker=worker_name(rank.number),
             num_workers=rank.of if self._request.include_workers == "all" else 1,
             ends_run=rank.number == 0,
             shards=self._saver.shards,
@@ -581,6 +635,8 @@ class PyTorchCapture:
             ends_elsewhere=bool(self._environment.ended_by),
             agree=self._agreement(rank),
             open_tensorboard=functools.partial(open_store, _absolute(tensorboard)) if tensorboard else None,
+            watermark=self._watermark,
+            note_steps=self._stored_mode_steps.note,
         )
         self._find_start = files.start
         if not self._resume(files.resume):
@@ -589,7 +645,7 @@ class PyTorchCapture:
 
     def _facts_files(self, rank: Rank) -> tuple[ModelFactsFile, ...]:
         """The file of what the program is made of, where anything is stored at all."""
-        facts = ModelFactsFile(self._open_store, worker=f"worker_{rank.number}", start=self._find_start)
+        facts = ModelFactsFile(self._open_store, worker=worker_name(rank.number), start=self._find_start)
         self._facts.connect(facts)
         return (facts,)
 

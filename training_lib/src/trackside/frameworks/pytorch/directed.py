@@ -62,6 +62,7 @@ class DirectedCapture(PyTorchCapture):
         environment: CaptureEnvironment,
         *,
         open_store: Callable[[str], Store] = open_store,
+        has_watermarks: bool = True,
         kept: KeptSteps | None = None,
         is_kept_only: bool = False,
         times: StepTimes | None = None,
@@ -70,7 +71,7 @@ class DirectedCapture(PyTorchCapture):
         step_ends: StepEnds | None = None,
     ) -> None:
         self._losses: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
-        super().__init__(environment, open_store=open_store)
+        super().__init__(environment, open_store=open_store, has_watermarks=has_watermarks)
         self._kept, self._is_kept_only, self._times = kept, is_kept_only, times
         self._saves_nothing, self._saves_tensors = saves_nothing, False
         self._earlier, self._tell_step_end = earlier, step_ends
@@ -81,6 +82,7 @@ class DirectedCapture(PyTorchCapture):
         self._clear()
         self._boundary: StepBoundary = _OptimizersBoundary(lambda: self._is_scripted)
         self._last = LastStep()
+        self._is_closing = False
         self._ended: StepPosition | None = None
         self._call_flag: CallFlag | None = None
         self._marker: weakref.ref[torch.nn.Module] | None = None
@@ -406,7 +408,15 @@ class DirectedCapture(PyTorchCapture):
         """As PyTorchCapture's; the step that has begun by calls, or since the script's last word, ends here."""
         if self._writer is not None and not self._guard.is_off:
             self._guard.attempt("saving the last step", self._end_last)
+        self._is_closing = True
         super().close(timeout_seconds, is_interrupted=is_interrupted)
+
+    def _handed_on(self) -> int:
+        """As PyTorchCapture's; what the script may still add to is not handed on."""
+        through, held = super()._handed_on(), self._last.held_step
+        if self._last.destination is not None and not self._is_closing:
+            through = min(through, self._hook.step - 2)
+        return through if held is None else min(through, held - 1)
 
     def _end_last(self) -> None:
         self._release()

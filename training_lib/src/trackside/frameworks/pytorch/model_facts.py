@@ -376,7 +376,7 @@ class ModelFactsFile:
         self._added: list[_Found] = []  # by the training thread; taken from the front by the writer's
         self._revisions: list[ModelFacts] = []
         self._is_resumed = self._has_news = self._is_full = False
-        self._told = 0
+        self._told = self.stored_revisions = 0
         self._lines: tuple[object, list[dict[str, Place]]] = (None, [])
         self._source = SourceLines()
         self._retry_at = 0.0
@@ -428,7 +428,7 @@ class ModelFactsFile:
             self._add(facts)
         if self._has_news:
             self._store.put(model_facts_key(self._worker), encode_facts(self._revisions, told=self._told))
-            self._has_news = False
+            self._has_news, self.stored_revisions = False, self._told
 
     def _resume(self, store: Store) -> None:
         """Goes on with what an earlier process of the run has told."""

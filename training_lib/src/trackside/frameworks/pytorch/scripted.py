@@ -294,6 +294,7 @@ class ScriptedCapture:
         return DirectedCapture(
             environment,
             open_store=place.open,
+            has_watermarks=not (place.is_memory_only or place.is_bare),
             kept=self._kept,
             is_kept_only=place.is_memory_only,
             times=self._times,
