@@ -188,7 +188,7 @@ class Trial:
     def _read_what_is_marked(self, watermarks: Watermarks) -> None:
         """Reads what the watermarks say is new, and all that is there once the run has ended."""
         marks, known = watermarks.marks, self._marks
-        has_ended = watermarks.may_have_ended and self._store.exists(END_MARKER_KEY)
+        has_ended = watermarks.should_ask_for_the_end() and self._store.exists(END_MARKER_KEY)
         # Who is gone may have stored more than its watermark covers; so may a process that another one has followed.
         is_search = has_ended or watermarks.gone != self._gone or _differ(marks, known, lambda mark: mark.started_ms)
         if marks == known and not is_search:
