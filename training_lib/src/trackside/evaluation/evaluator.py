@@ -15,6 +15,7 @@ from trackside.evaluation.asking import Answer, Asker, StepToJudge
 from trackside.evaluation.last_words import last_word
 from trackside.evaluation.ledger import Ledger
 from trackside.evaluation.other_runs import OtherRuns
+from trackside.evaluation.pace import LONGEST_SECONDS, Pace
 from trackside.evaluation.progress import ProgressFile, RuleProgress
 from trackside.evaluation.rule_limits import RuleLimits
 from trackside.evaluation.rules_apart import RulesApart
@@ -72,7 +73,8 @@ def evaluate(
         limits=limits,
         apart=[rule.configuration.name for rule in rules if not _ships_with_trackside(rule)],
     )
-    return evaluator.watch(poll_seconds=poll_seconds, sleep=sleep, should_stop=should_stop)
+    longest = LONGEST_SECONDS if "://" in run.uri else poll_seconds  # in a folder a look costs next to nothing
+    return evaluator.watch(poll_seconds=poll_seconds, longest_seconds=longest, sleep=sleep, should_stop=should_stop)
 
 
 class Evaluator:
@@ -119,19 +121,31 @@ class Evaluator:
         self._damaged_told = 0
 
     def watch(
-        self, *, poll_seconds: float, sleep: Callable[[float], object], should_stop: Callable[[], bool]
+        self,
+        *,
+        poll_seconds: float,
+        longest_seconds: float = 0.0,
+        sleep: Callable[[float], object],
+        should_stop: Callable[[], bool],
     ) -> Summary:
-        """Sweeps until everything is judged and delivered, or until `should_stop`."""
+        """Sweeps until everything is judged and delivered, or until `should_stop`.
+
+        Looks every `poll_seconds` while steps are quick, and at least every `longest_seconds` while they are not.
+        """
+        pace = Pace(shortest_seconds=poll_seconds, longest_seconds=longest_seconds, now=self._clock())
         try:
-            return self._watch(poll_seconds, sleep, should_stop)
+            return self._watch(pace, sleep, should_stop)
         finally:
             self._apart.end()
 
-    def _watch(self, poll_seconds: float, sleep: Callable[[float], object], should_stop: Callable[[], bool]) -> Summary:
+    def _watch(self, pace: Pace, sleep: Callable[[float], object], should_stop: Callable[[], bool]) -> Summary:
         give_up_at: float | None = None
         while True:
             is_last = should_stop()
+            seen = self._newest_step
             self._through_outages(self.sweep)
+            if self._newest_step > seen:
+                pace.note_news(self._clock())
             if self.is_done:
                 if give_up_at is None:
                     give_up_at = self._clock() + DELIVERY_SECONDS_AFTER_THE_END
@@ -141,7 +155,7 @@ class Evaluator:
                 self._through_outages(self._leave_off)
                 return self.summary()
             if not should_stop():
-                sleep(poll_seconds)
+                sleep(pace.pause_seconds(self._clock()))
 
     def sweep(self) -> None:
         """Judges every complete step that is new, says what there is to say, and tries again what did not arrive.
