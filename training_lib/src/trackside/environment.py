@@ -128,7 +128,7 @@ class FleetEnvironment:
     lease_seconds: float = 60.0
     look_seconds: float = 20.0
     news_seconds: float = 0.0
-    slow_poll_seconds: float = 10.0  # as long as an evaluator waits for statistics of a step
+    slow_poll_seconds: float = 10.0  # of a run that S3 tells nothing of
     grace_seconds: float = 90.0
     event_bus: str = ""
 
