@@ -9,19 +9,27 @@ import pytest
 
 from trackside.capture.statistics_log import StatisticsLog
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
-from trackside.contracts.run_layout import END_MARKER_KEY, STATISTICS, TENSORS, RunLocation
+from trackside.contracts.run_layout import (
+    END_MARKER_KEY,
+    STATISTICS,
+    TENSORS,
+    WATERMARKS,
+    RunLocation,
+    parse_index_key,
+)
 from trackside.contracts.verdict import Finding, Outcome, Severity, Verdict
 from trackside.evaluation.evaluator import Evaluator, evaluate
 from trackside.evaluation.progress import ProgressFile
 from trackside.evaluation.summary import Summary
+from trackside.records.watermark import Watermark
 from trackside.rules.catalogue import ConfiguredRule, build_rules
 from trackside.rules.rule import Rule
 from trackside.storage.local import LocalStore
 from trackside.storage.memory import MemoryStore
 from trackside.storage.store import Store
-from trackside.testing.fake_trial import end_run, write_collections, write_tensors
-from trackside.trial.settled_steps import WAIT_SECONDS, WORKER_WAIT_SECONDS
+from trackside.testing.fake_trial import end_run, write_collections, write_tensors, write_watermark
 from trackside.trial.trial import Trial, open_trial
+from trackside.trial.watermarks import GONE_SECONDS
 from trackside.trial.window import Window
 
 EARLY, LATE, LOSS = "gradient/Net_0.weight", "gradient/Net_9.weight", "Loss_output_0"
@@ -50,17 +58,41 @@ class Clock:
 class World:
     """A run that grows: its stores, the logs of its workers, an evaluator, and a clock that only we move."""
 
-    def __init__(self, rules: Sequence[ConfiguredRule] = (), *, workers: Sequence[str] = ("worker_0",)) -> None:
-        self.tensors, self.clock = MemoryStore(), Clock()
+    def __init__(
+        self,
+        rules: Sequence[ConfiguredRule] = (),
+        *,
+        workers: Sequence[str] = ("worker_0",),
+        has_marks: bool = True,
+    ) -> None:
+        self.tensors, self.clock, self.marks = MemoryStore(), Clock(), MemoryStore()
+        self.has_marks = has_marks
         self.statistics: Store = MemoryStore()
         write_collections(self.tensors, workers=tuple(workers))
         self.logs = {worker: a_log(self.statistics, worker) for worker in workers}
         self.rules = rules or build_rules(VANISHING)
         self.progress = ProgressFile(MemoryStore())
+        for worker in workers:
+            self.mark(-1, worker=worker)
         self.evaluator = self.an_evaluator()
 
+    def mark(self, through: int, *, worker: str = "worker_0", is_final: bool = False) -> None:
+        """The worker says that everything of this step and of those before it is stored."""
+        if self.has_marks:
+            saved = (parse_index_key(key) for key in self.tensors.list("index/"))
+            mark = Watermark(
+                worker,
+                len(self.logs),
+                STARTED_MS,
+                through=through,
+                is_final=is_final,
+                saved_steps=sum(found is not None and found[1] == worker for found in saved),
+                segments=tuple(self.logs[worker].newest_segments),
+            )
+            write_watermark(self.marks, mark)
+
     def an_evaluator(self) -> Evaluator:
-        trial = Trial(self.tensors, self.statistics, clock=self.clock)
+        trial = Trial(self.tensors, self.statistics, self.marks, clock=self.clock)
         return Evaluator(trial, self.rules, [], self.progress, run="run", clock=self.clock)
 
     def record(self, rows: Mapping[int, Row], *, worker: str = "worker_0", mode: str = "TRAIN") -> None:
@@ -98,7 +130,7 @@ def all_of(row: Row, steps: Iterable[int]) -> dict[int, Row]:
 def judge_finished(
     rows: Mapping[int, Row], *, saved: Iterable[int] = (), request: RuleRequest = VANISHING, mode: str = "TRAIN"
 ) -> Summary:
-    stores = {f"/run/{name}": MemoryStore() for name in (TENSORS, STATISTICS, "rule-output")}
+    stores = {f"/run/{name}": MemoryStore() for name in (TENSORS, STATISTICS, WATERMARKS, "rule-output")}
     tensors = stores[f"/run/{TENSORS}"]
     write_collections(tensors)
     for step in saved:
@@ -169,7 +201,7 @@ def test_the_mode_is_that_of_the_rows() -> None:
 
 
 @pytest.mark.parametrize("at_disk", [False, True], ids=["objects", "a-file-that-grows"])
-def test_a_run_that_grows(tmp_path: Path, at_disk: bool) -> None:
+def test_a_step_is_judged_once_the_watermark_has_passed_it(tmp_path: Path, at_disk: bool) -> None:
     world = World()
     if at_disk:
         world.statistics = LocalStore(tmp_path)
@@ -177,80 +209,182 @@ def test_a_run_that_grows(tmp_path: Path, at_disk: bool) -> None:
         world.evaluator = world.an_evaluator()
     write_tensors(world.tensors, 0, {LOSS: 1.0})
     world.record(all_of(gradients(0.01), range(3)))
+    assert world.judged() == 0  # nobody has said that this is all
+    world.mark(1)
+    assert world.judged() == 2
+    world.mark(2)
     assert world.judged() == 3
-    world.record(all_of(gradients(1e-12), range(3, 5)))
+    world.record(all_of(gradients(1e-12), range(3, 6)))
+    world.mark(4)
     assert world.judged() == 5
-    assert not world.evaluator.summary().issues
-    world.record(all_of(gradients(1e-12), range(5, 6)))
+    assert not world.issues
+    world.mark(5)
     world.evaluator.sweep()
     assert [issue.step for issue in world.issues] == [5]
 
 
-def test_a_run_that_crashed_is_judged_to_its_last_row() -> None:
-    world = World()
+@pytest.mark.parametrize("at_disk", [False, True], ids=["objects", "a-file-that-grows"])
+def test_a_run_without_watermarks_is_judged_as_far_as_it_was_there_at_the_last_look(
+    tmp_path: Path, at_disk: bool
+) -> None:
+    world = World(has_marks=False)
+    if at_disk:
+        world.statistics = LocalStore(tmp_path)
+        world.logs = {"worker_0": a_log(world.statistics, "worker_0")}
+        world.evaluator = world.an_evaluator()
+    write_tensors(world.tensors, 0, {LOSS: 1.0})
+    world.record(all_of(gradients(0.01), range(3)))
+    assert world.judged() == 0
+    world.record(all_of(gradients(1e-12), range(3, 5)))
+    assert world.judged() == 3
+    world.record({5: gradients(1e-12)})
+    assert world.judged() == 5
+    assert not world.issues
+    assert world.judged() == 6
+    assert [issue.step for issue in world.issues] == [5]
+
+
+@pytest.mark.parametrize("has_marks", [True, False])
+def test_a_run_that_crashed_is_judged_to_its_last_row(has_marks: bool) -> None:
+    world = World(has_marks=has_marks)
     world.record({**all_of(gradients(0.01), range(3)), **all_of(gradients(1e-12), range(3, 5))})
     write_tensors(world.tensors, 0, {LOSS: 1.0})
+    world.mark(3)
     world.evaluator.sweep()
     world.record({5: gradients(1e-12)})
+    assert not world.issues
     end_run(world.tensors)  # as whoever notices the crash does
     world.evaluator.sweep()
     assert [issue.step for issue in world.issues] == [5]
     assert world.evaluator.is_done
 
 
-def test_a_run_that_saves_nothing_is_judged_while_it_grows() -> None:
-    world = World()
-    world.record(all_of(gradients(1e-12), range(3)))
-    assert world.last_step() == -1  # what is saved first may come yet
-    world.clock.now += WAIT_SECONDS
+@pytest.mark.parametrize("has_marks", [True, False])
+@pytest.mark.parametrize(("early", "fires"), [pytest.param(1e-12, True, id="fires"), pytest.param(0.01, False)])
+def test_a_run_that_saves_nothing_is_judged_while_it_grows(has_marks: bool, early: float, fires: bool) -> None:
+    world = World(has_marks=has_marks)
+    world.record(all_of(gradients(early), range(3)))
+    assert world.last_step() == -1
+    world.mark(2)
     assert world.last_step() == 2
-    assert [issue.step for issue in world.issues] == [2]
+    assert [issue.step for issue in world.issues] == ([2] if fires else [])
 
 
-def test_a_restarted_evaluator_judges_no_step_twice() -> None:
-    world = World()
+@pytest.mark.parametrize("has_marks", [True, False])
+def test_a_restarted_evaluator_judges_no_step_twice(has_marks: bool) -> None:
+    world = World(has_marks=has_marks)
     write_tensors(world.tensors, 0, {LOSS: 1.0})
     world.record(all_of(gradients(1e-12), range(2)))
+    world.mark(1)
+    world.evaluator.sweep()
     assert world.judged() == 2
     world.evaluator = world.an_evaluator()
+    world.evaluator.sweep()
     assert world.judged() == 2
     world.record({2: gradients(1e-12)})
+    world.mark(2)
+    world.evaluator.sweep()
     world.evaluator.sweep()
     assert [issue.step for issue in world.issues] == [2]
 
 
-@pytest.mark.parametrize(
-    ("of_worker_1", "fires"),
-    [pytest.param(1e-12, True, id="one-worker-is-at-fault"), pytest.param(0.01, False, id="none-is")],
-)
-def test_a_step_is_judged_once_all_workers_have_recorded_it(of_worker_1: float, fires: bool) -> None:
-    workers = ("worker_0", "worker_1")
-    world = World(workers=workers)
-    for worker in workers:
+def two_workers(*, has_marks: bool = True) -> World:
+    world = World(workers=("worker_0", "worker_1"), has_marks=has_marks)
+    for worker in world.logs:
         write_tensors(world.tensors, 0, {LOSS: 1.0}, worker=worker)
+    return world
+
+
+BOTH = [pytest.param(1e-12, True, id="one-worker-is-at-fault"), pytest.param(0.01, False, id="none-is")]
+
+
+@pytest.mark.parametrize(("of_worker_1", "fires"), BOTH)
+def test_a_step_is_judged_once_the_watermarks_of_all_workers_have_passed_it(of_worker_1: float, fires: bool) -> None:
+    world = two_workers()
     world.record(all_of(gradients(0.01), range(10)))
-    assert world.last_step() == -1  # what the other records of step 0 may come yet
+    world.mark(9)
+    assert world.last_step() == -1
     world.record(all_of(gradients(of_worker_1), range(4)), worker="worker_1")
+    assert world.last_step() == -1  # more of it may come
+    world.mark(3, worker="worker_1")
     assert world.last_step() == 3
     assert [(i.step, [f.worker for f in i.findings]) for i in world.issues] == ([(2, ["worker_1"])] if fires else [])
 
 
-def test_a_late_worker_is_waited_for_and_then_no_more() -> None:
-    workers = ("worker_0", "worker_1")
-    world = World(workers=workers)
-    for worker in workers:
-        write_tensors(world.tensors, 0, {LOSS: 1.0}, worker=worker)
+@pytest.mark.parametrize(("of_worker_1", "fires"), BOTH)
+def test_without_watermarks_a_step_is_judged_once_all_workers_had_recorded_it_at_the_last_look(
+    of_worker_1: float, fires: bool
+) -> None:
+    world = two_workers(has_marks=False)
+    for worker in world.logs:
+        world.record(all_of(gradients(0.01), range(1)), worker=worker)
+    world.record(all_of(gradients(0.01), range(1, 10)))
+    world.evaluator.sweep()
+    assert world.last_step() == 0
+    world.record(all_of(gradients(of_worker_1), range(1, 5)), worker="worker_1")
+    assert world.last_step() == 0
+    assert world.last_step() == 4
+    assert [(i.step, [f.worker for f in i.findings]) for i in world.issues] == ([(3, ["worker_1"])] if fires else [])
+
+
+@pytest.mark.parametrize("has_begun", [True, False], ids=["fell-silent", "never-came"])
+def test_a_silent_worker_is_waited_for_until_it_is_gone(has_begun: bool) -> None:
+    world = two_workers()
+    if not has_begun:
+        world.marks.delete("worker_1.json")
     world.record(all_of(gradients(0.01), range(10)))
+    world.mark(9)
     assert world.last_step() == -1
-    world.clock.now += WAIT_SECONDS
-    assert world.last_step() == 0  # which is saved
-    world.clock.now += WORKER_WAIT_SECONDS
+    world.clock.now += GONE_SECONDS - 1
+    world.mark(9)
+    assert world.last_step() == -1
+    world.clock.now += 1
     assert world.last_step() == 9
-    world.record(all_of(gradients(1e-12), range(13)), worker="worker_1")  # here it is after all
+    world.record(all_of(gradients(1e-12), range(10, 13)), worker="worker_1")  # here it is after all
     world.record(all_of(gradients(0.01), range(10, 13)))
+    for worker in world.logs:
+        world.mark(12, worker=worker)
     world.evaluator.sweep()
     issue = world.issues[0]
     assert (issue.step, [(f.worker, f.subject) for f in issue.findings]) == (12, [("worker_1", EARLY)])
+
+
+def test_a_worker_that_gives_a_sign_of_life_is_waited_for_however_long_it_takes() -> None:
+    world = two_workers()
+    world.record(all_of(gradients(0.01), range(10)))
+    world.mark(9)
+    for _ in range(10):
+        assert world.last_step() == -1
+        world.clock.now += GONE_SECONDS - 1
+        world.mark(-1, worker="worker_1")
+    assert world.last_step() == -1
+
+
+def test_a_worker_that_has_stored_its_last_is_not_waited_for() -> None:
+    world = two_workers()
+    world.record(all_of(gradients(0.01), range(10)))
+    world.record(all_of(gradients(0.01), range(5)), worker="worker_1")
+    world.mark(4, worker="worker_1", is_final=True)
+    world.mark(7)
+    assert world.last_step() == 7
+    world.mark(9)
+    assert world.last_step() == 9
+
+
+def test_a_run_in_which_nothing_happens_is_no_run_whose_workers_are_gone() -> None:
+    """Nobody overtakes a worker that has paused with the others."""
+    world = two_workers()
+    for worker in world.logs:
+        world.record(all_of(gradients(0.01), range(5)), worker=worker)
+        world.mark(4, worker=worker)
+    assert world.last_step() == 4
+    world.clock.now += 10 * GONE_SECONDS
+    assert world.last_step() == 4
+    world.record(all_of(gradients(0.01), range(5, 8)))
+    world.mark(7)
+    world.record(all_of(gradients(0.01), range(5, 6)), worker="worker_1")
+    world.mark(5, worker="worker_1")
+    assert world.last_step() == 5
 
 
 class Shown(Rule):
@@ -305,26 +439,26 @@ def test_saved_and_recorded_steps_come_in_one_order() -> None:
     for step in (0, 10):
         write_tensors(world.tensors, step, {LOSS: 1.0})
     world.record(all_of(gradients(0.01), range(8)))
+    world.mark(7)
     world.evaluator.sweep()
-    assert rule.steps == [*range(8)]  # step 10 waits for the rows before it
+    assert rule.steps == [*range(8)]
     world.record(all_of(gradients(0.01), range(8, 23)))
+    world.mark(19)  # step 20 is still to be saved
     world.evaluator.sweep()
-    assert rule.steps == [*range(20)]  # and the rows for step 20, which is saved soon
+    assert rule.steps == [*range(20)]
     write_tensors(world.tensors, 20, {LOSS: 1.0})
-    world.evaluator.sweep()
-    assert rule.steps == [*range(23)]
     write_tensors(world.tensors, 30, {LOSS: 1.0})
-    world.clock.now += 1
+    world.mark(22)
     world.evaluator.sweep()
     assert rule.steps == [*range(23)]
-    world.clock.now += WAIT_SECONDS
-    world.evaluator.sweep()  # nothing is recorded any more
+    world.mark(40)  # nothing was recorded of steps 23 to 40
+    world.evaluator.sweep()
     assert rule.steps == [*range(23), 30]
 
 
-def test_saved_steps_do_not_wait_where_nothing_is_recorded() -> None:
+def test_saved_steps_of_an_old_run_do_not_wait_where_nothing_is_recorded() -> None:
     rule = Shown()
-    world = a_world_of(rule)
+    world = World([ConfiguredRule(RuleConfiguration(rule.rule_id), rule)], has_marks=False)
     for step in (0, 10, 20):
         write_tensors(world.tensors, step, {LOSS: 1.0})
         world.evaluator.sweep()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from trackside.contracts.errors import ConfigurationError, TensorNotSavedError
-from trackside.contracts.run_layout import STATISTICS, TENSORS, RunLocation, SegmentName
+from trackside.contracts.run_layout import STATISTICS, TENSORS, WATERMARKS, RunLocation, SegmentName
 from trackside.evaluation.evaluator import evaluate
 from trackside.records.block_file import encode_block
 from trackside.records.modes import MODE_NUMBERS
@@ -22,12 +22,12 @@ from trackside.records.statistics_segment import (
     encode_rows,
     encode_schema,
 )
+from trackside.records.watermark import Watermark
 from trackside.rules.catalogue import default_request
 from trackside.storage.local import LocalStore
 from trackside.storage.memory import MemoryStore
 from trackside.storage.store import Store
-from trackside.testing.fake_trial import end_run, write_collections, write_tensors
-from trackside.trial.recorded import SECONDS_BETWEEN_LOOKS
+from trackside.testing.fake_trial import end_run, write_collections, write_tensors, write_watermark
 from trackside.trial.trial import Trial, open_trial
 
 LOSS, GRADIENT = "Loss_output_0", "gradient/Net.weight"
@@ -63,13 +63,6 @@ def write_statistics(
     store.put(SegmentName(worker, started_ms, 0, 0).key, b"".join(blocks))
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class Counting(MemoryStore):
     """Counts every question."""
 
@@ -99,8 +92,8 @@ def a_run(saved: Iterable[int] = (), *, workers: Iterable[str] = ("worker_0",)) 
     return store
 
 
-def a_trial(tensors: Store, statistics: Store, clock: Clock | None = None) -> Trial:
-    trial = Trial(tensors, statistics, clock=clock or Clock())
+def a_trial(tensors: Store, statistics: Store, marks: Store | None = None) -> Trial:
+    trial = Trial(tensors, statistics, marks)
     trial.refresh()
     return trial
 
@@ -229,23 +222,31 @@ def test_nothing_is_asked_for_before_somebody_asks() -> None:
     assert statistics.asked == 1
 
 
-def test_a_run_without_them_is_looked_at_every_few_seconds_only() -> None:
-    statistics, tensors, clock = Counting(), a_run([0]), Clock()
-    trial = a_trial(tensors, statistics, clock)
+def test_a_marked_run_without_them_is_not_searched_for_them() -> None:
+    statistics, tensors, marks = Counting(), a_run([0]), MemoryStore()
+    write_watermark(marks, Watermark("worker_0", through=0, saved_steps=1))
+    trial = a_trial(tensors, statistics, marks)
+    assert trial.names == (LOSS,)
+    asked = statistics.asked
     for step in range(1, 10):
         write_tensors(tensors, step, {LOSS: 1.0})
+        write_watermark(marks, Watermark("worker_0", through=step, saved_steps=1 + step))
         trial.refresh()
         trial.window(step, now=0).statistic(LOSS, "mean")
-    assert statistics.asked == 1
+    assert statistics.asked == asked
     write_statistics(statistics, {9: 9.5})
-    clock.now += SECONDS_BETWEEN_LOOKS
+    name = SegmentName("worker_0", 1_700_000_000_000, 0, 0)
+    write_watermark(marks, Watermark("worker_0", through=10, saved_steps=10, segments=(name,)))
     trial.refresh()
     assert trial.columns(LOSS, "mean", last_step=9, mode="TRAIN")[0].values.tolist()[-1] == 9.5
 
 
-def test_the_end_of_the_run_is_looked_at_whatever_the_clock_says() -> None:
-    statistics, tensors = Counting(), a_run([0, 1])
-    trial = a_trial(tensors, statistics)
+@pytest.mark.parametrize("is_marked", [True, False])
+def test_the_end_of_the_run_is_looked_at_once(is_marked: bool) -> None:
+    statistics, tensors, marks = Counting(), a_run([0, 1]), MemoryStore()
+    if is_marked:
+        write_watermark(marks, Watermark("worker_0", through=0, saved_steps=1))
+    trial = a_trial(tensors, statistics, marks)
     assert trial.names == (LOSS,)
     write_statistics(statistics, {1: 1.5})
     end_run(tensors)
@@ -301,7 +302,7 @@ def test_a_store_of_a_whole_run() -> None:
 
 def test_rules_judge_what_was_recorded() -> None:
     """The loss is saved at few steps, and is no number in between."""
-    stores = {f"/run/{name}": MemoryStore() for name in (TENSORS, STATISTICS, "rule-output")}
+    stores = {f"/run/{name}": MemoryStore() for name in (TENSORS, STATISTICS, WATERMARKS, "rule-output")}
     write_collections(stores[f"/run/{TENSORS}"])
     for step in range(0, 50, 10):
         write_tensors(stores[f"/run/{TENSORS}"], step, {LOSS: 1.0})

@@ -73,18 +73,19 @@ class Progress:
 class WatermarkFile:
     """The watermark of one worker, as the one who writes it sees it. Errors: `OSError` of the store."""
 
-    def __init__(self, open_store: Callable[[], Store], *, worker: str, workers: int) -> None:
-        self._open_store, self._workers = open_store, workers
+    def __init__(self, open_store: Callable[[], Store], *, worker: str, workers: int, started_ms: int) -> None:
+        self._open_store = open_store
         self._store: Store | None = None
-        self.mark = Watermark(worker, workers)
+        self.mark = Watermark(worker, workers, started_ms)
         self._is_announced = False
 
     def announce(self) -> None:
         """Store a first watermark, before anything else of the run: it tells readers that others will follow."""
         if not self._is_announced:
-            worker = self.mark.worker
-            before = next(iter(self.earlier(worker)), Watermark(worker))
-            self.mark = Watermark(worker, self._workers, before.sequence, before.through, before.mode_steps)
+            for before in self.earlier(self.mark.worker):
+                self.mark = replace(
+                    self.mark, sequence=before.sequence, through=before.through, mode_steps=before.mode_steps
+                )
             self.put(self.mark)
 
     def put(self, mark: Watermark) -> None:

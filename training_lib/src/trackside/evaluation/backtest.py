@@ -17,8 +17,6 @@ from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 from trackside.trial.trial import trial_of
 
-_MOST_LOOKS = 2  # of a run without watermarks, the newest steps are taken for whole with the second look
-
 
 @dataclass(frozen=True)
 class Backtest:
@@ -65,7 +63,7 @@ def backtest(
     """
     location = RunLocation(uri)
     progress_file = ProgressFile(MemoryStore())
-    trial = trial_of(location, stores)
+    trial = trial_of(location, stores, will_grow=False)
     evaluator = Evaluator(
         trial,
         build_rules(RuleRequest(tuple(rules))),
@@ -76,9 +74,7 @@ def backtest(
         stores=stores,
         limits=AT_LEISURE,
     )
-    for _ in range(_MOST_LOOKS):
-        if not evaluator.is_done:
-            evaluator.sweep()
+    evaluator.sweep()
     summary = evaluator.summary()
     steps = trial.steps()
     return Backtest(

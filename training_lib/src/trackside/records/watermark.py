@@ -1,6 +1,6 @@
 """How far one worker is: through which step everything that it will ever store is stored.
 
-    {"version": 1, "worker": "worker_0", "workers": 2, "sequence": 17, "through": 1839,
+    {"version": 1, "worker": "worker_0", "workers": 2, "started_ms": 1763805000000, "sequence": 17, "through": 1839,
      "mode_steps": {"TRAIN": 1800, "EVAL": 38}, "stored_at": 1763806000.25, "is_final": false,
      "saved_steps": 5, "collections": 1, "model_facts": 1,
      "segments": ["worker_0/1763805000000-000000098-000000098.tss"]}
@@ -34,6 +34,7 @@ class Watermark:
     Attributes:
         worker: The name of the worker.
         workers: How many workers of the run have a watermark, this one included.
+        started_ms: When the process began to write, in milliseconds since the epoch; of two processes, it differs.
         sequence: Counts the watermarks of this worker, over all its processes.
         through: Of this step and all before it, everything is stored; -1 before the first step has ended.
         mode_steps: The last step of each mode at or below `through`, as counted within the mode.
@@ -47,6 +48,7 @@ class Watermark:
 
     worker: str
     workers: int = 1
+    started_ms: int = 0
     sequence: int = 0
     through: int = NOTHING_YET
     mode_steps: Mapping[str, int] = field(default_factory=dict)
@@ -64,6 +66,7 @@ def encode_watermark(mark: Watermark) -> bytes:
         "version": VERSION,
         "worker": mark.worker,
         "workers": mark.workers,
+        "started_ms": mark.started_ms,
         "sequence": mark.sequence,
         "through": mark.through,
         "mode_steps": {checked_mode(mode): step for mode, step in mark.mode_steps.items()},
@@ -98,6 +101,7 @@ def decode_watermark(data: bytes, *, key: str, worker: str) -> Watermark:
     return Watermark(
         worker=worker,
         workers=workers,
+        started_ms=document.count("started_ms"),
         sequence=document.count("sequence"),
         through=_through(document),
         mode_steps={mode: steps.count(mode) for mode in steps.names()},

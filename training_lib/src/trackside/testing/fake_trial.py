@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from trackside.capture.statistics_log import StatisticsLog
-from trackside.contracts.run_layout import END_MARKER_KEY, collections_key, model_facts_key
+from trackside.contracts.run_layout import END_MARKER_KEY, collections_key, model_facts_key, watermark_key
 from trackside.records.collections_file import CollectionRecord, encode_collections
 from trackside.records.model_facts import ModelFacts, encode_facts
 from trackside.records.step_file import encode_step, write_step
+from trackside.records.watermark import Watermark, encode_watermark
 from trackside.storage.memory import MemoryStore
 from trackside.storage.store import Store
 from trackside.trial.membership import DEFAULT_REGEXES
@@ -95,6 +96,14 @@ def write_statistics(
         for step, row in sorted(by_step.items()):
             log.record(row, step=step, mode=mode, mode_step=step, wall_time=WALL_TIME + step)
         log.flush()
+
+
+def write_watermark(store: Store, mark: Watermark) -> None:
+    """Replaces the watermark of a worker in a store rooted at a run's `watermarks`, as the hook does with each flush.
+
+    A reader looks only for what differs from the watermark before: `saved_steps`, `collections`, `model_facts`.
+    """
+    store.put(watermark_key(mark.worker), encode_watermark(mark))
 
 
 def end_run(store: Store) -> None:

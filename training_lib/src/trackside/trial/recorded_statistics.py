@@ -73,7 +73,7 @@ class RecordedStatistics:
         """
         before = self._version
         try:
-            if newest is None or not self._files or not self._read_newest(newest):
+            if newest is None or not self._read_newest(newest):
                 self._catch_up()
         finally:
             self._sort_tables()

@@ -60,7 +60,7 @@ from trackside.trial.window import Column, Window
 __all__ = ["REDUCTION_MARK", "Trial", "open_trial"]
 
 MOST_SETS_AT_HAND = 1024  # of tensors that were saved or recorded together
-_NEWEST = 16
+_LAST_STEP = 2**63 - 1
 
 
 def open_trial(run: str | Store) -> Trial:
@@ -86,9 +86,9 @@ def open_trial(run: str | Store) -> Trial:
     return trial
 
 
-def trial_of(run: RunLocation, stores: Callable[[str], Store] = open_store) -> Trial:
+def trial_of(run: RunLocation, stores: Callable[[str], Store] = open_store, *, will_grow: bool = True) -> Trial:
     """The trial of a run that may not have begun yet. Nothing is read before the first `refresh`."""
-    return Trial(stores(run.tensors), stores(run.statistics), stores(run.watermarks))
+    return Trial(stores(run.tensors), stores(run.statistics), stores(run.watermarks), will_grow=will_grow)
 
 
 def _below(run: str | Store, folder: str) -> Store:
@@ -110,7 +110,8 @@ class Trial:
 
     `store` holds the tensors; `statistics`, where there is such a place, what the run records at every step. That is
     looked at once somebody asks for names or statistics. `watermarks` say how far the run is; without them (the
-    original's runs, older ones of ours) that is concluded from the index and the rows. `clock` counts seconds.
+    original's runs, older ones of ours) that is concluded from the index and the rows. Where the run `will_grow` no
+    more, all that is there counts, though nobody has marked its end. `clock` counts seconds.
 
     Steps are optimizer steps (smdebug: global steps). What is damaged is left out, reported once in `damaged`, and the
     rest stays readable. Not to be shared between threads.
@@ -122,9 +123,10 @@ class Trial:
         statistics: Store | None = None,
         watermarks: Store | None = None,
         *,
+        will_grow: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._store = store
+        self._store, self._will_grow = store, will_grow
         self._damaged: dict[str, RecordError] = {}
         self._membership = Membership(store, report=self._report)
         self._index = StepIndex(store, report=self._report, membership=self._membership)
@@ -183,13 +185,16 @@ class Trial:
         """Reads what the watermarks say is new, and all that is there once the run has ended."""
         marks, known = watermarks.marks, self._marks
         has_ended = watermarks.may_have_ended and self._store.exists(END_MARKER_KEY)
-        # Who is gone may have stored more than its watermark covers.
-        is_search = has_ended or not known or watermarks.gone != self._gone
+        # Who is gone may have stored more than its watermark covers; so may a process that another one has followed.
+        is_search = has_ended or watermarks.gone != self._gone or _differ(marks, known, lambda mark: mark.started_ms)
         if marks == known and not is_search:
             return
         if is_search or _differ(marks, known, lambda mark: mark.saved_steps):
             self._index.refresh()
-        replaced = [worker for worker, mark in marks.items() if _of(known, worker).collections != mark.collections]
+        is_search |= self._index.has_ended  # since it was asked for
+        replaced = [
+            worker for worker in marks if _differ({worker: marks[worker]}, known, lambda mark: mark.collections)
+        ]
         for worker in replaced:
             self._membership.read_again(worker)
         if replaced or is_search:
@@ -197,8 +202,9 @@ class Trial:
         self._recorded.refresh(newest=None if is_search else watermarks.segments)
         if is_search or _differ(marks, known, lambda mark: (mark.model_facts, mark.segments[-1:])):
             self._facts.refresh()
-        self._index.complete_through(watermarks.through)
-        self._marks, self._gone, self._through = marks, watermarks.gone, watermarks.through
+        self._through = watermarks.through if self._will_grow else _LAST_STEP
+        self._index.complete_through(self._through)
+        self._marks, self._gone = marks, watermarks.gone
 
     def _search(self) -> None:
         """Looks for all that may be new; and, with the first of it, for watermarks, which come before anything else."""
@@ -619,18 +625,21 @@ class Trial:
 
     def _settled_step(self) -> int:
         """The last step at and below which nothing comes any more."""
-        if self._marks and not self.has_ended:
-            return self._through
-        newest = self._newest_step()
-        return newest if self.has_ended else min(newest, self._newest_before)
+        if not self._is_growing:
+            return self._newest_step()
+        return self._through if self._marks else min(self._newest_step(), self._newest_before)
 
     def _newest_step(self) -> int:
-        """The newest step that all workers seen have come to; of a run that has ended, that any has come to."""
+        """The newest step that all workers seen have come to; of a run that grows no more, that any has come to."""
         recorded = self._recorded.steps
         rows = recorded.last_by_worker.values() if recorded is not None else ()
         last = self._index.last_complete
-        newest = (max if self.has_ended else min)(rows, default=-1)
+        newest = (min if self._is_growing else max)(rows, default=-1)
         return max(-1 if last is None else last, newest)
+
+    @property
+    def _is_growing(self) -> bool:
+        return self._will_grow and not self.has_ended
 
     def _neighbours(self, tensor: str, statistic: str) -> Iterable[tuple[str, Sources]]:
         """The tensors of the same collections, with what would answer for them."""
@@ -693,14 +702,10 @@ class Trial:
         return f"{what} It was saved at other steps, or by other workers."
 
 
-def _of(marks: Mapping[str, Watermark], worker: str) -> Watermark:
-    return marks.get(worker) or Watermark(worker)
-
-
 def _differ(
     marks: Mapping[str, Watermark], known: Mapping[str, Watermark], part: Callable[[Watermark], object]
 ) -> bool:
-    return any(part(mark) != part(_of(known, worker)) for worker, mark in marks.items())
+    return any(worker not in known or part(mark) != part(known[worker]) for worker, mark in marks.items())
 
 
 def _heads_of(saved: SavedStep, names: Iterable[str]) -> dict[str, tuple[int, int]]:

@@ -555,14 +555,17 @@ class PyTorchCapture:
             # Kept no longer: where it is raised it refers to each frame on its way, and to what the script has there.
             raise self._misfits.pop()
         rank = Rank.of_this_process(self._environment)
+        started_ms = int(time.time() * 1000)
         if self._has_watermarks:
-            self._watermark = WatermarkFile(self._open_watermarks, worker=worker_name(rank.number), workers=rank.of)
+            self._watermark = WatermarkFile(
+                self._open_watermarks, worker=worker_name(rank.number), workers=rank.of, started_ms=started_ms
+            )
         saves_tensors = self._request.saves_tensors(rank.number)
         files = self._run_files(rank) if saves_tensors else NoFiles()
         log = StatisticsLog(
             self._open_statistics,
             worker=worker_name(rank.number),
-            started_ms=int(time.time() * 1000),
+            started_ms=started_ms,
             start=self._find_start,
             note_steps=self._stored_mode_steps.note,
         )
