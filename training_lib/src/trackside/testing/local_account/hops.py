@@ -45,6 +45,12 @@ class Journal:
         with self._changed:
             return tuple(hop for hop in self._hops if _is(hop, kind, names))
 
+    def after(self, position: int, *, within_seconds: float) -> tuple[Hop, ...]:
+        """Return the hops beyond the first `position`, as soon as there are any; none if the time is over first."""
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._hops) > position, timeout=within_seconds)
+            return tuple(self._hops[position:])
+
     def wait_for(
         self, kind: str, /, *, count: int = 1, within_seconds: float = 10.0, **names: object
     ) -> tuple[Hop, ...]:
