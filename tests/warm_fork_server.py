@@ -7,6 +7,7 @@ with the connection, and so does this process.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import importlib.machinery
@@ -56,22 +57,19 @@ def serve(connection_fd: int) -> None:
 
 def _report(pidfd: int, pid: int, status_pipe: int) -> None:
     _, status = os.waitpid(pid, 0)
-    try:
+    with contextlib.suppress(BrokenPipeError):  # nobody waits for it any more
         os.write(status_pipe, str(os.waitstatus_to_exitcode(status)).encode())
-    except BrokenPipeError:
-        pass  # nobody wants to know any more
     os.close(status_pipe)
     os.close(pidfd)
 
 
 def _import_what_scripts_import() -> None:
+    import boto3.session  # noqa: F401
     import numpy as np
-    import torch._dynamo
-    import torch.distributed
-    import torch.utils.data
+    import torch._dynamo  # noqa: F401
 
     import trackside.frameworks.pytorch
-    import trackside.storage.open_store  # noqa: F401
+    import trackside.storage.s3  # noqa: F401
 
     np.random.seed(0)
     main = sys.modules["__main__"].__dict__

@@ -19,8 +19,8 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -91,14 +91,19 @@ class WarmPython:
         timeout: float = HANGS_SECONDS,
     ) -> subprocess.CompletedProcess[str]:
         """As `subprocess.run([sys.executable, script, *arguments], capture_output=True, text=True)`."""
-        with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
-            with self.start(script, *arguments, env=env, cwd=cwd, stdout=stdout, stderr=stderr) as process:
-                returncode = process.wait(timeout)
-            said = []
-            for stream in (stdout, stderr):
-                stream.seek(0)
-                said.append(stream.read().decode().replace("\r\n", "\n"))
-        return subprocess.CompletedProcess([sys.executable, str(script), *arguments], returncode, *said)
+        (stdout, stdout_of_child), (stderr, stderr_of_child) = os.pipe(), os.pipe()
+        with (
+            open(stdout, encoding="utf-8") as output,
+            open(stderr, encoding="utf-8") as errors,
+            ThreadPoolExecutor(2) as readers,
+            self.start(script, *arguments, env=env, cwd=cwd, stdout=stdout_of_child, stderr=stderr_of_child) as process,
+        ):
+            os.close(stdout_of_child)
+            os.close(stderr_of_child)
+            said = [readers.submit(output.read), readers.submit(errors.read)]
+            returncode = process.wait(timeout)
+            command = [sys.executable, str(script), *arguments]
+            return subprocess.CompletedProcess(command, returncode, said[0].result(), said[1].result())
 
     def start(
         self,
