@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ PROPORTION, GROWTH = "norm of the gradient over that of the weight", "norm of th
 _FEWEST = 3
 _WARM_UP = 20
 _NEWEST = 3
+_EDGE = 64  # steps at the start, among which 20 finite ones are found at once
+_CLEARLY = 0.999  # what is nearer to the limit is computed in full
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,10 @@ class ExplodingGradient(Rule):
 
     def _grown(self, window: Window) -> list[Finding]:
         found = []
-        for worker, steps, norms in _total_norms(window):
+        for worker, columns in _of_equal_length(window):
+            if not _may_have_grown(columns, self.growth):
+                continue
+            steps, norms = _total_norms(columns)
             growth = growth_of(norms)
             if growth is None or not growth > self.growth:
                 continue
@@ -162,23 +168,42 @@ def _proportions(window: Window, name: str) -> list[tuple[Column, float]]:
         weight = weights.get(column.worker)
         if weight is None or len(column.values) < _FEWEST or not weight.values[-1] > 0:
             continue
-        newest = column.values[-_NEWEST:]
-        if np.isfinite(newest).all():
-            pairs.append((column, float(np.median(newest)) / float(weight.values[-1])))
+        newest = sorted(column.values[-_NEWEST:].tolist())
+        if all(map(math.isfinite, newest)):
+            pairs.append((column, newest[_NEWEST // 2] / float(weight.values[-1])))
     return pairs
 
 
-def _total_norms(window: Window) -> list[tuple[str, np.ndarray, np.ndarray]]:
-    """(worker, steps, norm of all gradients) over the steps at which all were recorded and finite."""
+def _of_equal_length(window: Window) -> list[tuple[str, list[Column]]]:
+    """(worker, columns of the norms of the gradients that were recorded most often), sorted by worker."""
     by_worker: dict[str, list[Column]] = {}
     for name in window.tensors("gradients"):
         for column in window.statistic(name, "l2", mode=None):
             by_worker.setdefault(column.worker, []).append(column)
-    totals = []
+    found = []
     for worker, columns in sorted(by_worker.items()):
-        longest = max(columns, key=lambda column: len(column.steps))
-        same = [column for column in columns if len(column.steps) == len(longest.steps)]
-        norms = np.sqrt(np.sum([np.square(column.values) for column in same], axis=0))
-        sound = np.isfinite(norms)
-        totals.append((worker, longest.steps[sound], norms[sound]))
-    return totals
+        length = max(len(column.steps) for column in columns)
+        found.append((worker, [column for column in columns if len(column.steps) == length]))
+    return found
+
+
+def _total_norms(columns: Sequence[Column]) -> tuple[np.ndarray, np.ndarray]:
+    """(steps, norm of all gradients) over the steps at which all were recorded and finite."""
+    norms = np.sqrt(np.sum([np.square(column.values) for column in columns], axis=0))
+    sound = np.isfinite(norms)
+    return columns[0].steps[sound], norms[sound]
+
+
+def _may_have_grown(columns: Sequence[Column], growth: float) -> bool:
+    """False where the first and the newest steps alone say that the norm is far below `growth` times the usual one.
+
+    The whole history of all gradients is added up only where it may lead to a finding.
+    """
+    if len(columns[0].values) < _EDGE + _NEWEST:
+        return True
+    edges = (slice(_EDGE), slice(-_NEWEST, None))
+    first, newest = (np.square([column.values[part] for column in columns]).sum(axis=0) for part in edges)
+    first = np.sqrt(first[np.isfinite(first)])
+    if len(first) < _WARM_UP or not np.isfinite(newest).all():
+        return True
+    return not float(np.sqrt(newest.min())) < _CLEARLY * growth * float(np.median(first[:_WARM_UP]))
