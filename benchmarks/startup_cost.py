@@ -18,6 +18,7 @@ process. Byte code is written before, in a round that does not count.
 
 import argparse
 import contextlib
+import logging
 import os
 import random
 import resource
@@ -189,10 +190,10 @@ def launcher_cells(top):
 @contextlib.contextmanager
 def bucket_of_moto():
     """The address of a bucket, and what a child needs to find it."""
+    import boto3
     from moto.server import ThreadedMotoServer
 
-    from trackside.aws_clients import SharedClient
-
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -204,7 +205,7 @@ def bucket_of_moto():
         "NO_PROXY": "127.0.0.1",
     }
     os.environ |= environment  # noqa: TID251 - for the stores that this process opens itself
-    SharedClient("s3").get().create_bucket(Bucket="runs")
+    boto3.client("s3").create_bucket(Bucket="runs")
     try:
         yield "s3://runs", environment
     finally:
