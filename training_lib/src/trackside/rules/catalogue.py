@@ -9,7 +9,7 @@ import importlib
 import inspect
 import json
 import pkgutil
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from types import MappingProxyType, ModuleType
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 ENTRY_POINTS = "trackside.rules"
+_DOCUMENTED = "trackside.rules.documented."  # where rules in other senses than ours stand
 DEFAULT_ACTIONS = (Action.NOTIFY, Action.PUBLISH_METRIC)  # nothing is stopped unasked
 
 
@@ -59,7 +60,7 @@ def build_rules(request: RuleRequest) -> tuple[ConfiguredRule, ...]:
     Of our own rules, installed packages and files, only those that the request names are imported. Errors: one
     `ConfigurationError` that lists every unknown rule, unknown parameter, wrong value and file that does not work.
     """
-    rules = _Rules.named({configuration.rule_id for configuration in request.rules if configuration.custom is None})
+    rules = _Rules.asked_for(request)
     catalogue = rules.catalogue()
     built: list[ConfiguredRule] = []
     problems: list[Problem] = []
@@ -136,9 +137,16 @@ class _Rules:
     documented: Mapping[tuple[str, str], type[Rule]]
 
     @classmethod
-    def named(cls, rule_ids: Set[str]) -> _Rules:
-        """Those of these ids: ours, and of the others those that installed packages offer."""
-        files = [name for name in _names_of_modules() if _rule_id_of(name) in rule_ids]
+    def asked_for(cls, request: RuleRequest) -> _Rules:
+        """Those that it names: ours, and of the others those that installed packages offer."""
+        named = [configuration for configuration in request.rules if configuration.custom is None]
+        rule_ids = {each.rule_id for each in named}
+        with_preset = {each.rule_id for each in named if each.preset not in {"", CALIBRATED}}
+        files = [
+            name
+            for name in _names_of_modules()
+            if _rule_id_of(name) in (with_preset if name.startswith(_DOCUMENTED) else rule_ids)
+        ]
         ours = [rule for name in files for rule in rules_in(importlib.import_module(name))]
         calibrated = _calibrated(ours)
         others = rule_ids - calibrated.keys()

@@ -579,7 +579,7 @@ class PyTorchCapture:
         else:
             self._hook.save_nothing()
             self._count_on_with_rank_0(rank)
-        for optimizer in optimizers_beside(self._boundary.knows):
+        for optimizer in optimizers_beside(self._boundary.knows, seen=self._parameter_names.optimizers_seen):
             self._boundary.created(optimizer)
         self._saver.training_began()
         self._module_source.trial_calls = None
