@@ -11,12 +11,12 @@ from trackside.contracts.errors import StorageUnavailableError
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Verdict
-from trackside.evaluation.asking import Answer, Asker, StepToJudge
+from trackside.evaluation.asking import Asker, StepToJudge, how_to_ask
 from trackside.evaluation.last_words import last_word
 from trackside.evaluation.ledger import Ledger
 from trackside.evaluation.other_runs import OtherRuns
 from trackside.evaluation.pace import LONGEST_SECONDS, Pace
-from trackside.evaluation.progress import ProgressFile, RuleProgress
+from trackside.evaluation.progress import ProgressFile
 from trackside.evaluation.rule_limits import RuleLimits
 from trackside.evaluation.rules_apart import RulesApart
 from trackside.evaluation.shared_reading import Turns
@@ -118,6 +118,7 @@ class Evaluator:
             if name in apart or self._rules[name].configuration.custom is not None:
                 self._apart.add(name)
         self._slow_steps: dict[str, int] = {}
+        self._asked_until: float | None = None  # processor time of this thread, since the step began
         self._damaged_told = 0
 
     def watch(
@@ -177,6 +178,7 @@ class Evaluator:
         last = steps[-1] if self._trial.has_ended and steps else None
         for step in steps:
             there = self._steps.at(step, now, is_last=step == last)
+            self._asked_until = None
             found = [verdict for name in names if (verdict := self._judge(name, there)) is not None]
             if found:
                 self._outbox.say(found)
@@ -237,21 +239,30 @@ class Evaluator:
 
     def _judge(self, name: str, there: StepToJudge) -> Verdict | None:
         """What one rule has to say at a step, as far as that is known at once."""
-        configured = self._rules[name]
-        if self._ledger.of(name).has_concluded:  # since this sweep began
-            return None
-        if not is_asked(configured, self._asked_through(name), there):
+        configured, progress = self._rules[name], self._ledger.of(name)
+        if progress.has_concluded:  # since this sweep began
             return None
         if name in self._apart:
-            return self._apart.ask(name, there)
-        there = replace(there, window=self._steps.as_seen_by(configured, there.window))
-        return self._ask_here(name, lambda progress: self._asker.ask(configured, progress, there))
+            return self._apart.ask(name, there) if is_asked(configured, self._asked_through(name), there) else None
+        if not is_asked(configured, progress.judged_through, there):
+            return None
+        if how_to_ask(configured, there) is None:
+            self._ledger.pass_over(name, there.window.step)
+            return None
+        return self._ask_here(name, configured, there)
 
-    def _ask_here(self, name: str, ask: Callable[[RuleProgress], Answer]) -> Verdict | None:
-        """Asks in this thread; one that needs much of the processor (reading a store needs little) gets its own."""
-        began = time.thread_time()
-        answer = ask(self._ledger.of(name))
-        is_slow = time.thread_time() - began > self._limits.quick_seconds
+    def _ask_here(self, name: str, configured: ConfiguredRule, there: StepToJudge) -> Verdict | None:
+        """Asks in this thread; one that needs much of the processor (reading a store needs little) gets its own.
+
+        The clock is a system call: it is read once between two rules.
+        """
+        window = self._steps.as_seen_by(configured, there.window)
+        if window is not there.window:
+            there = replace(there, window=window)
+        began = time.thread_time() if self._asked_until is None else self._asked_until
+        answer = self._asker.ask(configured, self._ledger.of(name), there)
+        self._asked_until = time.thread_time()
+        is_slow = self._asked_until - began > self._limits.quick_seconds
         verdict = self._ledger.note(name, answer)
         if is_slow and not answer.progress.has_concluded:
             self._slow_steps[name] = self._slow_steps.get(name, 0) + 1

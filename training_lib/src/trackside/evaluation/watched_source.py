@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trackside.records.model_facts import ModelFacts
-from trackside.trial.window import Column, TensorSource
+from trackside.trial.window import Column, StepValues, TensorSource
 
 
 class WatchedSource:
@@ -31,6 +31,13 @@ class WatchedSource:
         if not self.has_shown and any(column.steps[-1] == self._step for column in columns):
             self.has_shown = self._is_watched(tensor)
         return columns
+
+    def at_step(self, tensors: Sequence[str], statistic: str, *, step: int, mode: str | None) -> StepValues:
+        """As `TensorSource`."""
+        found = self._source.at_step(tensors, statistic, step=step, mode=mode)
+        if not self.has_shown and step == self._step:
+            self.has_shown = any(map(self._is_watched, found.tensors))
+        return found
 
     def value(self, tensor: str, *, step: int, worker: str) -> NDArray[np.generic]:
         """As `TensorSource`."""

@@ -8,7 +8,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, ClassVar, TypeGuard, cast, get_args, get_origin, get_type_hints
 
 from trackside.contracts.capture_request import ALL, CollectionRequest
@@ -204,6 +204,7 @@ class FoldingRule(Rule):
             return start
 
 
+@lru_cache(maxsize=64)  # all paced rules of a run are asked the same
 def is_paced_step(step: int, judged_through: int) -> bool:
     """Whether a paced rule that was asked up to `judged_through` (-1: never) is asked at this step.
 

@@ -52,10 +52,11 @@ from trackside.trial.series import MOST_HTML_ROWS, TensorSeries
 from trackside.trial.shards import Shards, joined
 from trackside.trial.statistics import RECORDED_ONLY, REDUCTIONS, STATISTICS
 from trackside.trial.step_index import Layout, SavedStep, StepIndex
+from trackside.trial.step_values import StepTables
 from trackside.trial.tensor_head import HEAD_BYTES, TensorHead, read_head
 from trackside.trial.tensors import PLACES, Reading, Sources, TensorStatistics, merged_ranges
 from trackside.trial.watermarks import Watermarks
-from trackside.trial.window import Column, Window
+from trackside.trial.window import Column, StepValues, Window
 
 __all__ = ["REDUCTION_MARK", "Trial", "open_trial"]
 
@@ -151,6 +152,7 @@ class Trial:
         self._steps: tuple[tuple[int, int | None], tuple[int, ...]] = ((0, None), ())
         self._members: dict[str, tuple[str, ...]] = {}
         self._questions: dict[tuple[str, str, str | None], Question] = {}
+        self._step_values = StepTables(self._columns_beyond, last_step=self._last_step)
         self._collections_in: dict[Layout, frozenset[str]] = {}
         self._collections_of_tensors: dict[frozenset[str], frozenset[str]] = {}
 
@@ -480,10 +482,12 @@ class Trial:
 
         Errors: `ConfigurationError` for a statistic that is neither in `STATISTICS` nor recorded by this run.
         """
-        question = self._questions.get((tensor, statistic, mode))
-        if question is None:
-            question = self._question(tensor, statistic, mode)
-        return question.columns(last_step)
+        return self._question(tensor, statistic, mode).columns(last_step)
+
+    def at_step(self, tensors: Sequence[str], statistic: str, *, step: int, mode: str | None) -> StepValues:
+        """What `columns` of each of the tensors holds at `step`: see `Window.at_step`. Errors: as `columns`."""
+        moment = self.version, self._recorded.version
+        return self._step_values.at(tuple(tensors), statistic, mode, step=step, moment=moment)
 
     def value(self, tensor: str, *, step: int, worker: str) -> NDArray[np.generic]:
         """The whole tensor, fetched anew on each call.
@@ -658,12 +662,18 @@ class Trial:
 
     def _question(self, tensor: str, statistic: str, mode: str | None) -> Question:
         """The question over all steps, always the same one."""
+        question = self._questions.get((tensor, statistic, mode))
+        if question is not None:
+            return question
         self._sorted_names()
         question = self._questions.get((tensor, statistic, mode))
         if question is None:
             question = self._asked_of(self._statistics.everything, tensor, statistic, mode)
             self._questions[tensor, statistic, mode] = question
         return question
+
+    def _columns_beyond(self, tensor: str, statistic: str, mode: str | None, last_step: int) -> tuple[Column, ...]:
+        return self._question(tensor, statistic, mode).columns_beyond(last_step)
 
     def _narrow(self, tensor: str, statistic: str, selection: Selection) -> Question:
         return self._asked_of(self._statistics.selected(selection), tensor, statistic, selection.mode)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -32,6 +32,21 @@ class Column:
         return tuple((int(s), float(v)) for s, v in zip(self.steps[-20:], self.values[-20:], strict=True))
 
 
+@dataclass(frozen=True)
+class StepValues:
+    """One statistic of many tensors at one step.
+
+    tensors, workers   of each value, in any order; one that has none at this step is left out
+    values             float64 of shape (n,)
+    unknown            the tensors of which no value is known up to this step
+    """
+
+    tensors: tuple[str, ...]
+    workers: tuple[str, ...]
+    values: NDArray[np.float64]
+    unknown: tuple[str, ...]
+
+
 class TensorSource(Protocol):
     """Where a window reads from: a trial."""
 
@@ -40,6 +55,9 @@ class TensorSource(Protocol):
 
     def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
         """One column per worker over every saved step <= `last_step` (of `mode`, or of every mode)."""
+
+    def at_step(self, tensors: Sequence[str], statistic: str, *, step: int, mode: str | None) -> StepValues:
+        """What `columns` of each of the tensors holds at `step`, and of which it holds nothing up to then."""
 
     def value(self, tensor: str, *, step: int, worker: str) -> NDArray[np.generic]:
         """The whole tensor."""
@@ -89,6 +107,26 @@ class Window:
             return columns
         return tuple([Column(c.tensor, c.worker, c.steps[-last:], c.values[-last:]) for c in columns])
 
+    def at_step(self, tensors: Sequence[str], name: str, *, mode: str | None = _OWN) -> StepValues:
+        """A statistic of many tensors at this step, as the last values of `statistic` where these are of this step.
+
+        A rule that is asked at every step looks here first: whole columns are for the few tensors that may be at fault.
+        """
+        wanted = self.mode if mode is _OWN else mode
+        return self.source.at_step(tensors, name, step=self.step, mode=wanted)
+
     def value(self, tensor: str, *, worker: str, step: int | None = None) -> NDArray[np.generic]:
         """The whole tensor at `step` (default: this window's)."""
         return self.source.value(tensor, step=self.step if step is None else step, worker=worker)
+
+
+def step_values(tensors: Sequence[str], columns_of: Callable[[str], tuple[Column, ...]], *, step: int) -> StepValues:
+    """`TensorSource.at_step` for a source that has nothing better than `columns`, which end at `step`."""
+    columns = {name: columns_of(name) for name in tensors}
+    there = [column for some in columns.values() for column in some if column.steps[-1] == step]
+    return StepValues(
+        tuple([column.tensor for column in there]),
+        tuple([column.worker for column in there]),
+        np.array([column.values[-1] for column in there], np.float64),
+        tuple([name for name, some in columns.items() if not some]),
+    )

@@ -107,11 +107,17 @@ class VanishingGradient(Rule):
 
     def check(self, window: Window) -> Iterable[Finding]:
         """One finding per gradient tensor and worker that has vanished at this step, smallest first."""
-        columns = {(c.worker, c.tensor): c for name in window.tensors("gradients") for c in _at_step(window, name)}
+        gradients = window.tensors("gradients")
+        there = set(window.at_step(gradients, "abs_mean").tensors)
+        if not there:
+            return []
+        columns = {(c.worker, c.tensor): c for name in gradients if name in there for c in _at_step(window, name)}
+        shares = window.at_step(gradients, "zero_share")
+        zero_shares = dict(zip(zip(shares.workers, shares.tensors, strict=True), shares.values.tolist(), strict=True))
         findings = []
         for worker in sorted({worker for worker, _ in columns}):
             of_worker = {tensor: column for (w, tensor), column in columns.items() if w == worker}
-            sizes = {tensor: _size(window, column) for tensor, column in of_worker.items()}
+            sizes = {t: _size(column, zero_shares.get((worker, t), 0.0)) for t, column in of_worker.items()}
             names = vanished(
                 sizes,
                 threshold=self.threshold,
@@ -190,14 +196,12 @@ def _at_step(window: Window, name: str) -> tuple[Column, ...]:
     return tuple(c for c in window.statistic(name, "abs_mean") if c.steps[-1] == window.step)
 
 
-def _size(window: Window, column: Column) -> float:
-    """mean |g| over the entries that are not zero; over all of them where only a reduction was saved."""
+def _size(column: Column, zero_share: float) -> float:
+    """mean |g| over the entries that are not zero; over all of them where only a reduction was saved (a share of 0)."""
     mean = float(column.values[-1])
     if not 0 < mean < math.inf:
         return mean
-    zeros = [c for c in window.statistic(column.tensor, "zero_share", last=1) if c.worker == column.worker]
-    share = float(zeros[0].values[-1]) if zeros and zeros[0].steps[-1] == window.step else 0.0
-    return mean / (1 - share) if share < 1 else mean
+    return mean / (1 - zero_share) if zero_share < 1 else mean
 
 
 def _loss_left(window: Window, worker: str) -> float | None:
