@@ -1,6 +1,6 @@
 """How long a fault goes unnoticed: from the step that shows it to the verdict in the run, hop by hop.
 
-    python -m benchmarks.verdict_latency [--where folder s3] [--trials 20] [--step-ms 10] [--busy 0] [--json FILE]
+    python -m benchmarks.verdict_latency [--where folder s3] [--trials 20] [--step-ms 10] [--busy 0] [--write]
 
 In each trial a real training (PyTorch, unmodified, captured at default settings) makes a step every `--step-ms`, beside
 a real evaluator with all default rules. At a moment of chance its loss turns NaN and stays so. The time runs from the
@@ -12,7 +12,7 @@ end of the first such optimizer step:
 
 For each hop: the time, and the processor time of training and evaluator in it. On S3 (moto, in this process) also the
 requests between the fault and its verdict. `--busy N` runs N endless loops beside it. The evaluator's share of a core
-while it keeps up with the training is given for itself.
+while it keeps up with the training is given for itself. `--write` puts the tables into docs/latency.md.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -29,7 +30,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ from trackside.local.preflight import plan_rules
 from trackside.records.watermark import decode_watermark
 from trackside.storage.open_store import open_store
 
+PAGE = Path(__file__).parents[1] / "docs" / "latency.md"
 WORKER = "worker_0"
 BUCKET = "runs"
 LOOK_SECONDS = 0.01
@@ -182,10 +184,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stack.callback(process.kill)
         for where in options.where:
             results[where] = list(_trials(where, options))
-    print(report(results, options))
-    if options.json:
-        document = {where: [asdict(each) for each in trials] for where, trials in results.items()}
-        options.json.write_text(json.dumps(document, indent=1), encoding="utf-8")
+    text = report(results, options)
+    print(text)
+    if options.write:
+        name = "busy" if options.busy else "quiet"
+        page = PAGE.read_text(encoding="utf-8")
+        within = rf"(<!-- {name} -->\n).*?(\n<!-- /{name} -->)"
+        PAGE.write_text(re.sub(within, lambda m: f"{m[1]}\n{text}\n{m[2]}", page, flags=re.DOTALL), encoding="utf-8")
     return 0
 
 
@@ -366,7 +371,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--step-ms", type=float, default=10.0, help="time from one step to the next")
     parser.add_argument("--busy", type=int, default=0, help="endless loops beside it")
     parser.add_argument("--seed", type=int, default=0, help="of the moments at which the faults happen")
-    parser.add_argument("--json", type=Path, help="also write every trial here")
+    parser.add_argument("--write", action="store_true", help=f"put the tables into docs/{PAGE.name}")
     return parser.parse_args(arguments)
 
 
