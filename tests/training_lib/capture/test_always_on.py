@@ -116,11 +116,14 @@ def test_late_numbers_keep_their_step_and_order() -> None:
     run.step(1, loss=second)
     run.step(2)
     assert run.column("Loss_output_0", "mean") == {}
+    assert run.statistics.held_from == 0
     second.has_come = True
     run.statistics.drain()
     assert run.column("Loss_output_0", "mean") == {}
+    assert run.statistics.held_from == 0  # the log has not got it
     first.has_come = True
     run.statistics.drain()
+    assert run.statistics.held_from is None
     assert run.column("Loss_output_0", "mean") == {0: 1.0, 1: 0.25, 2: 1.0}
     assert run.column("gradient/Net_b.weight", "l2") == {0: 2.0, 1: 4.0, 2: 4.0}
 

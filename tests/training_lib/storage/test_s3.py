@@ -100,6 +100,11 @@ class TestS3Store(StoreContract):
         assert requests[2:] == ["GET"]
         assert [*store.list("index/", start_after="index/0")] == [KEY]
         assert requests[3:] == ["GET"]
+        found = store.get_if_changed(KEY, tag="")
+        assert found is not None
+        assert requests[4:] == ["GET"]
+        assert store.get_if_changed(KEY, tag=found.tag) is None
+        assert requests[5:] == ["GET"]
 
     @pytest.mark.parametrize(
         "attempt",
@@ -110,6 +115,7 @@ class TestS3Store(StoreContract):
             pytest.param(lambda store: store.get(KEY, length=0), id="get nothing"),
             pytest.param(lambda store: store.exists(KEY), id="exists"),
             pytest.param(lambda store: [*store.list(KEY)], id="list"),
+            pytest.param(lambda store: store.get_if_changed(KEY, tag='"another"', length=3), id="get if changed"),
         ],
     )
     @pytest.mark.parametrize("content", [pytest.param(None, id="missing"), b"", b"0123456789"])

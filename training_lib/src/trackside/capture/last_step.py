@@ -50,8 +50,8 @@ class LastStep:
     @property
     def held_step(self) -> int | None:
         """The step that is held, until the destination has it; None if there is none. For any thread."""
-        late, held = self._handed_on_late, self._held
-        return late if late is not None else held.step if held is not None else None
+        held = self._held  # looked at first, for `release` clears it last
+        return held.step if held is not None else self._handed_on_late
 
     def release(self) -> bool:
         """Hands on what is held. False if it was dropped."""

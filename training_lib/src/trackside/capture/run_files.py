@@ -121,7 +121,7 @@ class RunFiles:
         self._lock: WorkerLock | None = None
         self._ends = ends or WorkerEnds(worker, num_workers)
         self._watermark, self._note_steps = watermark, note_steps
-        self.saved_steps = self.stored_collections = 0
+        self.save_attempts = self.stored_collections = self._saved_steps = 0
         self._reported_at = float("-inf")
         self._earlier_report: CaptureReport | None = None  # not read yet
 
@@ -140,6 +140,11 @@ class RunFiles:
     def open(self) -> None:
         """Open the run as this worker. Errors: as `resume`."""
         self._opened()
+
+    def store_collections(self) -> None:
+        """Store the collections file if it lacks what stored steps brought. Errors: `OSError`."""
+        if self._has_news or (self.save_attempts and not self._has_stored_collections):
+            self._store_collections(self._opened())
 
     def _state_left_by(self, worker: str | None) -> TrainingState | None:
         """How far earlier processes of the worker had come, or of any worker for None."""
@@ -191,6 +196,7 @@ class RunFiles:
         self._claim(store)
         what = self._decide(step)
         self._packed_index.before_step(store, step.step)
+        self.save_attempts += 1
         try:
             files = self._write(store, step, what)
         except OSError:
@@ -203,7 +209,7 @@ class RunFiles:
         self._note_steps([(step.step, step.mode, step.mode_step)])
         self._note_members(step)
         self._store_collections(store)
-        self.saved_steps += 1
+        self._saved_steps += 1
         self._store_state(store, is_due=self._clock() - self._state_stored_at >= STATE_EVERY_SECONDS)
         self._store_report(store, is_due=self._clock() - self._reported_at >= REPORT_EVERY_SECONDS)
         if self._tensorboard:
@@ -356,7 +362,7 @@ class RunFiles:
         with contextlib.suppress(OSError):  # as above
             if self._earlier_report is None:
                 self._earlier_report = self._read_earlier_report(store)
-            report = self._earlier_report.followed_by(CaptureReport(self.saved_steps, lost_steps, lost))
+            report = self._earlier_report.followed_by(CaptureReport(self._saved_steps, lost_steps, lost))
             store.put(run_layout.capture_report_key(self._worker), encode_report(report))
             self._reported_steps = lost_steps
 

@@ -44,15 +44,21 @@ class ModeSteps:
 
 
 class StoredTensors(Protocol):
-    """What the run's files tell of themselves."""
+    """The run's files, as the watermark covers them."""
 
     @property
-    def saved_steps(self) -> int:
-        """How many steps are stored."""
+    def save_attempts(self) -> int:
+        """How many steps were stored; one that failed may be there all the same."""
 
     @property
     def stored_collections(self) -> int:
         """How often the collections file was stored."""
+
+    def open(self) -> None:
+        """Open the run. Errors: `OSError`; `ConfigurationError` if it has ended, or another process is writing it."""
+
+    def store_collections(self) -> None:
+        """Store the collections file if it lacks what stored steps brought. Errors: `OSError`."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +133,6 @@ class MarkedParts:
         segments: Callable[[], Sequence[SegmentName]] = tuple,
         model_facts: Callable[[], int] = lambda: 0,
         mode_steps: ModeSteps | None = None,
-        open_run: Callable[[], object] = lambda: None,
         guard: Guard,
         flush_seconds: float = FLUSH_SECONDS,
         monotonic: Callable[[], float] = time.monotonic,
@@ -136,7 +141,6 @@ class MarkedParts:
         self._file, self._parts, self._progress, self._guard = file, tuple(parts), progress, guard
         self._tensors, self._segments, self._model_facts = tensors, segments, model_facts
         self._mode_steps = mode_steps or ModeSteps()
-        self._open_run = open_run
         self._flush_seconds, self._monotonic, self._clock = flush_seconds, monotonic, clock
         self._due_at = monotonic() + flush_seconds
         self._published_at = float("-inf")
@@ -167,7 +171,8 @@ class MarkedParts:
     ) -> None:
         started = self._monotonic()
         try:
-            self._open_run()
+            if self._tensors is not None:
+                self._tensors.open()
             self._file.announce()
             # What comes after this moment is covered by the next watermark.
             through = self._progress.handed_on()
@@ -175,6 +180,8 @@ class MarkedParts:
             unstored = self._progress.unstored_from()
             if unstored is not None:
                 through = min(through, unstored - 1)
+            if self._tensors is not None:
+                self._tensors.store_collections()
             self._put(through + self._progress.start().step, is_final=is_final)
         except OSError:
             self._retry_seconds = min(self._retry_seconds * 2 or FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS)
@@ -205,7 +212,7 @@ class MarkedParts:
             through=through,
             mode_steps={**before.mode_steps, **self._mode_steps.through(through)},
             is_final=is_final,
-            saved_steps=self._tensors.saved_steps if self._tensors else 0,
+            saved_steps=self._tensors.save_attempts if self._tensors else 0,
             collections=self._tensors.stored_collections if self._tensors else 0,
             model_facts=self._model_facts(),
             segments=tuple(self._segments()),

@@ -40,7 +40,7 @@ class Watermark:
         mode_steps: The last step of each mode at or below `through`, as counted within the mode.
         stored_at: When it was made, by the worker's clock, in seconds since the epoch. Other clocks may differ.
         is_final: This process will store nothing more; a later process of the run may.
-        saved_steps: How many steps with tensors this process has stored.
+        saved_steps: How many steps with tensors this process has stored, or tried to: one that failed may be there.
         collections: How often this process has stored its collections file.
         model_facts: How many revisions of the model facts are stored.
         segments: The newest statistics segments, the newest last; at most `MOST_SEGMENTS`.

@@ -23,7 +23,6 @@ from trackside.contracts.errors import (
 from trackside.storage.folder_names import FolderNames
 from trackside.storage.keys import PARTIAL_SUFFIX, checked_key, checked_prefix, checked_range
 from trackside.storage.plain_folders import PlainFolders
-from trackside.storage.store import Version
 
 _T = TypeVar("_T")
 
@@ -93,22 +92,6 @@ class LocalStore:
             descriptor = self._open(path, key)
             try:
                 return _read(descriptor, start, length)
-            finally:
-                os.close(descriptor)
-        except StorageError:
-            raise
-        except OSError as error:
-            raise self._translated(error, f"Cannot read {key!r}") from error
-
-    def get_if_changed(self, key: str, *, tag: str) -> Version | None:
-        path = f"{self._folder}/{checked_key(key)}"
-        try:
-            descriptor = self._open(path, key)
-            try:
-                status = os.fstat(descriptor)
-                # `put` renames a new file into place, so a replaced object has another inode or a later time.
-                new = f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
-                return None if new == tag else Version(_read(descriptor, 0, None), new)
             finally:
                 os.close(descriptor)
         except StorageError:

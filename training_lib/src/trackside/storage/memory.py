@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from trackside.contracts.errors import KeyNotFoundError
 from trackside.storage.keys import checked_key, checked_prefix, checked_range
-from trackside.storage.store import Version
 
 
 class MemoryStore:
@@ -15,7 +14,6 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._objects: dict[str, bytes | bytearray] = {}
-        self._changes: dict[str, int] = {}  # how often each object was written
         self._lock = threading.Lock()
 
     @property
@@ -26,7 +24,6 @@ class MemoryStore:
         whole = bytes(data)
         with self._lock:
             self._objects[checked_key(key)] = whole
-            self._changes[key] = self._changes.get(key, 0) + 1
 
     def append(self, key: str, data: bytes | bytearray | memoryview) -> int:
         with self._lock:
@@ -35,7 +32,6 @@ class MemoryStore:
                 before = self._objects[key] = bytearray(before)
             start = len(before)
             before += memoryview(data).cast("B")
-            self._changes[key] = self._changes.get(key, 0) + 1
             return start
 
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
@@ -45,14 +41,6 @@ class MemoryStore:
             if data is None:
                 raise KeyNotFoundError(f"No object {key!r} in {self.uri}")
             return bytes(memoryview(data)[start : None if length is None else start + length])
-
-    def get_if_changed(self, key: str, *, tag: str) -> Version | None:
-        with self._lock:
-            data = self._objects.get(checked_key(key))
-            if data is None:
-                raise KeyNotFoundError(f"No object {key!r} in {self.uri}")
-            new = str(self._changes.get(key, 0))
-            return None if new == tag else Version(bytes(data), new)
 
     def exists(self, key: str) -> bool:
         with self._lock:

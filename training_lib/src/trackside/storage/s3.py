@@ -95,12 +95,12 @@ class S3Store:
                 return b""
             raise self._translated(error, f"Cannot read {key!r}", needs="s3:GetObject") from error
 
-    def get_if_changed(self, key: str, *, tag: str) -> Version | None:
+    def get_if_changed(self, key: str, *, tag: str, length: int | None = None) -> Version | None:
         condition = {"IfNoneMatch": tag} if tag else {}
         try:
             answer = self._client.get_object(Bucket=self._bucket, Key=self._name(key), **condition)
             with answer["Body"] as body:
-                return Version(bytes(body.read()), str(answer["ETag"]))
+                return Version(bytes(body.read(length)), str(answer["ETag"]))
         except (ClientError, BotoCoreError) as error:
             if tag and isinstance(error, ClientError) and _status(error) == _NOT_MODIFIED:
                 return None

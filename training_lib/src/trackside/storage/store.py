@@ -62,7 +62,7 @@ class PartsStore(Store, Protocol):
 
 @dataclass(frozen=True)
 class Version:
-    """A whole object as it was at one moment. `tag` differs from that of every other version of the object."""
+    """An object as it was at one moment. `tag` differs from that of every other content of the object."""
 
     data: bytes
     tag: str
@@ -72,20 +72,22 @@ class Version:
 class VersionedStore(Store, Protocol):
     """A store that can tell whether an object was replaced without sending it again."""
 
-    def get_if_changed(self, key: str, *, tag: str) -> Version | None:
-        """Return the object, or None if its tag is still `tag`. Errors: as `get`."""
+    def get_if_changed(self, key: str, *, tag: str, length: int | None = None) -> Version | None:
+        """Return the first `length` bytes of an object, or None if its tag is still `tag`. Errors: as `get`."""
 
 
-def get_if_changed(store: Store, key: str, *, tag: str = "") -> Version | None:
-    """Return the object, or None if its tag is still `tag` ("": it was never read). Errors: as `Store.get`.
+def get_if_changed(store: Store, key: str, *, tag: str = "", length: int | None = None) -> Version | None:
+    """Return the first `length` bytes of an object (all for None), or None if its tag is still `tag`.
 
-    From a store that is no `VersionedStore` the object is read each time.
+    `tag` is that of the version read last; "" for none. A store that is no `VersionedStore` is read each time, and the
+    content compared: for a small object on a disk that costs no more, and two files may share an inode and a time.
+    Errors: as `Store.get`.
     """
     get = getattr(store, "get_if_changed", None)
     if get is not None:
-        found: Version | None = get(key, tag=tag)
+        found: Version | None = get(key, tag=tag, length=length)
         return found
-    data = store.get(key)
+    data = store.get(key, length=length)
     new = hashlib.sha256(data).hexdigest()
     return None if new == tag else Version(data, new)
 

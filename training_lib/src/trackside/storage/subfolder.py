@@ -27,9 +27,9 @@ class Subfolder:
         with self._naming(key):
             return self._store.get(self._base + checked_key(key), start=start, length=length)
 
-    def get_if_changed(self, key: str, *, tag: str) -> Version | None:
+    def get_if_changed(self, key: str, *, tag: str, length: int | None = None) -> Version | None:
         with self._naming(key):
-            return get_if_changed(self._store, self._base + checked_key(key), tag=tag)
+            return get_if_changed(self._store, self._base + checked_key(key), tag=tag, length=length)
 
     def exists(self, key: str) -> bool:
         return self._store.exists(self._base + checked_key(key))

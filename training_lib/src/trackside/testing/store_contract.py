@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from trackside.contracts.errors import KeyNotFoundError, StorageError
-from trackside.storage.store import AppendableStore, Store, put_parts
+from trackside.storage.store import AppendableStore, Store, get_if_changed, put_parts
 
 Plant = Callable[[str, bytes], None]
 Peek = Callable[[str], "bytes | None"]
@@ -152,6 +152,67 @@ class StoreContract:
         assert KEY in str(caught.value)
         assert store.uri in str(caught.value)
 
+    def test_an_object_that_has_not_changed_is_not_got_again(self, store: Store, plant: Plant) -> None:
+        plant(KEY, b"one")
+        first = get_if_changed(store, KEY)
+        assert first is not None
+        assert first.data == b"one"
+        assert type(first.data) is bytes
+        assert first.tag
+        for _ in range(2):
+            assert get_if_changed(store, KEY, tag=first.tag) is None
+
+    @pytest.mark.parametrize("is_planted", [True, False])
+    def test_an_object_that_was_replaced_is_got_again(self, store: Store, plant: Plant, is_planted: bool) -> None:
+        """Each of several quick replacements of one length has a tag of its own."""
+        tags = [""]
+        for number in range(6):
+            data = b"%02d" % number
+            plant(KEY, data) if is_planted else store.put(KEY, data)
+            for tag in tags:
+                found = get_if_changed(store, KEY, tag=tag)
+                assert found is not None
+                assert found.data == data
+            tags.append(found.tag)
+        assert len({*tags}) == len(tags)
+        assert get_if_changed(store, KEY, tag=tags[-1]) is None
+
+    def test_of_a_large_object_no_more_is_got_than_was_asked_for(self, store: Store, plant: Plant) -> None:
+        plant(KEY, b"0123456789")
+        found = get_if_changed(store, KEY, length=4)
+        assert found is not None
+        assert found.data == b"0123"
+        assert get_if_changed(store, KEY, tag=found.tag, length=4) is None
+        plant(KEY, b"")
+        empty = get_if_changed(store, KEY, tag=found.tag, length=4)
+        assert empty is not None
+        assert empty.data == b""
+
+    def test_the_tag_of_one_object_does_not_hold_for_another(self, store: Store, plant: Plant) -> None:
+        plant("a/one", b"1")
+        plant("a/two", b"2")
+        one = get_if_changed(store, "a/one")
+        assert one is not None
+        two = get_if_changed(store, "a/two", tag=one.tag)
+        assert two is not None
+        assert two.data == b"2"
+
+    @pytest.mark.parametrize("key", [KEY, "index", "index/000000000/000000000013_worker_0.json/deeper"])
+    @pytest.mark.parametrize("tag", ["", "some tag"])
+    def test_what_is_missing_has_not_stayed_the_same(self, store: Store, plant: Plant, key: str, tag: str) -> None:
+        plant("index/000000000/000000000013_worker_0.json", b"x")
+        with pytest.raises(KeyNotFoundError) as caught:
+            get_if_changed(store, key, tag=tag)
+        assert key in str(caught.value)
+
+    def test_what_was_removed_is_missing(self, store: Store, plant: Plant) -> None:
+        plant(KEY, b"x")
+        found = get_if_changed(store, KEY)
+        assert found is not None
+        store.delete(KEY)
+        with pytest.raises(KeyNotFoundError):
+            get_if_changed(store, KEY, tag=found.tag)
+
     def test_exists(self, store: Store, plant: Plant) -> None:
         assert not store.exists(KEY)
         plant(KEY, b"")
@@ -217,6 +278,8 @@ class StoreContract:
             store.put(key, b"x")
         with pytest.raises(StorageError, match="is not a storage key"):
             store.get(key)
+        with pytest.raises(StorageError, match="is not a storage key"):
+            get_if_changed(store, key)
         with pytest.raises(StorageError, match="is not a storage key"):
             store.exists(key)
         with pytest.raises(StorageError, match="is not a storage key"):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trackside.contracts.errors import KeyNotFoundError, NotAFileError, RecordError
 from trackside.contracts.run_layout import SegmentName, parse_watermark_key, watermark_key, worker_name
-from trackside.records.watermark import NOTHING_YET, Watermark, decode_watermark
+from trackside.records.watermark import MOST_BYTES, NOTHING_YET, Watermark, decode_watermark
 from trackside.storage.store import Store, get_if_changed
 from trackside.trial.parallel import is_remote
 
@@ -130,7 +130,7 @@ class Watermarks:
         """Read one watermark, if it has changed. True if it has."""
         now, key, seen = self._clock(), watermark_key(worker), self._seen.get(worker)
         try:
-            found = get_if_changed(self._store, key, tag=seen.tag if seen else "")
+            found = get_if_changed(self._store, key, tag=seen.tag if seen else "", length=MOST_BYTES + 1)
             mark = None if found is None else decode_watermark(found.data, key=key, worker=worker)
         except KeyNotFoundError as error:
             if isinstance(error, NotAFileError):

@@ -32,7 +32,7 @@ from trackside.capture.asked_request import is_being_spawned, lies_elsewhere, re
 from trackside.capture.guard import Guard, describe
 from trackside.capture.hook import TRAIN, Hook, Position
 from trackside.capture.process_end import ProcessEnd
-from trackside.capture.restart import position_after, within_seconds
+from trackside.capture.restart import further, position_after, state_at_mark, within_seconds
 from trackside.capture.run_files import FindState, NoFiles, RunFiles
 from trackside.capture.schedule import NOTHING
 from trackside.capture.statistics_log import StatisticsLog
@@ -566,7 +566,7 @@ class PyTorchCapture:
             self._open_statistics,
             worker=worker_name(rank.number),
             started_ms=started_ms,
-            start=self._find_start,
+            start=self._start_position,
             note_steps=self._stored_mode_steps.note,
         )
         self._writer = self._new_writer(rank, files, log)
@@ -605,7 +605,6 @@ class PyTorchCapture:
             segments=(lambda: log.newest_segments) if has_rows else tuple,
             model_facts=lambda: sum(file.stored_revisions for file in facts),
             mode_steps=self._stored_mode_steps,
-            open_run=tensors.open if tensors else lambda: None,
             guard=self._guard,
             flush_seconds=REMOTE_FLUSH_SECONDS if self._is_remote else FLUSH_SECONDS,
         )
@@ -649,7 +648,7 @@ class PyTorchCapture:
 
     def _facts_files(self, rank: Rank) -> tuple[ModelFactsFile, ...]:
         """The file of what the program is made of, where anything is stored at all."""
-        facts = ModelFactsFile(self._open_store, worker=worker_name(rank.number), start=self._find_start)
+        facts = ModelFactsFile(self._open_store, worker=worker_name(rank.number), start=self._start_position)
         self._facts.connect(facts)
         return (facts,)
 
@@ -658,10 +657,15 @@ class PyTorchCapture:
         return functools.partial(agreed, rank) if rank.of > 1 else None
 
     def _count_on_with_rank_0(self, rank: Rank) -> None:
-        """The same for a worker that saves no tensors, and so finds nothing of its own."""
+        """The same for a worker that saves no tensors: of what was recorded, the watermarks tell how far it goes."""
 
+        def look() -> TrainingState | None:
+            marks = self._watermark.earlier(None) if self._watermark is not None else ()
+            return functools.reduce(further, map(state_at_mark, marks), None)
+
+        @functools.cache  # once it is known, for all that is counted on from it
         def find() -> Position:
-            return position_after(agreed(rank, lambda: None))
+            return position_after(agreed(rank, look))
 
         if not self._resume(find):
             self._find_start = find
