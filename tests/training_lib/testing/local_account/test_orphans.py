@@ -23,7 +23,7 @@ bench.processing_job("judge", sys.executable, "-c", "import time; print('up', fl
 bench.function("warm", "def handle(event, context): return event")
 bench.account.client("lambda").invoke(FunctionName="warm", Payload=b"{}")
 for job in ("faulty", "judge"):
-    bench.account.hops.wait_for("job-process", job=job, within_seconds=60)
+    bench.account.hops.wait_for("job-process", job=job)
 pids = [bench.account.job_pid("faulty"), bench.account.job_pid("judge"), *bench.account.function_pids()]
 print(json.dumps(pids), flush=True)
 time.sleep(600)

@@ -82,7 +82,7 @@ def test_from_an_event_to_a_stopped_job_and_a_lost_message_to_an_alarm(account_w
     bench.put_event("trackside", {"TrainingJobName": "faulty"}, EventBusName="trackside")
     bench.put_event("trackside", {"TrainingJobName": "unknown"}, EventBusName="trackside")
 
-    account.hops.wait_for("job-state", job="faulty", status="Stopped", within_seconds=20)
+    account.hops.wait_for("job-state", job="faulty", status="Stopped")
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     told = json.loads(bench.receive(inbox_url)[0]["Body"])
@@ -248,7 +248,7 @@ def test_the_standing_server_prints_where_it_is_and_ends_on_a_signal(number: sig
         )
         server.send_signal(number)
         try:
-            assert server.wait(timeout=20) == 0
+            assert server.wait() == 0
         finally:
             server.kill()  # or leaving the block would wait for it without end
 
