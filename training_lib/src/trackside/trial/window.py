@@ -46,6 +46,13 @@ class StepValues:
     values: NDArray[np.float64]
     unknown: tuple[str, ...]
 
+    def by_worker(self) -> dict[str, dict[str, float]]:
+        """The values by worker, then by tensor."""
+        found: dict[str, dict[str, float]] = {}
+        for tensor, worker, value in zip(self.tensors, self.workers, self.values.tolist(), strict=True):
+            found.setdefault(worker, {})[tensor] = value
+        return found
+
 
 class TensorSource(Protocol):
     """Where a window reads from: a trial."""
