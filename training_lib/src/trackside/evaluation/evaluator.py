@@ -25,6 +25,7 @@ from trackside.evaluation.steps_to_judge import StepsToJudge, is_asked
 from trackside.evaluation.summary import Summary
 from trackside.evaluation.verdicts import Moment
 from trackside.rules.catalogue import ConfiguredRule, build_rules
+from trackside.rules.rule import is_paced_step
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 from trackside.trial.trial import Trial, trial_of
@@ -179,7 +180,7 @@ class Evaluator:
         for step in steps:
             there = self._steps.at(step, now, is_last=step == last)
             self._asked_until = None
-            found = [verdict for name in names if (verdict := self._judge(name, there)) is not None]
+            found = [verdict for name in self._due(names, there) if (verdict := self._judge(name, there)) is not None]
             if found:
                 self._outbox.say(found)
                 names = self._abreast()
@@ -230,6 +231,15 @@ class Evaluator:
     def _abreast(self) -> tuple[str, ...]:
         """Of those that have not said their last word, the ones that are asked about a step together."""
         return tuple(name for name in self._ledger.open() if not self._apart.is_behind(name))
+
+    def _due(self, names: tuple[str, ...], there: StepToJudge) -> Sequence[str]:
+        """Without the paced rules at a step that is none of theirs: most rules are paced, and most steps are not."""
+        if there.is_last or any(is_paced_step(there.window.step, through) for through in self._paced_through(names)):
+            return names
+        return [name for name in names if not self._rules[name].rule.paced]
+
+    def _paced_through(self, names: tuple[str, ...]) -> set[int]:
+        return {self._asked_through(name) for name in names if self._rules[name].rule.paced}
 
     def _judged_by_all(self, names: Iterable[str]) -> int:
         return min(map(self._asked_through, names), default=self._newest_step if self._apart else 2**63)

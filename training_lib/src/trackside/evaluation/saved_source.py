@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from trackside.records.model_facts import ModelFacts
 from trackside.trial.trial import Trial
-from trackside.trial.window import Column, StepValues, step_values
+from trackside.trial.window import Column, Panel, StepValues, newest_values, step_values
 
 _Steps = dict[str, NDArray[np.int64]]  # by worker, sorted
 
@@ -43,6 +43,13 @@ class SavedSource:
         """As `TensorSource`."""
         columns_of = partial(self.columns, statistic=statistic, last_step=step, mode=mode)
         return step_values(tensors, columns_of, step=step)
+
+    def newest(
+        self, tensors: Sequence[str], statistic: str, *, last: int, last_step: int, mode: str | None
+    ) -> tuple[Panel, ...]:
+        """As `TensorSource`."""
+        columns_of = partial(self.columns, statistic=statistic, last_step=last_step, mode=mode)
+        return newest_values(tensors, columns_of, last=last)
 
     def value(self, tensor: str, *, step: int, worker: str) -> NDArray[np.generic]:
         """As `TensorSource`."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from trackside.records.model_facts import ModelFacts
 from trackside.trial.trial import Trial
-from trackside.trial.window import Column, StepValues, TensorSource
+from trackside.trial.window import Column, Panel, StepValues, TensorSource
 
 T = TypeVar("T")
 
@@ -84,6 +84,12 @@ class SharedSource:
     def at_step(self, tensors: Sequence[str], statistic: str, *, step: int, mode: str | None) -> StepValues:
         """As `TensorSource`."""
         return self._read(lambda: self._source.at_step(tensors, statistic, step=step, mode=mode))
+
+    def newest(
+        self, tensors: Sequence[str], statistic: str, *, last: int, last_step: int, mode: str | None
+    ) -> tuple[Panel, ...]:
+        """As `TensorSource`."""
+        return self._read(lambda: self._source.newest(tensors, statistic, last=last, last_step=last_step, mode=mode))
 
     def value(self, tensor: str, *, step: int, worker: str) -> NDArray[np.generic]:
         """As `TensorSource`. Whole tensors may take seconds, and a trial fetches them from several threads anyway."""

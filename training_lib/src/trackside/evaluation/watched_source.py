@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trackside.records.model_facts import ModelFacts
-from trackside.trial.window import Column, StepValues, TensorSource
+from trackside.trial.window import Column, Panel, StepValues, TensorSource, newest_values
 
 
 class WatchedSource:
@@ -38,6 +39,13 @@ class WatchedSource:
         if not self.has_shown and step == self._step:
             self.has_shown = any(map(self._is_watched, found.tensors))
         return found
+
+    def newest(
+        self, tensors: Sequence[str], statistic: str, *, last: int, last_step: int, mode: str | None
+    ) -> tuple[Panel, ...]:
+        """As `TensorSource`."""
+        columns_of = partial(self.columns, statistic=statistic, last_step=last_step, mode=mode)
+        return newest_values(tensors, columns_of, last=last)
 
     def value(self, tensor: str, *, step: int, worker: str) -> NDArray[np.generic]:
         """As `TensorSource`."""

@@ -56,7 +56,7 @@ from trackside.trial.step_values import StepTables
 from trackside.trial.tensor_head import HEAD_BYTES, TensorHead, read_head
 from trackside.trial.tensors import PLACES, Reading, Sources, TensorStatistics, merged_ranges
 from trackside.trial.watermarks import Watermarks
-from trackside.trial.window import Column, StepValues, Window
+from trackside.trial.window import MOST_IN_PANEL, Column, Panel, StepValues, Window, newest_values
 
 __all__ = ["REDUCTION_MARK", "Trial", "open_trial"]
 
@@ -488,6 +488,16 @@ class Trial:
         """What `columns` of each of the tensors holds at `step`: see `Window.at_step`. Errors: as `columns`."""
         moment = self.version, self._recorded.version
         return self._step_values.at(tuple(tensors), statistic, mode, step=step, moment=moment)
+
+    def newest(
+        self, tensors: Sequence[str], statistic: str, *, last: int, last_step: int, mode: str | None
+    ) -> tuple[Panel, ...]:
+        """The newest values of these tensors up to `last_step`: see `Window.newest`. Errors: as `columns`."""
+        if last > MOST_IN_PANEL:
+            columns_of = partial(self.columns, statistic=statistic, last_step=last_step, mode=mode)
+            return newest_values(tensors, columns_of, last=last)
+        moment = self.version, self._recorded.version
+        return self._step_values.newest(tuple(tensors), statistic, mode, last=last, last_step=last_step, moment=moment)
 
     def value(self, tensor: str, *, step: int, worker: str) -> NDArray[np.generic]:
         """The whole tensor, fetched anew on each call.

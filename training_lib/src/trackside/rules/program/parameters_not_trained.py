@@ -145,15 +145,22 @@ class ParametersNotTrained(Rule):
 
     def _present(self, window: Window, facts: ModelFacts) -> Mapping[str, float]:
         """The share of the newest steps at which each parameter had a gradient, the largest over the workers."""
-        present = {}
-        for held in facts.parameters:
-            columns = window.statistic(held.gradient, "is_present", last=self.steps, mode=None)
-            if columns and all(len(column.values) >= self.steps for column in columns):
-                present[held.name] = max(float(column.values.mean()) for column in columns)
-        return present
+        shares: dict[str, list[float]] = {}
+        too_short: set[str] = set()
+        names = tuple([held.gradient for held in facts.parameters])
+        for panel in window.newest(names, "is_present", last=self.steps, mode=None):
+            if panel.count < self.steps:
+                too_short.update(panel.tensors)
+            for tensor, share in zip(panel.tensors, panel.newest.mean(axis=1).tolist(), strict=True):
+                shares.setdefault(tensor, []).append(share)
+        known = {tensor: max(found) for tensor, found in shares.items() if tensor not in too_short}
+        return {held.name: known[held.gradient] for held in facts.parameters if held.gradient in known}
 
     def _unchanged(self, window: Window, facts: ModelFacts, present: Mapping[str, float]) -> tuple[str, ...]:
-        still = [p for p in facts.parameters if _may_change(p, present) and _never_moved(window, p)]
+        held = [p for p in facts.parameters if _may_change(p, present)]
+        newest = window.newest(tuple([p.name for p in held]), "update_l2", last=1, mode=None)
+        moved = {t for panel in newest for t, update in zip(panel.tensors, panel.newest[:, -1], strict=True) if update}
+        still = [p for p in held if p.name not in moved and _never_moved(window, p)]
         largest = _largest_gradients(window) if still else {}
         return tuple([p.name for p in still if _has_worthy_gradients(window, p, largest)])
 
@@ -258,8 +265,8 @@ def _never_moved(window: Window, held: ParameterFacts) -> bool:
 
 
 def _is_zero_throughout(column: Column) -> bool:
-    """True for at least three values that are all zero. Most tensors move: the newest value alone says so."""
-    return len(column.values) >= 3 and not column.values[-1] and not column.values.any()
+    """True for at least three values that are all zero."""
+    return len(column.values) >= 3 and not column.values.any()
 
 
 def _lost_in_rounding(findings: Sequence[Finding], window: Window) -> float | None:

@@ -12,14 +12,13 @@ from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import certain_causes
 from trackside.rules.rule import Rule, parameter
-from trackside.trial.window import Column, Window
+from trackside.trial.window import MOST_IN_PANEL, Column, Panel, Window
 
 PROPORTION, GROWTH = "norm of the gradient over that of the weight", "norm of the gradients over their usual one"
 
 _FEWEST = 3
 _WARM_UP = 20
 _NEWEST = 3
-_EDGE = 64  # steps at the start, among which 20 finite ones are found at once
 _CLEARLY = 0.999  # what is nearer to the limit is computed in full
 
 
@@ -94,6 +93,8 @@ class ExplodingGradient(Rule):
         return (*certain_causes(window), exploding, Suspicion(second))
 
     def _disproportionate(self, window: Window) -> list[Finding]:
+        if not _is_out_of_proportion(window, self.proportion):
+            return []
         found = [(column, q) for name in window.tensors("weights") for column, q in _proportions(window, name)]
         if not found or not float(np.median([q for _, q in found])) > self.proportion:
             return []
@@ -118,8 +119,9 @@ class ExplodingGradient(Rule):
 
     def _grown(self, window: Window) -> list[Finding]:
         found = []
-        for worker, columns in _of_equal_length(window):
-            if not _may_have_grown(columns, self.growth):
+        suspects = {worker for worker, panels in _panels_by_worker(window) if _may_have_grown(panels, self.growth)}
+        for worker, columns in _of_equal_length(window) if suspects else ():
+            if worker not in suspects:
                 continue
             steps, norms = _total_norms(columns)
             growth = growth_of(norms)
@@ -158,9 +160,7 @@ def growth_of(norms: np.ndarray) -> float | None:
 
 def _proportions(window: Window, name: str) -> list[tuple[Column, float]]:
     """The gradient's column and |g| / |w| of a weight, for each worker that measured both."""
-    facts = window.facts
-    held = facts.parameter(name) if facts else None
-    if held is not None and len(held.shape) < 2:
+    if _is_vector(window, name):
         return []
     weights = {column.worker: column for column in window.statistic(name, "l2", mode=None)}
     pairs = []
@@ -194,16 +194,54 @@ def _total_norms(columns: Sequence[Column]) -> tuple[np.ndarray, np.ndarray]:
     return columns[0].steps[sound], norms[sound]
 
 
-def _may_have_grown(columns: Sequence[Column], growth: float) -> bool:
+def _panels_by_worker(window: Window) -> list[tuple[str, list[Panel]]]:
+    """(worker, norms of its gradients), sorted by worker."""
+    by_worker: dict[str, list[Panel]] = {}
+    for panel in window.newest(window.tensors("gradients"), "l2", last=_NEWEST, mode=None):
+        for worker in dict.fromkeys(panel.workers):
+            by_worker.setdefault(worker, []).append(panel.of_worker(worker))
+    return sorted(by_worker.items())
+
+
+def _may_have_grown(panels: Sequence[Panel], growth: float) -> bool:
     """False where the first and the newest steps alone say that the norm is far below `growth` times the usual one.
 
     The whole history of all gradients is added up only where it may lead to a finding.
     """
-    if len(columns[0].values) < _EDGE + _NEWEST:
+    count = max(panel.count for panel in panels)
+    longest = [panel for panel in panels if panel.count == count]
+    if count < MOST_IN_PANEL + _NEWEST:
         return True
-    edges = (slice(_EDGE), slice(-_NEWEST, None))
-    first, newest = (np.square([column.values[part] for column in columns]).sum(axis=0) for part in edges)
+    first, newest = (
+        np.square(np.concatenate(parts)).sum(axis=0)
+        for parts in zip(*[(panel.oldest, panel.newest) for panel in longest], strict=True)
+    )
     first = np.sqrt(first[np.isfinite(first)])
     if len(first) < _WARM_UP or not np.isfinite(newest).all():
         return True
     return not float(np.sqrt(newest.min())) < _CLEARLY * growth * float(np.median(first[:_WARM_UP]))
+
+
+def _is_out_of_proportion(window: Window, proportion: float) -> bool:
+    """True where the median of all proportions is too large."""
+    weights = {
+        (worker, tensor): norm
+        for panel in window.newest(window.tensors("weights"), "l2", last=1, mode=None)
+        for worker, tensor, norm in zip(panel.workers, panel.tensors, panel.newest[:, -1].tolist(), strict=True)
+        if norm > 0 and not _is_vector(window, tensor)
+    }
+    found = []
+    names = tuple([f"gradient/{name}" for name in window.tensors("weights")])
+    for panel in window.newest(names, "l2", last=_NEWEST, mode=None):
+        if panel.count < _FEWEST:
+            continue
+        for worker, name, newest in zip(panel.workers, panel.tensors, panel.newest.tolist(), strict=True):
+            weight = weights.get((worker, name.removeprefix("gradient/")))
+            if weight is not None and all(map(math.isfinite, newest)):
+                found.append(sorted(newest)[_NEWEST // 2] / weight)
+    return bool(found) and float(np.median(found)) > proportion
+
+
+def _is_vector(window: Window, name: str) -> bool:
+    held = window.facts.parameter(name) if window.facts else None
+    return held is not None and len(held.shape) < 2
