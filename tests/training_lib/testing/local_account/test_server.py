@@ -18,6 +18,7 @@ import pytest
 
 from trackside.testing.local_account import Chaos, LocalAccount
 from trackside.testing.local_account.__main__ import main
+from trackside.testing.local_account.start_time import MOST_STARTS, limit_seconds, seconds_to_start
 
 SLEEP = ("python", "-c", "import time; print('running', flush=True); time.sleep(600)")
 REACTION = """
@@ -248,13 +249,22 @@ def test_the_standing_server_prints_where_it_is_and_ends_on_a_signal(number: sig
         )
         server.send_signal(number)
         try:
-            assert server.wait() == 0
+            assert server.wait(limit_seconds(MOST_STARTS, start_seconds=seconds_to_start())) == 0
         finally:
             server.kill()  # or leaving the block would wait for it without end
 
     assert variables["AWS_ENDPOINT_URL_S3_FOR_CLOUDFORMATION"].startswith("http://localhost:")
     assert lines[-1] == "unset AWS_CA_BUNDLE"
     assert (tmp_path / "jobs" / "processing-job-judges").is_dir()
+
+
+def test_a_request_does_not_search_all_services_for_its_own_again(
+    account_with: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3 = account_with().account.client("s3")
+    s3.list_buckets()
+    monkeypatch.setattr("moto.backends.list_of_moto_modules", lambda: pytest.fail("searched again"))
+    assert "Buckets" in s3.list_buckets()
 
 
 @pytest.mark.parametrize("image", ["evaluator", "=echo", "evaluator="])
