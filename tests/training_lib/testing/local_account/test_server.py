@@ -258,6 +258,28 @@ def test_the_standing_server_prints_where_it_is_and_ends_on_a_signal(number: sig
     assert (tmp_path / "jobs" / "processing-job-judges").is_dir()
 
 
+def test_the_journal_has_messages_metrics_and_the_objects_that_are_watched(account_with: Callable[..., Any]) -> None:
+    bench = account_with()
+    account, s3 = bench.account, bench.account.client("s3")
+    s3.create_bucket(Bucket="runs")
+    account.watch_objects("runs/digits/")
+    for key in ("digits/rule-output/verdicts.jsonl", "digits-2/rule-output/verdicts.jsonl"):
+        s3.put_object(Bucket="runs", Key=key, Body=b"x")
+    url, _ = bench.queue("inbox")
+    account.client("sqs").send_message(QueueUrl=url, MessageBody="m")
+    metric = {
+        "_aws": {"CloudWatchMetrics": [{"Namespace": "N", "Dimensions": [[]], "Metrics": [{"Name": "m"}]}]},
+        "m": 1,
+    }
+    bench.function("measures", f"def handle(e, c): print({json.dumps(json.dumps(metric))})")
+    account.client("lambda").invoke(FunctionName="measures", Payload=b"{}")
+
+    (stored,) = account.hops.find("object")
+    assert stored.names == {"bucket": "runs", "key": "digits/rule-output/verdicts.jsonl"}
+    assert len(account.hops.find("message", queue="inbox")) == 1
+    account.hops.wait_for("metric", namespace="N")
+
+
 def test_a_request_does_not_search_all_services_for_its_own_again(
     account_with: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
