@@ -95,7 +95,7 @@ def prepare(account: LocalAccount) -> Stage:
         lambda: set_stage(account, folder),
         lambda stage: ", ".join(name.removeprefix("Trackside").lower() for name in stage.outputs),
     )
-    done("Python starts with torch", "the measure of the time limits of all hops", stage.start_seconds)
+    done("Python with torch starts", "the measure of the time limits of all hops", stage.start_seconds)
     console.print()
     return stage
 

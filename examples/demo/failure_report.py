@@ -14,7 +14,7 @@ LAST_LINES = 12
 
 
 def what_was_seen(run: TrainingRun) -> str:
-    """The state of everything between the training job and its stop, then the logs. Nothing of it raises."""
+    """The state of everything between the training job and its stop, then the logs."""
     processing = _processing_jobs(run)
     lines = [
         "Seen instead:",
