@@ -7,7 +7,8 @@ Slow machines, busy ones and cold disks stay a hundred times below it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 HANGS_SECONDS = 600.0
@@ -20,3 +21,11 @@ def wait_until(is_so: Callable[[], Any], what: str = "what the test waits for", 
         assert time.monotonic() < deadline, f"{what} has not happened within {HANGS_SECONDS:g} s"
         time.sleep(look_seconds)
     return found
+
+
+@contextmanager
+def ends_early() -> Iterator[None]:
+    """Fail where the block waits to the end of a wait of `HANGS_SECONDS`, instead of being woken."""
+    began = time.monotonic()
+    yield
+    assert time.monotonic() - began < HANGS_SECONDS / 2, "it waited to the end"

@@ -68,8 +68,13 @@ def _import_what_scripts_import() -> None:
     import numpy as np
     import torch._dynamo  # noqa: F401
 
+    import trackside.evaluation.__main__
+    import trackside.evaluation.rule_container
     import trackside.frameworks.pytorch
     import trackside.storage.s3  # noqa: F401
+    from trackside.rules.catalogue import built_in_rules
+
+    built_in_rules()
 
     np.random.seed(0)
     main = sys.modules["__main__"].__dict__

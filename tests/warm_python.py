@@ -19,8 +19,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -38,10 +38,12 @@ FIXED = {"OMP_NUM_THREADS": "1"}
 class WarmProcess:
     """A script at work; ends with the `with` block at the latest."""
 
-    def __init__(self, pid: int, status_pipe: int) -> None:
+    def __init__(self, pid: int, status_pipe: int, script: str, said: Sequence[Future[str]] = ()) -> None:
         self.pid = pid
         self.returncode: int | None = None
         self._status_pipe = status_pipe
+        self._script = script
+        self._said = said
 
     def poll(self) -> int | None:
         """Return the exit status, negative for a signal as `subprocess` has it, or None while the script runs."""
@@ -53,12 +55,21 @@ class WarmProcess:
         """Wait for the end and return the exit status."""
         if self.returncode is None:
             if not select.select([self._status_pipe], [], [], timeout)[0]:
-                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
+                raise subprocess.TimeoutExpired(self._script, timeout)
             status = os.read(self._status_pipe, 32)
             os.close(self._status_pipe)
             assert status, "the process that scripts are forked from has died"
             self.returncode = int(status)
         return self.returncode
+
+    def finish(self) -> subprocess.CompletedProcess[str]:
+        """Wait for the end of a captured script and of all who write to its streams; return what was written."""
+        try:
+            returncode = self.wait()
+        finally:
+            self.kill()
+        stdout, stderr = (said.result(HANGS_SECONDS) for said in self._said)
+        return subprocess.CompletedProcess([sys.executable, self._script], returncode, stdout, stderr)
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
@@ -81,6 +92,7 @@ class WarmPython:
     def __init__(self) -> None:
         self._connection: socket.socket | None = None
         self._server: subprocess.Popen[bytes] | None = None
+        self._readers = ThreadPoolExecutor(32, "warm-python-reader")
 
     def run(
         self,
@@ -88,22 +100,27 @@ class WarmPython:
         *arguments: str,
         env: Mapping[str, str] | None = None,
         cwd: str | Path | None = None,
-        timeout: float = HANGS_SECONDS,
     ) -> subprocess.CompletedProcess[str]:
         """As `subprocess.run([sys.executable, script, *arguments], capture_output=True, text=True)`."""
-        (stdout, stdout_of_child), (stderr, stderr_of_child) = os.pipe(), os.pipe()
-        with (
-            open(stdout, encoding="utf-8") as output,
-            open(stderr, encoding="utf-8") as errors,
-            ThreadPoolExecutor(2) as readers,
-            self.start(script, *arguments, env=env, cwd=cwd, stdout=stdout_of_child, stderr=stderr_of_child) as process,
-        ):
-            os.close(stdout_of_child)
-            os.close(stderr_of_child)
-            said = [readers.submit(output.read), readers.submit(errors.read)]
-            returncode = process.wait(timeout)
-            command = [sys.executable, str(script), *arguments]
-            return subprocess.CompletedProcess(command, returncode, said[0].result(), said[1].result())
+        return self.start_captured(script, *arguments, env=env, cwd=cwd).finish()
+
+    def start_captured(
+        self,
+        script: str | Path,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        cwd: str | Path | None = None,
+    ) -> WarmProcess:
+        """Start a script whose output `finish` returns."""
+        pipes = [os.pipe(), os.pipe()]
+        (_, stdout), (_, stderr) = pipes
+        try:
+            process = self.start(script, *arguments, env=env, cwd=cwd, stdout=stdout, stderr=stderr)
+        finally:
+            os.close(stdout)
+            os.close(stderr)
+        process._said = [self._readers.submit(_read_all, reads) for reads, _ in pipes]
+        return process
 
     def start(
         self,
@@ -117,12 +134,7 @@ class WarmPython:
     ) -> WarmProcess:
         """As `subprocess.Popen`; streams that are not given go nowhere."""
         environment = dict(inherited() if env is None else env)
-        own = inherited() | FIXED
-        for name in {*environment, *own}:
-            if name.startswith(READ_AT_START) and name not in MAY_BE_SET and environment.get(name) != own.get(name):
-                if environment.get(name) is None and name in FIXED:
-                    continue
-                raise ValueError(f"{name} is read while Python starts: use a real one")
+        _refuse_what_is_read_at_start(environment)
         order = {
             "script": os.path.abspath(script),
             "arguments": arguments,
@@ -137,13 +149,14 @@ class WarmPython:
             descriptors = [stream if isinstance(stream, int) else stream.fileno() for stream in streams]
             socket.send_fds(connection, [json.dumps(order).encode()], [*descriptors, status_of_child])
         os.close(status_of_child)
-        return WarmProcess(int(connection.recv(32)), status)
+        return WarmProcess(int(connection.recv(32)), status, str(script))
 
     def close(self) -> None:
         """End the process that scripts are forked from; scripts at work go on."""
         if self._connection is not None and self._server is not None:
             self._connection.close()
             self._server.wait(HANGS_SECONDS)
+        self._readers.shutdown()
 
     def _connect(self) -> socket.socket:
         if self._connection is None:
@@ -159,3 +172,15 @@ class WarmPython:
             assert ours.recv(32) == b"ready", "PyTorch cannot be imported: see above"
             self._connection = ours
         return self._connection
+
+
+def _refuse_what_is_read_at_start(environment: Mapping[str, str]) -> None:
+    own = inherited() | FIXED
+    for name, value in environment.items():
+        if name.startswith(READ_AT_START) and name not in MAY_BE_SET and value != own.get(name):
+            raise ValueError(f"{name} is read while Python starts: use a real one")
+
+
+def _read_all(descriptor: int) -> str:
+    with open(descriptor, encoding="utf-8") as stream:
+        return stream.read()

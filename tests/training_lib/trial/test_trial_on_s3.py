@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from moto import mock_aws
 
+from tests.patience import HANGS_SECONDS
 from trackside.contracts.errors import LocationNotFoundError
 from trackside.storage.s3 import S3Store
 from trackside.testing.fake_trial import end_run, write_collections, write_tensors
@@ -100,7 +101,7 @@ def test_values_are_fetched_at_the_same_time(bucket: tuple[S3Store, Counter]) ->
     end_run(store)
     trial = Trial(store)
     trial.refresh()
-    together = threading.Barrier(4, timeout=20)  # breaks unless four requests are under way at once
+    together = threading.Barrier(4, timeout=HANGS_SECONDS)  # breaks unless four requests are under way at once
     get = store.get
 
     def waiting_get(key: str, *, start: int = 0, length: int | None = None) -> bytes:
