@@ -1,7 +1,7 @@
-"""Clients of AWS: one for each service in a process, shared by all threads. The only module that makes any.
+"""Clients of AWS: one for each service in a process, shared by all threads. A worker of the fleet makes its own.
 
 A client costs 0.2 s of processor, half of it for importing botocore: so it is made with the first request, on the
-thread that needs it. boto3 itself is not imported: it adds conveniences, and as much again to import.
+thread that needs it. boto3 itself is not imported: what it adds is not used here.
 """
 
 from __future__ import annotations
