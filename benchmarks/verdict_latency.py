@@ -1,127 +1,304 @@
-"""How long a fault that lies on disk goes unnoticed: from the faulty step to the verdict in the run, on one machine.
+"""How long a fault goes unnoticed: from the step that shows it to the verdict in the run, hop by hop.
 
-    .venv/bin/python benchmarks/verdict_latency.py [--trials 30] [--step-ms 20] [--steps-before 0]
+    python -m benchmarks.verdict_latency [--where folder s3] [--trials 20] [--step-ms 10] [--busy 0] [--write]
 
-In each trial a process saves a loss every `--step-ms` as the hook does, beside the evaluator that `trackside run`
-starts, with its own settings. At a moment of chance the loss turns NaN and stays so. The time runs from when the files
-of the first such step are complete to when `rule-output/verdicts.jsonl` holds the issue. `--steps-before` lets the run
-have a past. Target: p95 of at most a second. `idle` is the evaluator's share of one core while nothing happens.
+In each trial a real training (PyTorch, unmodified, captured at default settings) makes a step every `--step-ms`, beside
+a real evaluator with all default rules. At a moment of chance its loss turns NaN and stays so. The time runs from the
+end of the first such optimizer step:
+
+- stored: until its watermark lies in the run (the flush),
+- seen: until a look of the evaluator has found it (the look),
+- verdict: until `rule-output/verdicts.jsonl` holds the issue (judging and storing).
+
+For each hop: the time, and the processor time of training and evaluator in it. On S3 (moto, in this process) also the
+requests between the fault and its verdict. `--busy N` runs N endless loops beside it. The evaluator's share of a core
+while it keeps up with the training is given for itself. `--write` puts the tables into docs/latency.md.
 """
 
+from __future__ import annotations
+
 import argparse
-import select
+import contextlib
+import json
+import os
+import platform
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-
-from trackside.capture.run_files import RunFiles
-from trackside.capture.writer import StepTensors
-from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
-from trackside.contracts.run_layout import PROGRESS_KEY, RULE_OUTPUT, TENSORS, VERDICTS_KEY
+from trackside.contracts.errors import KeyNotFoundError, RecordError
+from trackside.contracts.rule_catalogue import built_in_catalogue
+from trackside.contracts.run_layout import PROGRESS_KEY, RULE_REQUEST_KEY, VERDICTS_KEY, RunLocation, watermark_key
 from trackside.contracts.verdict import Outcome
 from trackside.environment import inherited
-from trackside.local.evaluator_process import EvaluatorProcess
-from trackside.storage.local import LocalStore
+from trackside.local.preflight import plan_rules
+from trackside.records.watermark import decode_watermark
+from trackside.storage.open_store import open_store
 
-REQUEST = CaptureRequest((CollectionRequest("losses", Schedule(1)),))
-LOOK_SECONDS = 0.002
-MOST_SECONDS = 60.0
-IDLE_SECONDS = 3.0
+PAGE = Path(__file__).parents[1] / "docs" / "latency.md"
+WORKER = "worker_0"
+BUCKET = "runs"
+LOOK_SECONDS = 0.01
+MOST_SECONDS = 180.0
+WARM_STEPS = 100
+TARGETS = {"folder": (1.2, 2.5), "s3": (2.0, 4.0)}
+POLL_SECONDS = {"folder": "0.5", "s3": "1"}  # as `trackside run` and a deployment set it
+BUSY = "while True: pass"
+
+TRAINING = """
+import random, sys, time
+import torch
+pause, seed = float(sys.argv[1]), int(sys.argv[2])
+torch.manual_seed(seed)
+torch.set_num_threads(1)
+model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+criterion = torch.nn.CrossEntropyLoss()
+inputs = torch.randn(2048, 64)
+labels = (inputs @ torch.randn(64, 10)).argmax(1)
+fault_after, step = None, 0
+due = time.monotonic()
+while True:
+    batch = torch.randint(0, 2048, (32,))
+    is_broken = fault_after is not None and step >= fault_after
+    optimizer.zero_grad()
+    loss = criterion(model(inputs[batch]), labels[batch])
+    (loss * float("nan") if is_broken else loss).backward()
+    optimizer.step()
+    if is_broken and fault_after == step:
+        print("fault", step, time.time(), flush=True)
+    if step == 100:
+        print("warm", flush=True)
+        fault_after = step + int(sys.stdin.readline())
+    step += 1
+    due = max(due + pause, time.monotonic() - pause)
+    time.sleep(max(0.0, due - time.monotonic()))
+"""
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--trials", type=int, default=30, help="faults to wait for (default 30)")
-    parser.add_argument("--step-ms", type=float, default=20.0, help="pause between two steps (default 20)")
-    parser.add_argument("--steps-before", type=int, default=0, help="steps the run has when it is first looked at")
-    parser.add_argument("--seed", type=int, default=0, help="of the moments at which the faults happen")
-    parser.add_argument("--write", metavar="RUN", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+@dataclass(frozen=True)
+class Hop:
+    """The seconds of one hop, and the processor seconds of both processes in it."""
+
+    seconds: float
+    training_cpu: float
+    evaluator_cpu: float
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One fault: the hops in order; `requests` by kind; the evaluator's share of a core before the fault."""
+
+    stored: Hop
+    seen: Hop
+    verdict: Hop
+    requests: dict[str, int]
+    evaluator_share: float
+    evaluator_start_cpu: float
+
+    @property
+    def seconds(self) -> float:
+        return self.stored.seconds + self.seen.seconds + self.verdict.seconds
+
+
+class CountedS3:
+    """A moto server in this process that notes each request."""
+
+    def __enter__(self) -> CountedS3:
+        import logging
+        import threading
+
+        from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+        from werkzeug.serving import make_server
+
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)
+        application = DomainDispatcherApplication(create_backend_app)
+        self.requests: list[tuple[float, str]] = []
+
+        def counted(environ: dict[str, Any], start_response: Any) -> Any:
+            self.requests.append((time.time(), _kind(environ)))
+            return application(environ, start_response)
+
+        self._server = make_server("127.0.0.1", 0, counted, threaded=True, request_handler=MotoRequestHandler)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+        self.environment = {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self._server.server_port}",
+            "AWS_ACCESS_KEY_ID": "x",
+            "AWS_SECRET_ACCESS_KEY": "x",
+            "AWS_REGION": "us-east-1",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+        os.environ.update(self.environment)  # noqa: TID251 - for the bucket and the rules
+        import boto3
+
+        boto3.client("s3").create_bucket(Bucket=BUCKET)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+
+    def between(self, start: float, end: float) -> dict[str, int]:
+        return dict(Counter(kind for at, kind in self.requests if start <= at <= end))
+
+
+class Peeked:
+    """What lies below a prefix of the bucket, looked at without a request: to poll by HTTP would cost a whole core."""
+
+    def __init__(self, uri: str) -> None:
+        self._prefix = f"{uri.removeprefix(f's3://{BUCKET}/')}/"
+
+    def get(self, key: str) -> bytes:
+        from moto.core import DEFAULT_ACCOUNT_ID
+        from moto.s3.models import s3_backends
+
+        found = s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets[BUCKET].keys.get(self._prefix + key)
+        if found is None:
+            raise KeyNotFoundError(key)
+        return bytes(found.value)
+
+
+def _kind(environ: dict[str, Any]) -> str:
+    method, query = environ["REQUEST_METHOD"], environ.get("QUERY_STRING", "")
+    if method == "GET" and "list-type" in query:
+        return "LIST"
+    place = environ["PATH_INFO"].split("/")[3:] or [""]  # behind the bucket and the run
+    folder = "/".join(place[: 2 if place[0] == "debug-output" else 1])
+    return f"{method} {folder}{' if changed' if 'HTTP_IF_NONE_MATCH' in environ else ''}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parse(arguments)
+    results: dict[str, list[Trial]] = {}
+    with contextlib.ExitStack() as stack:
+        for _ in range(options.busy):
+            process = subprocess.Popen([sys.executable, "-c", BUSY])
+            stack.callback(process.kill)
+        for where in options.where:
+            results[where] = list(_trials(where, options))
+    text = report(results, options)
+    print(text)
     if options.write:
-        write(Path(options.write), options.step_ms / 1000)
-        return
-    chance = np.random.default_rng(options.seed)
-    trials = [trial(options, pause_seconds=chance.uniform(0.5, 2.0)) for _ in range(options.trials)]
-    seconds = sorted(found for found, _ in trials)
-    print(f"a step every {options.step_ms:g} ms after {options.steps_before:,}; {len(trials)} trials\n")
-    print(f"{'':24} {'median':>9} {'p95':>9} {'worst':>9} {'target':>12}")
-    p95 = seconds[min(len(seconds) - 1, round(0.95 * len(seconds)))]
-    figures = " ".join(f"{each:7.3f} s" for each in (statistics.median(seconds), p95, seconds[-1]))
-    print(f"{'fault on disk -> verdict':24} {figures} {'p95 <= 1 s':>12}")
-    print(f"{'idle':24} {statistics.median(idle for _, idle in trials):7.2%}   of a core")
+        name = "busy" if options.busy else "quiet"
+        page = PAGE.read_text(encoding="utf-8")
+        within = rf"(<!-- {name} -->\n).*?(\n<!-- /{name} -->)"
+        PAGE.write_text(re.sub(within, lambda m: f"{m[1]}\n{text}\n{m[2]}", page, flags=re.DOTALL), encoding="utf-8")
+    return 0
 
 
-def trial(options, *, pause_seconds):
-    """(seconds from the fault to its verdict, the evaluator's share of a core while idle)."""
-    with tempfile.TemporaryDirectory(prefix="verdict-latency-") as folder:
-        run = Path(folder)
-        save_all(run, range(options.steps_before))
-        evaluator = EvaluatorProcess(run, environment=inherited(), say=print, monotonic=time.monotonic)
-        command = [sys.executable, __file__, "--write", folder, "--step-ms", str(options.step_ms)]
-        writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        try:
-            evaluator.tend()
-            tell(writer, str(options.steps_before))
-            wait_for((run / RULE_OUTPUT / PROGRESS_KEY).exists, "the evaluator's first answer")
-            time.sleep(pause_seconds)
-            tell(writer, "fault")
-            fault_at = float(writer.stdout.readline())
-            wait_for(lambda: has_issue(run / RULE_OUTPUT / VERDICTS_KEY), "the verdict")
-            found = time.time() - fault_at
-            tell(writer, "stop")
-            writer.wait()
-            return found, idle_share(evaluator.pid)
-        finally:
-            writer.kill()
-            evaluator.finish(grace_seconds=10)
+def _trials(where: str, options: argparse.Namespace) -> Iterator[Trial]:
+    import random
+
+    chance = random.Random(options.seed)  # noqa: S311 - moments, no secrets
+    with contextlib.ExitStack() as stack:
+        s3 = stack.enter_context(CountedS3()) if where == "s3" else None
+        for number in range(options.trials):
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="verdict-latency-"))
+            uri = f"s3://{BUCKET}/run-{number}" if s3 else folder
+            later = chance.randint(200, 500)
+            yield _trial(where, uri, options.step_ms / 1000, seed=number, steps_to_fault=later, s3=s3)
+            print(".", end="", file=sys.stderr, flush=True)
 
 
-def write(run, pause_seconds):
-    """The training: saves steps until it is told otherwise; says when the fault lies on disk."""
-    step, fault = int(sys.stdin.readline()), False
-    while True:
-        is_told, _, _ = select.select([sys.stdin], [], [], pause_seconds)
-        told = sys.stdin.readline().strip() if is_told else ""
-        if told == "stop":
-            return
-        fault = fault or told == "fault"
-        save_all(run, [step], loss=np.nan if fault else 1.0 / (1 + step))
-        if told == "fault":
-            print(time.time(), flush=True)
-        step += 1
+def _trial(where: str, uri: str, pause: float, *, seed: int, steps_to_fault: int, s3: CountedS3 | None) -> Trial:
+    run, store = RunLocation(uri), open_store(uri)
+    plan = plan_rules([], catalogue=built_in_catalogue(), actions=())
+    store.put(RULE_REQUEST_KEY, plan.request.to_json().encode())
+    basis = {k: v for k, v in inherited().items() if not k.startswith("TRACKSIDE_")}
+    basis |= s3.environment if s3 else {}
+    from trackside.contracts.capture_request import capture_environment
+
+    training = subprocess.Popen(
+        [sys.executable, "-c", TRAINING, str(pause), str(seed)],
+        env={**basis, **capture_environment(uri, plan.capture)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    evaluator = subprocess.Popen(
+        [sys.executable, "-m", "trackside.evaluation", "--run", uri, "--poll-seconds", POLL_SECONDS[where]],
+        env={**basis, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        return _measured(run, training, evaluator, steps_to_fault=steps_to_fault, s3=s3)
+    finally:
+        for process in (training, evaluator):
+            process.kill()
+            process.wait()
 
 
-def save_all(run, steps, *, loss=None):
-    """As the hook does; a run that goes on is opened anew, which changes nothing of what lies there."""
-    files = FILES.get(run) or FILES.setdefault(run, open_files(run))
-    for step in steps:
-        value = np.array([1.0 / (1 + step) if loss is None else loss], np.float32)
-        files.save(StepTensors(step, "TRAIN", step, time.time(), (("Loss_output_0", value),)))
+def _measured(run: RunLocation, training: Any, evaluator: Any, *, steps_to_fault: int, s3: CountedS3 | None) -> Trial:
+    peek: Callable[[str], Any] = Peeked if s3 else open_store
+    watermarks, output = peek(run.watermarks), peek(run.rule_output)
+    assert training.stdout.readline().strip() == "warm", "the training has ended"
+    _wait(lambda: _judged_through(output) >= WARM_STEPS // 2, "the first verdicts")
+    start_cpu = cpu_seconds(evaluator.pid)
+    began = time.time()
+    training.stdin.write(f"{steps_to_fault}\n")
+    training.stdin.flush()
+    word, step, at = training.stdout.readline().split()
+    assert word == "fault"
+    fault_step, fault_at = int(step), float(at)
+    moments = [(fault_at, cpu_seconds(training.pid), cpu_seconds(evaluator.pid))]
+    share = (moments[0][2] - start_cpu) / (fault_at - began)
+    _wait(lambda: _through(watermarks) >= fault_step, "the watermark")
+    moments.append((time.time(), cpu_seconds(training.pid), cpu_seconds(evaluator.pid)))
+    _wait(lambda: _issue(output) is not None, "the verdict")
+    verdict_at = time.time()
+    moments.append((verdict_at, cpu_seconds(training.pid), cpu_seconds(evaluator.pid)))
+    issue = _issue(output)
+    seen_at = min(max(issue["detected_at"], moments[1][0]), verdict_at)
+    stored = _hop(*moments[:2])
+    rest = _hop(*moments[1:])
+    looked = seen_at - moments[1][0]
+    return Trial(
+        stored=stored,
+        seen=Hop(looked, 0.0, 0.0),
+        verdict=Hop(rest.seconds - looked, rest.training_cpu, rest.evaluator_cpu),
+        requests=s3.between(fault_at, verdict_at) if s3 else {},
+        evaluator_share=share,
+        evaluator_start_cpu=start_cpu,
+    )
 
 
-def open_files(run):
-    store = LocalStore(run / TENSORS)
-    return RunFiles(lambda: store, request=REQUEST, worker="worker_0", num_workers=1, ends_run=False)
+def _hop(start: tuple[float, float, float], end: tuple[float, float, float]) -> Hop:
+    return Hop(end[0] - start[0], end[1] - start[1], end[2] - start[2])
 
 
-FILES = {}
+def _judged_through(output: Any) -> int:
+    try:
+        rules = json.loads(output.get(PROGRESS_KEY))["rules"]
+    except KeyNotFoundError:
+        return -1
+    return max((rule["judged_through"] for rule in rules), default=-1)
 
 
-def tell(writer, line):
-    writer.stdin.write(f"{line}\n")
-    writer.stdin.flush()
+def _through(watermarks: Any) -> int:
+    key = watermark_key(WORKER)
+    try:
+        return decode_watermark(watermarks.get(key), key=key, worker=WORKER).through
+    except (KeyNotFoundError, RecordError):
+        return -1
 
 
-def has_issue(verdicts):
-    return verdicts.exists() and f'"{Outcome.ISSUE_FOUND.value}"' in verdicts.read_text()
+def _issue(output: Any) -> dict[str, Any] | None:
+    try:
+        lines = output.get(VERDICTS_KEY).decode().splitlines()
+    except KeyNotFoundError:
+        return None
+    return next((v for v in map(json.loads, lines) if v["outcome"] == Outcome.ISSUE_FOUND.value), None)
 
 
-def wait_for(is_there, what):
+def _wait(is_there: Any, what: str) -> None:
     deadline = time.monotonic() + MOST_SECONDS
     while not is_there():
         if time.monotonic() > deadline:
@@ -129,16 +306,74 @@ def wait_for(is_there, what):
         time.sleep(LOOK_SECONDS)
 
 
-def idle_share(pid):
-    """Of one core, over some seconds in which nothing is written."""
-    before = cpu_seconds(pid)
-    time.sleep(IDLE_SECONDS)
-    return (cpu_seconds(pid) - before) / IDLE_SECONDS
+def cpu_seconds(pid: int) -> float:
+    """Of all threads of a process, in user and system mode; at a resolution of a hundredth."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def cpu_seconds(pid):
-    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+def report(results: dict[str, list[Trial]], options: argparse.Namespace) -> str:
+    """The tables, as Markdown."""
+    import torch
+
+    circumstances = (
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, torch {torch.__version__}; "
+        f"a step every {options.step_ms:g} ms, {options.trials} faults, {options.busy} busy loops beside it; "
+        f"{time.strftime('%d %B %Y')}"
+    )
+    lines = [
+        circumstances,
+        "",
+        "| | median | p95 | slowest | target (median, p95) |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for where, trials in results.items():
+        seconds = sorted(trial.seconds for trial in trials)
+        target = " / ".join(f"{each:g} s" for each in TARGETS[where])
+        figures = " | ".join(
+            f"{each:.2f} s" for each in (statistics.median(seconds), quantile(seconds, 0.95), seconds[-1])
+        )
+        lines.append(f"| fault to verdict, {where} | {figures} | {target} |")
+    lines += ["", "| hop | median | p95 | processor, training | processor, evaluator |", "|---|---:|---:|---:|---:|"]
+    for where, trials in results.items():
+        for name in ("stored", "seen", "verdict"):
+            hops = [getattr(trial, name) for trial in trials]
+            times = sorted(hop.seconds for hop in hops)
+            cpu = [statistics.median(getattr(hop, f"{who}_cpu") for hop in hops) for who in ("training", "evaluator")]
+            lines.append(
+                f"| {where}: {name} | {statistics.median(times):.2f} s | {quantile(times, 0.95):.2f} s "
+                f"| {cpu[0]:.2f} s | {cpu[1]:.2f} s |"
+            )
+    lines += ["", "| | median | most |", "|---|---:|---:|"]
+    for where, trials in results.items():
+        shares = [trial.evaluator_share for trial in trials]
+        lines.append(f"| evaluator's share of a core, {where} | {statistics.median(shares):.1%} | {max(shares):.1%} |")
+        starts = [trial.evaluator_start_cpu for trial in trials]
+        lines.append(
+            f"| its processor time until the first {WARM_STEPS} steps are judged, {where} "
+            f"| {statistics.median(starts):.2f} s | {max(starts):.2f} s |"
+        )
+        for kind in sorted({kind for trial in trials for kind in trial.requests}):
+            counts = [trial.requests.get(kind, 0) for trial in trials]
+            lines.append(f"| requests from fault to verdict, {kind} | {statistics.median(counts):g} | {max(counts)} |")
+    return "\n".join(lines)
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """The nearest rank."""
+    return ordered[min(len(ordered) - 1, max(0, round(share * len(ordered)) - 1))]
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--where", nargs="+", choices=tuple(TARGETS), default=list(TARGETS))
+    parser.add_argument("--trials", type=int, default=20, help="faults to wait for, in each place")
+    parser.add_argument("--step-ms", type=float, default=10.0, help="time from one step to the next")
+    parser.add_argument("--busy", type=int, default=0, help="endless loops beside it")
+    parser.add_argument("--seed", type=int, default=0, help="of the moments at which the faults happen")
+    parser.add_argument("--write", action="store_true", help=f"put the tables into docs/{PAGE.name}")
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

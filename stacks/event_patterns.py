@@ -22,7 +22,7 @@ from trackside.contracts.event import (
     RuleEvaluationStatus,
 )
 from trackside.contracts.job_choice import ACTIONS_TAG, CHOICE_NAME, RUN_TAG
-from trackside.contracts.run_layout import END_MARKER_KEY, INDEX_PREFIX, PACKED_INDEX_PREFIX, STATISTICS, TENSORS
+from trackside.contracts.run_layout import END_MARKER_KEY, TENSORS, WATERMARKS
 
 ISSUES_FOUND = RuleEvaluationStatus.ISSUES_FOUND.value
 
@@ -117,9 +117,8 @@ def custom_rule_ended(role_arn: str) -> events.EventPattern:
 
 
 def run_written(bucket_name: str) -> events.EventPattern:
-    """S3: something that rules read was stored in a run. An index file, for it promises the events it points into."""
-    written = [f"*/{TENSORS}/{INDEX_PREFIX}*", f"*/{TENSORS}/{PACKED_INDEX_PREFIX}*", f"*/{STATISTICS}/*"]
-    written.append(f"*/{TENSORS}/{END_MARKER_KEY}")
+    """S3: a run has got further, or has ended. Those without watermarks are looked at now and then."""
+    written = [f"*/{WATERMARKS}/*", f"*/{TENSORS}/{END_MARKER_KEY}"]
     return events.EventPattern(
         source=["aws.s3"],
         detail_type=["Object Created"],

@@ -19,12 +19,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import boto3.session
 from botocore.exceptions import BotoCoreError, ClientError
 
 from stacks.deployment_settings import DeploymentSettings
 from stacks.paths import ROOT
-from trackside.environment import aws_region
+from trackside.aws_clients import SharedClient
 
 OUTPUTS = {"evaluator": "EvaluatorImageUri", "custom_rule": "CustomRuleImageUri"}
 PLATFORM = "linux/amd64"  # of SageMaker's processing instances
@@ -122,7 +121,7 @@ def _deployed_uri(which: str, environment: str) -> str:
 
 
 def _client(service: str) -> Any:
-    return boto3.session.Session(region_name=aws_region()).client(service)
+    return SharedClient(service).get()
 
 
 def _is_pushed(uri: str) -> bool:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gc
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from xdist.scheduler import LoadGroupScheduling
+
+from tests.warm_python import WarmPython
 
 # A shell that starts the suite in the background hands SIGINT and SIGQUIT down as ignored, to children too; so does
 # `nohup` with SIGHUP.
@@ -53,3 +56,11 @@ def _forget_what_is_there_already() -> None:
     of every collection's, and of a capture's, which looks for models among all live objects."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def warm_python() -> Iterator[WarmPython]:
+    """Runs scripts without the three seconds of `import torch`, where how a Python starts is not what is tested."""
+    python = WarmPython()
+    yield python
+    python.close()

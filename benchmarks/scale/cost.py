@@ -1,16 +1,18 @@
 """What a deployment costs: while nothing trains, and for each hundred training jobs.
 
     python -m benchmarks.scale.cost [--jobs 100] [--hours 8] [--mode per-job] [--rules 5] [--faulty 0.1]
-                                    [--prices my-prices.json] [--poll-seconds 1] [--captured-objects-an-hour 60]
+                                    [--prices my-prices.json] [--poll-seconds 1] [--step-seconds 1] [--write]
 
 Calls are counted by the simulation, resources in the synthesized templates. Prices are inputs (prices.json, each with
-its source and the day on which it was read): put in those of your region. Free tiers are left out.
+its source and the day on which it was read): put in those of your region. Free tiers are left out. `--write` puts
+the tables into docs/costs.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,17 +22,19 @@ from typing import Any
 from benchmarks.scale.design import MODES, deployed
 from benchmarks.scale.quotas import Quotas
 from benchmarks.scale.simulation import Load, Result, Simulation
+from trackside.capture.watermark import REMOTE_FLUSH_SECONDS, SIGN_OF_LIFE_SECONDS
 from trackside.environment import FleetEnvironment
+from trackside.evaluation.pace import LONGEST_SECONDS, Pace
+from trackside.trial.watermarks import QUIET_SECONDS
 
 PRICES = Path(__file__).with_name("prices.json")
+PAGE = Path(__file__).parents[2] / "docs" / "costs.md"
 HOUR, MONTH_HOURS = 3600.0, 730.0
 MEMORY_GB = 0.25  # of every function: stacks/constructs/python_lambda.py
 LOG_BYTES_A_CALL = 2_000  # of a function's log, with its metrics: assumed
 # Lambda asks an empty queue again after 20 seconds at most, by five pollers (Lambda's and SQS's guides).
 POLLERS, POLL_SECONDS = 5, 20.0
 WORKER_VCPU, WORKER_GB = 1.0, 4.0  # of a Fargate task that judges eight runs: assumed
-# Measured with the evaluator over a run that does not grow: a LIST of the tensors, and one of the statistics.
-LISTS_A_POLL = 2
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ def read_prices(file: Path = PRICES) -> Mapping[str, float]:
 
 
 def lines_of(
-    result: Result, prices: Mapping[str, float], *, poll_seconds: float = 1.0, objects_an_hour: float = 60.0
+    result: Result, prices: Mapping[str, float], *, poll_seconds: float = 1.0, step_seconds: float = 1.0
 ) -> list[Line]:
     """The bill of all jobs of a simulation."""
     counts, calls = result.counts, Counter[str]()
@@ -63,11 +67,11 @@ def lines_of(
     judged_hours = result.evaluator_seconds / HOUR
     verdicts = sum(each.verdict_at is not None for each in result.trainings)
     job_hours = sum(((each.ended_at or each.ends_at) - each.created_at) / HOUR for each in result.trainings)
-    objects = job_hours * objects_an_hour
-    looks = result.evaluator_seconds / poll_seconds
-    if result.mode == "fleet":  # S3 tells of each object, and somebody looks then; else hardly ever
-        looks = result.evaluator_seconds / FleetEnvironment.slow_poll_seconds + objects
-        calls["invocations"] += round(objects)  # of note_news
+    s3 = requests_an_hour(step_seconds=step_seconds, poll_seconds=poll_seconds)
+    gets = s3.gets * judged_hours
+    if result.mode == "fleet":  # S3 tells of each watermark, and somebody looks then; else hardly ever
+        gets = result.evaluator_seconds / FleetEnvironment.slow_poll_seconds + 2 * s3.marks * job_hours
+        calls["invocations"] += round(s3.marks * job_hours)  # of note_news
     if result.mode == "fleet":
         hours = result.worker_seconds / HOUR
         judges = [
@@ -78,9 +82,8 @@ def lines_of(
         judges = [Line("processing jobs, instance hours", judged_hours, prices["processing_instance_hour"])]
     return [
         *judges,
-        Line("S3: looks for new steps (LIST)", looks * LISTS_A_POLL, prices["s3_list_or_put"]),
-        Line("S3: what is captured (PUT)", objects, prices["s3_list_or_put"]),
-        Line("S3: what is captured, read once (GET)", objects, prices["s3_get"]),
+        Line("S3: looks for new steps, and what is new (GET)", gets, prices["s3_get"]),
+        Line("S3: what is captured, and watermarks (PUT)", s3.puts * job_hours, prices["s3_list_or_put"]),
         Line("functions, calls", calls["invocations"], prices["lambda_request"]),
         Line("functions, GB seconds", seconds * MEMORY_GB, prices["lambda_gb_second"]),
         Line("logs of functions, GB", calls["invocations"] * LOG_BYTES_A_CALL / 1e9, prices["log_gb"]),
@@ -90,6 +93,39 @@ def lines_of(
         Line("events of ours", verdicts * 4, prices["event"]),
         Line("messages", result.mails, prices["sns_request"]),
     ]
+
+
+@dataclass(frozen=True)
+class Requests:
+    """What one training and its evaluator ask of S3 in an hour: watermarks that are stored, all PUTs, all GETs."""
+
+    marks: int
+    puts: int
+    gets: int
+
+
+def requests_an_hour(*, step_seconds: float, poll_seconds: float) -> Requests:
+    """Play an hour of equal steps of which statistics are recorded, as tests/training_lib/trial counts it look by look.
+
+    A flush stores a segment and the watermark; a look asks for the watermark, and for the segment where that is new.
+    While nothing is new for `QUIET_SECONDS`, a look also asks for the end of the run.
+    """
+    between = max(step_seconds, REMOTE_FLUSH_SECONDS)
+    flushes = int(HOUR / between)
+    signs_of_life = flushes * int(between / SIGN_OF_LIFE_SECONDS)
+    pace = Pace(shortest_seconds=poll_seconds, longest_seconds=LONGEST_SECONDS, now=0.0)
+    now = gets = seen = 0.0
+    while now < HOUR:
+        gets += 1
+        there = now // between
+        if there > seen:
+            gets += 1
+            seen = there
+            pace.note_news(now)
+        elif now - seen * between >= QUIET_SECONDS:
+            gets += 1
+        now += pace.pause_seconds(now)
+    return Requests(flushes + signs_of_life, 2 * flushes + signs_of_life, int(gets))
 
 
 def idle_lines(resources: Mapping[str, Mapping[str, Any]], prices: Mapping[str, float], *, sweeps: int) -> list[Line]:
@@ -137,21 +173,25 @@ def deployed_resources(context: Mapping[str, str] | None = None) -> dict[str, Ma
 
 def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parse(arguments)
-    print("\n".join(_said(asked)))
+    idle, *costs = _said(asked)
+    print(f"A month in which nothing trains:\n\n{idle}\n", *costs, sep="\n")
+    if asked.write:
+        page = PAGE.read_text(encoding="utf-8")
+        for name, content in (("idle", idle), ("costs", "\n".join(costs))):
+            page = re.sub(rf"(<!-- {name} -->\n).*?(\n<!-- /{name} -->)", rf"\1\n{content}\2", page, flags=re.DOTALL)
+        PAGE.write_text(page, encoding="utf-8")
     return 0
 
 
 def _said(asked: argparse.Namespace) -> Iterator[str]:
     prices = read_prices(asked.prices)
     design = deployed()
-    yield f"A month in which nothing trains:\n\n{idle_table(prices, design.settings.reconcile_minutes)}\n"
+    yield f"{idle_table(prices, design.settings.reconcile_minutes)}\n"
     for mode in MODES if asked.mode == "all" else (asked.mode,):
         load = Load("cost", asked.jobs, hours=asked.hours, faulty=asked.faulty, rules=asked.rules)
         result = Simulation(load, mode=mode, design=design, quotas=Quotas()).run()
-        lines = lines_of(
-            result, prices, poll_seconds=asked.poll_seconds, objects_an_hour=asked.captured_objects_an_hour
-        )
-        yield f"{asked.jobs} training jobs of {asked.hours:g} hours, {mode}:\n\n{table(lines)}\n"
+        lines = lines_of(result, prices, poll_seconds=asked.poll_seconds, step_seconds=asked.step_seconds)
+        yield f"**{asked.jobs} jobs of {asked.hours:g} hours, {mode}**\n\n{table(lines)}\n"
 
 
 def idle_table(prices: Mapping[str, float], reconcile_minutes: int) -> str:
@@ -172,7 +212,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--mode", choices=("all", *MODES), default="all", help="of the evaluator")
     parser.add_argument("--rules", type=int, default=5, help="of each job, one processing job each in per-rule mode")
     parser.add_argument("--poll-seconds", type=float, default=1.0, help="how often an evaluator looks for steps")
-    parser.add_argument("--captured-objects-an-hour", type=float, default=60.0)
+    parser.add_argument("--step-seconds", type=float, default=1.0, help="how long a step of the trainings takes")
+    parser.add_argument("--write", action="store_true", help=f"put the tables into {PAGE.name}")
     parser.add_argument("--prices", type=Path, default=PRICES)
     asked = parser.parse_args(arguments)
     if not asked.prices.is_file():

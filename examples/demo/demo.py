@@ -5,10 +5,12 @@ Exits 0 only if every hop really happened, for the faulty twin and for the healt
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,13 +19,13 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 from story import (
-    EPOCHS,
     ROOT,
     Arrival,
     Hop,
     HopMissing,
     Stage,
     TrainingRun,
+    arguments_of,
     assembly,
     faulty_hops,
     follow,
@@ -31,28 +33,56 @@ from story import (
     set_stage,
 )
 
+from trackside.storage.local import LocalStore
 from trackside.testing.local_account.server import LocalAccount
 
 T = TypeVar("T")
 FAULT = "vanishing"
+STOP_GRACE_SECONDS = 30.0  # from SIGTERM to SIGKILL: a training may take its time to store its last steps
+SHORT_NAMES = {
+    "training job runs": "training runs",
+    "rule container starts": "container",
+    "tensors reach S3": "tensors",
+    "a rule finds the fault": "finding",
+    "event is on the bus": "event",
+    "owner has the message": "message",
+    "metric is in CloudWatch": "metric",
+    "training is stopped": "stop",
+}
 console = Console(highlight=False, soft_wrap=False)
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Play both twins. Return 1 if a hop is missing."""
+    asked = _parse(arguments)
     began = time.monotonic()
     console.print("[bold]Trackside[/]  from an unmodified training script to a stopped job\n")
     try:
-        with LocalAccount(stop_grace_seconds=5) as account:
-            os.environ.update(account.environment())  # noqa: TID251 - our own S3 store must find this account
+        with LocalAccount(stop_grace_seconds=STOP_GRACE_SECONDS) as account:
+            os.environ.update(account.environment())  # noqa: TID251 - the trial's own store must find this account
             stage = prepare(account)
             faulty, seen = play(stage, FAULT, faulty_hops, "Faulty twin", "20 sigmoid layers: its gradients vanish")
-            healthy, _ = play(stage, "none", healthy_hops, "Healthy twin", "the same script without the fault")
-            summarize(faulty, seen, healthy)
+            healthy, all_well = play(stage, "none", healthy_hops, "Healthy twin", "the same script without the fault")
+            summarize(faulty, seen)
     except HopMissing as missing:
-        console.print(f"\n[bold red]✗ A hop is missing[/]  {missing}")
+        console.print(f"\n[bold red]✗ A hop is missing[/]  {missing.hop}: {missing.why}\n")
+        sys.stdout.write(f"{missing.seen}\n")  # logs as they are: no markup, no wrapping
         return 1
-    console.print(f"[dim]The whole demo took {time.monotonic() - began:.0f} s.[/]")
+    seconds = time.monotonic() - began
+    console.print(f"[dim]The whole demo took {seconds:.0f} s.[/]")
+    if asked.json:
+        twins = {
+            run.fault: {a.hop: a.seconds for a in hops.values()} for run, hops in ((faulty, seen), (healthy, all_well))
+        }
+        measured = {"seconds": seconds, "start_seconds": stage.start_seconds, "twins": twins}
+        asked.json.write_text(json.dumps(measured), encoding="utf-8")
     return 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the measured times there")
+    return parser.parse_args(arguments)
 
 
 def prepare(account: LocalAccount) -> Stage:
@@ -65,6 +95,7 @@ def prepare(account: LocalAccount) -> Stage:
         lambda: set_stage(account, folder),
         lambda stage: ", ".join(name.removeprefix("Trackside").lower() for name in stage.outputs),
     )
+    done("Python with torch starts", "the measure of the time limits of all hops", stage.start_seconds)
     console.print()
     return stage
 
@@ -78,12 +109,12 @@ def play(
 ) -> tuple[TrainingRun, dict[str, Arrival]]:
     """Runs one twin and prints each hop as it arrives."""
     console.print(f"[bold]{title}[/]  {about}")
-    console.print(f"[dim]  examples/digits/train.py --fault {fault} --epochs {EPOCHS}[/]")
+    console.print(f"[dim]  examples/digits/train.py {' '.join(arguments_of(fault))}[/]")
     run = TrainingRun.create(stage, fault)
     seen: dict[str, Arrival] = {}
     with console.status("waiting") as status:
         waiting = Waiting(status, time.monotonic())
-        for arrival in follow(run, hops(run), within_seconds=90, on_wait=waiting):
+        for arrival in follow(run, hops(run), on_wait=waiting):
             seen[arrival.hop] = arrival
             console.print(hop_line(arrival))
     console.print()
@@ -114,17 +145,16 @@ def hop_line(arrival: Arrival) -> Text:
     return line
 
 
-def summarize(run: TrainingRun, seen: dict[str, Arrival], healthy: TrainingRun) -> None:
-    """Fault -> finding -> event -> stop, what was saved, where it lies, what shows more."""
-    found, event, stopped = seen["a rule finds the fault"], seen["event is on the bus"], seen["training is stopped"]
+def summarize(run: TrainingRun, seen: dict[str, Arrival]) -> None:
+    """Fault -> finding -> event -> stop, the time of each, where the run lies, what shows more."""
     issue = run.issues()[0]
-    done = run.epochs_done()
+    done, steps = run.epochs_done(), run.last_step()
     copy = keep_a_copy(run)
     rows = Table.grid(padding=(0, 2))
-    rows.add_row("  fault to stop", f"{stopped.seconds:.1f} s: finding {found.seconds:.1f}, event {event.seconds:.1f}")
+    rows.add_row("  fault to stop", f"{seen['training is stopped'].seconds:.1f} s")
+    rows.add_row("  hops", ", ".join(f"{short} {seen[hop].seconds:.1f}" for hop, short in SHORT_NAMES.items()))
     rows.add_row("  finding", Text(issue.message))
-    steps, all_steps = run.last_step(), healthy.last_step()
-    rows.add_row("  saved", f"{EPOCHS - done} of {EPOCHS} epochs, about {all_steps - steps} of {all_steps} steps")
+    rows.add_row("  stopped", f"after {done} epochs, {steps} steps; by itself it would not have ended")
     rows.add_row("  healthy twin", "ran to its end; nobody was disturbed")
     rows.add_row("  run", str(copy.relative_to(ROOT)))
     rows.add_row("  more", f".venv/bin/trackside findings {run.name}")
@@ -135,10 +165,8 @@ def summarize(run: TrainingRun, seen: dict[str, Arrival], healthy: TrainingRun) 
 
 def keep_a_copy(run: TrainingRun) -> Path:
     """The account ends with the demo, so the run is copied out of its S3 for the user to look at."""
-    from trackside.storage.open_store import open_store
-
     target = ROOT / ".trackside" / "runs" / run.name
-    source, store = open_store(run.run.uri), open_store(str(target))
+    source, store = run.stage.store(run.run.uri), LocalStore(target)
     for key in source.list():
         store.put(key, source.get(key))
     return target

@@ -22,6 +22,7 @@ from botocore.exceptions import ClientError
 from trackside.environment import inherited
 from trackside.testing.local_account import LocalAccount
 from trackside.testing.local_account.drill_stage import register_evaluator
+from trackside.testing.local_account.start_time import limit_seconds, seconds_to_start
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ACCOUNT, REGION = "123456789012", "us-east-1"
@@ -99,7 +100,8 @@ def plant_a_fault(account: LocalAccount) -> str:
     """Runs `trackside drill` against the account; returns the times. Errors: `DrillError` with what did not happen."""
     register_evaluator(account, ROOT)
     environment = {**inherited(), **account.environment()}
-    command = [sys.executable, "-m", "trackside", "drill", "--yes", "--json", "--timeout-minutes", "3"]
+    minutes = limit_seconds(DRILL_STARTS, start_seconds=seconds_to_start()) / 60
+    command = [sys.executable, "-m", "trackside", "drill", "--yes", "--json", "--timeout-minutes", f"{minutes:.1f}"]
     outcome = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     report = json.loads(outcome.stdout) if outcome.stdout.strip() else {"missing": [{"hop": outcome.stderr[-1500:]}]}
     missing = [each["hop"] for each in report["missing"]]
@@ -129,7 +131,9 @@ def step(name: str) -> Iterator[Callable[[str], None]]:
     yield say
 
 
-MOST_SECONDS = 300  # a command that waits for a stack that never gets there
+# Time limits, in starts of a program that imports boto3: both fail at once where they can, and these end the rest.
+DRILL_STARTS = 800
+COMMAND_STARTS = 1500  # a command that waits for a stack that never gets there
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,7 @@ class CommandLine:
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
-            timeout=MOST_SECONDS,
+            timeout=limit_seconds(COMMAND_STARTS, start_seconds=seconds_to_start()),
         )
         if outcome.returncode != 0:
             raise DrillError(f"cdk {words[0]} ended with {outcome.returncode}:\n{outcome.stdout[-3000:]}")

@@ -2,13 +2,15 @@
 
     python examples/digits/train.py
     python examples/digits/train.py --fault vanishing
+    python examples/digits/train.py --fault vanishing --until-stopped
 
 `--fault` plants a mistake that people make: a sigmoid stack far too deep to carry a gradient back to its first layers,
 or a learning rate with a few zeros too many.
 """
 
 import argparse
-from itertools import pairwise
+import itertools
+import time
 
 import torch
 from sklearn.datasets import load_digits
@@ -19,6 +21,7 @@ from torch.nn import functional
 WIDTH = 256
 VANISHING_DEPTH = 20
 EXPLODING_LEARNING_RATE = 1e4
+MOST_HOURS = 2  # of a training that nobody stops
 
 
 class DigitClassifier(nn.Module):
@@ -27,7 +30,7 @@ class DigitClassifier(nn.Module):
     def __init__(self, depth, activation):
         super().__init__()
         widths = [64] + [WIDTH] * depth
-        self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
+        self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(widths))
         self.output = nn.Linear(widths[-1], 10)
         self.activation = activation
         for layer in [*self.hidden, self.output]:
@@ -43,6 +46,9 @@ class DigitClassifier(nn.Module):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=160)
+    parser.add_argument(
+        "--until-stopped", action="store_true", help=f"train on until it is stopped, for at most {MOST_HOURS} hours"
+    )
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--learning-rate", type=float, default=0.01)
     parser.add_argument("--depth", type=int, default=3, help="number of hidden layers")
@@ -68,6 +74,13 @@ def accuracy(model, pixels, labels):
         return (model(pixels).argmax(dim=1) == labels).float().mean().item()
 
 
+def numbers_of_epochs(arguments):
+    if not arguments.until_stopped:
+        return range(arguments.epochs)
+    end = time.monotonic() + 3600 * MOST_HOURS
+    return itertools.takewhile(lambda _: time.monotonic() < end, itertools.count())
+
+
 def main():
     arguments = parse_arguments()
     torch.set_num_threads(1)
@@ -78,7 +91,7 @@ def main():
     model = DigitClassifier(arguments.depth, activation)
     optimizer = torch.optim.SGD(model.parameters(), lr=arguments.learning_rate)
 
-    for epoch in range(arguments.epochs):
+    for epoch in numbers_of_epochs(arguments):
         total_loss = 0.0
         total_correct = 0
         for batch in torch.randperm(len(train_pixels)).split(arguments.batch_size):

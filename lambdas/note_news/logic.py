@@ -8,7 +8,7 @@ from typing import Any
 from lambdas.shared.decisions import Nothing
 from trackside.contracts.fields import Fields
 from trackside.contracts.lease import NewsRecord
-from trackside.contracts.run_layout import STATISTICS, TENSORS
+from trackside.contracts.run_layout import TENSORS, WATERMARKS
 
 LONGEST_URI = 256  # of a run: find_run takes no longer one
 
@@ -20,7 +20,7 @@ def decide(event: Mapping[str, Any], *, now: float) -> NewsRecord | Nothing:
     bucket = Fields(fields.mapping("bucket"), where="detail.bucket", problems=fields.problems).text("name")
     key = Fields(fields.mapping("object"), where="detail.object", problems=fields.problems).text("key")
     fields.finish(subject=f"The event {event.get('id', '')!r}")
-    prefix = max((key.rpartition(f"/{folder}/")[0] for folder in (TENSORS, STATISTICS)), key=len)
+    prefix = max((key.rpartition(f"/{folder}/")[0] for folder in (TENSORS, WATERMARKS)), key=len)
     uri = f"s3://{bucket}/{prefix}"
     if not prefix or len(uri) > LONGEST_URI:
         return Nothing(f"s3://{bucket}/{key} belongs to no run.")

@@ -23,7 +23,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from trackside.cloud.fleet.run import run_worker
 from trackside.contracts.custom_rule_job import judged_apart
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.evaluation_chain import CONTINUED_PREFIX, hand_over_seconds
@@ -61,6 +60,8 @@ def main() -> int:
     """Judges; returns the exit code."""
     fleet = FleetEnvironment.read()
     if fleet.table:
+        from trackside.cloud.fleet.run import run_worker  # which an evaluator, also one of a worker, does without
+
         return run_worker(fleet, command=[sys.executable, __file__])
     hand_over = HandOver(time.time())
     return run_container(partial(_judge, hand_over), message_of=partial(_message_of, hand_over))

@@ -14,9 +14,16 @@ from constructs import Construct
 from stacks.constructs.acknowledge import accept_wildcard, name_in_findings
 from stacks.constructs.allow import allow
 from stacks.constructs.processing_job_role import ProcessingJobRole
-from trackside.contracts.run_layout import RULE_OUTPUT, RULE_REQUEST_KEY, STATISTICS, TENSORS, TRAINING_JOB_KEY
+from trackside.contracts.run_layout import (
+    RULE_OUTPUT,
+    RULE_REQUEST_KEY,
+    STATISTICS,
+    TENSORS,
+    TRAINING_JOB_KEY,
+    WATERMARKS,
+)
 
-READABLE = (f"{TENSORS}/*", f"{STATISTICS}/*", RULE_REQUEST_KEY, f"{RULE_OUTPUT}/{TRAINING_JOB_KEY}")
+READABLE = (f"{TENSORS}/*", f"{STATISTICS}/*", f"{WATERMARKS}/*", RULE_REQUEST_KEY, f"{RULE_OUTPUT}/{TRAINING_JOB_KEY}")
 
 
 class CustomRuleRole(ProcessingJobRole):

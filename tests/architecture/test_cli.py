@@ -11,6 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from tests.patience import HANGS_SECONDS
 from trackside import __version__
 from trackside.cli import COMMANDS, main
 
@@ -93,7 +94,11 @@ def test_help_loads_nothing_heavy(words: tuple[str, ...], command: click.Command
         "print(len(sys.modules), *sorted({'numpy', 'rich', 'boto3', 'torch', 'asyncio'} & set(sys.modules)))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, *words, "--help"], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code, *words, "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=HANGS_SECONDS,
     )
     count, *heavy = done.stdout.splitlines()[-1].split()
     assert heavy == []

@@ -16,6 +16,7 @@ import pytest
 from lambdas.shared.settings import EnvironmentSettings
 from stacks.lambda_code import prepare_lambda_code
 from stacks.layer import built_layer
+from tests.patience import HANGS_SECONDS
 from trackside.contracts.action import Action
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,7 +100,7 @@ def imported(runtime: Path) -> Mapping[str, list[str]]:
     # -S and -I: no site-packages, no current folder, no PYTHON variables.
     command = [sys.executable, "-S", "-I", "-B", "-W", "error::ImportWarning", "-c", program]
     outcome = subprocess.run(
-        command, capture_output=True, text=True, cwd="/", env=VARIABLES_OF_LAMBDA, check=False, timeout=120
+        command, capture_output=True, text=True, cwd="/", env=VARIABLES_OF_LAMBDA, check=False, timeout=HANGS_SECONDS
     )
     assert outcome.returncode == 0, outcome.stderr
     modules: dict[str, list[str]] = json.loads(outcome.stdout.splitlines()[-1])

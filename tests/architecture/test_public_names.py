@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import trackside
+from tests.patience import HANGS_SECONDS
 
 SOURCE = Path(trackside.__file__)
 
@@ -47,5 +48,7 @@ def test_a_name_that_is_not_offered_says_so() -> None:
 
 def test_importing_the_package_loads_nothing_else() -> None:
     code = "import sys, trackside; print(sorted(n for n in sys.modules if n.startswith(('trackside', 'numpy'))))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=HANGS_SECONDS
+    )
     assert done.stdout == "['trackside']\n"

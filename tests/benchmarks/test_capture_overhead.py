@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.patience import HANGS_SECONDS
 from trackside.environment import inherited
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -29,7 +30,7 @@ def ratio(text: str) -> float:
 def test_one_cell_on_the_cpu() -> None:
     order = ("mlp", "--steps", "20", "--blocks", "1", "--rounds", "1", "--only", "loss@1", "--by", "ours")
     command = [sys.executable, str(BENCHMARKS / "capture_overhead.py"), *order]
-    done = subprocess.run(command, env=inherited(), capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(command, env=inherited(), capture_output=True, text=True, timeout=HANGS_SECONDS, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     rows = table(done.stdout)
     assert [row[:2] for row in rows] == [["a/a", "nobody"], ["loss@1", "Trackside"]]

@@ -22,6 +22,7 @@ from benchmarks.detection.harm import harm_of
 from benchmarks.detection.programs_table import tables
 from benchmarks.detection.stored_runs import Job, Outcome, jobs
 from benchmarks.detection.wilson import Share
+from tests.patience import HANGS_SECONDS
 from trackside.contracts.cause import Cause
 from trackside.contracts.verdict import Severity
 
@@ -125,7 +126,7 @@ def test_training_is_a_pure_function_of_seed_and_fault(name: str, fault: str):
 
 def _command(name: str, *arguments: str) -> str:
     command = [sys.executable, "-m", f"benchmarks.detection.{name}", *arguments]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=HANGS_SECONDS, check=False)
     assert done.returncode == 0, done.stderr[-2000:] + done.stdout[-2000:]
     return done.stdout
 

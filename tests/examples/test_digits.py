@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import itertools
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -73,6 +74,14 @@ def test_the_same_seed_prints_the_same(play: Play) -> None:
     assert play("--epochs", "2") != play("--epochs", "2", "--seed", "1")
 
 
+def test_a_training_until_stopped_outlasts_any_number_of_epochs(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock passes the end of its time after three epochs, of which one was asked for."""
+    seconds = itertools.chain([0.0, 0.0, 1.0, 7000.0], itertools.repeat(8000.0))
+    monkeypatch.setattr("time.monotonic", lambda: next(seconds))
+    printed = play("--epochs", "1", "--until-stopped").splitlines()
+    assert [line.split()[1] for line in printed[:-1]] == ["0", "1", "2"]
+
+
 def test_healthy_gradients_reach_the_first_layer(play: Play) -> None:
     series = captured(play)
     assert min(means(series, "hidden.0")) > 1e-5
@@ -98,4 +107,4 @@ def test_the_script_knows_nothing_of_trackside() -> None:
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names])
     }
-    assert modules == {"argparse", "itertools", "sklearn", "torch"}
+    assert modules == {"argparse", "itertools", "sklearn", "time", "torch"}

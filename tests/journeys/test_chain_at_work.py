@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from stacks.assembly import assembly
-from tests.journeys.test_whole_chain import Cloud, eventually, keys_of, tag_of
+from tests.journeys.test_whole_chain import Cloud, keys_of, tag_of
 from trackside.contracts.action import Action
 from trackside.contracts.run_layout import RunLocation
 from trackside.testing.local_account.server import LocalAccount
@@ -27,10 +27,10 @@ def cloud() -> Iterator[Cloud]:
 def test_only_what_was_asked_for_is_done(cloud: Cloud) -> None:
     job, sibling = cloud.train("mnist"), cloud.train("mnist-2")
     cloud.say_issue(job, Action.NOTIFY)
-    assert eventually(lambda: cloud.mail_about(job), "the owner is told")
+    assert cloud.eventually(lambda: cloud.mail_about(job), "the owner is told")
     assert cloud.status(job) == "InProgress"
     cloud.say_issue(job, Action.STOP_TRAINING, rule="exploding-tensor")
-    assert eventually(lambda: cloud.status(job) == "Stopped", "the job is stopped")
+    assert cloud.eventually(lambda: cloud.status(job) == "Stopped", "the job is stopped")
     assert cloud.status(sibling) == "InProgress", "a job whose name merely begins alike is not touched"
 
 
@@ -38,7 +38,7 @@ def test_the_official_event_reaches_the_same_handlers(cloud: Cloud) -> None:
     job = cloud.train("official")
     statuses = [("VanishingGradient", "IssuesFound", "condition met"), ("Overfit", "InProgress", "")]
     cloud.account.emit_official_rule_status(job.name, statuses)
-    (mail,) = eventually(lambda: cloud.mail_about(job), "the owner is told")
+    (mail,) = cloud.eventually(lambda: cloud.mail_about(job), "the owner is told")
     assert "VanishingGradient" in mail
     assert "Overfit" not in mail
     assert cloud.status(job) == "InProgress", "nothing is stopped unasked"
@@ -49,16 +49,18 @@ def test_a_job_that_was_killed_is_judged_to_its_end(cloud: Cloud) -> None:
     name = "killed"
     run = RunLocation(f"s3://{cloud.outputs['RunBucketName']}/{name}")
     job = cloud.train(name, "print('training', flush=True); import os; os.kill(os.getpid(), 9)", tags=tag_of(run))
-    assert eventually(lambda: cloud.status(job) == "Failed", "the job has failed")
+    assert cloud.eventually(lambda: cloud.status(job) == "Failed", "the job has failed")
     s3 = cloud.account.client("s3")
     bucket = cloud.outputs["RunBucketName"]
-    eventually(lambda: f"{name}/debug-output/training_job_end.ts" in keys_of(s3, bucket), "the end marker is written")
+    cloud.eventually(
+        lambda: f"{name}/debug-output/training_job_end.ts" in keys_of(s3, bucket), "the end marker is written"
+    )
     sagemaker = cloud.account.client("sagemaker")
-    (row,) = eventually(
+    (row,) = cloud.eventually(
         lambda: sagemaker.list_processing_jobs(NameContains=name)["ProcessingJobSummaries"], "one evaluator was started"
     )
     evaluator = row["ProcessingJobName"]
-    ended = eventually(
+    ended = cloud.eventually(
         lambda: (
             (d := sagemaker.describe_processing_job(ProcessingJobName=evaluator))["ProcessingJobStatus"] == "Completed"
             and d
@@ -73,7 +75,7 @@ def test_a_job_without_the_tag_is_left_alone(cloud: Cloud) -> None:
     cloud.train("private")
     tagged = cloud.train("tagged", tags=tag_of(RunLocation(f"s3://{cloud.outputs['RunBucketName']}/tagged")))
     sagemaker = cloud.account.client("sagemaker")
-    eventually(
+    cloud.eventually(
         lambda: sagemaker.list_processing_jobs(NameContains=tagged.name)["ProcessingJobSummaries"], "tagged is watched"
     )
     assert sagemaker.list_processing_jobs(NameContains="private")["ProcessingJobSummaries"] == []

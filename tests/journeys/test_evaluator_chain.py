@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.journeys.test_whole_chain import Cloud, _function_of, eventually, tag_of
+from tests.journeys.test_whole_chain import Cloud, _function_of, tag_of
 from trackside.contracts.evaluation_chain import CONTINUED_PREFIX
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import PROGRESS_KEY, RULE_OUTPUT, TENSORS, VERDICTS_KEY, RunLocation
@@ -17,10 +18,13 @@ from trackside.evaluation.__main__ import main as judge_undisturbed
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import end_run, write_collections, write_tensors
 from trackside.testing.local_account.server import LocalAccount
+from trackside.testing.local_account.start_time import seconds_to_start
 
 pytestmark = pytest.mark.xdist_group("local-account")  # one account at a time in a process
 
-CAP_SECONDS = 6
+# The time of one link, in starts of a program: each must come to judge something, or there is no end to them.
+CAP_STARTS, LEAST_CAP_SECONDS = 24, 6
+LINKS_STARTS = 1000
 RULES = ("exploding-tensor", "vanishing-gradient", "loss-not-decreasing")
 # In Amazon's sense, of what was saved alone: then no link waits ten seconds for statistics that may still come.
 REQUEST = RuleRequest(tuple(RuleConfiguration(rule, preset="aws-docs") for rule in RULES))
@@ -35,7 +39,9 @@ def cloud() -> Iterator[Cloud]:
         cloud = Cloud(account, assembly())
         functions, name = account.client("lambda"), _function_of(cloud, "startevaluation")
         variables = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
-        variables["TRACKSIDE_MAX_RUNTIME_SECONDS"] = str(CAP_SECONDS)
+        variables["TRACKSIDE_MAX_RUNTIME_SECONDS"] = str(
+            max(LEAST_CAP_SECONDS, math.ceil(CAP_STARTS * seconds_to_start()))
+        )
         functions.update_function_configuration(FunctionName=name, Environment={"Variables": variables})
         yield cloud
 
@@ -113,18 +119,20 @@ def test_three_jobs_one_after_another_say_what_one_would(cloud: Cloud, tmp_path:
     run.write(0, 1, 2, 3)
     job = cloud.train("long", tags=tag_of(run.location))
     # As many links as it takes on a busy machine; each begins where the one before it left off.
-    eventually(
+    cloud.eventually(
         lambda: run.judged_through() >= 3 and len(evaluators(cloud, "long")) >= 2,
         "the first has handed over",
-        seconds=120,
+        starts=LINKS_STARTS,
     )
     run.write(4, 5, 6, 7)
-    eventually(
-        lambda: run.judged_through() >= 7 and len(evaluators(cloud, "long")) >= 3, "the second, too", seconds=120
+    cloud.eventually(
+        lambda: run.judged_through() >= 7 and len(evaluators(cloud, "long")) >= 3,
+        "the second, too",
+        starts=LINKS_STARTS,
     )
     run.write(8, 9, 10, 11)
     cloud.account.client("sagemaker").stop_training_job(TrainingJobName=job.name)
-    links = eventually(lambda: ended(cloud, "long"), "the last one has judged the end", seconds=120)
+    links = cloud.eventually(lambda: ended(cloud, "long"), "the last one has judged the end", starts=LINKS_STARTS)
 
     assert len(links) >= 3
     assert [each["ProcessingJobName"].rpartition("-")[2] for each in links[1:3]] == ["2", "3"]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stacks.assembly import assembly
+from tests.journeys.waiting import eventually
 from tests.stacks.variants import (
     ALARM_TOPIC,
     HUB_OF_STAGING,
@@ -28,7 +29,7 @@ from trackside.testing.local_account.server import LocalAccount, OtherAccount
 
 ROOT = Path(__file__).parents[2]
 EVALUATOR = str(ROOT / "rule_containers" / "evaluator" / "entrypoint.py")
-TRAINS = "import time; print('training', flush=True); time.sleep(120)"
+TRAINS_UNTIL_STOPPED = "import signal; print('training', flush=True); signal.pause()"
 pytestmark = pytest.mark.xdist_group("local-account")  # one account at a time in a process
 
 Outputs = Mapping[str, str]
@@ -73,19 +74,19 @@ def test_a_job_reaches_the_environment_in_whose_bucket_its_run_lies_and_no_other
 ) -> None:
     own, other = (production, staging) if name == "production" else (staging, production)
     job = _train(account, f"job-of-{name}", f"s3://{own['RunBucketName']}/digits")
-    _eventually(lambda: _evaluators_of(account, job), "an evaluator starts")
+    eventually(account, lambda: _evaluators_of(account, job), "an evaluator starts")
     (one,) = _evaluators_of(account, job)
     assert one["Environment"]["TRACKSIDE_EVENT_BUS"] == own["EventBusName"]
-    _eventually(lambda: _is_known(account, own, job), "its own environment knows it")
+    eventually(account, lambda: _is_known(account, own, job), "its own environment knows it")
     for queue in ("RecordVerdictQueueUrl", "StartEvaluationQueueUrl"):
-        _eventually(lambda url=other[queue]: not _waiting(account, url), "the other one has heard of it")  # type: ignore[misc]
+        eventually(account, lambda url=other[queue]: not _waiting(account, url), "the other one has heard of it")  # type: ignore[misc]
     assert not _is_known(account, other, job)
     assert len(_evaluators_of(account, job)) == 1
 
 
 def test_processing_jobs_run_where_the_deployment_says(account: LocalAccount, staging: Outputs) -> None:
     job = _train(account, "placed", f"s3://{RUN_BUCKET}/placed")
-    _eventually(lambda: _evaluators_of(account, job), "an evaluator starts")
+    eventually(account, lambda: _evaluators_of(account, job), "an evaluator starts")
     (one,) = _evaluators_of(account, job)
     assert one["NetworkConfig"] == {
         "EnableInterContainerTrafficEncryption": True,
@@ -104,9 +105,9 @@ def test_a_hub_judges_and_stops_the_job_of_a_spoke_and_not_its_own_of_the_same_k
     run = f"s3://{RUN_BUCKET}/{SPOKE_ACCOUNT}/far"
     job, own = _train(spoke, "far", run), _train(account, "near", f"s3://{RUN_BUCKET}/near")
     assert job.arn.split(":")[4] == SPOKE_ACCOUNT
-    _eventually(lambda: _evaluators_of(account, job), "the hub judges it")
+    eventually(account, lambda: _evaluators_of(account, job), "the hub judges it")
     _say_issue(account, staging, job, run)
-    _eventually(lambda: _status(spoke, job) == "Stopped", "the hub stops it, in the spoke")
+    eventually(account, lambda: _status(spoke, job) == "Stopped", "the hub stops it, in the spoke")
     assert _status(account, own) == "InProgress"
 
 
@@ -114,8 +115,8 @@ def test_a_spoke_cannot_have_a_run_of_the_hub_or_another_spoke_judged_as_its_own
     account: LocalAccount, staging: Outputs, spoke: OtherAccount
 ) -> None:
     job = _train(spoke, "sly", f"s3://{RUN_BUCKET}/near")
-    _eventually(lambda: _is_known(account, staging, job), "the hub has heard of it")
-    _eventually(lambda: not _waiting(account, staging["StartEvaluationQueueUrl"]), "its start is decided")
+    eventually(account, lambda: _is_known(account, staging, job), "the hub has heard of it")
+    eventually(account, lambda: not _waiting(account, staging["StartEvaluationQueueUrl"]), "its start is decided")
     assert _evaluators_of(account, job) == []
 
 
@@ -129,12 +130,12 @@ def _train(account: Account, name: str, run: str) -> TrainingJob:
         AlgorithmSpecification={
             "TrainingImage": "training",
             "TrainingInputMode": "File",
-            "ContainerEntrypoint": [sys.executable, "-c", TRAINS],
+            "ContainerEntrypoint": [sys.executable, "-c", TRAINS_UNTIL_STOPPED],
         },
         RoleArn="arn:aws:iam::123456789012:role/training",
         OutputDataConfig={"S3OutputPath": "s3://anywhere"},
         ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
-        StoppingCondition={"MaxRuntimeInSeconds": 600},
+        StoppingCondition={"MaxRuntimeInSeconds": 86400},
         Tags=[{"Key": "trackside:run", "Value": run}],
     )["TrainingJobArn"]
     return TrainingJob(name, arn)
@@ -176,10 +177,3 @@ def _say_issue(account: Account, outputs: Outputs, job: TrainingJob, run: str) -
     detail = json.dumps(evaluation_of(verdict, job=job, run_uri=run).to_detail())
     entry = {"Source": SOURCE, "DetailType": DETAIL_TYPE, "Detail": detail, "EventBusName": outputs["EventBusName"]}
     assert account.client("events").put_events(Entries=[entry])["FailedEntryCount"] == 0
-
-
-def _eventually(is_so: Callable[[], Any], what: str, *, seconds: float = 40) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.05)

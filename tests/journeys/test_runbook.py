@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from string import Template
@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from stacks.assembly import assembly
+from tests.journeys.waiting import eventually
 from trackside.cli import main
 from trackside.testing.local_account.deploy import deploy
 from trackside.testing.local_account.faults import Faults
@@ -95,14 +96,6 @@ def issue(shell: Shell, name: str) -> None:
     assert shell.account.client("events").put_events(Entries=[entry])["FailedEntryCount"] == 0
 
 
-def eventually(is_so: Callable[[], Any], what: str, *, seconds: float = 60) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (answer := is_so()):
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.05)
-    return answer
-
-
 def letters(shell: Shell) -> Mapping[str, int]:
     found = json.loads(shell.run("trackside aws redrive --all --dry-run --json"))
     return {row["function"]: row["dead_letters"] for row in found["queues"]}
@@ -125,24 +118,32 @@ def test_an_outage_is_put_right_by_redrive_and_replay_and_nobody_is_told_twice(s
     began = datetime.now(timezone.utc)  # noqa: TID251 - the account's archive goes by the same clock
     shell.account.faults.set(Faults(outage=("sns",)))
     issue(shell, "digits-01")
-    eventually(lambda: letters(shell)["notify"], "the message is given up")
+    eventually(shell.account, lambda: letters(shell)["notify"], "the message is given up")
     shell.account.faults.set(Faults())
     assert told() == []
 
     assert "notify" in shell.run(shell.line("trackside aws redrive --all --dry-run"))
     assert letters(shell)["notify"] == 1, "a dry run moves nothing"
     shell.run("trackside aws redrive --all")
-    eventually(told, "the owner is told after all")
+    eventually(shell.account, told, "the owner is told after all")
     assert not any(letters(shell).values())
 
     shell.variables["OUTAGE_BEGAN"] = began.isoformat()
-    eventually(lambda: time.time() > began.timestamp() + 1, "the replay's end has another name than its beginning")
+    eventually(
+        shell.account,
+        lambda: time.time() > began.timestamp() + 1,
+        "the replay's end has another name than its beginning",
+    )
     shell.variables["OUTAGE_ENDED"] = datetime.now(timezone.utc).isoformat()  # noqa: TID251 - likewise
     batches = len(shell.account.hops.find("queue-batch"))
     assert "has begun" in shell.run(shell.line("trackside aws replay"))
-    eventually(lambda: len(shell.account.hops.find("queue-batch")) > batches, "functions see it again")
+    eventually(shell.account, lambda: len(shell.account.hops.find("queue-batch")) > batches, "functions see it again")
     assert "asked for before" in shell.run(shell.line("trackside aws replay"))
-    eventually(lambda: shell.account.function_log(_notify(shell)).count("an earlier delivery did Notify"), "handled")
+    eventually(
+        shell.account,
+        lambda: shell.account.function_log(_notify(shell)).count("an earlier delivery did Notify"),
+        "handled",
+    )
     assert len(told()) == 1
 
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from lambdas.shared.processing_jobs import processing_job_name
+from tests.journeys.waiting import eventually
 from tests.stacks.variants import WATCHING
 from trackside.cli import main
 from trackside.contracts.event import TrainingJob
@@ -24,7 +24,7 @@ from trackside.testing.local_account.server import LocalAccount
 
 pytestmark = pytest.mark.xdist_group("local-account")  # one account at a time in a process
 
-SLEEPER = "import time; print('training', flush=True); time.sleep(120)"
+TRAINS_UNTIL_STOPPED = "import signal; print('training', flush=True); signal.pause()"
 
 
 class Cloud:
@@ -48,12 +48,12 @@ class Cloud:
             "AlgorithmSpecification": {
                 "TrainingImage": "training",
                 "TrainingInputMode": "File",
-                "ContainerEntrypoint": [sys.executable, "-c", SLEEPER],
+                "ContainerEntrypoint": [sys.executable, "-c", TRAINS_UNTIL_STOPPED],
             },
             "RoleArn": "arn:aws:iam::123456789012:role/training",
             "OutputDataConfig": {"S3OutputPath": "s3://anywhere"},
             "ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
-            "StoppingCondition": {"MaxRuntimeInSeconds": 600},
+            "StoppingCondition": {"MaxRuntimeInSeconds": 86400},
             **request,
         }
         arn = self.account.client("sagemaker").create_training_job(**whole)["TrainingJobArn"]
@@ -87,13 +87,6 @@ class Cloud:
         return {rule["rule"]: f"{rule['status']}: {rule['details']}" for rule in known["rules"]}
 
 
-def eventually(holds: Callable[[], Any], what: str, within_seconds: float = 60) -> None:
-    deadline = time.monotonic() + within_seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"not in {within_seconds:g} s: {what}"
-        time.sleep(0.05)
-
-
 @pytest.fixture
 def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
     with LocalAccount(stop_grace_seconds=3) as account:
@@ -117,25 +110,29 @@ def test_who_is_watched_and_by_what(cloud: Cloud) -> None:
     plain = cloud.train({"TrainingJobName": "plain"})
 
     for job in tuned:
-        eventually(lambda job=job: cloud.is_judged(job), f"{job.name} is judged")  # type: ignore[misc]  # the loop's own
+        eventually(cloud.account, lambda job=job: cloud.is_judged(job), f"{job.name} is judged")  # type: ignore[misc]  # the loop's own
         assert cloud.rules(f"tuning-7/{job.name}") == [("exploding-tensor", [])]
         assert cloud.tags(job)["trackside:run"] == f"s3://{cloud.bucket}/tuning-7/@job"
 
-    eventually(lambda: cloud.is_judged(mistaken), "the mistaken one is judged")
+    eventually(cloud.account, lambda: cloud.is_judged(mistaken), "the mistaken one is judged")
     assert cloud.tags(mistaken) == {"trackside:run": f"s3://{cloud.bucket}/jobs/mistaken"}
     usual = cloud.rules("jobs/mistaken")
     assert usual
     assert len(usual) > 10
     assert not any("StopTraining" in actions for _, actions in usual)
-    eventually(lambda: "choice-of-rules" in cloud.verdicts(mistaken), "its owner can see what is wrong")
+    eventually(cloud.account, lambda: "choice-of-rules" in cloud.verdicts(mistaken), "its owner can see what is wrong")
     assert "Did you mean 'overfit'?" in cloud.verdicts(mistaken)["choice-of-rules"]
-    eventually(lambda: any("mistaken" in message for message in cloud.told()), "its owner is told")
+    eventually(cloud.account, lambda: any("mistaken" in message for message in cloud.told()), "its owner is told")
 
     # Once tagged it is like any other: its end is recorded, and marked in its run.
     cloud.account.client("sagemaker").stop_training_job(TrainingJobName="mistaken")
     marker = "jobs/mistaken/debug-output/training_job_end.ts"
     objects = cloud.account.client("s3")
-    eventually(lambda: objects.list_objects_v2(Bucket=cloud.bucket, Prefix=marker)["KeyCount"], "its end is marked")
+    eventually(
+        cloud.account,
+        lambda: objects.list_objects_v2(Bucket=cloud.bucket, Prefix=marker)["KeyCount"],
+        "its end is marked",
+    )
 
     for job in (unwilling, plain):
         assert not cloud.is_judged(job)

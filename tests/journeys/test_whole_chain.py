@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from tests.journeys.waiting import eventually
 from tests.stacks.variants import WATCHING
 from trackside.cli import main
 from trackside.cloud.run_table import RunTable
@@ -30,11 +31,12 @@ from trackside.testing.fake_trial import write_collections, write_tensors
 from trackside.testing.local_account.deploy import deploy
 from trackside.testing.local_account.event_delivery import Chaos
 from trackside.testing.local_account.server import LocalAccount
+from trackside.testing.local_account.start_time import MOST_STARTS, seconds_to_start
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.xdist_group("local-account")  # one account at a time in a process
 
-SLEEPER = "import time; print('training', flush=True); time.sleep(120)"
+TRAINS_UNTIL_STOPPED = "import signal; print('training', flush=True); signal.pause()"
 
 
 class Cloud:
@@ -56,7 +58,7 @@ class Cloud:
         arn = self.sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
         self.account.client("sns").subscribe(TopicArn=self.outputs[topic_output], Protocol="sqs", Endpoint=arn)
 
-    def train(self, name: str, code: str = SLEEPER, *, tags: dict[str, str] | None = None) -> TrainingJob:
+    def train(self, name: str, code: str = TRAINS_UNTIL_STOPPED, *, tags: dict[str, str] | None = None) -> TrainingJob:
         sagemaker = self.account.client("sagemaker")
         arn = sagemaker.create_training_job(
             TrainingJobName=name,
@@ -68,11 +70,15 @@ class Cloud:
             RoleArn="arn:aws:iam::123456789012:role/training",
             OutputDataConfig={"S3OutputPath": "s3://anywhere"},
             ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
-            StoppingCondition={"MaxRuntimeInSeconds": 600},
+            StoppingCondition={"MaxRuntimeInSeconds": 86400},
             Tags=[{"Key": key, "Value": value} for key, value in (tags or {}).items()],
         )["TrainingJobArn"]
-        eventually(lambda: "training" in self.account.job_log(name), "the job runs")
+        self.eventually(lambda: "training" in self.account.job_log(name), "the job runs")
         return TrainingJob(name, arn)
+
+    def eventually(self, is_so: Callable[[], Any], what: str, *, starts: float = MOST_STARTS) -> Any:
+        """Waits for the far end; the answer is whatever became true."""
+        return eventually(self.account, is_so, what, starts=starts)
 
     def status(self, job: TrainingJob) -> str:
         description = self.account.client("sagemaker").describe_training_job(TrainingJobName=job.name)
@@ -124,15 +130,6 @@ class Cloud:
         return [body for body in self.mail if job.name in body]
 
 
-def eventually(is_so: Callable[[], Any], what: str, *, seconds: float = 40) -> Any:
-    """Waits for the far end with a deadline; the answer is whatever became true."""
-    deadline = time.monotonic() + seconds
-    while not (answer := is_so()):
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.05)
-    return answer
-
-
 @pytest.fixture(scope="module")
 def folder() -> Path:
     from stacks.assembly import assembly
@@ -156,10 +153,12 @@ def test_a_handler_that_keeps_crashing_loses_nothing_and_raises_an_alarm(cloud: 
     job = cloud.train("unlucky")
     cloud.say_issue(job, *Action)
 
-    assert eventually(lambda: cloud.status(job) == "Stopped", "the job is stopped all the same")
-    assert eventually(lambda: cloud.heard(alarm_inbox, "notify_owner gave up"), "the owner is told of the dead letter")
-    assert eventually(lambda: cloud.heard(incidents, "IssuesFound"), "the alarm on issues tells who subscribed")
-    (dead,) = eventually(lambda: cloud.messages(cloud.outputs["NotifyDeadLettersUrl"]), "the message is kept")
+    assert cloud.eventually(lambda: cloud.status(job) == "Stopped", "the job is stopped all the same")
+    assert cloud.eventually(
+        lambda: cloud.heard(alarm_inbox, "notify_owner gave up"), "the owner is told of the dead letter"
+    )
+    assert cloud.eventually(lambda: cloud.heard(incidents, "IssuesFound"), "the alarm on issues tells who subscribed")
+    (dead,) = cloud.eventually(lambda: cloud.messages(cloud.outputs["NotifyDeadLettersUrl"]), "the message is kept")
     event = json.loads(dead)
     assert event["detail"]["TrainingJobName"] == job.name
     assert event["detail"]["Evidence"]["Statistics"] is not None
@@ -171,15 +170,16 @@ def test_a_handler_that_keeps_crashing_loses_nothing_and_raises_an_alarm(cloud: 
 def test_duplicates_and_reordering_cause_one_action_of_each_kind(folder: Path) -> None:
     # AWS waits 180 s before it tries again. A delivery that meets its twin at work must not use up its three attempts
     # within a second, so the pause is longer here than cold starts on a busy machine take.
-    with LocalAccount(stop_grace_seconds=3, chaos=Chaos(seed=7), retry_seconds=5) as account:
+    pause_seconds = max(5.0, 20 * seconds_to_start())
+    with LocalAccount(stop_grace_seconds=3, chaos=Chaos(seed=7), retry_seconds=pause_seconds) as account:
         cloud = Cloud(account, folder)
         job = cloud.train("twice")
         for _ in range(3):
             cloud.say_issue(job, *Action)
-        assert eventually(lambda: cloud.status(job) == "Stopped", "the job is stopped")
-        assert eventually(lambda: cloud.mail_about(job), "the owner is told")
+        assert cloud.eventually(lambda: cloud.status(job) == "Stopped", "the job is stopped")
+        assert cloud.eventually(lambda: cloud.mail_about(job), "the owner is told")
         queues = [cloud.outputs[f"{action.value}QueueUrl"] for action in Action]
-        eventually(lambda: all(_waiting(cloud, url) == 0 for url in queues), "all deliveries are handled")
+        cloud.eventually(lambda: all(_waiting(cloud, url) == 0 for url in queues), "all deliveries are handled")
         assert len(cloud.mail_about(job)) == 1
         assert _metric_sum(cloud, job) == 1
         assert all(cloud.messages(cloud.outputs[f"{action.value}DeadLettersUrl"]) == [] for action in Action)
@@ -204,7 +204,7 @@ def test_the_owner_is_told_that_a_job_is_no_longer_watched(cloud: Cloud, name: s
     job = cloud.train(name, tags=tag_of(run))
     sagemaker = cloud.account.client("sagemaker")
     for attempt in (1, 2) if not request_text else ():  # in the place of the first another goes on
-        rows = eventually(
+        rows = cloud.eventually(
             lambda count=attempt: (
                 len(rows := sagemaker.list_processing_jobs(NameContains=name)["ProcessingJobSummaries"]) == count
                 and rows
@@ -212,10 +212,10 @@ def test_the_owner_is_told_that_a_job_is_no_longer_watched(cloud: Cloud, name: s
             "an evaluator was started",
         )
         newest = max(rows, key=lambda row: row["CreationTime"])["ProcessingJobName"]
-        pid = eventually(lambda evaluator=newest: cloud.account.job_pid(evaluator), "the evaluator runs")
+        pid = cloud.eventually(lambda evaluator=newest: cloud.account.job_pid(evaluator), "the evaluator runs")
         os.kill(pid, signal.SIGKILL)
-    assert eventually(lambda: cloud.heard(alarm_inbox, "no longer watched"), "the owner is told")
-    (kept,) = eventually(lambda: cloud.messages(cloud.outputs["FailedEvaluationsUrl"]), "the event is kept")
+    assert cloud.eventually(lambda: cloud.heard(alarm_inbox, "no longer watched"), "the owner is told")
+    (kept,) = cloud.eventually(lambda: cloud.messages(cloud.outputs["FailedEvaluationsUrl"]), "the event is kept")
     detail = json.loads(kept)["detail"]
     assert detail["Environment"]["TRAINING_JOB_NAME"] == job.name
     assert "Did you mean" in detail["ExitMessage"] if request_text else detail["FailureReason"]
@@ -266,8 +266,8 @@ def test_a_rule_from_a_file_stops_the_job_from_a_job_of_its_own(tmp_path: Path) 
             s3.put_object(Bucket=bucket, Key=f"custom/{file.relative_to(tmp_path).as_posix()}", Body=file.read_bytes())
 
         job = cloud.train("custom", tags=tag_of(RunLocation(f"s3://{bucket}/custom")))
-        assert eventually(lambda: cloud.status(job) == "Stopped", "the job is stopped")
-        (mail,) = eventually(lambda: cloud.mail_about(job), "the owner is told")
+        assert cloud.eventually(lambda: cloud.status(job) == "Stopped", "the job is stopped")
+        (mail,) = cloud.eventually(lambda: cloud.mail_about(job), "the owner is told")
         assert "large" in mail
         assert "custom/rule-output/large/verdicts.jsonl" in keys_of(s3, bucket)
         started = account.client("sagemaker").list_processing_jobs(NameContains="custom")["ProcessingJobSummaries"]
@@ -294,12 +294,12 @@ def test_a_person_sees_what_is_known_forbids_a_stop_and_learns_of_an_end_that_no
         return known.status if known else ""
 
     cloud.say_issue(job, Action.STOP_TRAINING)
-    assert "trackside aws veto known" in eventually(lambda: cloud.mail_about(job), "the stop is announced")[0]
-    eventually(lambda: table.rules(job.arn), "the verdict is recorded")
+    assert "trackside aws veto known" in cloud.eventually(lambda: cloud.mail_about(job), "the stop is announced")[0]
+    cloud.eventually(lambda: table.rules(job.arn), "the verdict is recorded")
     assert "vanishing-gradient  IssuesFound  step 0" in cloud.trackside("aws", "verdicts", job.name)
     cloud.trackside("aws", "veto", job.name, "--by", "ada")
     cloud.say_issue(job, Action.STOP_TRAINING)
-    eventually(lambda: "Vetoed" in decided(), "the veto is heeded")
+    cloud.eventually(lambda: "Vetoed" in decided(), "the veto is heeded")
     assert decided() == {"Announced", "Vetoed"}
     assert cloud.status(job) == "InProgress"
 
@@ -308,13 +308,13 @@ def test_a_person_sees_what_is_known_forbids_a_stop_and_learns_of_an_end_that_no
         if "TrainingEnded" in rule["Name"] or "TrainingChanged" in rule["Name"]:
             events.disable_rule(Name=rule["Name"])
     cloud.account.client("sagemaker").stop_training_job(TrainingJobName=job.name)
-    eventually(lambda: cloud.status(job) == "Stopped", "the job has ended")
+    cloud.eventually(lambda: cloud.status(job) == "Stopped", "the job has ended")
     assert state() == "InProgress", "no event told of it"
     cloud.sqs.send_message(QueueUrl=cloud.outputs["ReconcileQueueUrl"], MessageBody='{"id": "a tick of the schedule"}')
-    eventually(lambda: state() == "Stopped", "it is found and recorded")
+    cloud.eventually(lambda: state() == "Stopped", "it is found and recorded")
     marker = f"{job.name}/debug-output/training_job_end.ts"
     s3 = cloud.account.client("s3")
-    eventually(lambda: marker in keys_of(s3, cloud.outputs["RunBucketName"]), "the run is finished")
+    cloud.eventually(lambda: marker in keys_of(s3, cloud.outputs["RunBucketName"]), "the run is finished")
     assert "known" in cloud.trackside("aws", "status")
 
 

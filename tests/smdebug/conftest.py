@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import HANGS_SECONDS
 from trackside.environment import inherited
 
 ENVIRONMENT = Path(__file__).parents[2] / ".venv" / "smdebug-peer"
@@ -56,7 +57,7 @@ def peer(smdebug_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Peer
             [smdebug_python, "-W", "ignore", SCRIPT, command, answer],
             stdin=json.dumps(order),
             env={**_without_our_paths(), "SMDEBUG_TRAINING_END_DELAY_REFRESH": "0", "SMDEBUG_LOG_LEVEL": "error"},
-            timeout=60,
+            timeout=HANGS_SECONDS,
         )
         return dict(json.loads(answer.read_text()))
 
@@ -69,7 +70,7 @@ def _without_our_paths() -> dict[str, str]:
 
 
 def run_or_fail(
-    command: list[str | Path], *, stdin: str = "", env: dict[str, str] | None = None, timeout: float = 300
+    command: list[str | Path], *, stdin: str = "", env: dict[str, str] | None = None, timeout: float = HANGS_SECONDS
 ) -> None:
     try:
         done = subprocess.run(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.patience import HANGS_SECONDS
 from trackside.environment import inherited
 
 HERE = Path(__file__).parent
@@ -39,7 +40,7 @@ class Side:
             text=True,
         )
 
-    def run(self, script: Path, *arguments: str, seconds: float = 100) -> str:
+    def run(self, script: Path, *arguments: str, seconds: float = HANGS_SECONDS) -> str:
         """What a script prints. Fails the test if it does not end well."""
         process = self.start(script, *arguments)
         try:

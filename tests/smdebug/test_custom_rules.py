@@ -6,7 +6,6 @@ import json
 import logging
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from smdebug.evaluated_rule import EvaluatedRule
 from smdebug.trials import create_trial
 
+from tests.patience import HANGS_SECONDS, wait_until
 from tests.smdebug import custom_rules
 from tests.smdebug.conftest import run_or_fail
 from trackside.contracts.errors import ConfigurationError, StorageUnavailableError
@@ -142,7 +142,7 @@ def test_the_same_steps_fire_under_the_real_smdebug_the_drop_in_and_the_evaluato
         [smdebug_python, "-W", "ignore", FILE.with_name("judge_under_smdebug.py"), answer],
         stdin=json.dumps({"folder": str(run / "debug-output"), "rules": rules(run)}),
         env={**inherited(), "SMDEBUG_TRAINING_END_DELAY_REFRESH": "0", "SMDEBUG_LOG_LEVEL": "error"},
-        timeout=60,
+        timeout=HANGS_SECONDS,
     )
     theirs = json.loads(answer.read_text())
     invoked, evaluated = [], []
@@ -387,7 +387,7 @@ def test_a_killed_process_goes_on_with_the_rules_state(tmp_path: Path) -> None:
         first.wait()
     write_steps(tensors, (5,))
     end_run(LocalStore(tensors))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_SECONDS, check=False)
     assert done.returncode == 0, done.stderr
     (verdict,) = said(tmp_path)
     assert verdict.message == "The custom rule StuckLoss fired at step 5: seen [0, 2, 3, 5]."
@@ -399,13 +399,6 @@ def judged_through(run: Path) -> int:
     except (FileNotFoundError, ValueError):
         return -1
     return int(document["rules"][0]["judged_through"])
-
-
-def wait_until(is_so: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
 
 
 # What goes wrong
@@ -536,7 +529,7 @@ def test_trackside_run_judges_by_a_custom_rule(training: Path, tmp_path: Path) -
     asked = ["--out", str(tmp_path / "run"), "--rules-file", str(request), "--on-issue", "notify"]
     done = subprocess.run(
         [sys.executable, "-m", "trackside", "run", *asked, "--", sys.executable, str(training)],
-        capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path,
+        capture_output=True, text=True, timeout=HANGS_SECONDS, check=False, cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
     assert "The custom rule StuckLoss fired at step 15: seen [0, 5, 10, 15]." in " ".join(done.stderr.split())
@@ -547,7 +540,7 @@ def test_a_file_that_does_not_work_is_said_before_the_training_starts(training: 
     training.write_text("open('started', 'w')")
     done = subprocess.run(
         [sys.executable, "-m", "trackside", "run", "--rule", f"{FILE}:StukLoss", "--", sys.executable, str(training)],
-        capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path,
+        capture_output=True, text=True, timeout=HANGS_SECONDS, check=False, cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 2
     assert "holds no class 'StukLoss'" in done.stderr

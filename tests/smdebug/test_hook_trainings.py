@@ -39,7 +39,7 @@ def run(*command: object, cwd: Path, **variables: str) -> subprocess.CompletedPr
     environment = {name: value for name, value in inherited().items() if not name.startswith("TRACKSIDE_")}
     environment |= {"OMP_NUM_THREADS": "1", **variables}
     words = [sys.executable, *map(str, command)]
-    return subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 
 
 # Several ranks.

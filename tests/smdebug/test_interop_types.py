@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.patience import HANGS_SECONDS
 from trackside.contracts.run_layout import END_MARKER_KEY, TENSORS, collections_key
 from trackside.environment import inherited
 from trackside.records.collections_file import CollectionRecord, encode_collections
@@ -160,7 +161,7 @@ def test_the_gradients_of_a_bfloat16_model_are_read_by_the_real_smdebug(tmp_path
         env={**inherited(), "TRACKSIDE_RUN": str(run), "TRACKSIDE_CAPTURE_REQUEST": _every_step()},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANGS_SECONDS,
         check=True,
     )
     found = peer("read", {"folder": str(run / TENSORS)})["tensors"]

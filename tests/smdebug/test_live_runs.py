@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import HANGS_SECONDS
 from tests.smdebug.s3_here import local_s3
 from tests.smdebug.sides import HERE, Side, ours, theirs
 
 FIRST, SECOND = "worker_0", "worker_1"
-SECONDS = 60.0
 POLL = "0.05"
 
 
@@ -46,7 +46,7 @@ class Process:
 
     def line(self) -> str:
         try:
-            line = self._lines.get(timeout=SECONDS)
+            line = self._lines.get(timeout=HANGS_SECONDS)
         except queue.Empty:
             line = None
         assert line is not None, f"{self.name} says nothing more. {''.join(self._complaints)[-2000:]}"
@@ -61,7 +61,7 @@ class Process:
     def end(self) -> int:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        return self._process.wait(timeout=SECONDS)
+        return self._process.wait(timeout=HANGS_SECONDS)
 
     def kill(self) -> None:
         self._process.kill()

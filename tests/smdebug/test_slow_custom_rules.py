@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import HANGS_SECONDS
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Verdict
@@ -53,7 +54,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def judge(folder: Path, *asked: dict[str, str]) -> list[Verdict]:
-    run, deadline = RunLocation(str(folder / "run")), time.monotonic() + 60
+    run, deadline = RunLocation(str(folder / "run")), time.monotonic() + HANGS_SECONDS
     source = str(folder / "rules.py")
     custom = [
         RuleConfiguration("LossTooHigh", name=f"custom-{number}", parameters=parameters, source=source)

@@ -42,7 +42,7 @@ def test_equal_bytes_under_the_same_name(smdebug_python: Path, tmp_path: Path) -
         "histograms": HISTOGRAMS,
     }
     command = [smdebug_python, "-I", "-W", "ignore", SCRIPT]
-    done = subprocess.run(command, input=json.dumps(order), capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, input=json.dumps(order), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (written,) = (path for path in tmp_path.rglob("*") if path.is_file())
     assert str(written.relative_to(tmp_path)) == original_file_name("EVAL", STEP, process_id=345, host="host.example")

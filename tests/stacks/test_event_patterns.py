@@ -165,12 +165,15 @@ ENDED = {"FinishRun/TrainingEnded"} | CHANGED
         pytest.param(
             processing_ended("Failed", "nightly-features", role="x"), set(), id="someone else's processing job failed"
         ),
-        pytest.param(stored("a/debug-output/index/000000000/1_w.json"), {"NoteNews/RunWritten"}, id="an index file"),
-        pytest.param(stored("a/b/statistics/w/1-2-3.tss"), {"NoteNews/RunWritten"}, id="statistics"),
+        pytest.param(stored("a/b/watermarks/worker_0.json"), {"NoteNews/RunWritten"}, id="a watermark"),
+        pytest.param(
+            stored("a/debug-output/index/000000000/1_w.json"), set(), id="an index file, before its watermark"
+        ),
+        pytest.param(stored("a/b/statistics/w/1-2-3.tss"), set(), id="statistics, before their watermark"),
         pytest.param(stored("a/debug-output/training_job_end.ts"), {"NoteNews/RunWritten"}, id="the end of a run"),
         pytest.param(stored("a/debug-output/events/1/1_w.tfevents"), set(), id="events, before their index"),
         pytest.param(stored("a/rule-output/progress.json"), set(), id="what evaluators themselves write"),
-        pytest.param(stored("a/statistics/x", bucket="another"), set(), id="another bucket"),
+        pytest.param(stored("a/watermarks/x", bucket="another"), set(), id="another bucket"),
         pytest.param(golden("ours_issues_found", RuleEvaluationStatus="NoIssuesFound"), SAID, id="clean"),
         pytest.param(golden("ours_issues_found", RuleEvaluationStatus="Error"), SAID, id="could not be judged"),
         pytest.param(golden("ours_issues_found", Actions=[]), SAID, id="no action asked for"),

@@ -39,6 +39,7 @@ WILDCARDS = (
     ),
     ("s3:GetObject", "/*/debug-output/*", "what a rule from a file judges"),
     ("s3:GetObject", "/*/statistics/*", "what a rule from a file judges"),
+    ("s3:GetObject", "/*/watermarks/*", "how far the run is that a rule from a file judges"),
     ("s3:GetObject", "/*/rule-output/training-job.txt", "whose run a rule from a file judges"),
     ("s3:GetObject", ":s3:::rules-bucket/approved/*", "rule files"),
     ("s3:PutObject", "/*/rule-output/*", "verdicts lie beside their run"),
@@ -215,6 +216,7 @@ def test_code_that_is_not_ours_reads_no_verdicts(allowed: list[tuple[str, str, S
     assert readable == {
         "/*/debug-output/*",
         "/*/statistics/*",
+        "/*/watermarks/*",
         "/*/rule-request.json",
         "/*/rule-output/training-job.txt",
         ":s3:::rules-bucket/approved/*",

@@ -31,7 +31,7 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 def test_the_latest_news_stays(table: Any, deliver: Callable[..., list[str]]) -> None:
     assert (
-        deliver(handle, written("a/statistics/1"), written("a/statistics/2"), written("b/debug-output/index/3")) == []
+        deliver(handle, written("a/watermarks/1"), written("a/watermarks/2"), written("b/debug-output/index/3")) == []
     )
     items = table.scan(TableName="leases")["Items"]
     assert sorted(NewsRecord.from_item(item).run_uri for item in items) == ["s3://runs-bucket/a", "s3://runs-bucket/b"]

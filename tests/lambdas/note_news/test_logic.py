@@ -23,9 +23,9 @@ def written(key: str, bucket: str = "runs-bucket") -> dict[str, Any]:
     [
         pytest.param("digits/debug-output/index/000000000/000000000001_worker_0.json", "digits", id="index"),
         pytest.param("team/digits/debug-output/packed-index/worker_0/1-2.tpi", "team/digits", id="packed index"),
-        pytest.param("digits/statistics/worker_0/1-2-3.tss", "digits", id="statistics"),
+        pytest.param("digits/watermarks/worker_0.json", "digits", id="watermark"),
         pytest.param("digits/debug-output/training_job_end.ts", "digits", id="the end"),
-        pytest.param("debug-output/statistics/debug-output/index/x", "debug-output/statistics", id="words in names"),
+        pytest.param("debug-output/watermarks/debug-output/index/x", "debug-output/watermarks", id="words in names"),
     ],
 )
 def test_whose_it_is(key: str, run: str) -> None:
@@ -37,7 +37,7 @@ def test_whose_it_is(key: str, run: str) -> None:
     [
         pytest.param("debug-output/index/x", id="no run's name"),
         pytest.param("elsewhere/file", id="no run"),
-        pytest.param(f"{'x' * 300}/statistics/y", id="longer than a run's place may be"),
+        pytest.param(f"{'x' * 300}/watermarks/y", id="longer than a run's place may be"),
     ],
 )
 def test_what_belongs_to_no_run(key: str) -> None:

@@ -13,6 +13,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from lambdas.shared.clients import client
+from tests.patience import HANGS_SECONDS
 
 COUNT = {"MetricName": "IssuesFound", "Value": 1.0}
 
@@ -44,7 +45,7 @@ def server_that_fails(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
         finally:
             client.cache_clear()
             server.shutdown(socket.SHUT_RDWR)
-    thread.join(10)
+    thread.join(HANGS_SECONDS)
 
 
 @pytest.mark.parametrize(

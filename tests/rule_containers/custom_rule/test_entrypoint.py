@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,9 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
+from tests.patience import wait_until
 from tests.rule_containers.local_environment import local_environment
+from tests.warm_python import WarmProcess, WarmPython
 from trackside.contracts.custom_rule_job import CustomRuleJob, read_ending
 from trackside.contracts.event import TrainingJob
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
@@ -81,6 +82,7 @@ class LargeLoss(Rule):
 class Account:
     endpoint: str
     s3: Any
+    warm_python: WarmPython
 
     @property
     def environment(self) -> dict[str, str]:
@@ -125,9 +127,9 @@ def server() -> Iterator[str]:
 
 
 @pytest.fixture
-def account(server: str) -> Iterator[Account]:
+def account(server: str, warm_python: WarmPython) -> Iterator[Account]:
     session = boto3.session.Session("testing", "testing", region_name="us-east-1")
-    account = Account(server, session.client("s3", endpoint_url=server))
+    account = Account(server, session.client("s3", endpoint_url=server), warm_python)
     for bucket in ("runs", "rules"):
         account.s3.create_bucket(Bucket=bucket)
     yield account
@@ -142,29 +144,24 @@ def mine(source: str = f"{PLACE}/mine.py", **parameters: str) -> RuleRequest:
     return RuleRequest((RuleConfiguration("exploding-tensor"), rule))
 
 
-def start(account: Account, ml_root: Path, environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-    """By default with what start_evaluation gives."""
-    given = CustomRuleJob(JOB, "s3://runs/digits", "large", "LargeLoss", place=PLACE).to_environment()
-    return subprocess.Popen(
-        [sys.executable, str(ENTRY_POINT)],
-        env={
-            **account.environment,
-            "TRACKSIDE_ML_ROOT": str(ml_root),
-            "TRACKSIDE_POLL_SECONDS": "0.1",
-            **(given if environment is None else environment),
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def start(account: Account, ml_root: Path, environment: Mapping[str, str] | None = None) -> WarmProcess:
+    return account.warm_python.start_captured(ENTRY_POINT, env=given(account, ml_root, environment))
 
 
-def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
-    try:
-        _, stderr = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    return process.returncode, stderr
+def given(account: Account, ml_root: Path, environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """By default what start_evaluation gives."""
+    by_default = CustomRuleJob(JOB, "s3://runs/digits", "large", "LargeLoss", place=PLACE).to_environment()
+    return {
+        **account.environment,
+        "TRACKSIDE_ML_ROOT": str(ml_root),
+        "TRACKSIDE_POLL_SECONDS": "0.1",
+        **(by_default if environment is None else environment),
+    }
+
+
+def finish(process: WarmProcess) -> tuple[int, str]:
+    done = process.finish()
+    return done.returncode, done.stderr
 
 
 def message(ml_root: Path) -> str:
@@ -181,8 +178,9 @@ def test_it_ends_with_the_first_issue_and_writes_nothing(
     account.put_rule(content)
     account.put_run(tmp_path / "run", "digits", losses=[1.0, 1.5, 3.0, 4.0], ended=False, request=mine(limit="2.5"))
     before = account.keys()
-    code, stderr = finish(start(account, tmp_path))
-    assert code == 0, stderr
+    command, environment = [sys.executable, ENTRY_POINT], given(account, tmp_path)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     assert message(tmp_path).startswith(
         "RuleEvaluationConditionMet: Evaluation of the rule large at step 2 resulted in the condition being met."
     )
@@ -191,7 +189,7 @@ def test_it_ends_with_the_first_issue_and_writes_nothing(
     )
     assert ending is not None
     assert (ending.step, ending.severity.value) == (2, severity)
-    assert '"configuration":"large"' in stderr  # the whole verdict, in the log
+    assert '"configuration":"large"' in done.stderr  # the whole verdict, in the log
     assert account.keys() == before
 
 
@@ -210,10 +208,7 @@ def test_sigterm_ends_it_cleanly(account: Account, tmp_path: Path) -> None:
     )
     account.put_run(tmp_path / "run", "digits", losses=[1.0, 1.5], ended=False, request=mine())
     process = start(account, tmp_path)
-    deadline = time.monotonic() + 30
-    while not mark.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(mark.exists)
     process.send_signal(signal.SIGTERM)
     assert finish(process)[0] == 0
     assert message(tmp_path).startswith("Stopped on request after step ")

@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,9 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from rule_containers.evaluator.entrypoint import main
+from tests.patience import HANGS_SECONDS, wait_until
 from tests.rule_containers.local_environment import local_environment
+from tests.warm_python import WarmProcess, WarmPython
 from trackside.contracts.action import Action
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
@@ -41,6 +42,7 @@ class Account:
     endpoint: str
     client: Callable[[str], Any]
     queue: str
+    warm_python: WarmPython
 
     @property
     def environment(self) -> dict[str, str]:
@@ -60,7 +62,7 @@ class Account:
 
 
 @pytest.fixture(scope="module")
-def account() -> Iterator[Account]:
+def account(warm_python: WarmPython) -> Iterator[Account]:
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -75,7 +77,7 @@ def account() -> Iterator[Account]:
     client("events").create_event_bus(Name="trackside")
     client("events").put_rule(Name="all", EventBusName="trackside", EventPattern='{"source": ["trackside"]}')
     client("events").put_targets(Rule="all", EventBusName="trackside", Targets=[{"Id": "q", "Arn": arn}])
-    yield Account(f"http://{host}:{port}", client, queue)
+    yield Account(f"http://{host}:{port}", client, queue, warm_python)
     server.stop()
 
 
@@ -114,26 +116,24 @@ class _Tensors:
         raise NotImplementedError
 
 
-def start(account: Account, ml_root: Path, **environment: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, str(ENTRY_POINT)],
-        env={
-            **account.environment,
-            "TRACKSIDE_ML_ROOT": str(ml_root),
-            "TRACKSIDE_POLL_SECONDS": "0.1",
-            "TRAINING_JOB_NAME": "digits",
-            "TRAINING_JOB_ARN": JOB_ARN,
-            **environment,
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def start(account: Account, ml_root: Path, **environment: str) -> WarmProcess:
+    return account.warm_python.start_captured(ENTRY_POINT, env=given(account, ml_root, **environment))
 
 
-def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
-    _, stderr = process.communicate(timeout=60)
-    return process.returncode, stderr
+def given(account: Account, ml_root: Path, **environment: str) -> dict[str, str]:
+    return {
+        **account.environment,
+        "TRACKSIDE_ML_ROOT": str(ml_root),
+        "TRACKSIDE_POLL_SECONDS": "0.1",
+        "TRAINING_JOB_NAME": "digits",
+        "TRAINING_JOB_ARN": JOB_ARN,
+        **environment,
+    }
+
+
+def finish(process: WarmProcess) -> tuple[int, str]:
+    done = process.finish()
+    return done.returncode, done.stderr
 
 
 def message(ml_root: Path) -> str:
@@ -145,8 +145,9 @@ ONLY_EXPLODING = RuleRequest((RuleConfiguration("exploding-tensor"),))
 
 def test_an_issue_reaches_the_bus_the_run_and_the_exit_message(account: Account, tmp_path: Path) -> None:
     write_run(account.run("faulty"), faulty=True)
-    code, stderr = finish(start(account, tmp_path, TRACKSIDE_RUN="s3://runs/faulty", TRACKSIDE_EVENT_BUS="trackside"))
-    assert code == 0, stderr
+    environment = given(account, tmp_path, TRACKSIDE_RUN="s3://runs/faulty", TRACKSIDE_EVENT_BUS="trackside")
+    done = subprocess.run([sys.executable, ENTRY_POINT], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     assert message(tmp_path).startswith(
         "RuleEvaluationConditionMet: Evaluation of the rule exploding-tensor at step 2 resulted in the condition being"
     )
@@ -174,7 +175,7 @@ def beside_a_read_only_root(command: list[str], environment: dict[str, str]) -> 
     """Runs it where nothing but $ML_ROOT and $TMPDIR can be written to, whoever it is."""
     unshare = ["unshare", "--mount", "sh", "-c", READ_ONLY, "sh"]
     return subprocess.run(
-        [*unshare, *command], env=environment, capture_output=True, text=True, timeout=60, check=False
+        [*unshare, *command], env=environment, capture_output=True, text=True, timeout=HANGS_SECONDS, check=False
     )
 
 
@@ -243,10 +244,7 @@ def test_a_second_job_on_the_same_run_is_refused_and_a_restart_is_not(account: A
 def test_sigterm_ends_it_cleanly(account: Account, tmp_path: Path) -> None:
     write_run(account.run("growing"), faulty=True, ended=False, request=ONLY_EXPLODING)
     process = start(account, tmp_path, TRACKSIDE_RUN="s3://runs/growing")
-    deadline = time.monotonic() + 30
-    while not account.run("growing").exists("rule-output/verdicts.jsonl"):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: account.run("growing").exists("rule-output/verdicts.jsonl"))
     process.send_signal(signal.SIGTERM)
     assert finish(process)[0] == 0
     assert message(tmp_path).startswith("RuleEvaluationConditionMet: ")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from rule_containers.evaluator.entrypoint import main
+from tests.patience import HANGS_SECONDS, wait_until
 from tests.rule_containers.evaluator.test_entrypoint import ENTRY_POINT, JOB_ARN
 from trackside.contracts.evaluation_chain import CONTINUED_PREFIX
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
@@ -108,10 +108,8 @@ def test_it_ends_at_once_when_its_worker_does(run: Path, tmp_path: Path) -> None
         stderr=subprocess.DEVNULL,
     )
     assert process.stdin is not None
-    verdicts, deadline = run / "rule-output" / "verdicts.jsonl", time.monotonic() + 60
-    while not verdicts.exists():
-        assert time.monotonic() < deadline
-        assert process.poll() is None
+    verdicts = run / "rule-output" / "verdicts.jsonl"
+    wait_until(lambda: verdicts.exists() or process.poll() is not None)
     process.stdin.close()
-    assert process.wait(30) == exit_codes.LEASE_LOST
+    assert process.wait(HANGS_SECONDS) == exit_codes.LEASE_LOST
     assert said(verdicts) == ["first"]

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import HANGS_SECONDS
+
 START = """
 import os, signal, sys, threading
 from trackside.capture.process_end import ProcessEnd
@@ -75,5 +77,5 @@ def terminate():
 def test_exit_matrix(body: str, words: list[str], returncode: int, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(START + body)
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=HANGS_SECONDS, check=False)
     assert (done.stdout.split(), done.returncode) == (words, returncode), done.stderr

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.patience import HANGS_SECONDS
 from trackside.capture.hook import Position
 from trackside.capture.restart import further, position_after, read_state, state_at, within_seconds, write_state
 from trackside.contracts.errors import StorageUnavailableError
@@ -96,7 +97,7 @@ def test_a_store_that_hangs_is_waited_for_so_long_and_its_errors_are_told() -> N
     released = threading.Event()
 
     def hang() -> Position:
-        released.wait(20)
+        released.wait(HANGS_SECONDS)
         return Position()
 
     assert within_seconds(hang, 0.01) is None
@@ -106,8 +107,8 @@ def test_a_store_that_hangs_is_waited_for_so_long_and_its_errors_are_told() -> N
         raise StorageUnavailableError(errno.EIO, "gone")
 
     with pytest.raises(StorageUnavailableError, match="gone"):
-        within_seconds(fail, 20)
-    assert within_seconds(lambda: Position(3), 20) == Position(3)
+        within_seconds(fail, HANGS_SECONDS)
+    assert within_seconds(lambda: Position(3), HANGS_SECONDS) == Position(3)
 
 
 SCRIPT = """
@@ -134,10 +135,10 @@ for mode in ("TRAIN", "TRAIN", "EVAL", "TRAIN"):
     hook.add_loss("MSELoss", np.ones(1, "f4"))
     hook.end_step()
 if ending == "killed":
-    writer.flush(20)
+    writer.flush(600)
     print("ready", flush=True)
-    time.sleep(60)
-writer.close(20, is_interrupted=ending == "interrupted")
+    time.sleep(3600)
+writer.close(600, is_interrupted=ending == "interrupted")
 """
 
 
@@ -147,7 +148,7 @@ def train(folder: Path, ending: str) -> int:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=HANGS_SECONDS)
     return process.returncode
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import HANGS_SECONDS
 from trackside.capture.worker_lock import WorkerLock
 from trackside.contracts.errors import ConfigurationError
 from trackside.environment import inherited
@@ -45,7 +46,7 @@ def holder(folder: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         process.kill()
-        process.communicate(timeout=30)
+        process.communicate(timeout=HANGS_SECONDS)
 
 
 def test_a_second_process_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
@@ -58,7 +59,7 @@ def test_a_second_process_is_refused_until_the_first_is_gone(tmp_path: Path) -> 
         other.take()  # the ranks of one training share a run
         other.give_back()
         process.send_signal(signal.SIGKILL)
-        process.wait(30)
+        process.wait(HANGS_SECONDS)
         assert WorkerLock(store, "worker_0").is_held() is False
         lock = WorkerLock(store, "worker_0")
         lock.take()
@@ -69,7 +70,7 @@ def test_a_second_process_is_refused_until_the_first_is_gone(tmp_path: Path) -> 
 def test_children_do_not_keep_it(tmp_path: Path) -> None:
     """Workers of a DataLoader outlive a trainer that was killed, for a moment."""
     with holder(tmp_path, "fork") as process:
-        process.wait(30)
+        process.wait(HANGS_SECONDS)
         lock = WorkerLock(LocalStore(tmp_path), "worker_0")
         lock.take()
         lock.give_back()

@@ -11,6 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.patience import HANGS_SECONDS
 from trackside.cli import main, runs
 
 
@@ -71,7 +72,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(arguments: list[str], tmp_path:
     process.stdin.write("\n")
     process.stdin.close()
     assert process.stderr.read() == ""
-    assert process.wait(timeout=60) == 141
+    assert process.wait(timeout=HANGS_SECONDS) == 141
     process.stderr.close()
 
 
@@ -97,4 +98,4 @@ def test_the_width_is_that_of_the_terminal() -> None:
 
 def test_without_output_streams_nothing_fails() -> None:
     command = f'{sys.executable} -c "from trackside.cli import main; main()" rules list >&- 2>&-'
-    assert subprocess.run(["sh", "-c", command], check=False, timeout=60).returncode == 0
+    assert subprocess.run(["sh", "-c", command], check=False, timeout=HANGS_SECONDS).returncode == 0

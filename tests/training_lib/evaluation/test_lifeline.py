@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import pytest
 
+from tests.patience import HANGS_SECONDS, ends_early
 from trackside.evaluation import exit_codes
 from trackside.evaluation.lifeline import LeasedStore, Lifeline, news_line, until_line
 from trackside.evaluation.stop_signal import StopSignal
@@ -86,7 +87,7 @@ def test_what_woke_up_too_late_writes_nothing(line: Line) -> None:
         ["in-time.txt"],
     )
     line.let_go()
-    watcher.join(10)
+    watcher.join(HANGS_SECONDS)
     assert not watcher.is_alive()
 
 
@@ -94,12 +95,14 @@ def test_news_end_a_sleep_and_are_not_taken_for_an_end() -> None:
     with StopSignal() as stop:
         waker = threading.Timer(0.05, stop.wake)
         waker.start()
-        stop.sleep(60)
+        with ends_early():
+            stop.sleep(HANGS_SECONDS)
         waker.join()
         assert not stop.is_set
         stop.wake()
         stop.wake()
-        stop.sleep(60)  # what woke before the sleep began counts, once
+        with ends_early():
+            stop.sleep(HANGS_SECONDS)  # what woke before the sleep began counts, once
         stop.sleep(0)
         assert not stop.is_set
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.patience import HANGS_SECONDS
 from trackside.evaluation.shared_reading import SharedSource, Turns
 from trackside.testing.fake_trial import fake_trial
 from trackside.trial.window import Window
@@ -62,13 +63,13 @@ def test_nothing_is_read_while_the_evaluator_has_its_turn() -> None:
         thread = in_thread(reads)
         assert not read.wait(0.05)
         with turns.let_go():
-            assert read.wait(30)
-    thread.join(30)
+            assert read.wait(HANGS_SECONDS)
+    thread.join(HANGS_SECONDS)
 
 
 def test_a_thread_gets_its_turn_between_the_evaluators_steps() -> None:
     turns, read = Turns(), threading.Event()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + HANGS_SECONDS
     with turns.lock:
         in_thread(lambda: turns.read(read.set))
         while not read.is_set():
@@ -91,7 +92,7 @@ def test_a_read_that_fails_gives_the_turn_back() -> None:
     turns.lock.acquire()
     thread = in_thread(reads_twice)  # one that had to wait
     with turns.let_go():
-        thread.join(30)
+        thread.join(HANGS_SECONDS)
     turns.lock.release()
     assert not thread.is_alive()
 
@@ -113,6 +114,6 @@ def test_many_threads_read_what_one_would() -> None:
 
     threads = [in_thread(reads) for _ in range(count)]
     for thread in threads:
-        thread.join(30)
+        thread.join(HANGS_SECONDS)
     assert not wrong
     assert not any(thread.is_alive() for thread in threads)

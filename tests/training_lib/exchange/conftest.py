@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.patience import HANGS_SECONDS
+
 ENVIRONMENT = Path(__file__).parents[3] / ".venv" / "tensorboard-peer"
 SCRIPT = Path(__file__).with_name("tensorboard_reader.py")
 PACKAGES = ("tensorboard==2.21.0", "setuptools<81")  # the latter has pkg_resources, which it imports
@@ -31,10 +33,10 @@ def tensorboard_python() -> Path:
         if not ready.exists() or ready.read_text() != recipe:
             shutil.rmtree(ENVIRONMENT, ignore_errors=True)
             python = ENVIRONMENT / "bin" / "python"
-            run_or_fail([sys.executable, "-m", "venv", "--without-pip", ENVIRONMENT], timeout=300)
+            run_or_fail([sys.executable, "-m", "venv", "--without-pip", ENVIRONMENT], timeout=HANGS_SECONDS)
             # The pip of this environment spares one there; what is used is compiled as it is imported.
             pip: list[str | Path] = [sys.executable, "-I", "-m", "pip", "--python", python, "install", "--no-compile"]
-            run_or_fail([*pip, "--quiet", "--disable-pip-version-check", *PACKAGES], timeout=300)
+            run_or_fail([*pip, "--quiet", "--disable-pip-version-check", *PACKAGES], timeout=HANGS_SECONDS)
             ready.write_text(recipe)
     return ENVIRONMENT / "bin" / "python"
 
@@ -44,7 +46,7 @@ def read_with_tensorboard(tensorboard_python: Path) -> Read:
     """A function folder -> what TensorBoard finds in it, by its name of the run: see `tensorboard_reader.py`."""
 
     def read(folder: Path) -> dict[str, Any]:
-        text = run_or_fail([tensorboard_python, "-I", "-W", "ignore", SCRIPT, folder], timeout=60)
+        text = run_or_fail([tensorboard_python, "-I", "-W", "ignore", SCRIPT, folder], timeout=HANGS_SECONDS)
         return dict(json.loads(text.splitlines()[-1]))
 
     return read

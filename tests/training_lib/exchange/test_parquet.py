@@ -14,6 +14,7 @@ import pandas
 import pyarrow.parquet
 import pytest
 
+from tests.patience import HANGS_SECONDS
 from trackside.contracts.errors import ConfigurationError, StorageError, TensorNotSavedError
 from trackside.contracts.run_layout import event_key
 from trackside.exchange.parquet import export_parquet
@@ -158,7 +159,7 @@ def test_without_pyarrow_one_sentence_says_what_to_install(tmp_path: Path) -> No
         "from trackside.__main__ import main; main()"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=HANGS_SECONDS, cwd=tmp_path
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (

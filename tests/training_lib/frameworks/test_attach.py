@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ import pytest
 from click.testing import CliRunner
 from moto.server import ThreadedMotoServer
 
+from tests.patience import HANGS_SECONDS, wait_until
+from tests.warm_python import WarmPython
 from trackside import open_trial
 from trackside.cli import main
 from trackside.contracts import run_layout
@@ -54,7 +57,7 @@ def step():
     optimizer.step()
 
 def wait_for(path):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + {hangs_seconds}
     while not os.path.exists(path):
         assert time.monotonic() < deadline, path
         time.sleep(0.01)
@@ -76,15 +79,18 @@ if __name__ == "__main__":
 """
 
 
+def the_script(*, middle: str, end: str, steps: int) -> str:
+    return SCRIPT.format(middle=middle, end=end, steps=steps, hangs_seconds=HANGS_SECONDS)
+
+
 class Done:
     """How a script ended."""
 
-    def __init__(self, process: subprocess.CompletedProcess[str], seconds: float) -> None:
+    def __init__(self, process: subprocess.CompletedProcess[str]) -> None:
         self.returncode = process.returncode
         self.stdout = process.stdout
         lines = process.stderr.splitlines(keepends=True)
         self.stderr = "".join(line for line in lines if BUDGET not in line)
-        self.seconds = seconds
 
     @property
     def said(self) -> list[str]:
@@ -101,21 +107,31 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run_script(folder: Path, request_json: Callable[..., str]) -> Run:
-    """Runs the script, captured if `run` names a location, with further code in its middle or at its end."""
+def run_script(folder: Path, request_json: Callable[..., str], warm_python: WarmPython) -> Run:
+    """Runs the script, captured if `run` names a location, with further code in its middle or at its end.
 
-    def run_it(run: object = None, *, middle: str = "pass", end: str = "pass", steps: int = STEPS, **more: str) -> Done:
+    `cold` starts a Python of its own: what imports torch by itself, and is there for the way from the start-up file on.
+    """
+
+    def run_it(
+        run: object = None,
+        *,
+        middle: str = "pass",
+        end: str = "pass",
+        steps: int = STEPS,
+        cold: bool = False,
+        **more: str,
+    ) -> Done:
         path = folder / "train.py"  # always the same, so that tracebacks can be compared
-        path.write_text(SCRIPT.format(middle=middle, end=end, steps=steps))
+        path.write_text(the_script(middle=middle, end=end, steps=steps))
         environment = {name: value for name, value in inherited().items() if not name.startswith("TRACKSIDE_")}
         if run is not None:
             request = request_json(losses=1, weights=1, biases=1, gradients=1)
             environment |= {"TRACKSIDE_RUN": str(run), "TRACKSIDE_CAPTURE_REQUEST": request, **more}
-        began = time.monotonic()
-        process = subprocess.run(
-            [sys.executable, path], capture_output=True, text=True, env=environment, timeout=120, check=False
-        )
-        return Done(process, time.monotonic() - began)
+        if not cold:
+            return Done(warm_python.run(path, env=environment))
+        command = [sys.executable, path]
+        return Done(subprocess.run(command, capture_output=True, text=True, env=environment, check=False))
 
     return run_it
 
@@ -123,7 +139,7 @@ def run_script(folder: Path, request_json: Callable[..., str]) -> Run:
 @pytest.fixture(scope="module")
 def bare(run_script: Run) -> Done:
     """The script with nothing of ours in it."""
-    done = run_script()
+    done = run_script(cold=True)
     assert (done.returncode, done.stderr) == (0, "")
     return done
 
@@ -170,7 +186,7 @@ def test_with_the_variable_a_script_without_torch_pays_next_to_nothing(run: Path
 def test_an_unmodified_script_is_captured_and_computes_the_same(
     run: Path, run_script: Run, bare: Done, read_run: Any
 ) -> None:
-    done = run_script(run, end="import inspect; assert 'torch' in inspect.getsource(torch)")
+    done = run_script(run, end="import inspect; assert 'torch' in inspect.getsource(torch)", cold=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, bare.stdout, "")
     saved = read_run(tensors(run))
     assert sorted(saved) == list(range(STEPS))
@@ -192,7 +208,7 @@ def test_sigkill_leaves_whole_files(run: Path, run_script: Run, read_run: Any) -
 
 
 def test_sigterm_saves_what_was_queued_and_keeps_its_status(run: Path, run_script: Run, read_run: Any) -> None:
-    done = run_script(run, middle="os.kill(os.getpid(), signal.SIGTERM)")
+    done = run_script(run, middle="os.kill(os.getpid(), signal.SIGTERM)", cold=True)
     assert (done.returncode, done.stderr) == (-signal.SIGTERM, "")
     assert sorted(read_run(tensors(run))) == list(range(6))
     assert has_ended(run)
@@ -238,7 +254,9 @@ def test_a_script_that_goes_on_after_sigterm_is_captured_on(run: Path, run_scrip
     assert has_ended(run)
 
 
-def test_the_scripts_handler_of_sigterm_runs_after_ours(run: Path, folder: Path, read_run: Any) -> None:
+def test_the_scripts_handler_of_sigterm_runs_after_ours(
+    run: Path, folder: Path, read_run: Any, warm_python: WarmPython
+) -> None:
     saved_by_then = run / run_layout.TENSORS / run_layout.index_key(2, "worker_0")
     script = folder / "handles.py"
     script.write_text(
@@ -253,7 +271,7 @@ def test_the_scripts_handler_of_sigterm_runs_after_ours(run: Path, folder: Path,
     )
     request = '{"collections": [{"name": "weights", "save_interval": 1}]}'
     environment = {**inherited(), "TRACKSIDE_RUN": str(run), "TRACKSIDE_CAPTURE_REQUEST": request}
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment, check=False)
+    done = warm_python.run(script, env=environment)
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
     assert sorted(read_run(tensors(run))) == list(range(5))
     assert has_ended(run)
@@ -369,8 +387,10 @@ def test_a_folder_that_is_gone_in_mid_run_and_comes_back(run: Path, run_script: 
         f"wait_for({str(index)!r}); os.rename({str(there)!r}, {str(aside)!r}); open({str(there)!r}, 'w').close()\n"
         "    for _ in range(3): step(); time.sleep(0.1)\n"
         f"    os.remove({str(there)!r}); os.rename({str(aside)!r}, {str(there)!r})\n"
-        "    time.sleep(1.2)\n"  # the writer tries again a second after a failure
-        "    step()"
+        "    import glob\n"  # the writer tries again a second after a failure
+        f"    indexes = lambda: len(glob.glob({str(there / 'index')!r} + '/*/*'))\n"
+        "    before = indexes()\n"
+        "    while indexes() == before: step(); time.sleep(0.05)"
     )
     done = run_script(run, middle=script)
     assert done.returncode == 0
@@ -379,8 +399,10 @@ def test_a_folder_that_is_gone_in_mid_run_and_comes_back(run: Path, run_script: 
     assert "saving works again" in recovered
     saved = read_run(tensors(run))
     lost = open_trial(str(run)).lost_steps()["worker_0"]
-    assert {step.step for step in lost.lost} == set(range(STEPS + 4)) - set(saved)
-    assert f"{lost.lost_steps} of {STEPS + 4} steps could not be saved" in total
+    steps = lost.lost_steps + lost.saved_steps
+    assert steps > STEPS + 3
+    assert {step.step for step in lost.lost} == set(range(steps)) - set(saved)
+    assert f"{lost.lost_steps} of {steps} steps could not be saved" in total
     assert has_ended(run)
 
 
@@ -420,26 +442,17 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
     bucket.stop()
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 100
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)  # polling with a deadline
-
-
 def test_s3_down_in_mid_run_costs_the_steps_of_that_time_only(
-    bucket: Bucket, folder: Path, request_json: Callable[..., str], tmp_path: Path
+    bucket: Bucket, folder: Path, request_json: Callable[..., str], tmp_path: Path, warm_python: WarmPython
 ) -> None:
     """The server is stopped in mid-run and started again; training goes on all the while."""
     begun, over, said = tmp_path / "begun", tmp_path / "over", tmp_path / "said"
     middle = f"open({str(begun)!r}, 'w').close()\n    while not os.path.exists({str(over)!r}): step(); time.sleep(0.05)"
     script = folder / "goes_on.py"
-    script.write_text(SCRIPT.format(middle=middle, end="pass", steps=STEPS))
+    script.write_text(the_script(middle=middle, end="pass", steps=STEPS))
     request = request_json(losses=1)
     environment = {**inherited(), "TRACKSIDE_RUN": "s3://bucket/run", "TRACKSIDE_CAPTURE_REQUEST": request}
-    with said.open("w") as stderr:
-        training = subprocess.Popen([sys.executable, script], stderr=stderr, env=environment)
-    try:
+    with said.open("wb") as stderr, warm_python.start(script, stderr=stderr, env=environment) as training:
         wait_until(begun.exists)
         wait_until(lambda: any(True for _ in open_store("s3://bucket/run/debug-output").list("index/")))
         bucket.stop()
@@ -447,10 +460,7 @@ def test_s3_down_in_mid_run_costs_the_steps_of_that_time_only(
         bucket.start()
         wait_until(lambda: "saving works again" in said.read_text())
         over.touch()
-        assert training.wait(60) == 0
-    finally:
-        training.kill()
-        training.wait()
+        assert training.wait() == 0
     by_chance = (BUDGET, "cannot store what it has")  # the latter where the outage meets what is no step first
     assert len([line for line in said.read_text().splitlines() if not any(p in line for p in by_chance)]) == 3
     trial = open_trial("s3://bucket/run")
@@ -465,21 +475,33 @@ def test_s3_down_in_mid_run_costs_the_steps_of_that_time_only(
     assert doctor.exit_code == 1
 
 
-def test_an_s3_outage_neither_breaks_nor_holds_up_training(run_script: Run, bare: Done) -> None:
-    unreachable = {
-        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
-        "AWS_ACCESS_KEY_ID": "none",
-        "AWS_SECRET_ACCESS_KEY": "none",
-        "AWS_REGION": "us-east-1",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
-    timing = "sys.stderr.write(f'trained in {time.monotonic() - began}\\n')"
-    done = run_script("s3://bucket/run", middle="global began; began = time.monotonic()", end=timing, **unreachable)
+def test_an_s3_outage_neither_breaks_nor_holds_up_training(run_script: Run, bare: Done, tmp_path: Path) -> None:
+    """S3 takes requests and answers none, until the training is through: it would never be, if it waited for one."""
+    trained = tmp_path / "trained"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent_s3 = {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{silent.getsockname()[1]}",
+            "AWS_ACCESS_KEY_ID": "none",
+            "AWS_SECRET_ACCESS_KEY": "none",
+            "AWS_REGION": "us-east-1",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+
+        def end_the_silence() -> None:
+            wait_until(trained.exists)
+            silent.shutdown(socket.SHUT_RDWR)  # what has been asked fails, and so does what comes
+            silent.close()
+
+        thread = threading.Thread(target=end_the_silence)
+        thread.start()
+        try:
+            done = run_script("s3://bucket/run", end=f"open({str(trained)!r}, 'w').close()", **silent_s3)
+        finally:
+            trained.touch()
+            thread.join()
     assert (done.returncode, done.stdout) == (0, bare.stdout)
-    assert [f"{STEPS} of {STEPS} steps" in line for line in done.said] == [False, True]
-    (trained,) = [float(line.split()[-1]) for line in done.stderr.splitlines() if line.startswith("trained in")]
-    assert trained < 2  # the client's retries alone take longer, and are not the training's
-    assert done.seconds < 45
+    said = [line for line in done.said if "has not answered for" not in line]  # said where a machine is slow
+    assert [f"{STEPS} of {STEPS} steps" in line for line in said] == [False, True]
 
 
 def test_a_bad_request_is_one_line(run: Path, run_script: Run, bare: Done) -> None:

@@ -4,12 +4,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.patience import HANGS_SECONDS, wait_until
 from trackside.environment import inherited
 from trackside.evaluation import exit_codes
 from trackside.local.evaluator_process import (
@@ -41,13 +40,6 @@ def start(folder: Path, code: str, said: list[str], *, environment: dict[str, st
         monotonic=Clock(),
         command=(sys.executable, "-c", code),
     )
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)  # polling with a deadline
 
 
 def tend_to_the_end(evaluator: EvaluatorProcess) -> EvaluatorState:
@@ -115,12 +107,12 @@ def test_what_starts_capture_is_not_handed_down(tmp_path: Path) -> None:
 def test_finishing_lets_it_judge_what_is_there(tmp_path: Path) -> None:
     code = (
         "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *a: (open('swept', 'w'), sys.exit(0)))\n"
-        "open('up', 'w'); time.sleep(60)"
+        "open('up', 'w'); time.sleep(3600)"
     )
     evaluator = start(tmp_path, code, [])
     evaluator.tend()
     wait_until((tmp_path / "up").exists)
-    evaluator.finish(grace_seconds=20)
+    evaluator.finish(grace_seconds=HANGS_SECONDS)
     assert (tmp_path / "swept").exists()
     assert (evaluator.state, evaluator.problem) == (EvaluatorState.ENDED, "")
 
@@ -132,7 +124,7 @@ import os, pathlib, signal, sys, time
 from trackside.environment import inherited
 from trackside.local.evaluator_process import EvaluatorProcess
 e = EvaluatorProcess(pathlib.Path({str(tmp_path)!r}), environment=inherited(), say=print, monotonic=time.monotonic,
-                     command=(sys.executable, "-c", "import time; time.sleep(60)"))
+                     command=(sys.executable, "-c", "import time; time.sleep(3600)"))
 e.tend()
 pathlib.Path({str(tmp_path / "pid")!r}).write_text(str(e.pid))
 os.kill(os.getpid(), signal.SIGKILL)

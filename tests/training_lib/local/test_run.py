@@ -6,13 +6,13 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from tests.patience import HANGS_SECONDS, ends_early
 from tests.training_lib.local.verdicts import issue
 from trackside.contracts.action import Action
 from trackside.contracts.capture_request import CaptureRequest
@@ -24,14 +24,13 @@ from trackside.local.rule_state import RuleState
 from trackside.local.run import LocalRun, LocalRunResult, run_locally
 from trackside.local.run_folder import RunState, run_state
 
-DEADLINE_SECONDS = 20.0
 STOP, NOTIFY = (Action.STOP_TRAINING, Action.NOTIFY), (Action.NOTIFY,)
 
 # Says the verdicts given, once the training has written its first line; then waits for the end of the run.
-EVALUATOR = """
+EVALUATOR = f"""
 import pathlib, sys, time
 run = pathlib.Path(sys.argv[sys.argv.index("--run") + 1])
-deadline = time.monotonic() + 20
+deadline = time.monotonic() + {HANGS_SECONDS}
 def wait_for(path):
     while not path.exists():
         assert time.monotonic() < deadline
@@ -43,7 +42,7 @@ wait_for(run / "debug-output" / "training_job_end.ts")
 """
 
 STARTED = "import os, pathlib, signal, sys, time; (pathlib.Path(os.environ['TRACKSIDE_RUN']) / 'started').touch();"
-FOREVER = "time.sleep(60)"
+FOREVER = "time.sleep(3600)"
 WAIT_FOR_THE_VERDICT = (
     "p = pathlib.Path(os.environ['TRACKSIDE_RUN']) / 'rule-output' / 'verdicts.jsonl'\n"
     "while not p.exists(): time.sleep(0.02)\n"
@@ -207,11 +206,13 @@ def test_one_that_ends_well_within_the_grace_is_not_killed(run_it: Callable[...,
 
 def test_workers_in_a_group_of_their_own_end_with_it(run_it: Callable[..., Told], tmp_path: Path) -> None:
     """As torchrun starts them, with a parent that dies at once and workers that do not listen."""
-    worker = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+    worker = (
+        "import os, pathlib, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "(pathlib.Path(os.environ['TRACKSIDE_RUN']) / 'workers-started').touch(); time.sleep(3600)"
+    )
     code = (
         f"import subprocess; w = subprocess.Popen([sys.executable, '-c', {worker!r}], start_new_session=True)\n"
-        f"pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(w.pid))\n"
-        "time.sleep(0.5); (pathlib.Path(os.environ['TRACKSIDE_RUN']) / 'workers-started').touch()\n" + FOREVER
+        f"pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(w.pid))\n" + FOREVER
     )
     evaluator = EVALUATOR.replace('"started"', '"workers-started"')
     told = run_it(code, said=[issue()], actions=STOP, grace_seconds=1.0, evaluator=evaluator)
@@ -237,11 +238,9 @@ def test_signals_reach_the_training(run_it: Callable[..., Told]) -> None:
 def test_a_second_interrupt_kills_one_that_does_not_listen(run_it: Callable[..., Told]) -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        code = (
-            "signal.signal(signal.SIGINT, signal.SIG_IGN); os.kill(os.getppid(), signal.SIGINT)\n"
-            "time.sleep(0.5); os.kill(os.getppid(), signal.SIGINT)\n" + FOREVER
-        )
-        told = run_it(code)
+        code = "signal.signal(signal.SIGINT, signal.SIG_IGN); os.kill(os.getppid(), signal.SIGINT)\n" + FOREVER
+        ear = Ear(on_note={"Ctrl-C again kills it": lambda: os.kill(os.getpid(), signal.SIGINT)})
+        told = run_it(code, ear=ear)
     finally:
         signal.signal(signal.SIGINT, before)
     assert told.result.status == -signal.SIGKILL
@@ -282,9 +281,8 @@ def test_the_request_lies_in_the_run_before_anything_starts(run_it: Callable[...
 def test_an_evaluator_that_never_ends_is_ended(run_it: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trackside.local.run.FINAL_JUDGING_SECONDS", 0.3)
     monkeypatch.setattr("trackside.local.run.EVALUATOR_GRACE_SECONDS", 0.3)
-    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
-    began = time.monotonic()
-    told = run_it("time.sleep(0.5)", evaluator=deaf)
-    assert time.monotonic() - began < DEADLINE_SECONDS
+    deaf = f"import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep({HANGS_SECONDS})"
+    with ends_early():
+        told = run_it("time.sleep(0.5)", evaluator=deaf)
     assert told.result.evaluator_problem == "The rules were ended before they had judged every step."
     assert told.result.rules[0].state is RuleState.NOT_ENOUGH_DATA

@@ -3,23 +3,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.patience import wait_until
 from trackside.contracts.errors import ConfigurationError
 from trackside.environment import inherited
 from trackside.local.process_table import living_processes
 from trackside.local.training_process import TrainingProcess, find_command
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)  # polling with a deadline
 
 
 def start(code: str, *, shares_terminal: bool = False) -> TrainingProcess:
@@ -34,13 +26,13 @@ def read_pid(path: Path) -> int:
 def leaving_behind(path: Path, *, then: str, listens: bool) -> str:
     """A command that starts a worker in the same group, notes its id, and goes on with `then`."""
     deaf = "" if listens else "signal.signal(signal.SIGTERM, signal.SIG_IGN); "
-    worker = f"import os, signal, time; {deaf}open({str(path)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    worker = f"import os, signal, time; {deaf}open({str(path)!r}, 'w').write(str(os.getpid())); time.sleep(3600)"
     return f"import os, subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {worker!r}]); {then}"
 
 
 @pytest.mark.parametrize("shares_terminal", [False, True], ids=["own-group", "our-group"])
 def test_asking_to_end_reaches_the_whole_group_and_not_us(tmp_path: Path, shares_terminal: bool) -> None:
-    code = leaving_behind(tmp_path / "pid", then="time.sleep(60)", listens=True)
+    code = leaving_behind(tmp_path / "pid", then="time.sleep(3600)", listens=True)
     training = start(code, shares_terminal=shares_terminal)
     worker = read_pid(tmp_path / "pid")
     training.ask_to_end()
@@ -51,7 +43,7 @@ def test_asking_to_end_reaches_the_whole_group_and_not_us(tmp_path: Path, shares
 
 @pytest.mark.parametrize("shares_terminal", [False, True], ids=["own-group", "our-group"])
 def test_an_orphan_that_does_not_listen_is_still_known_and_can_be_killed(tmp_path: Path, shares_terminal: bool) -> None:
-    code = leaving_behind(tmp_path / "pid", then="time.sleep(60)", listens=False)
+    code = leaving_behind(tmp_path / "pid", then="time.sleep(3600)", listens=False)
     training = start(code, shares_terminal=shares_terminal)
     worker = read_pid(tmp_path / "pid")
     training.ask_to_end()
@@ -65,7 +57,7 @@ def test_an_orphan_that_does_not_listen_is_still_known_and_can_be_killed(tmp_pat
 
 def test_a_signal_is_for_the_command_alone(tmp_path: Path) -> None:
     """As if it had been sent to the command itself: its workers are its own business."""
-    code = leaving_behind(tmp_path / "pid", then="time.sleep(60)", listens=True)
+    code = leaving_behind(tmp_path / "pid", then="time.sleep(3600)", listens=True)
     training = start(code)
     worker = read_pid(tmp_path / "pid")
     training.pass_on(signal.SIGUSR1)

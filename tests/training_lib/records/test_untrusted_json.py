@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.patience import HANGS_SECONDS
 from trackside.contracts.errors import RecordError
 from trackside.records import untrusted_json
 from trackside.records.untrusted_json import MOST_JSON_BYTES, MOST_JSON_VALUES, UntrustedJson
@@ -85,6 +86,10 @@ def test_the_largest_file_that_is_read_costs_350_megabytes_at_most(kind: str, tm
     with open(path, "wb") as file:
         file.write(b'{"a":' + content + b"}")
     done = subprocess.run(
-        [sys.executable, "-c", MEASURE.format(path=path)], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", MEASURE.format(path=path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=HANGS_SECONDS,
     )
     assert int(done.stdout) < 350, "docs/formats/tensors.md says so"

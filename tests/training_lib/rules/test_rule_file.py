@@ -250,7 +250,7 @@ def test_without_the_drop_in_a_rule_of_smdebug_says_what_to_install(write: Calla
         "import os\nfrom smdebug.rules import Rule\nclass Mine(Rule):\n    def invoke_at_step(self, step): ..."
     )
     code = f"""
-import sys
+import importlib.metadata, sys
 from trackside.rules import rule_file
 from trackside.contracts.rule_request import RuleConfiguration
 class Hidden:
@@ -258,7 +258,7 @@ class Hidden:
         if name.partition(".")[0] == "smdebug":
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Hidden())
-rule_file.entry_points = lambda group: ()
+importlib.metadata.entry_points = lambda group: ()
 try:
     rule_file.load_rule(RuleConfiguration("Mine", source={source!r}))
 except ValueError as error:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import HANGS_SECONDS
 from trackside.environment import inherited
 
 ROOT = Path(__file__).parents[3]
@@ -45,7 +46,7 @@ def real(request: pytest.FixtureRequest, sdk_python: Path) -> dict[str, Any]:
     """What `sdk_peer.py` tells under that version of the SDK."""
     script = Path(__file__).with_name("sdk_peer.py")
     command = [sdk_python, "-W", "ignore", script, request.param, ENVIRONMENT / "v3", ROOT / "training_lib" / "src"]
-    return dict(json.loads(run_or_fail(command, timeout=60)))
+    return dict(json.loads(run_or_fail(command, timeout=HANGS_SECONDS)))
 
 
 def run_or_fail(command: list[str | Path], *, timeout: float = 300) -> str:

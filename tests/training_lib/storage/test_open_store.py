@@ -59,7 +59,7 @@ def test_refuses(uri: str, what: str) -> None:
 
 def test_says_which_extra_is_missing() -> None:
     script = (
-        "import sys; sys.modules['boto3'] = None\n"
+        "import sys; sys.modules['botocore'] = None\n"
         "from trackside.storage.open_store import open_store\n"
         "open_store('/tmp/run')\n"
         "open_store('s3://bucket/run')\n"

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from tests.patience import HANGS_SECONDS
 from trackside.storage.memory import MemoryStore
 from trackside.trial.parallel import READS_AHEAD, REMOTE_READS_AT_ONCE, each_in_parallel, in_parallel, is_remote
 
@@ -19,7 +20,7 @@ class Remote(MemoryStore):
 
 
 def test_a_remote_store_is_asked_several_things_at_once() -> None:
-    together = threading.Barrier(REMOTE_READS_AT_ONCE, timeout=30)
+    together = threading.Barrier(REMOTE_READS_AT_ONCE, timeout=HANGS_SECONDS)
 
     def read(item: int) -> int:
         together.wait()

@@ -11,6 +11,10 @@ from trackside.contracts.run_layout import run_of_job
 
 FLEET_PREFIX = "TRACKSIDE_FLEET_"  # of what a worker is told, and not the evaluators that it starts
 
+_READ_BY_BOTOCORE = frozenset({"BOTO_CONFIG", "HOME", "REQUESTS_CA_BUNDLE"})
+_PROXIES = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
+_AWS_FILES = (("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"), ("AWS_CONFIG_FILE", "~/.aws/config"))
+
 
 def _environ(given: Mapping[str, str] | None) -> Mapping[str, str]:
     return os.environ if given is None else given  # noqa: TID251
@@ -128,7 +132,7 @@ class FleetEnvironment:
     lease_seconds: float = 60.0
     look_seconds: float = 20.0
     news_seconds: float = 0.0
-    slow_poll_seconds: float = 10.0  # as long as an evaluator waits for statistics of a step
+    slow_poll_seconds: float = 10.0  # of a run that S3 tells nothing of
     grace_seconds: float = 90.0
     event_bus: str = ""
 
@@ -238,6 +242,14 @@ def aws_region(environ: Mapping[str, str] | None = None) -> str | None:
     return _environ(environ).get("AWS_REGION", "").strip() or None
 
 
+def aws_settings() -> tuple[object, ...]:
+    """What a client of AWS is made from: the variables that botocore reads, and the state of AWS's own files."""
+    env = os.environ  # noqa: TID251
+    read = {n: v for n, v in env.items() if n.startswith("AWS_") or n in _READ_BY_BOTOCORE or n.lower() in _PROXIES}
+    files = [env.get(name) or default for name, default in _AWS_FILES]
+    return (*sorted(read.items()), *map(_state_of_file, files))
+
+
 def inherited() -> dict[str, str]:
     """A copy of this process's environment, for a child process."""
     return dict(os.environ)  # noqa: TID251
@@ -246,6 +258,14 @@ def inherited() -> dict[str, str]:
 def forget_run() -> None:
     """What judges a run must not be taken for what trains it, should a rule import a framework."""
     os.environ.pop("TRACKSIDE_RUN", None)  # noqa: TID251
+
+
+def _state_of_file(path: str) -> tuple[int, int] | None:
+    try:
+        state = Path(path).expanduser().stat()
+    except (OSError, RuntimeError):  # not there, or nobody's home
+        return None
+    return state.st_mtime_ns, state.st_size
 
 
 def _whole(text: str | None, default: int) -> int:

@@ -9,6 +9,7 @@ import time
 import pytest
 from rich.console import Console
 
+from tests.patience import HANGS_SECONDS
 from trackside.cli.terminal.progress import tracked, waiting
 
 
@@ -54,7 +55,7 @@ def test_waiting_long_shows_a_bar_and_an_error_goes_through_it() -> None:
 
     def wait() -> None:
         with waiting("opening", console=screen, quiet_seconds=0.0):
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + HANGS_SECONDS
             while "opening" not in written.getvalue() and time.monotonic() < deadline:
                 time.sleep(0.01)
             raise LookupError("gone")
@@ -67,6 +68,6 @@ def test_waiting_long_shows_a_bar_and_an_error_goes_through_it() -> None:
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_waiting_shortly_or_in_a_pipe_shows_nothing(is_terminal: bool) -> None:
     screen, written = console(is_terminal=is_terminal)
-    with waiting("opening", console=screen, quiet_seconds=60.0 if is_terminal else 0.0):
+    with waiting("opening", console=screen, quiet_seconds=HANGS_SECONDS if is_terminal else 0.0):
         pass
     assert written.getvalue() == ""

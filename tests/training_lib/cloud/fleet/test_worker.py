@@ -16,6 +16,7 @@ from botocore.exceptions import EndpointConnectionError
 from moto import mock_aws
 
 from benchmarks.fleet_kills import create_lease_table
+from tests.patience import HANGS_SECONDS
 from trackside.cloud.fleet.inbox import Inbox
 from trackside.cloud.fleet.judging import Judging
 from trackside.cloud.fleet.leases import Leases, LeaseTerms
@@ -65,7 +66,7 @@ class Fleet:
         return LeaseRecord.from_item(item)
 
     def turn_until(self, is_so: Callable[[], Any]) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + HANGS_SECONDS
         while not is_so():
             assert time.monotonic() < deadline
             self.worker.turn()
@@ -292,7 +293,7 @@ def test_whoever_must_be_told_is_told_after_an_outage_of_that_queue(fleet: Calla
     up, ours.sqs = ours.sqs, Down(ours.sqs, "send_message")
     ours.worker = ours.make("a")
     ours.put()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + HANGS_SECONDS
     while ours.lease().is_open:
         assert time.monotonic() < deadline
         ours.worker.turn()
@@ -308,7 +309,7 @@ def test_whoever_must_be_told_is_told_after_an_outage_of_that_queue(fleet: Calla
 
 
 def test_a_process_that_does_not_listen_holds_up_nobody(fleet: Callable[[str], Fleet]) -> None:
-    ours = fleet("import time; time.sleep(60)")
+    ours = fleet("import time; time.sleep(3600)")
     ours.put()
     ours.turn_until(lambda: ours.judgings)
     judging, done = ours.judgings[0], threading.Event()
@@ -320,6 +321,6 @@ def test_a_process_that_does_not_listen_holds_up_nobody(fleet: Callable[[str], F
 
     thread = threading.Thread(target=tell, daemon=True)
     thread.start()
-    assert done.wait(20)
+    assert done.wait(HANGS_SECONDS)
     thread.join()
     ours.turn_until(lambda: ours.lease().crashes == 1)

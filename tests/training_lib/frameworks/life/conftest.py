@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import HANGS_SECONDS
+from tests.warm_python import WarmPython
 from trackside.environment import inherited
 
 # Alone or as a rank of several; with a DataLoader worker, which is a process that has torch and the environment too.
@@ -92,8 +94,20 @@ def start(package: Path) -> Start:
         environment |= {"OMP_NUM_THREADS": "1", "COLUMNS": "200", **more}
         done = subprocess.run(
             [str(word) for word in command],
-            cwd=package, env=environment, capture_output=True, text=True, timeout=150, check=False,
+            cwd=package, env=environment, capture_output=True, text=True, timeout=HANGS_SECONDS, check=False,
         )  # fmt: skip
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    return run_it
+
+
+@pytest.fixture
+def start_script(package: Path, warm_python: WarmPython) -> Start:
+    """Runs a script in the package's folder, where it is not the start of its Python that is tested."""
+
+    def run_it(script: Path, *arguments: str, **more: str) -> Done:
+        environment = {name: value for name, value in inherited().items() if not name.startswith("TRACKSIDE_")}
+        done = warm_python.run(script, *arguments, cwd=package, env={**environment, **more})
         return Done(done.returncode, done.stdout, done.stderr)
 
     return run_it

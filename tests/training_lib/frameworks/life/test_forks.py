@@ -20,7 +20,7 @@ def held(write):
     def wait_and_write(self, key, data):
         if key.startswith(("events/", "index/")):
             entered.set()
-            assert may_go_on.wait(60)
+            assert may_go_on.wait(600)
         return write(self, key, data)
     return wait_and_write
 
@@ -38,7 +38,7 @@ def step():
 
 for _ in range(3):
     step()
-assert entered.wait(60), "the writer is in the middle of a step"
+assert entered.wait(600), "the writer is in the middle of a step"
 warnings.simplefilter("ignore")  # what Python says of forks beside threads
 child = os.fork()
 if child == 0:
@@ -52,11 +52,11 @@ print("child", os.waitstatus_to_exitcode(status))
 """
 
 
-def test_a_fork_while_a_step_is_written(start: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_fork_while_a_step_is_written(start_script: Callable[..., Any], tmp_path: Path) -> None:
     script, run = tmp_path / "forks.py", tmp_path / "run"
     script.write_text(FORKS)
     request = '{"collections": [{"name": "weights", "save_interval": 1}]}'
-    done = start("python", script, TRACKSIDE_RUN=str(run), TRACKSIDE_CAPTURE_REQUEST=request)
+    done = start_script(script, TRACKSIDE_RUN=str(run), TRACKSIDE_CAPTURE_REQUEST=request)
     assert (done.returncode, done.stdout, done.said) == (0, "child 3\n", []), done.stderr
     trial = trackside.open_trial(str(run))
     assert trial.steps() == (0, 1, 2, 3)

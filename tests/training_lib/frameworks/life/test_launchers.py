@@ -110,7 +110,7 @@ AT_THE_SAME_TIME = """
 import os, sys, time
 from pkg.train import train
 
-def wait_for(path, deadline=time.monotonic() + 100):
+def wait_for(path, deadline=time.monotonic() + 600):
     while not os.path.exists(path):
         assert time.monotonic() < deadline, path
         time.sleep(0.02)

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import trackside
+from tests.patience import HANGS_SECONDS
 
 CELLS = [
     (
@@ -33,9 +34,9 @@ KERNEL = """
 import json, sys
 from jupyter_client.manager import start_new_kernel
 
-manager, client = start_new_kernel(kernel_name="python3", startup_timeout=90)
+manager, client = start_new_kernel(kernel_name="python3", startup_timeout=600)
 for cell in json.load(sys.stdin):
-    reply = client.execute_interactive(cell, timeout=90, output_hook=lambda message: print(message["content"]))
+    reply = client.execute_interactive(cell, timeout=600, output_hook=lambda message: print(message["content"]))
     print("STATUS", reply["content"]["status"], flush=True)
 client.stop_channels()
 manager.shutdown_kernel()
@@ -45,7 +46,13 @@ manager.shutdown_kernel()
 def test_cells_are_captured(notebook_python: Path, tmp_path: Path) -> None:
     command = [notebook_python, "-W", "ignore", "-c", KERNEL]
     done = subprocess.run(
-        command, input=json.dumps(CELLS), capture_output=True, text=True, cwd=tmp_path, timeout=180, check=False
+        command,
+        input=json.dumps(CELLS),
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=HANGS_SECONDS,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     statuses = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("STATUS")]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import trackside
+from tests.patience import HANGS_SECONDS
 from trackside.capture.guard import Guard
 from trackside.capture.hook import Hook
 from trackside.capture.run_files import RunFiles
@@ -23,7 +24,6 @@ from trackside.storage.local import LocalStore
 STEP_SECONDS = 0.5
 OUTAGE = range(120, 720)  # steps: five minutes
 STEPS = 900
-DEADLINE = 20.0  # for what hangs; never a wait
 
 
 class Clock:
@@ -98,9 +98,9 @@ def test_five_minutes_without_storage(tmp_path: Path, caplog: pytest.LogCaptureF
             for name in ("Net_a.weight", "Net_b.weight"):
                 hook.add(name, np.full(4, step, np.float32))
             hook.end_step()
-            assert writer.flush(DEADLINE), "every step is stored or lost before the next: nothing waits"
+            assert writer.flush(HANGS_SECONDS), "every step is stored or lost before the next: nothing waits"
             clock.now += STEP_SECONDS
-        assert writer.close(DEADLINE)
+        assert writer.close(HANGS_SECONDS)
     assert all(destination.were_taken), "training never waited, and the queue was never full"
     outage, recovered, total = (record.getMessage() for record in caplog.records)
     assert "could not be saved" in outage
@@ -151,15 +151,15 @@ print(hashlib.sha256(model.weight.detach().numpy().tobytes()).hexdigest())
 REQUEST = '{"collections": [{"name": "weights", "save_interval": 1}, {"name": "gradients", "save_interval": 1}]}'
 
 
-def test_a_disk_that_is_full_within_a_write(start: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_disk_that_is_full_within_a_write(start_script: Callable[..., Any], tmp_path: Path) -> None:
     """The kernel takes part of a write and refuses the rest. A step has 0.6 kB, and several share a file."""
     script = tmp_path / "fills.py"
     script.write_text(FILLS)
-    bare = start("python", script)
+    bare = start_script(script)
     assert bare.returncode == 0, bare.stderr
     for limit in (200, 6_001):
         run = tmp_path / str(limit)
-        done = start("python", script, str(limit), TRACKSIDE_RUN=str(run), TRACKSIDE_CAPTURE_REQUEST=REQUEST)
+        done = start_script(script, str(limit), TRACKSIDE_RUN=str(run), TRACKSIDE_CAPTURE_REQUEST=REQUEST)
         assert (done.returncode, done.stdout) == (0, bare.stdout), done.stderr
         assert "Traceback" not in done.stderr
         (total,) = [line for line in done.said if " steps could not be saved" in line]

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from torch import nn
 
 import trackside
+from tests.patience import HANGS_SECONDS
 from trackside.cli import main
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
 from trackside.environment import CaptureEnvironment
@@ -39,7 +40,7 @@ class Hanging(LocalStore):
 
     def _hang(self, key: str) -> None:
         if key.startswith("events/"):
-            assert self.released.wait(60)
+            assert self.released.wait(HANGS_SECONDS)
 
 
 def memory_bytes() -> int:
@@ -64,7 +65,8 @@ def test_steps_are_dropped_whole_and_the_run_says_so(tmp_path: Path, caplog: pyt
         Hanging.released.set()
         capture.uninstall()
     assert grown < 7 * SIDE * SIDE * 4, "four steps wait, one is being written, one is training's own"
-    assert sum(seconds > 0.9 for seconds in waited) <= 1, "it waits once, not at every step"
+    of_a_step = max(waited[:3])  # for which there is room: what a step takes on this machine
+    assert sum(seconds > 0.9 + of_a_step for seconds in waited) <= 1, "it waits once, not at every step"
     (why, total) = (record.getMessage() for record in caplog.records)
     assert "storage is slower than what is to be saved" in why
     trial = trackside.open_trial(str(tmp_path))

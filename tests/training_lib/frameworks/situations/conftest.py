@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import pytest
 import torch
 
 import trackside
+from tests.warm_python import WarmPython
 from trackside.environment import inherited
 from trackside.storage.store import Store
 
@@ -66,17 +66,20 @@ def watching(capturing: Callable[..., AbstractContextManager[Store]]) -> Watchin
 
 
 @pytest.fixture(scope="session")
-def script(request_json: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Script:
-    """Runs a script unmodified; captured where `run` names a folder, by `intervals` or, without any, by default."""
+def script(
+    request_json: Callable[..., str], tmp_path_factory: pytest.TempPathFactory, warm_python: WarmPython
+) -> Script:
+    """Runs a script unmodified; captured where `run` names a folder, by `intervals` or, without any, by default.
+
+    With another Python it starts that one.
+    """
     folder = tmp_path_factory.mktemp("situations")
 
     def run_it(
         source: str,
-        *arguments: str,
         run: object = None,
         intervals: Mapping[str, int] | None = None,
-        python: str | Path = sys.executable,
-        timeout: float = 120,
+        python: Path | None = None,
         **more: str,
     ) -> Done:
         path = folder / f"train_{abs(hash(source))}.py"
@@ -87,10 +90,12 @@ def script(request_json: Callable[..., str], tmp_path_factory: pytest.TempPathFa
             environment["TRACKSIDE_RUN"] = str(run)
         if intervals is not None:
             environment["TRACKSIDE_CAPTURE_REQUEST"] = request_json(**intervals)
-        command = [python, *arguments, path] if arguments else [python, path]
-        done = subprocess.run(
-            command, capture_output=True, text=True, env=environment, cwd=folder, timeout=timeout, check=False
-        )
+        if python is None:
+            done = warm_python.run(path, env=environment, cwd=folder)
+        else:
+            done = subprocess.run(
+                [python, path], capture_output=True, text=True, env=environment, cwd=folder, check=False
+            )
         return Done(done.returncode, done.stdout, done.stderr)
 
     return run_it

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from torch import nn
 from torch.nn import functional
 
 import trackside
+from tests.warm_python import WarmPython
 from trackside.contracts.capture_request import BUILT_IN_COLLECTIONS
 from trackside.contracts.errors import ConfigurationError
 from trackside.environment import inherited
@@ -52,7 +54,7 @@ def main(kind, folder):
     os.makedirs(folder, exist_ok=True)
     where = {"init_method": f"file://{folder}/meet", "rank": int(os.environ["RANK"]), "world_size": 2}
     where = {} if "MASTER_PORT" in os.environ else where
-    dist.init_process_group("gloo", timeout=timedelta(seconds=30), **where)
+    dist.init_process_group("gloo", timeout=timedelta(seconds=600), **where)
     rank = dist.get_rank()
     torch.manual_seed(0)
     model = Net()
@@ -116,45 +118,50 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def _ends(source: Path, kinds: str, folder: Path, environments: list[dict[str, str]]) -> list[tuple[int, str, str]]:
-    """Return code, stdout and stderr of each rank."""
-    for meeting in folder.glob("*/meet"):
-        meeting.unlink()
-    processes = [
-        subprocess.Popen(
-            [sys.executable, source, kinds, folder],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment | {"WORLD_SIZE": str(RANKS), "RANK": str(rank)},
-        )
-        for rank, environment in enumerate(environments)
-    ]
-    try:
-        said = [process.communicate(timeout=100) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    return [(process.returncode, *each) for process, each in zip(processes, said, strict=True)]
+Ends = list[tuple[int, str]]
 
 
-def _was_aborted_by_gloo(ends: list[tuple[int, str, str]]) -> bool:
+@pytest.fixture(scope="module")
+def train_ranks(source: Path, warm_python: WarmPython) -> Callable[[str, Path, list[dict[str, str]]], Ends]:
+    """Return code and stderr of each rank."""
+
+    def train(kinds: str, folder: Path, environments: list[dict[str, str]]) -> Ends:
+        for meeting in folder.glob("*/meet"):
+            meeting.unlink()
+        with ExitStack() as stack:
+            said = [stack.enter_context((folder / f"said-{rank}").open("w+b")) for rank in range(RANKS)]
+            processes = [
+                stack.enter_context(
+                    warm_python.start(
+                        source, kinds, str(folder), stderr=said[rank],
+                        env=environment | {"WORLD_SIZE": str(RANKS), "RANK": str(rank)},
+                    )
+                )
+                for rank, environment in enumerate(environments)
+            ]  # fmt: skip
+            codes = [process.wait() for process in processes]
+        return [(code, (folder / f"said-{rank}").read_text()) for rank, code in enumerate(codes)]
+
+    return train
+
+
+def _was_aborted_by_gloo(ends: Ends) -> bool:
     """True where a bare rank ended in C++, which gloo's threads cause now and then at the end of a process."""
-    return any(code == -signal.SIGABRT and "terminate called without" in said for code, _, said in ends)
+    return any(code == -signal.SIGABRT and "terminate called without" in said for code, said in ends)
 
 
 @pytest.fixture(scope="module")
 def together(
-    source: Path, request_json: Callable[..., str], tmp_path_factory: pytest.TempPathFactory
+    train_ranks: Callable[..., Ends], request_json: Callable[..., str], tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., Ended]:
     """Trains as two processes, of which rank r saves everything each `intervals[r]` steps."""
 
     def run_it(kind: str, run: Path, *, intervals: tuple[int, int] = (1, 1), says: str = "nothing") -> Ended:
         folder = tmp_path_factory.mktemp(kind)
         requests = [request_json(**dict.fromkeys(BUILT_IN_COLLECTIONS, interval)) for interval in intervals]
-        ends = _ends(source, kind, folder, [_environment(run, request) for request in requests])
-        assert [code for code, _, _ in ends] == [0] * RANKS, ends
-        lines = [line for _, _, said in ends for line in said.splitlines() if line.startswith("Trackside")]
+        ends = train_ranks(kind, folder, [_environment(run, request) for request in requests])
+        assert [code for code, _ in ends] == [0] * RANKS, ends
+        lines = [line for _, said in ends for line in said.splitlines() if line.startswith("Trackside")]
         assert all(says in line for line in lines)
         assert len(lines) == (0 if says == "nothing" else RANKS)
         return _ended(folder / kind)
@@ -163,14 +170,14 @@ def together(
 
 
 @pytest.fixture(scope="module")
-def bare(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ended]:
-    """Of each kind, trained without us; all in one pair of processes, which take long to start."""
+def bare(train_ranks: Callable[..., Ends], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ended]:
+    """Of each kind, trained without us; all in one pair of processes."""
     folder = tmp_path_factory.mktemp("bare")
     environments = [_environment(None, "")] * RANKS
-    ends = _ends(source, ",".join(KINDS), folder, environments)
+    ends = train_ranks(",".join(KINDS), folder, environments)
     if _was_aborted_by_gloo(ends):
-        ends = _ends(source, ",".join(KINDS), folder, environments)
-    assert [code for code, _, _ in ends] == [0] * RANKS, ends
+        ends = train_ranks(",".join(KINDS), folder, environments)
+    assert [code for code, _ in ends] == [0] * RANKS, ends
     return {kind: _ended(folder / kind) for kind in KINDS}
 
 
@@ -201,7 +208,7 @@ def test_torchrun_ddp_records_reduced_gradients_on_every_rank_and_changes_no_bit
     environment = _environment(run, request_json(**dict.fromkeys(BUILT_IN_COLLECTIONS, 1)))
     done = subprocess.run(
         [*torchrun, source, "ddp", tmp_path],
-        env=environment, capture_output=True, text=True, timeout=110, check=False,
+        env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "Trackside" not in done.stderr

@@ -47,7 +47,7 @@ def train():
             optimizer.step()
     process = multiprocessing.get_context("fork").Process(target=look, args=(3,))
     process.start()
-    process.join(60)
+    process.join(600)
     assert process.exitcode == 0
     print("trained")
 

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import HANGS_SECONDS
+
 CASES = 40
 
 
 def play(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "trackside.testing.fuzz", "--processes", "1", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=HANGS_SECONDS, check=False)
 
 
 def test_damaged_runs_are_read_or_refused() -> None:
@@ -57,7 +59,7 @@ print(fuzzer.play(0))
 def test_a_careless_reader_is_noticed(kind: str, tmp_path: Path) -> None:
     body, said = CARELESS[kind]
     command = [sys.executable, "-c", SCRIPT.format(body=body), str(tmp_path / "fuzz")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_SECONDS, check=False)
     assert said in done.stdout, done.stderr[-2000:]
 
 
@@ -93,5 +95,5 @@ print(next((failure for number in range(20) if (failure := fuzzer.play(number)))
 )
 def test_a_reader_that_loses_what_is_whole_is_noticed(body: str, said: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", BLIND.format(body=body), str(tmp_path / "fuzz")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_SECONDS, check=False)
     assert said in done.stdout, done.stdout[-2000:] + done.stderr[-2000:]

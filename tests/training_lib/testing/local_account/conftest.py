@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from trackside.testing.local_account import LocalAccount
+from trackside.testing.local_account.start_time import is_late
 
 ROLE = "arn:aws:iam::123456789012:role/bench"
 
@@ -49,11 +50,11 @@ class Bench:
         answer = self.account.client("events").put_events(Entries=[entry])
         assert answer["FailedEntryCount"] == 0, answer
 
-    def receive(self, url: str, count: int = 1, within_seconds: float = 20.0) -> list[dict[str, Any]]:
+    def receive(self, url: str, count: int = 1) -> list[dict[str, Any]]:
         """Takes `count` messages from a queue."""
         sqs, messages = self.account.client("sqs"), []
-        until = time.monotonic() + within_seconds
-        while len(messages) < count and time.monotonic() < until:
+        began = time.monotonic()
+        while len(messages) < count and not is_late(time.monotonic() - began):
             answer = sqs.receive_message(
                 QueueUrl=url, WaitTimeSeconds=1, MaxNumberOfMessages=10, MessageAttributeNames=["All"]
             )
@@ -93,13 +94,12 @@ class Bench:
             **more,
         )
 
-    @staticmethod
-    def eventually(look: Callable[[], Any], within_seconds: float = 10.0) -> Any:
+    def eventually(self, look: Callable[[], Any]) -> Any:
         """What `look` returns, once that is true: for what another process writes when it pleases."""
-        until = time.monotonic() + within_seconds
+        began = time.monotonic()
         while not (seen := look()):
-            assert time.monotonic() < until, "it never came"
-            time.sleep(0.01)
+            assert not is_late(time.monotonic() - began), "it never came"
+            self.account.hops.after(len(self.account.hops), within_seconds=0.05)
         return seen
 
     @staticmethod

@@ -62,7 +62,7 @@ def train(bench: Any) -> Any:
         found = bench.account.hops.find
         ended = ("Completed", "Failed")
         status = bench.eventually(
-            lambda: next((each for each in ended if found("job-state", job=job, status=each)), ""), within_seconds=20
+            lambda: next((each for each in ended if found("job-state", job=job, status=each)), ""),
         )
         return status, bench.account.job_log(job)
 

@@ -33,6 +33,16 @@ def test_waits_for_what_another_thread_writes() -> None:
     assert hop.kind == "late"
 
 
+def test_answers_as_soon_as_there_is_more_and_with_nothing_when_the_time_is_over() -> None:
+    written = journal()
+    written.write("first")
+    threading.Timer(0.05, lambda: written.write("second")).start()
+
+    assert [hop.kind for hop in written.after(0, within_seconds=0)] == ["first"]
+    assert [hop.kind for hop in written.after(1, within_seconds=10)] == ["second"]
+    assert written.after(2, within_seconds=0) == ()
+
+
 def test_waiting_in_vain_says_what_was_seen() -> None:
     written = journal()
     written.write("other", name="a")

@@ -18,6 +18,7 @@ import pytest
 
 from trackside.testing.local_account import Chaos, LocalAccount
 from trackside.testing.local_account.__main__ import main
+from trackside.testing.local_account.start_time import MOST_STARTS, limit_seconds, seconds_to_start
 
 SLEEP = ("python", "-c", "import time; print('running', flush=True); time.sleep(600)")
 REACTION = """
@@ -82,7 +83,7 @@ def test_from_an_event_to_a_stopped_job_and_a_lost_message_to_an_alarm(account_w
     bench.put_event("trackside", {"TrainingJobName": "faulty"}, EventBusName="trackside")
     bench.put_event("trackside", {"TrainingJobName": "unknown"}, EventBusName="trackside")
 
-    account.hops.wait_for("job-state", job="faulty", status="Stopped", within_seconds=20)
+    account.hops.wait_for("job-state", job="faulty", status="Stopped")
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     told = json.loads(bench.receive(inbox_url)[0]["Body"])
@@ -248,13 +249,44 @@ def test_the_standing_server_prints_where_it_is_and_ends_on_a_signal(number: sig
         )
         server.send_signal(number)
         try:
-            assert server.wait(timeout=20) == 0
+            assert server.wait(limit_seconds(MOST_STARTS, start_seconds=seconds_to_start())) == 0
         finally:
             server.kill()  # or leaving the block would wait for it without end
 
     assert variables["AWS_ENDPOINT_URL_S3_FOR_CLOUDFORMATION"].startswith("http://localhost:")
     assert lines[-1] == "unset AWS_CA_BUNDLE"
     assert (tmp_path / "jobs" / "processing-job-judges").is_dir()
+
+
+def test_the_journal_has_messages_metrics_and_the_objects_that_are_watched(account_with: Callable[..., Any]) -> None:
+    bench = account_with()
+    account, s3 = bench.account, bench.account.client("s3")
+    s3.create_bucket(Bucket="runs")
+    account.watch_objects("runs/digits/")
+    for key in ("digits/rule-output/verdicts.jsonl", "digits-2/rule-output/verdicts.jsonl"):
+        s3.put_object(Bucket="runs", Key=key, Body=b"x")
+    url, _ = bench.queue("inbox")
+    account.client("sqs").send_message(QueueUrl=url, MessageBody="m")
+    metric = {
+        "_aws": {"CloudWatchMetrics": [{"Namespace": "N", "Dimensions": [[]], "Metrics": [{"Name": "m"}]}]},
+        "m": 1,
+    }
+    bench.function("measures", f"def handle(e, c): print({json.dumps(json.dumps(metric))})")
+    account.client("lambda").invoke(FunctionName="measures", Payload=b"{}")
+
+    (stored,) = account.hops.find("object")
+    assert stored.names == {"bucket": "runs", "key": "digits/rule-output/verdicts.jsonl"}
+    assert len(account.hops.find("message", queue="inbox")) == 1
+    account.hops.wait_for("metric", namespace="N")
+
+
+def test_a_request_does_not_search_all_services_for_its_own_again(
+    account_with: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3 = account_with().account.client("s3")
+    s3.list_buckets()
+    monkeypatch.setattr("moto.backends.list_of_moto_modules", lambda: pytest.fail("searched again"))
+    assert "Buckets" in s3.list_buckets()
 
 
 @pytest.mark.parametrize("image", ["evaluator", "=echo", "evaluator="])

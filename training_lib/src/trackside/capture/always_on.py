@@ -16,9 +16,11 @@ from __future__ import annotations
 import itertools
 import logging
 import math
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from trackside.capture.budget import EVERY_STEP, ROWS, Intervals, OverheadBudget
@@ -36,6 +38,7 @@ MOST_WAITING = 256  # steps whose numbers are on their way, or that ended before
 
 RECORD_SECONDS = 0.25  # so often rows are made, of all steps since: code that runs cold costs three times as much
 MOST_AT_ONCE = 64
+RECORDER_SECONDS = 0.05  # how long the writer thread waits for the training thread to have made its rows
 SETTLED_SECONDS = 10.0  # a training that ends before is too short to be told how it was watched
 
 _JUST_AFTER = 1e-4  # seconds by which a row is younger than the one it corrects
@@ -59,6 +62,11 @@ class _Step(NamedTuple):
         if any(not isinstance(number, float) and not number.is_here() for number in self.numbers.values()):
             return False
         return all(map(Reading.is_here, self.readings))
+
+    @property
+    def needs_no_judging(self) -> bool:
+        """True if it was seen whether the step was unusual, or if that does not matter."""
+        return self.is_judged or self.marks["mode"] != TRAIN
 
     def plain_shape(self) -> PlainShape | None:
         """What it holds, if it is a training step like most: without norms, and all of it known at once."""
@@ -99,9 +107,9 @@ class AlwaysOn:
         self._readings: list[Reading] = []
         self._numbers: dict[tuple[str, str], float | Values] = {}
         self._waiting: deque[_Step] = deque()
-        self.held_from: int | None = None  # the first step whose rows the log has not got; for any thread
         self._record_seconds, self._recorded_at = record_seconds, 0.0
-        self._is_recording = False
+        self._recording = threading.Lock()  # held by the one thread that makes rows
+        self._recording_thread = 0
         self._steps = 0  # of training, by this process
         self._tiers = TierSchedule(request)
         self._loss_jumps, self._norm_jumps = Jumps(), Jumps()
@@ -171,25 +179,54 @@ class AlwaysOn:
         started = budget.spend(EVERY_STEP, started)
         self._keep(ended, now=started)
 
-    def drain(self) -> None:
-        """Records the steps whose numbers are here by now. Does nothing where it interrupts itself, in a signal."""
-        if self._is_recording or self._rows is None:
-            return
-        self._is_recording = True
-        try:
-            for shape, steps in itertools.groupby(self._arrived(), _Step.plain_shape):
-                if shape is not None:
-                    self._rows.record_alike(shape, [step.plain() for step in steps])
-                    continue
-                for step in steps:
-                    self._record(self._rows, step)
-            self.held_from = self._waiting[0].marks["step"] if self._waiting else None
-        finally:
-            self._is_recording = False
+    def drain(self, *, wait_seconds: float = 0.0) -> None:
+        """Record the steps whose numbers are here by now, unless another thread is at it for longer than that.
 
-    def _arrived(self) -> Iterator[_Step]:
-        while self._waiting and self._waiting[0].is_here():
-            yield self._waiting.popleft()
+        Does nothing where it interrupts itself, in a signal.
+        """
+        with self._sole_recorder(wait_seconds) as is_sole:
+            if is_sole and self._rows is not None:
+                self._record_all(self._rows, self._arrived())
+
+    def recorded_through(self, step: int) -> int | None:
+        """Return the last step, up to `step`, whose rows are all in the log; None if that cannot be told just now.
+
+        `step` must have ended before the call. For another thread than the training's: what the training has left, as
+        it does before a pause, is recorded here.
+        """
+        with self._sole_recorder(RECORDER_SECONDS) as is_sole:
+            if not is_sole or self._rows is None:
+                return None
+            # What an unusual step changes is the training thread's: it takes those that are not judged yet.
+            self._record_all(self._rows, self._arrived(only_judged=True))
+            return min(step, self._waiting[0].marks["step"] - 1) if self._waiting else step
+
+    @contextmanager
+    def _sole_recorder(self, wait_seconds: float) -> Iterator[bool]:
+        """True inside if no other thread makes rows meanwhile."""
+        this_thread = threading.get_ident()
+        is_sole = self._recording_thread != this_thread and self._recording.acquire(timeout=wait_seconds)
+        if is_sole:
+            self._recording_thread = this_thread
+        try:
+            yield is_sole
+        finally:
+            if is_sole:
+                self._recording_thread = 0
+                self._recording.release()
+
+    def _record_all(self, rows: StatisticRows, arrived: Iterable[_Step]) -> None:
+        for shape, steps in itertools.groupby(arrived, _Step.plain_shape):
+            if shape is not None:
+                rows.record_alike(shape, [step.plain() for step in steps])
+                continue
+            for step in steps:
+                self._record(rows, step)
+
+    def _arrived(self, *, only_judged: bool = False) -> Iterator[_Step]:
+        with suppress(IndexError):  # there is no more; or the training thread has just dropped the oldest
+            while self._waiting[0].is_here() and (self._waiting[0].needs_no_judging or not only_judged):
+                yield self._waiting.popleft()
 
     def _decide(self) -> None:
         intervals, steps = self.budget.intervals, self._steps
@@ -205,10 +242,9 @@ class AlwaysOn:
         return losses[:end]
 
     def _keep(self, step: _Step, *, now: float) -> None:
-        if len(self._waiting) == MOST_WAITING:
-            self._waiting.popleft()
-        if self.held_from is None:
-            self.held_from = step.marks["step"]
+        if len(self._waiting) >= MOST_WAITING:
+            with suppress(IndexError):  # the writer thread has just taken it
+                self._waiting.popleft()
         self._waiting.append(step)
         if self._began_at is None:
             self._began_at = now

@@ -16,8 +16,8 @@ from trackside.cli.terminal.table_option import environment_option
 if TYPE_CHECKING:
     from trackside.cloud.drill import Drill, Report
 
-# On this machine nothing takes minutes.
-LOCAL_PACE_SECONDS, LOCAL_POLL_SECONDS = 0.05, 0.1
+# On this machine nothing takes minutes, and each look takes processor time from what it looks at.
+LOCAL_PACE_SECONDS, LOCAL_POLL_SECONDS = 0.05, 0.5
 
 
 @click.command("drill")

@@ -1,4 +1,4 @@
-"""Calls of AWS, with the errors of this library. boto3 is imported when the first client is made."""
+"""Calls of AWS, with the errors of this library. botocore is imported when the first client is made."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from trackside.aws_clients import SharedClient
 from trackside.contracts.errors import (
     AccessDeniedError,
     ConfigurationError,
@@ -15,7 +16,6 @@ from trackside.contracts.errors import (
     StorageUnavailableError,
     TracksideError,
 )
-from trackside.environment import aws_region
 
 # Each protocol of AWS has words of its own for the same.
 _DENIED = frozenset(
@@ -99,11 +99,4 @@ def _own_error(error: Exception) -> TracksideError:
 
 
 def _connect(service: str) -> Any:
-    try:
-        import boto3.session
-        from botocore.config import Config
-    except ModuleNotFoundError as error:
-        problem = Problem("AWS", "needs boto3, which is not installed.", "pip install 'trackside[aws]'")
-        raise ConfigurationError([problem], subject="This installation") from error
-    config = Config(retries={"mode": "standard", "total_max_attempts": 5}, connect_timeout=5, read_timeout=30)
-    return boto3.session.Session(region_name=aws_region()).client(service, config=config)
+    return SharedClient(service).get()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from enum import Enum
 from threading import RLock
 
 from trackside.contracts.cause import Suspicion
@@ -34,6 +35,13 @@ class StepToJudge:
     saved: frozenset[str]
     all: frozenset[str]
     is_last: bool  # of a run that has ended
+
+
+class Asking(Enum):
+    """What a rule is shown of a step."""
+
+    WHOLE = "all that there is"
+    RECORDED = "the statistics that were recorded, which may not be those that it needs"
 
 
 @dataclass(frozen=True)
@@ -85,12 +93,11 @@ class Asker:
         rule, window = configured.rule, there.window
         findings: tuple[Finding, ...] | None = None
         lacks = ""
+        how = how_to_ask(configured, there)
         try:
-            if rule.paced or (there.is_saved and (rule.judges_every_step or rule.is_watching(there.saved))):
+            if how is Asking.WHOLE:
                 findings = _check(configured, progress, window)
-            elif (
-                rule.is_watching(there.all) and not rule.judges_every_step and not sees_only_what_was_saved(configured)
-            ):
+            elif how is Asking.RECORDED:
                 findings = self._check_recorded(configured, progress, window)
             if findings is not None:
                 lacks = "" if findings else rule.lacks(window)
@@ -176,6 +183,16 @@ class Asker:
 
     def _moment(self, window: Window) -> Moment:
         return Moment(self._run, window.step, window.now)
+
+
+def how_to_ask(configured: ConfiguredRule, there: StepToJudge) -> Asking | None:
+    """How a rule is asked about a step; None where there is nothing for it."""
+    rule = configured.rule
+    if rule.paced or (there.is_saved and (rule.judges_every_step or rule.is_watching(there.saved))):
+        return Asking.WHOLE
+    if rule.judges_every_step or not rule.is_watching(there.all) or sees_only_what_was_saved(configured):
+        return None
+    return Asking.RECORDED
 
 
 def sees_only_what_was_saved(configured: ConfiguredRule) -> bool:

@@ -11,11 +11,12 @@ from trackside.contracts.errors import StorageUnavailableError
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Verdict
-from trackside.evaluation.asking import Answer, Asker, StepToJudge
+from trackside.evaluation.asking import Asker, StepToJudge, how_to_ask
 from trackside.evaluation.last_words import last_word
 from trackside.evaluation.ledger import Ledger
 from trackside.evaluation.other_runs import OtherRuns
-from trackside.evaluation.progress import ProgressFile, RuleProgress
+from trackside.evaluation.pace import LONGEST_SECONDS, Pace
+from trackside.evaluation.progress import ProgressFile
 from trackside.evaluation.rule_limits import RuleLimits
 from trackside.evaluation.rules_apart import RulesApart
 from trackside.evaluation.shared_reading import Turns
@@ -24,6 +25,7 @@ from trackside.evaluation.steps_to_judge import StepsToJudge, is_asked
 from trackside.evaluation.summary import Summary
 from trackside.evaluation.verdicts import Moment
 from trackside.rules.catalogue import ConfiguredRule, build_rules
+from trackside.rules.rule import is_paced_step
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 from trackside.trial.trial import Trial, trial_of
@@ -72,7 +74,8 @@ def evaluate(
         limits=limits,
         apart=[rule.configuration.name for rule in rules if not _ships_with_trackside(rule)],
     )
-    return evaluator.watch(poll_seconds=poll_seconds, sleep=sleep, should_stop=should_stop)
+    longest = LONGEST_SECONDS if "://" in run.uri else poll_seconds  # in a folder a look costs next to nothing
+    return evaluator.watch(poll_seconds=poll_seconds, longest_seconds=longest, sleep=sleep, should_stop=should_stop)
 
 
 class Evaluator:
@@ -116,22 +119,35 @@ class Evaluator:
             if name in apart or self._rules[name].configuration.custom is not None:
                 self._apart.add(name)
         self._slow_steps: dict[str, int] = {}
+        self._asked_until: float | None = None  # processor time of this thread, since the step began
         self._damaged_told = 0
 
     def watch(
-        self, *, poll_seconds: float, sleep: Callable[[float], object], should_stop: Callable[[], bool]
+        self,
+        *,
+        poll_seconds: float,
+        longest_seconds: float = 0.0,
+        sleep: Callable[[float], object],
+        should_stop: Callable[[], bool],
     ) -> Summary:
-        """Sweeps until everything is judged and delivered, or until `should_stop`."""
+        """Sweeps until everything is judged and delivered, or until `should_stop`.
+
+        Looks every `poll_seconds` while steps are quick, and at least every `longest_seconds` while they are not.
+        """
+        pace = Pace(shortest_seconds=poll_seconds, longest_seconds=longest_seconds, now=self._clock())
         try:
-            return self._watch(poll_seconds, sleep, should_stop)
+            return self._watch(pace, sleep, should_stop)
         finally:
             self._apart.end()
 
-    def _watch(self, poll_seconds: float, sleep: Callable[[float], object], should_stop: Callable[[], bool]) -> Summary:
+    def _watch(self, pace: Pace, sleep: Callable[[float], object], should_stop: Callable[[], bool]) -> Summary:
         give_up_at: float | None = None
         while True:
             is_last = should_stop()
+            seen = self._newest_step
             self._through_outages(self.sweep)
+            if self._newest_step > seen:
+                pace.note_news(self._clock())
             if self.is_done:
                 if give_up_at is None:
                     give_up_at = self._clock() + DELIVERY_SECONDS_AFTER_THE_END
@@ -141,7 +157,7 @@ class Evaluator:
                 self._through_outages(self._leave_off)
                 return self.summary()
             if not should_stop():
-                sleep(poll_seconds)
+                sleep(pace.pause_seconds(self._clock()))
 
     def sweep(self) -> None:
         """Judges every complete step that is new, says what there is to say, and tries again what did not arrive.
@@ -209,6 +225,15 @@ class Evaluator:
         """Of those that have not said their last word, the ones that are asked about a step together."""
         return tuple(name for name in self._ledger.open() if not self._apart.is_behind(name))
 
+    def _due(self, names: tuple[str, ...], there: StepToJudge) -> Sequence[str]:
+        """Without the paced rules at a step that is none of theirs: most rules are paced, and most steps are not."""
+        if there.is_last or any(is_paced_step(there.window.step, through) for through in self._paced_through(names)):
+            return names
+        return [name for name in names if not self._rules[name].rule.paced]
+
+    def _paced_through(self, names: tuple[str, ...]) -> set[int]:
+        return {self._asked_through(name) for name in names if self._rules[name].rule.paced}
+
     def _judged_by_all(self, names: Iterable[str]) -> int:
         return min(map(self._asked_through, names), default=self._newest_step if self._apart else 2**63)
 
@@ -217,7 +242,8 @@ class Evaluator:
 
     def _judge_step(self, there: StepToJudge, names: tuple[str, ...]) -> tuple[str, ...]:
         """Asks these rules about a step; returns those that are still asked together."""
-        found = [verdict for name in names if (verdict := self._judge(name, there)) is not None]
+        self._asked_until = None
+        found = [verdict for name in self._due(names, there) if (verdict := self._judge(name, there)) is not None]
         if found:
             self._outbox.say(found)
             names = self._abreast()
@@ -228,21 +254,30 @@ class Evaluator:
 
     def _judge(self, name: str, there: StepToJudge) -> Verdict | None:
         """What one rule has to say at a step, as far as that is known at once."""
-        configured = self._rules[name]
-        if self._ledger.of(name).has_concluded:  # since this sweep began
-            return None
-        if not is_asked(configured, self._asked_through(name), there):
+        configured, progress = self._rules[name], self._ledger.of(name)
+        if progress.has_concluded:  # since this sweep began
             return None
         if name in self._apart:
-            return self._apart.ask(name, there)
-        there = replace(there, window=self._steps.as_seen_by(configured, there.window))
-        return self._ask_here(name, lambda progress: self._asker.ask(configured, progress, there))
+            return self._apart.ask(name, there) if is_asked(configured, self._asked_through(name), there) else None
+        if not is_asked(configured, progress.judged_through, there):
+            return None
+        if how_to_ask(configured, there) is None:
+            self._ledger.pass_over(name, there.window.step)
+            return None
+        return self._ask_here(name, configured, there)
 
-    def _ask_here(self, name: str, ask: Callable[[RuleProgress], Answer]) -> Verdict | None:
-        """Asks in this thread; one that needs much of the processor (reading a store needs little) gets its own."""
-        began = time.thread_time()
-        answer = ask(self._ledger.of(name))
-        is_slow = time.thread_time() - began > self._limits.quick_seconds
+    def _ask_here(self, name: str, configured: ConfiguredRule, there: StepToJudge) -> Verdict | None:
+        """Asks in this thread; one that needs much of the processor (reading a store needs little) gets its own.
+
+        The clock is a system call: it is read once between two rules.
+        """
+        window = self._steps.as_seen_by(configured, there.window)
+        if window is not there.window:
+            there = replace(there, window=window)
+        began = time.thread_time() if self._asked_until is None else self._asked_until
+        answer = self._asker.ask(configured, self._ledger.of(name), there)
+        self._asked_until = time.thread_time()
+        is_slow = self._asked_until - began > self._limits.quick_seconds
         verdict = self._ledger.note(name, answer)
         if is_slow and not answer.progress.has_concluded:
             self._slow_steps[name] = self._slow_steps.get(name, 0) + 1

@@ -66,6 +66,10 @@ class Ledger:
             return verdicts.recovered(opened, answer.recovered)
         return answer.verdict
 
+    def pass_over(self, name: str, step: int) -> None:
+        """A rule has nothing to look at up to that step."""
+        self.progress.rules[name].judged_through, self.outbox.is_unsaved = step, True
+
     def conclude(self, name: str) -> None:
         """It has said its last word, or is about to."""
         self.progress.rules[name].has_concluded = self.outbox.is_unsaved = True

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Mapping
 
 from trackside.contracts.errors import ConfigurationError, KeyNotFoundError, Problem
-from trackside.contracts.request_documents import read_environment
 from trackside.contracts.rule_request import CLASS_PARAMETER, SOURCE_PARAMETER, RuleRequest
 from trackside.contracts.run_layout import RULE_REQUEST_KEY
 from trackside.rules.catalogue import default_request
@@ -39,6 +38,8 @@ def rule_of_environment(environment: Mapping[str, str]) -> RuleRequest:
 
     Errors: `ConfigurationError` with every problem, also for a rule that is known and not judged yet.
     """
+    from trackside.contracts.request_documents import read_environment  # much to import for what few need
+
     translation = read_environment(environment)
     for note in translation.notes:
         _logger.warning("%s", note)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
 from trackside.records.model_facts import ModelFacts
 from trackside.trial.trial import Trial
-from trackside.trial.window import Column
+from trackside.trial.window import Column, Panel, StepValues, newest_values, step_values
 
 _Steps = dict[str, NDArray[np.int64]]  # by worker, sorted
 
@@ -35,6 +38,18 @@ class SavedSource:
             return ()
         found = self._trial.columns(tensor, statistic, last_step=last_step, mode=mode)
         return tuple([c for column in found if (c := _only(column, saved.get(column.worker))) is not None])
+
+    def at_step(self, tensors: Sequence[str], statistic: str, *, step: int, mode: str | None) -> StepValues:
+        """As `TensorSource`."""
+        columns_of = partial(self.columns, statistic=statistic, last_step=step, mode=mode)
+        return step_values(tensors, columns_of, step=step)
+
+    def newest(
+        self, tensors: Sequence[str], statistic: str, *, last: int, last_step: int, mode: str | None
+    ) -> tuple[Panel, ...]:
+        """As `TensorSource`."""
+        columns_of = partial(self.columns, statistic=statistic, last_step=last_step, mode=mode)
+        return newest_values(tensors, columns_of, last=last)
 
     def value(self, tensor: str, *, step: int, worker: str) -> NDArray[np.generic]:
         """As `TensorSource`."""

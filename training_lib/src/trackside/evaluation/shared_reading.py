@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from trackside.records.model_facts import ModelFacts
 from trackside.trial.trial import Trial
-from trackside.trial.window import Column, TensorSource
+from trackside.trial.window import Column, Panel, StepValues, TensorSource
 
 T = TypeVar("T")
 
@@ -80,6 +80,16 @@ class SharedSource:
     def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
         """As `TensorSource`."""
         return self._read(lambda: self._source.columns(tensor, statistic, last_step=last_step, mode=mode))
+
+    def at_step(self, tensors: Sequence[str], statistic: str, *, step: int, mode: str | None) -> StepValues:
+        """As `TensorSource`."""
+        return self._read(lambda: self._source.at_step(tensors, statistic, step=step, mode=mode))
+
+    def newest(
+        self, tensors: Sequence[str], statistic: str, *, last: int, last_step: int, mode: str | None
+    ) -> tuple[Panel, ...]:
+        """As `TensorSource`."""
+        return self._read(lambda: self._source.newest(tensors, statistic, last=last, last_step=last_step, mode=mode))
 
     def value(self, tensor: str, *, step: int, worker: str) -> NDArray[np.generic]:
         """As `TensorSource`. Whole tensors may take seconds, and a trial fetches them from several threads anyway."""

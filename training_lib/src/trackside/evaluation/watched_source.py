@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trackside.records.model_facts import ModelFacts
-from trackside.trial.window import Column, TensorSource
+from trackside.trial.window import Column, Panel, StepValues, TensorSource, newest_values
 
 
 class WatchedSource:
@@ -31,6 +32,20 @@ class WatchedSource:
         if not self.has_shown and any(column.steps[-1] == self._step for column in columns):
             self.has_shown = self._is_watched(tensor)
         return columns
+
+    def at_step(self, tensors: Sequence[str], statistic: str, *, step: int, mode: str | None) -> StepValues:
+        """As `TensorSource`."""
+        found = self._source.at_step(tensors, statistic, step=step, mode=mode)
+        if not self.has_shown and step == self._step:
+            self.has_shown = any(map(self._is_watched, found.tensors))
+        return found
+
+    def newest(
+        self, tensors: Sequence[str], statistic: str, *, last: int, last_step: int, mode: str | None
+    ) -> tuple[Panel, ...]:
+        """As `TensorSource`."""
+        columns_of = partial(self.columns, statistic=statistic, last_step=last_step, mode=mode)
+        return newest_values(tensors, columns_of, last=last)
 
     def value(self, tensor: str, *, step: int, worker: str) -> NDArray[np.generic]:
         """As `TensorSource`."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from boto3.exceptions import Boto3Error
+from boto3.s3 import inject
 from botocore.exceptions import BotoCoreError, ClientError
 
 from trackside.contracts.errors import StorageError
@@ -13,6 +14,7 @@ from trackside.exchange.places import RemotePlace
 from trackside.storage.keys import complaint
 from trackside.storage.s3 import S3Store
 
+_TRANSFERS = frozenset({"copy", "download_file", "upload_file"})
 MOST_BYTES_OF_ONE_COPY = 5 << 30  # S3's own limit of CopyObject
 
 
@@ -59,7 +61,10 @@ class BucketPlace(S3Store):
 
     def _call(self, operation: str, request: dict[str, Any], what: str, *, needs: str) -> Any:
         try:
-            return getattr(self._client, operation)(**request)
+            client = self._client
+            if operation in _TRANSFERS:  # methods of boto3's clients, which are botocore's and these
+                return getattr(inject, operation)(client, **request)
+            return getattr(client, operation)(**request)
         except (ClientError, BotoCoreError) as error:
             raise self._translated(error, what, needs=needs) from error
         except Boto3Error as error:  # what the transfers wrap theirs in

@@ -12,19 +12,23 @@ import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType, ModuleType
+from typing import TYPE_CHECKING
 
 import trackside.rules
 from trackside.contracts.action import Action
 from trackside.contracts.capture_request import collections_document
 from trackside.contracts.errors import ConfigurationError, Problem
-from trackside.contracts.rule_catalogue import RuleCatalogue, RuleDescription
+from trackside.contracts.rule_catalogue import RuleCatalogue, RuleDescription, built_in_catalogue
 from trackside.contracts.rule_request import CALIBRATED, RuleConfiguration, RuleRequest
 from trackside.rules.rule import Rule, is_rule
 from trackside.rules.rule_file import load_rule
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 ENTRY_POINTS = "trackside.rules"
+_DOCUMENTED = "trackside.rules.documented."  # where rules in other senses than ours stand
 DEFAULT_ACTIONS = (Action.NOTIFY, Action.PUBLISH_METRIC)  # nothing is stopped unasked
 
 
@@ -53,13 +57,11 @@ def load_rules() -> Mapping[str, type[Rule]]:
 def build_rules(request: RuleRequest) -> tuple[ConfiguredRule, ...]:
     """The rules of a request, ready to judge, in its order.
 
-    Of the installed packages and files, only those that the request names are imported. Errors: one
+    Of our own rules, installed packages and files, only those that the request names are imported. Errors: one
     `ConfigurationError` that lists every unknown rule, unknown parameter, wrong value and file that does not work.
     """
-    asked = {configuration.rule_id for configuration in request.rules if configuration.custom is None}
-    plugins = _plugins()
-    rules = {**_built_in(), **_load_plugins(plugin for name, plugin in plugins.items() if name in asked)}
-    catalogue = RuleCatalogue({rule_id: _described(rule) for rule_id, rule in rules.items()})
+    rules = _Rules.asked_for(request)
+    catalogue = rules.catalogue()
     built: list[ConfiguredRule] = []
     problems: list[Problem] = []
     for configuration in request.rules:
@@ -75,23 +77,23 @@ def build_rules(request: RuleRequest) -> tuple[ConfiguredRule, ...]:
     return tuple(built)
 
 
-def _build(configuration: RuleConfiguration, rules: Mapping[str, type[Rule]]) -> Rule:
+def _build(configuration: RuleConfiguration, rules: _Rules) -> Rule:
     if configuration.custom is not None:
         return load_rule(configuration)
     preset = configuration.preset or CALIBRATED
-    rule = rules[configuration.rule_id] if preset == CALIBRATED else documented_rules()[configuration.rule_id, preset]
-    return rule.from_parameters(configuration.parameters, preset=preset)
+    return rules.of(configuration.rule_id, preset).from_parameters(configuration.parameters, preset=preset)
 
 
 def default_request(actions: tuple[Action, ...] = DEFAULT_ACTIONS) -> RuleRequest:
     """The built-in rules with their defaults: what is judged when nobody said otherwise."""
-    usual = [rule_id for rule_id, rule in _built_in().items() if not rule.is_asked_for]
+    usual = built_in_catalogue().usual
     return RuleRequest(tuple([RuleConfiguration(rule_id, actions=actions) for rule_id in usual]))
 
 
 def catalogue_json() -> str:
     """The text of `contracts/rule_catalogue.json`: every built-in rule, the same on every machine and Python."""
-    rules = [_entry(_described(rule)) for rule in _built_in().values()]
+    ours = _Rules(_built_in(), documented_rules())
+    rules = [_entry(ours.described(rule_id)) for rule_id in ours.calibrated]
     return json.dumps({"rules": rules}, indent=2) + "\n"
 
 
@@ -104,30 +106,65 @@ def rules_in(module: ModuleType) -> Iterator[type[Rule]]:
 
 @cache
 def _built_in() -> Mapping[str, type[Rule]]:
-    return by_id(rule for rule in _all_built_in() if CALIBRATED in rule.presets)
+    return _calibrated(_all_built_in())
 
 
 @cache
 def documented_rules() -> Mapping[tuple[str, str], type[Rule]]:
     """The rules in the senses other than ours, by id and preset."""
-    named = [(rule, preset) for rule in _all_built_in() for preset in rule.presets if preset != CALIBRATED]
-    return MappingProxyType({(rule.rule_id, preset): rule for rule, preset in named})
+    return _documented(_all_built_in())
 
 
 @cache
 def _all_built_in() -> tuple[type[Rule], ...]:
-    return tuple([rule for module in _modules(trackside.rules) for rule in rules_in(module)])
+    return tuple([rule for name in _names_of_modules() for rule in rules_in(importlib.import_module(name))])
 
 
-def _described(rule: type[Rule]) -> RuleDescription:
-    """A rule with its presets."""
-    described = rule.describe()
-    if _built_in().get(rule.rule_id) is not rule:
-        return described
-    presets = {
-        p: other.describe(p) for (rule_id, p), other in sorted(documented_rules().items()) if rule_id == rule.rule_id
-    }
-    return replace(described, presets=presets)
+def _calibrated(rules: Iterable[type[Rule]]) -> Mapping[str, type[Rule]]:
+    return by_id(rule for rule in rules if CALIBRATED in rule.presets)
+
+
+def _documented(rules: Iterable[type[Rule]]) -> Mapping[tuple[str, str], type[Rule]]:
+    named = [(rule, preset) for rule in rules for preset in rule.presets if preset != CALIBRATED]
+    return MappingProxyType({(rule.rule_id, preset): rule for rule, preset in named})
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """Some rules: in our sense, by id, and in other senses, by id and preset."""
+
+    calibrated: Mapping[str, type[Rule]]
+    documented: Mapping[tuple[str, str], type[Rule]]
+
+    @classmethod
+    def asked_for(cls, request: RuleRequest) -> _Rules:
+        """Those that it names: ours, and of the others those that installed packages offer."""
+        named = [configuration for configuration in request.rules if configuration.custom is None]
+        rule_ids = {each.rule_id for each in named}
+        with_preset = {each.rule_id for each in named if each.preset not in {"", CALIBRATED}}
+        files = [
+            name
+            for name in _names_of_modules()
+            if _rule_id_of(name) in (with_preset if name.startswith(_DOCUMENTED) else rule_ids)
+        ]
+        ours = [rule for name in files for rule in rules_in(importlib.import_module(name))]
+        calibrated = _calibrated(ours)
+        others = rule_ids - calibrated.keys()
+        plugins = [plugin for name, plugin in _plugins().items() if name in others] if others else []
+        return cls({**calibrated, **_load_plugins(plugins)}, _documented(ours))
+
+    def of(self, rule_id: str, preset: str) -> type[Rule]:
+        """The rule in the sense of a preset."""
+        return self.calibrated[rule_id] if preset == CALIBRATED else self.documented[rule_id, preset]
+
+    def described(self, rule_id: str) -> RuleDescription:
+        """A rule with its presets."""
+        presets = {p: rule.describe(p) for (other, p), rule in sorted(self.documented.items()) if other == rule_id}
+        return replace(self.calibrated[rule_id].describe(), presets=presets)
+
+    def catalogue(self) -> RuleCatalogue:
+        """These rules beside all that ship with Trackside, which the message about an unknown one may name."""
+        return RuleCatalogue({**built_in_catalogue().rules, **{each: self.described(each) for each in self.calibrated}})
 
 
 def by_id(rules: Iterable[type[Rule]]) -> Mapping[str, type[Rule]]:
@@ -144,13 +181,20 @@ def by_id(rules: Iterable[type[Rule]]) -> Mapping[str, type[Rule]]:
     return MappingProxyType(dict(sorted(found.items())))
 
 
-def _modules(package: ModuleType) -> Iterator[ModuleType]:
-    for found in pkgutil.walk_packages(package.__path__, prefix=f"{package.__name__}."):
+def _names_of_modules() -> Iterator[str]:
+    for found in pkgutil.walk_packages(trackside.rules.__path__, prefix=f"{trackside.rules.__name__}."):
         if found.name != __name__:
-            yield importlib.import_module(found.name)
+            yield found.name
+
+
+def _rule_id_of(module: str) -> str:
+    """A rule stands in a file of its own name, whatever its sense."""
+    return module.rpartition(".")[2].replace("_", "-")
 
 
 def _plugins() -> Mapping[str, EntryPoint]:
+    from importlib.metadata import entry_points  # brings `email`, `socket` and more
+
     return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
 
 

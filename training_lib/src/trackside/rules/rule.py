@@ -8,7 +8,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, ClassVar, TypeGuard, cast, get_args, get_origin, get_type_hints
 
 from trackside.contracts.capture_request import ALL, CollectionRequest
@@ -20,7 +20,8 @@ from trackside.contracts.verdict import Finding, Severity
 from trackside.records.model_facts import ModelFacts
 from trackside.trial.window import Window
 
-_KINDS = {float: "number", int: "integer", bool: "boolean", str: "text"}
+_KINDS: dict[Any, str] = {float: "number", int: "integer", bool: "boolean", str: "text"}
+_KINDS |= {kind.__name__: word for kind, word in _KINDS.items()}
 _PACES = ((500, 10), (2_000, 20))  # (up to this step, judge at every so many); every `_SLOWEST_PACE` from there on
 _SLOWEST_PACE = 50
 
@@ -134,12 +135,11 @@ class Rule(ABC):
     @classmethod
     def parameters(cls, preset: str = CALIBRATED) -> tuple[ParameterDescription, ...]:
         """Every declared parameter, in order, with the defaults of that preset."""
-        hints = get_type_hints(cls)
         defaults = cls.preset_defaults.get(preset, {})
         return tuple(
             ParameterDescription(
                 name=field.name,
-                kind=_KINDS[hints[field.name]],
+                kind=_kind_of(cls, field),
                 default=cast("float", defaults.get(field.name, field.default)),  # `parameter` always gives one
                 help=field.metadata["help"],
                 minimum=field.metadata["minimum"],
@@ -204,6 +204,7 @@ class FoldingRule(Rule):
             return start
 
 
+@lru_cache(maxsize=64)  # all paced rules of a run are asked the same
 def is_paced_step(step: int, judged_through: int) -> bool:
     """Whether a paced rule that was asked up to `judged_through` (-1: never) is asked at this step.
 
@@ -211,6 +212,11 @@ def is_paced_step(step: int, judged_through: int) -> bool:
     """
     pace = next((every for limit, every in _PACES if step <= limit), _SLOWEST_PACE)
     return step // pace > judged_through // pace
+
+
+def _kind_of(rule: type[Rule], field: dataclasses.Field[Any]) -> str:
+    """The word for a parameter's type: mostly one of these as it is written, which need not be resolved."""
+    return _KINDS.get(field.type) or _KINDS[get_type_hints(rule)[field.name]]
 
 
 @cache

@@ -11,7 +11,6 @@ import linecache
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Protocol
@@ -118,6 +117,8 @@ def _lacking(rule: type[Rule]) -> list[tuple[str, str]]:
 
 
 def _adapters() -> Iterator[RuleAdapter]:
+    from importlib.metadata import entry_points  # brings `email`, `socket` and more
+
     for point in entry_points(group=ADAPTERS):
         try:
             adapter: RuleAdapter = point.load()

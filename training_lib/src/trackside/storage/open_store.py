@@ -27,7 +27,7 @@ def open_store(uri: str) -> Store:
     bucket, _, prefix = match["rest"].partition("/")
     if not bucket:
         raise _refused(uri, "names no bucket.")
-    from trackside.storage.s3 import S3Store  # boto3 is an extra, and slow to import
+    from trackside.storage.s3 import S3Store  # botocore comes with an extra
 
     return S3Store(bucket, prefix)
 

@@ -1,11 +1,11 @@
-"""A store in an S3 bucket. The only module of the library that imports boto3 for storage."""
+"""A store in an S3 bucket."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
+from trackside.aws_clients import SharedClient
 from trackside.contracts.errors import (
     AccessDeniedError,
     ConfigurationError,
@@ -15,13 +15,10 @@ from trackside.contracts.errors import (
     StorageError,
     StorageUnavailableError,
 )
-from trackside.environment import aws_region
 from trackside.storage.keys import checked_key, checked_prefix, checked_range, complaint
 from trackside.storage.store import Version
 
 try:
-    import boto3.session
-    from botocore.config import Config
     from botocore.exceptions import (
         BotoCoreError,
         ClientError,
@@ -59,9 +56,9 @@ _BUSY = {"SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded"
 class S3Store:
     """Bytes by key as objects below `s3://bucket/prefix`. The bucket must exist.
 
-    One request a call (a list: one a page of 1,000), no HEAD; one client for all threads, with timeouts and botocore's
-    standard retries. Unless `client` is given, the region is that of AWS_REGION, else, as credentials and endpoint,
-    of boto3's own configuration.
+    One request a call (a list: one a page of 1,000), no HEAD; one client for all stores and threads of the process,
+    made with the first request, with timeouts and botocore's standard retries. Unless `client` is given, the region is
+    that of AWS_REGION, else, as credentials and endpoint, of boto3's own configuration.
     Keys are listed in order in general-purpose buckets, which S3 promises; not in directory buckets.
     """
 
@@ -69,7 +66,7 @@ class S3Store:
         self._bucket = bucket
         self._base = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self._given_client = client
-        self._lock = threading.Lock()
+        self._shared_client = SharedClient("s3")
 
     @property
     def uri(self) -> str:
@@ -128,10 +125,7 @@ class S3Store:
 
     @property
     def _client(self) -> Any:
-        with self._lock:
-            if self._given_client is None:
-                self._given_client = _connect()
-            return self._given_client
+        return self._shared_client.get() if self._given_client is None else self._given_client
 
     def _name(self, key: str) -> str:
         return self._base + checked_key(key)
@@ -165,17 +159,6 @@ class S3Store:
         """The error in the words of `contracts.errors`."""
         kind, advice = _meaning(error, bucket=self._bucket, needs=needs)
         return kind(f"{what} in {self.uri}. {advice}")
-
-
-def _connect() -> Any:
-    config = Config(
-        retries={"mode": "standard", "total_max_attempts": 5},
-        connect_timeout=5,
-        read_timeout=30,
-        max_pool_connections=32,
-    )
-    # A session of its own: boto3's default session is not safe to share between threads.
-    return boto3.session.Session(region_name=aws_region()).client("s3", config=config)
 
 
 def _byte_range(start: int, length: int | None) -> str:

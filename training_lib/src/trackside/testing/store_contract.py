@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from trackside.contracts.errors import KeyNotFoundError, StorageError
-from trackside.storage.store import AppendableStore, Store, get_if_changed, put_parts
+from trackside.storage.store import AppendableStore, Store, Version, get_if_changed, put_parts
 
 Plant = Callable[[str, bytes], None]
 Peek = Callable[[str], "bytes | None"]
@@ -169,11 +169,11 @@ class StoreContract:
         for number in range(6):
             data = b"%02d" % number
             plant(KEY, data) if is_planted else store.put(KEY, data)
+            newest = get_if_changed(store, KEY)
+            assert newest is not None
             for tag in tags:
-                found = get_if_changed(store, KEY, tag=tag)
-                assert found is not None
-                assert found.data == data
-            tags.append(found.tag)
+                assert get_if_changed(store, KEY, tag=tag) == Version(data, newest.tag)
+            tags.append(newest.tag)
         assert len({*tags}) == len(tags)
         assert get_if_changed(store, KEY, tag=tags[-1]) is None
 

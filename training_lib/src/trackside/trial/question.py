@@ -9,6 +9,7 @@ from trackside.trial.tensors import Follower, Reading
 from trackside.trial.window import Column
 
 _LAST_STEP = 2**63 - 1
+_NO_STEP = -(2**63)
 
 
 class Question(Protocol):
@@ -16,6 +17,9 @@ class Question(Protocol):
 
     def columns(self, last_step: int) -> tuple[Column, ...]:
         """One column per worker, by name of the worker, over the steps up to `last_step`. Errors: the store's."""
+
+    def columns_beyond(self, last_step: int) -> tuple[Column, ...]:
+        """The same, where they may hold later steps too. Columns that share their steps share the array."""
 
     def is_read(self, last_step: int) -> bool:
         """True if it can be answered without reading a step."""
@@ -32,6 +36,11 @@ class SavedQuestion:
         """As `Question`."""
         self.read_on(last_step)
         return self._follower.columns(self._place, last_step=last_step, mode=self._mode)
+
+    def columns_beyond(self, last_step: int) -> tuple[Column, ...]:
+        """As `Question`."""
+        self.read_on(last_step)
+        return self.so_far()
 
     def is_read(self, last_step: int) -> bool:
         """As `Question`."""
@@ -60,15 +69,23 @@ class RecordedQuestion:
         self._asked = (tensor, statistic, mode)
         self._merged: tuple[Column, ...] = ()
         self._merged_from = (-1, -1)
+        self._answer: tuple[int, tuple[Column, ...]] = (_NO_STEP, ())  # rules ask the same at the same step
 
     def columns(self, last_step: int) -> tuple[Column, ...]:
         """As `Question`."""
+        whole = self.columns_beyond(last_step)
+        if last_step != self._answer[0]:
+            self._answer = last_step, tuple([upto for c in whole if (upto := _upto(c, last_step)) is not None])
+        return self._answer[1]
+
+    def columns_beyond(self, last_step: int) -> tuple[Column, ...]:
+        """As `Question`."""
         version = self._recorded.version, self._saved.read_on(last_step) if self._saved else 0
         if version != self._merged_from:
-            others = {column.worker: column for column in self._saved.so_far()} if self._saved else {}
+            others = {column.worker: column for column in self._saved.so_far()} if self._saved and version[1] else {}
             self._merged = tuple(merged(self._recorded.columns(*self._asked), others))
-            self._merged_from = version
-        return tuple(upto for column in self._merged if (upto := _upto(column, last_step)) is not None)
+            self._merged_from, self._answer = version, (_NO_STEP, ())
+        return self._merged
 
     def is_read(self, last_step: int) -> bool:
         """As `Question`."""

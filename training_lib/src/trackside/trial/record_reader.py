@@ -14,6 +14,7 @@ from trackside.records.record_template import RecordTemplate
 from trackside.records.step_file import fetch_record
 from trackside.records.tfevents import decode_record
 from trackside.storage.store import Store
+from trackside.trial.fetched_steps import FetchedSteps
 from trackside.trial.step_index import Layout, SavedStep, StepIndex
 
 Array = NDArray[np.generic]
@@ -34,14 +35,19 @@ class RecordReader:
 
     def __init__(self, store: Store, index: StepIndex, *, report: Callable[[RecordError], None]) -> None:
         self._store, self._index, self._report = store, index, report
+        self._steps = FetchedSteps(store)
         self._templates: dict[Layout, dict[str, RecordTemplate | None]] = {}
         self._mending = threading.Lock()
 
+    def fetch(self, saved: SavedStep, *, start: int, length: int) -> bytes:
+        """The bytes of records of a step. Errors: those of the store."""
+        return self._steps.fetch(saved, start=start, length=length)
+
     def value(self, saved: SavedStep, name: str) -> Array:
-        """The whole tensor, fetched anew in one request. The step must hold it. Errors: `RecordError`, reported."""
+        """The whole tensor. The step must hold it. Errors: `RecordError`, reported."""
         start, length = saved.layout.records[name]
         try:
-            data = fetch_record(self._store, saved.event_key, start=start, length=length)
+            data = self.fetch(saved, start=start, length=length)
             return self.decode(saved, name, data)
         except KeyNotFoundError as error:
             return self.again(saved, name, missing(saved, error)).value
@@ -86,6 +92,7 @@ class RecordReader:
 
         Errors: `RecordError`, reported.
         """
+        self._steps.forget(saved.event_key)
         with self._mending:
             newer = self._index.reread(saved.step, saved.worker)
         if newer is None or name not in newer.layout.records:

@@ -72,10 +72,12 @@ class RowTable:
         self._dtype = schema.dtype(has_holes=has_holes)
         self._slab_bytes = max(1, _SLAB_BYTES // self._dtype.itemsize) * self._dtype.itemsize
         self._slabs: list[bytearray] = []
+        self._parts: dict[tuple[int, int | None], list[_Part]] = {}
         self.count = 0
 
     def add(self, rows: Rows) -> None:
         """Keeps a copy of the rows, which must be whole."""
+        self._parts.clear()  # views of slabs, which do not grow while they are viewed
         body = rows.body
         while body:
             if not self._slabs or len(self._slabs[-1]) == self._slab_bytes:
@@ -92,39 +94,86 @@ class RowTable:
             rows = np.frombuffer(self._slabs[number], self._dtype)
             yield rows[max(0, start - number * in_slab) :]
 
-    def cut(self, place: int, *, start: int, mode: int | None) -> Iterator[_Cut]:
+    def cut(self, place: int, *, start: int, mode: int | None) -> list[_Cut]:
         """The column at `place` of the rows from `start` on, of one mode or of all; what was not measured left out."""
-        for rows in self.rows_from(start):
-            values, measured = column_of(rows, self.schema, place)
-            chosen = np.ones(len(rows), np.bool_) if measured is None else measured
-            if mode is not None:
-                chosen &= rows["mode"] == mode
-            found = _Cut(rows["step"], rows["mode"], np.full(len(rows), self.order), rows["wall_time"], values)
-            yield found.where(chosen)
+        parts = self._parts.get((start, mode))
+        if parts is None:
+            parts = [_Part(rows, self.schema, order=self.order, mode=mode) for rows in self.rows_from(start)]
+            self._parts[start, mode] = parts
+        return [part.cut(place) for part in parts]
 
 
-class _Cut:
-    """A piece of a column, with what decides between two rows for one step. Its arrays are its own."""
+class _Part:
+    """Rows of one slab, of one mode or of all. What columns that were measured together share is worked out once."""
+
+    def __init__(self, rows: NDArray[np.void], schema: Schema, *, order: int, mode: int | None) -> None:
+        self._rows, self._schema, self._order = rows, schema, order
+        self._of_mode = None if mode is None else rows["mode"] == mode
+        self._moments: dict[bytes, tuple[NDArray[np.bool_] | None, _Moments]] = {}
+
+    def cut(self, place: int) -> _Cut:
+        values, measured = column_of(self._rows, self._schema, place)
+        key = b"" if measured is None else measured.tobytes()
+        found = self._moments.get(key)
+        if found is None:
+            found = self._moments[key] = self._moments_of(measured)
+        chosen, moments = found
+        return _Cut(moments, values if chosen is None else values[chosen])
+
+    def _moments_of(self, measured: NDArray[np.bool_] | None) -> tuple[NDArray[np.bool_] | None, _Moments]:
+        masks = [mask for mask in (measured, self._of_mode) if mask is not None]
+        chosen = np.logical_and.reduce(masks) if masks else None
+        if chosen is not None and chosen.all():
+            chosen = None
+        rows = self._rows
+        kept = (rows[name].copy() if chosen is None else rows[name][chosen] for name in ("step", "mode", "wall_time"))
+        steps, modes, times = kept
+        return chosen, _Moments(steps, modes, np.full(len(steps), self._order), times)
+
+
+class _Moments:
+    """The steps of a piece of a column, with what decides between two rows for one step. Its arrays are its own."""
 
     def __init__(self, *arrays: NDArray[Any]) -> None:
         self._arrays = arrays
-        self.steps, self.modes, self.orders, self.times, self.values = arrays
+        self.steps, self._modes, self._orders, self._times = arrays
+        self.is_ascending = len(self.steps) < 2 or bool((self.steps[1:] > self.steps[:-1]).all())
 
-    def where(self, chosen: NDArray[Any]) -> _Cut:
-        return _Cut(*(array[chosen] for array in self._arrays))
+    def where(self, chosen: NDArray[Any]) -> _Moments:
+        return _Moments(*(array[chosen] for array in self._arrays))
+
+    def latest(self) -> NDArray[np.intp]:
+        """The places of the rows that hold, by step and mode: those of the latest log, and of its rows the latest."""
+        order = np.lexsort((self._times, self._orders, self._modes, self.steps))
+        steps, modes = self.steps[order], self._modes[order]
+        is_last = np.append((steps[1:] != steps[:-1]) | (modes[1:] != modes[:-1]), True)
+        found: NDArray[np.intp] = order[is_last]
+        return found
+
+    @staticmethod
+    def joined(some: Sequence[_Moments]) -> _Moments:
+        return _Moments(*(np.concatenate(arrays) for arrays in zip(*(one._arrays for one in some), strict=True)))
+
+
+class _Cut:
+    """A piece of a column."""
+
+    def __init__(self, moments: _Moments, values: NDArray[np.float64]) -> None:
+        self._moments, self.values = moments, values
+        self.steps: NDArray[np.int64] = moments.steps
 
     def in_order(self) -> _Cut:
         """Ascending by step and mode, each pair once: the row of the latest log holds, and of its rows the latest."""
-        if len(self.steps) < 2 or bool((self.steps[1:] > self.steps[:-1]).all()):
+        if self._moments.is_ascending:
             return self
-        order = np.lexsort((self.times, self.orders, self.modes, self.steps))
-        steps, modes = self.steps[order], self.modes[order]
-        is_last = np.append((steps[1:] != steps[:-1]) | (modes[1:] != modes[:-1]), True)
-        return self.where(order[is_last])
+        places = self._moments.latest()
+        return _Cut(self._moments.where(places), self.values[places])
 
     @staticmethod
     def joined(cuts: Sequence[_Cut]) -> _Cut:
-        return _Cut(*(np.concatenate(arrays) for arrays in zip(*(cut._arrays for cut in cuts), strict=True)))
+        if len(cuts) == 1:
+            return cuts[0]
+        return _Cut(_Moments.joined([cut._moments for cut in cuts]), np.concatenate([cut.values for cut in cuts]))
 
 
 class _Steps:
@@ -132,16 +181,28 @@ class _Steps:
 
     def __init__(self) -> None:
         self.array, self.count = np.empty(0, np.int64), 0
+        self._taken: tuple[int, NDArray[np.int64]] = 0, self.array
+        self._view = self.array
 
     def take(self, start: int, new: NDArray[np.int64]) -> bool:
         """True if from `start` on, `new` lies here; it is added if nothing does."""
+        if new is self._taken[1] and start == self._taken[0]:  # as the column before, which was measured with this one
+            return True
         end = start + len(new)
         if self.count == start:
             self.array = _with_room(self.array, start, end)
             self.array[start:end] = new
             self.count = end
+            self._taken = start, new
             return True
         return self.count >= end and np.array_equal(self.array[start:end], new)
+
+    def first(self, count: int) -> NDArray[np.int64]:
+        """The first `count`, read-only; of columns that share them the same object."""
+        if len(self._view) != count or self._view.base is not self.array:
+            self._view = self.array[:count]
+            self._view.flags.writeable = False
+        return self._view
 
 
 class _SharedSteps:
@@ -183,9 +244,9 @@ class _WorkerColumn:
             count = int(np.searchsorted(self._steps.array[:count], last_step, side="right"))
         if not count:
             return None
-        steps, values = self._steps.array[:count], self._values[:count]
-        steps.flags.writeable = values.flags.writeable = False
-        return Column(self._tensor, self._worker, steps, values)
+        values = self._values[:count]
+        values.flags.writeable = False
+        return Column(self._tensor, self._worker, self._steps.first(count), values)
 
     def update(self, tables: Sequence[RowTable]) -> None:
         """Adds what is new. Where that is not behind all that is there (a restart), the column is made anew."""

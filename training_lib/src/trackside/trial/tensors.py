@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.errors import KeyNotFoundError, RecordError
-from trackside.records.step_file import fetch_record
 from trackside.storage.store import Store
 from trackside.trial.parallel import in_parallel
 from trackside.trial.record_reader import Array, Found, RecordReader, missing
@@ -268,7 +267,7 @@ class Reading:
     def _fetch(self, wanted: tuple[SavedStep, _Range]) -> bytes | None:
         saved, part = wanted
         try:
-            return fetch_record(self._store, saved.event_key, start=part.start, length=part.length)
+            return self._reader.fetch(saved, start=part.start, length=part.length)
         except KeyNotFoundError:
             return None
 

@@ -53,10 +53,11 @@ from trackside.trial.series import MOST_HTML_ROWS, TensorSeries
 from trackside.trial.shards import Shards, joined
 from trackside.trial.statistics import RECORDED_ONLY, REDUCTIONS, STATISTICS
 from trackside.trial.step_index import Layout, SavedStep, StepIndex
+from trackside.trial.step_values import StepTables
 from trackside.trial.tensor_head import HEAD_BYTES, TensorHead, read_head
 from trackside.trial.tensors import PLACES, Reading, Sources, TensorStatistics, merged_ranges
 from trackside.trial.watermarks import Watermarks
-from trackside.trial.window import Column, Window
+from trackside.trial.window import MOST_IN_PANEL, Column, Panel, StepValues, Window, newest_values
 
 __all__ = ["REDUCTION_MARK", "Trial", "open_trial"]
 
@@ -155,6 +156,7 @@ class Trial:
         self._by_first_step: tuple[str, ...] = ()  # the tensors, in that order
         self._first_steps_version = (-1, -1)
         self._questions: dict[tuple[str, str, str | None], Question] = {}
+        self._step_values = StepTables(self._columns_beyond, last_step=self._last_step)
         self._collections_in: dict[Layout, frozenset[str]] = {}
         self._collections_of_tensors: dict[frozenset[str], frozenset[str]] = {}
 
@@ -193,6 +195,7 @@ class Trial:
         is_search = has_ended or watermarks.gone != self._gone or _differ(marks, known, lambda mark: mark.started_ms)
         if marks == known and not is_search:
             return
+        self._index.complete_through(self._through)  # until all of what is new has been read
         if is_search or _differ(marks, known, lambda mark: mark.saved_steps):
             self._index.refresh()
         is_search |= self._index.has_ended  # since it was asked for
@@ -214,6 +217,8 @@ class Trial:
         """Looks for all that may be new; and, with the first of it, for watermarks, which come before anything else."""
         if self._recorded.has_any:
             self._newest_before = self._newest_step()
+        if self._watermarks is not None:
+            self._index.complete_through(self._through)  # it is not known yet whether there are watermarks
         has_news = self._index.refresh()
         if (has_news and not self._membership.is_whole) or self._membership.worker_count is None:
             self._read_collections()
@@ -221,12 +226,13 @@ class Trial:
             self._index.expect_workers(self._membership.worker_count)
         self._recorded.refresh()
         self._facts.refresh()
-        if self._watermarks is None or not (has_news or self._recorded.has_any):
+        if self._watermarks is None or not (has_news or self._index.steps or self._recorded.has_any):
             return
         if self._watermarks.find():
             self._read_what_is_marked(self._watermarks)
         else:
             self._watermarks = None
+            self._index.complete_through(None)
 
     @property
     def has_ended(self) -> bool:
@@ -497,10 +503,22 @@ class Trial:
 
         Errors: `ConfigurationError` for a statistic that is neither in `STATISTICS` nor recorded by this run.
         """
-        question = self._questions.get((tensor, statistic, mode))
-        if question is None:
-            question = self._question(tensor, statistic, mode)
-        return question.columns(last_step)
+        return self._question(tensor, statistic, mode).columns(last_step)
+
+    def at_step(self, tensors: Sequence[str], statistic: str, *, step: int, mode: str | None) -> StepValues:
+        """What `columns` of each of the tensors holds at `step`: see `Window.at_step`. Errors: as `columns`."""
+        moment = self.version, self._recorded.version
+        return self._step_values.at(tuple(tensors), statistic, mode, step=step, moment=moment)
+
+    def newest(
+        self, tensors: Sequence[str], statistic: str, *, last: int, last_step: int, mode: str | None
+    ) -> tuple[Panel, ...]:
+        """The newest values of these tensors up to `last_step`: see `Window.newest`. Errors: as `columns`."""
+        if last > MOST_IN_PANEL:
+            columns_of = partial(self.columns, statistic=statistic, last_step=last_step, mode=mode)
+            return newest_values(tensors, columns_of, last=last)
+        moment = self.version, self._recorded.version
+        return self._step_values.newest(tuple(tensors), statistic, mode, last=last, last_step=last_step, moment=moment)
 
     def value(self, tensor: str, *, step: int, worker: str) -> NDArray[np.generic]:
         """The whole tensor, fetched anew on each call.
@@ -689,12 +707,18 @@ class Trial:
 
     def _question(self, tensor: str, statistic: str, mode: str | None) -> Question:
         """The question over all steps, always the same one."""
+        question = self._questions.get((tensor, statistic, mode))
+        if question is not None:
+            return question
         self._sorted_names()
         question = self._questions.get((tensor, statistic, mode))
         if question is None:
             question = self._asked_of(self._statistics.everything, tensor, statistic, mode)
             self._questions[tensor, statistic, mode] = question
         return question
+
+    def _columns_beyond(self, tensor: str, statistic: str, mode: str | None, last_step: int) -> tuple[Column, ...]:
+        return self._question(tensor, statistic, mode).columns_beyond(last_step)
 
     def _narrow(self, tensor: str, statistic: str, selection: Selection) -> Question:
         return self._asked_of(self._statistics.selected(selection), tensor, statistic, selection.mode)

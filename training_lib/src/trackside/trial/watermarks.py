@@ -12,6 +12,9 @@ from trackside.storage.store import Store, get_if_changed
 from trackside.trial.parallel import is_remote
 
 GONE_SECONDS = 60.0  # three signs of life (`capture.watermark.SIGN_OF_LIFE_SECONDS`)
+# Ranks keep step with one another. One that lives, and is so far behind, does not train along with the others: its
+# steps are not theirs. The original waits for as many (SMDEBUG_INCOMPLETE_STEP_WAIT_WINDOW).
+MOST_STEPS_BEHIND = 1000
 QUIET_SECONDS = 10.0  # without news, after which a reader asks whether the run has ended, and so often then
 
 _FIRST = worker_name(0)
@@ -31,7 +34,8 @@ class Watermarks:
 
     A look asks for the watermark that holds the others back, and for another only if that one has moved on: one
     conditional GET while nothing is new, however many workers there are. A worker whose watermark has not changed for
-    `GONE_SECONDS` is gone, and nobody waits for it any longer; nor for one that has stored its final watermark.
+    `GONE_SECONDS` is gone, and nobody waits for it any longer; nor for one that has stored its final watermark, or is
+    `MOST_STEPS_BEHIND` behind.
 
     `store` is rooted at the run's watermarks. `clock` counts seconds. Not to be shared between threads.
     """
@@ -100,7 +104,14 @@ class Watermarks:
         return [*self._seen, *(w for number in range(count) if (w := worker_name(number)) not in self._seen)]
 
     def _not_waited_for(self) -> set[str]:
-        return {w for w in self._workers() if w in self._gone or (w in self._seen and self._seen[w].mark.is_final)}
+        furthest = max(map(self._through_of, self._seen), default=NOTHING_YET)
+        return {
+            worker
+            for worker in self._workers()
+            if worker in self._gone
+            or furthest - self._through_of(worker) > MOST_STEPS_BEHIND
+            or (worker in self._seen and self._seen[worker].mark.is_final)
+        }
 
     def _next_to_look_at(self) -> str:
         """The worker that the others wait for; the first one where nobody is waited for."""

@@ -7,7 +7,6 @@ from typing import Any
 
 from smdebug import not_offered
 from smdebug.core.access_layer.base import TSAccessBase
-from smdebug.core.access_layer.s3handler import S3Handler
 from trackside.storage.s3 import S3Store
 
 
@@ -33,7 +32,7 @@ class TSAccessS3(TSAccessBase):
         self.data: Any = bytearray() if binary else ""
         self.current_len = 0
         self.flushed = False
-        self._store = S3Store(bucket_name, client=S3Handler.client())
+        self._store = S3Store(bucket_name)
 
     def write(self, _data: Any) -> list[int]:
         """[where it begins, how long it is]."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from typing import Any, TypeVar
 
 from smdebug import not_offered
 from smdebug.analysis.utils import logger
-from smdebug.core.utils import get_region, is_s3
+from smdebug.core.utils import is_s3
 from smdebug.exceptions import SMDebugError, SMDebugTypeError
+from trackside.aws_clients import SharedClient
 from trackside.contracts.errors import AccessDeniedError, StorageError
 
 READS_AT_ONCE = 16
@@ -55,7 +55,7 @@ class S3Handler:
 
     @staticmethod
     def client() -> Any:
-        return _client(get_region())
+        return SharedClient("s3").get()
 
     @staticmethod
     def list_prefixes(list_requests: list[ListRequest]) -> list[list[str]]:
@@ -118,13 +118,6 @@ class S3Handler:
                 S3Handler.client().delete_objects(Bucket=request.bucket, Delete={"Objects": some, "Quiet": True})
 
 
-@lru_cache(maxsize=4)
-def _client(region: str | None) -> Any:
-    import boto3.session  # an extra, and slow to import
-
-    return boto3.session.Session().client("s3", region_name=region)
-
-
 def _listed(request: ListRequest) -> list[str]:
     pages = S3Handler.client().get_paginator("list_objects_v2")
     found = pages.paginate(
@@ -141,7 +134,7 @@ def _keys(page: dict[str, Any]) -> list[str]:
 def _read(request: ReadObjectRequest) -> bytes:
     from trackside.storage.s3 import S3Store  # needs boto3
 
-    store = S3Store(request.bucket or "", client=S3Handler.client())
+    store = S3Store(request.bucket or "")
     length = None if request.download_entire_file else request.length
     return store.get(request.key or "", start=request.start, length=length)
 

@@ -1,4 +1,4 @@
-"""Verdicts on an EventBridge bus. The only module of the evaluation that imports boto3.
+"""Verdicts on an EventBridge bus. The only module of the evaluation that imports botocore.
 
 Delivery is at least once: after a crash or a lost answer the same verdict is sent again, with the same run, rule and
 status. Whoever acts on events must be idempotent; the Lambdas are, by [job, configuration, action].
@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.aws_clients import SharedClient
 from trackside.contracts.event import DETAIL_TYPE, SOURCE, Evidence, RuleEvaluation, TrainingJob, evaluation_of
 from trackside.contracts.verdict import Verdict
-from trackside.environment import aws_region
 from trackside.evaluation.sinks.sink import UndeliveredError
 
 # API_PutEvents: at most 10 entries, and 256 KB over all of them; the rest is room for AWS's way of counting.
@@ -106,14 +105,7 @@ def connect_event_bridge(*, bus: str, origin: EventOrigin, sleep: Callable[[floa
 
     Errors: `ConfigurationError` without boto3.
     """
-    try:
-        import boto3.session
-        from botocore.config import Config
-    except ImportError as error:
-        problem = Problem("the event bus", "needs boto3, which is not installed.", "pip install 'trackside[aws]'")
-        raise ConfigurationError([problem], subject="The evaluator") from error
-    config = Config(connect_timeout=5, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 2})
-    client = boto3.session.Session(region_name=aws_region()).client("events", config=config)
+    client = SharedClient("events", connect_seconds=5, read_seconds=10, attempts=2).get()
     return EventBridgeSink(client, bus=bus, origin=origin, sleep=sleep)
 
 

@@ -211,9 +211,19 @@ class PyTorchStatistics:
         has_gradient, counts, total = open_reading.has_gradient, open_reading.counts, open_reading.total
         return Reading(plan.watched, rates, norms, has_gradient, dear, counts, total), started
 
+    def recorded_through(self, step: int) -> int | None:
+        """As `AlwaysOn.recorded_through`; `step` where nothing is recorded. Called on the writer's thread."""
+        if not self.is_on:
+            return step
+        try:
+            return self.recorder.recorded_through(step)
+        except Exception as error:  # noqa: BLE001 - as `give_up` says
+            self.give_up(error)
+            return step
+
     def _finish(self) -> None:
         self._device.wait(1.0)
-        self.recorder.drain()
+        self.recorder.drain(wait_seconds=1.0)
 
     def _plan(self, optimizer: Optimizer) -> _Plan:
         known = self._plans.get(id(optimizer))

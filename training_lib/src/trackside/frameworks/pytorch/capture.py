@@ -103,7 +103,7 @@ class PyTorchCapture:
         self._open_watermarks = functools.partial(open_store, location.watermarks)
         self._has_watermarks, self._is_remote = has_watermarks, "://" in location.uri
         self._watermark: WatermarkFile | None = None
-        self._stored_mode_steps = ModeSteps()
+        self._stored_mode_steps, self._was_handed_on = ModeSteps(), -1
         self._environment = environment
         self._guard = Guard()
         self._boundary = StepBoundary()
@@ -579,7 +579,7 @@ class PyTorchCapture:
         else:
             self._hook.save_nothing()
             self._count_on_with_rank_0(rank)
-        for optimizer in optimizers_beside(self._boundary.knows):
+        for optimizer in optimizers_beside(self._boundary.knows, seen=self._parameter_names.optimizers_seen):
             self._boundary.created(optimizer)
         self._saver.training_began()
         self._module_source.trial_calls = None
@@ -618,9 +618,10 @@ class PyTorchCapture:
 
     def _handed_on(self) -> int:
         """The last step of which everything has been handed to the writer. Called on the writer's thread."""
-        through = self._hook.step - 1  # read first: what is held below may be handed on meanwhile, not the reverse
-        held_from = self._statistics.recorder.held_from if self._statistics.is_on else None
-        return through if held_from is None else min(through, held_from - 1)
+        through = self._statistics.recorded_through(self._hook.step - 1)
+        if through is not None:
+            self._was_handed_on = through
+        return self._was_handed_on
 
     def _run_files(self, rank: Rank) -> RunFiles:
         """The files of this worker, and the steps counted on from where an earlier process of the run stopped."""

@@ -31,8 +31,14 @@ def instances(kind: type[T]) -> list[T]:
 
 @contextmanager
 def one_look() -> Iterator[None]:
-    """In here all that is asked for is found in one look, at the first question: what is made later is not seen."""
+    """In here all that is asked for is found in one look, at the first question: what is made later is not seen.
+
+    Within another one, that one's look is theirs.
+    """
     global _look, _is_looking_once  # noqa: PLW0603 - there is one heap
+    if _is_looking_once:
+        yield
+        return
     _is_looking_once = True
     try:
         yield

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch.optim.optimizer import Optimizer
 
-from trackside.frameworks.pytorch.live_objects import instances
+from trackside.frameworks.pytorch.live_objects import instances, one_look
 
 _WRAPPERS = {
     "DataParallel": "module",
@@ -37,6 +37,11 @@ class ParameterNames:
         self._taken: dict[str, int] = {}
         self._homeless = 0
         self._is_told = False
+        self._seen: list[weakref.ref[Optimizer]] | None = None
+
+    def optimizers_seen(self) -> list[Optimizer] | None:
+        """The optimizers that were found beside the modules, as far as they live; None before these were looked for."""
+        return None if self._seen is None else [found for each in self._seen if (found := each()) is not None]
 
     def register(self, root: torch.nn.Module) -> None:
         """Tells of a model whose parameters are to be named. From then on those of no registered model have no name."""
@@ -82,7 +87,9 @@ class ParameterNames:
         return name if reference is not None and reference() is parameter else None
 
     def _name_all(self, parameters: list[torch.Tensor]) -> None:
-        homes = _homes({id(p) for p in parameters})
+        with one_look():
+            homes = _homes({id(p) for p in parameters})
+            self._seen = [weakref.ref(optimizer) for optimizer in instances(Optimizer)]
         for parameter in parameters:
             if self._known(parameter) is not None:
                 continue

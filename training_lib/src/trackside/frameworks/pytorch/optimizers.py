@@ -29,22 +29,26 @@ def fused_scale(optimizer: Optimizer) -> float:
     return float(scale) if isinstance(scale, torch.Tensor) and scale.numel() == 1 else 1.0
 
 
-def optimizers_beside(is_known: Callable[[Optimizer], bool]) -> list[Optimizer]:
+def optimizers_beside(
+    is_known: Callable[[Optimizer], bool], *, seen: Callable[[], list[Optimizer] | None] = lambda: None
+) -> list[Optimizer]:
     """The optimizers that nobody told us of: built before we came, or copied and so never built.
 
-    Some ten milliseconds, and more where there are any: those that only wait to be collected are none.
+    `seen` gives those that a look of a moment ago has found: if all are known, there is no other look. One takes some
+    ten milliseconds, and more where there are any: those that only wait to be collected are none.
     """
-    if not _unknown(is_known):
+    found = seen()
+    if not _unknown(instances(Optimizer) if found is None else found, is_known):
         return []
+    del found
     look_again()  # what was found is held by the look itself, and would not be collected
     gc.collect()
-    return _unknown(is_known)
+    return _unknown(instances(Optimizer), is_known)
 
 
-def _unknown(is_known: Callable[[Optimizer], bool]) -> list[Optimizer]:
+def _unknown(found: list[Optimizer], is_known: Callable[[Optimizer], bool]) -> list[Optimizer]:
     # One that only wraps another passes `param_groups` on as a property.
-    found = [optimizer for optimizer in instances(Optimizer) if "param_groups" in optimizer.__dict__]
-    return [optimizer for optimizer in found if not is_known(optimizer)]
+    return [each for each in found if "param_groups" in each.__dict__ and not is_known(each)]
 
 
 def numbers_in(name: str, value: Any) -> Iterator[tuple[str, float]]:

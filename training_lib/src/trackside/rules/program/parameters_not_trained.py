@@ -145,15 +145,24 @@ class ParametersNotTrained(Rule):
 
     def _present(self, window: Window, facts: ModelFacts) -> Mapping[str, float]:
         """The share of the newest steps at which each parameter had a gradient, the largest over the workers."""
-        present = {}
-        for held in facts.parameters:
-            columns = window.statistic(held.gradient, "is_present", last=self.steps, mode=None)
-            if columns and all(len(column.values) >= self.steps for column in columns):
-                present[held.name] = max(float(column.values.mean()) for column in columns)
-        return present
+        shares: dict[str, list[float]] = {}
+        too_short: set[str] = set()
+        names = tuple([held.gradient for held in facts.parameters])
+        for panel in window.newest(names, "is_present", last=self.steps, mode=None):
+            if panel.count < self.steps:
+                too_short.update(panel.tensors)
+            for tensor, share in zip(panel.tensors, panel.newest.mean(axis=1).tolist(), strict=True):
+                shares.setdefault(tensor, []).append(share)
+        known = {tensor: max(found) for tensor, found in shares.items() if tensor not in too_short}
+        return {held.name: known[held.gradient] for held in facts.parameters if held.gradient in known}
 
     def _unchanged(self, window: Window, facts: ModelFacts, present: Mapping[str, float]) -> tuple[str, ...]:
-        return tuple([p.name for p in facts.parameters if _may_change(p, present) and _never_moved(window, p)])
+        held = [p for p in facts.parameters if _may_change(p, present)]
+        newest = window.newest(tuple([p.name for p in held]), "update_l2", last=1, mode=None)
+        moved = {t for panel in newest for t, update in zip(panel.tensors, panel.newest[:, -1], strict=True) if update}
+        still = [p for p in held if p.name not in moved and _never_moved(window, p)]
+        largest = _largest_gradients(window) if still else {}
+        return tuple([p.name for p in still if _has_worthy_gradients(window, p, largest)])
 
     def _finding(
         self,
@@ -247,15 +256,17 @@ def _may_change(held: ParameterFacts, present: Mapping[str, float]) -> bool:
 
 
 def _never_moved(window: Window, held: ParameterFacts) -> bool:
-    """True if the update was zero each of at least three times, and the gradients and the rate were not."""
+    """True if the update was zero each of at least three times, and the rate was not."""
     updates = window.statistic(held.name, "update_l2", mode=None)
-    gradients = window.statistic(held.gradient, "l2", mode=None)
+    if not updates or not all(_is_zero_throughout(column) for column in updates):
+        return False
     rates = window.statistic(f"hyperparameters/{held.optimizer}/group_{held.group}/lr", "mean", mode=None)
-    if not updates or not gradients or not any((rate.values > 0).all() for rate in rates):
-        return False
-    if not all(_is_worth_a_step(window, column) for column in gradients):
-        return False
-    return all(len(column.values) >= 3 and not column.values.any() for column in updates)
+    return any((rate.values > 0).all() for rate in rates)
+
+
+def _is_zero_throughout(column: Column) -> bool:
+    """True for at least three values that are all zero."""
+    return len(column.values) >= 3 and not column.values.any()
 
 
 def _lost_in_rounding(findings: Sequence[Finding], window: Window) -> float | None:
@@ -282,8 +293,19 @@ def _step_of(window: Window, held: ParameterFacts) -> tuple[float, float] | None
     return (rate, rate * steepest / norm) if norm > 0 else None
 
 
-def _is_worth_a_step(window: Window, gradient: Column) -> bool:
-    """True if the gradient is more than rounding noise: a bias before a normalisation has 0 in theory."""
-    others = [c for name in window.tensors("gradients") for c in window.statistic(name, "l2", last=1, mode=None)]
-    largest = max((float(c.values[-1]) for c in others if c.worker == gradient.worker), default=0.0)
-    return float(np.median(gradient.values)) > _NOISE * largest
+def _has_worthy_gradients(window: Window, held: ParameterFacts, largest: Mapping[str, float]) -> bool:
+    """True if the parameter has gradients, and each is more than rounding noise: a bias before a normalisation has 0
+    in theory. `largest` is the norm of the largest gradient now, by worker."""
+    gradients = window.statistic(held.gradient, "l2", mode=None)
+    return bool(gradients) and all(
+        float(np.median(column.values)) > _NOISE * largest.get(column.worker, 0.0) for column in gradients
+    )
+
+
+def _largest_gradients(window: Window) -> Mapping[str, float]:
+    """The norm of the largest gradient at its newest step, by worker."""
+    newest: dict[str, list[float]] = {}
+    for name in window.tensors("gradients"):
+        for column in window.statistic(name, "l2", mode=None):
+            newest.setdefault(column.worker, []).append(float(column.values[-1]))
+    return {worker: max(norms) for worker, norms in newest.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -75,7 +76,7 @@ class ReplicasDiffer(Rule):
 
     def check(self, window: Window) -> Iterable[Finding]:
         """One finding per parameter whose copies differ, the largest difference first."""
-        names = (*window.tensors("weights"), *window.tensors("biases"))
+        names = tuple(_with_copies(window, (*window.tensors("weights"), *window.tensors("biases"))))
         found = [finding for name in names if (finding := self._judge(window, name)) is not None]
         return sorted(found, key=lambda finding: -finding.observed)
 
@@ -107,6 +108,13 @@ class ReplicasDiffer(Rule):
             threshold=self.tolerance,
             series=tuple([(int(step), value) for step, value in zip(steps[-20:], spreads[-20:], strict=True)]),
         )
+
+
+def _with_copies(window: Window, names: tuple[str, ...]) -> list[str]:
+    """Those of the tensors that several workers measured."""
+    panels = window.newest(names, "l2", last=1, mode=None)
+    copies = Counter(name for panel in panels for name in panel.tensors)
+    return [name for name in names if copies[name] > 1]
 
 
 def norms_by_step(columns: Sequence[Column]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

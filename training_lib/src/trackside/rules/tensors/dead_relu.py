@@ -108,6 +108,8 @@ class DeadRelu(Rule):
         facts = window.facts
         if facts is not None and (_has_no_relu(facts) or _has_small_batches(facts)):
             return []
+        if not dying(_zero_shares(window, facts), threshold_layer=self.threshold_layer):
+            return []
         columns = {column.tensor: column for column in _biases(window, facts)}
         shares = {name: float(column.values[-_MEASUREMENTS:].min()) for name, column in columns.items()}
         names = [
@@ -134,7 +136,7 @@ class DeadRelu(Rule):
 
     def lacks(self, window: Window) -> str:
         """Measured gradients of biases."""
-        return "" if _biases(window, window.facts) else f"{_MEASUREMENTS} measurements of the gradients of biases"
+        return "" if _zero_shares(window, window.facts) else f"{_MEASUREMENTS} measurements of the gradients of biases"
 
     def nothing_to_judge(self, facts: ModelFacts) -> str:
         """A model whose activations are known, and put out no zeros."""
@@ -232,12 +234,30 @@ def _can_be_lived_with(learned: float, zeros: float | None, step: int, *, dead: 
 
 def _biases(window: Window, facts: ModelFacts | None) -> list[Column]:
     """The zero share of the gradients of biases that were measured often enough."""
-    columns = []
-    for name in window.tensors("gradients"):
-        if not name.endswith("bias") or _is_of_embedding(facts, name):
+    return [
+        column
+        for name in _names_of_biases(window, facts)
+        for column in window.statistic(name, "zero_share", mode=None)
+        if len(column.values) >= _MEASUREMENTS
+    ]
+
+
+def _zero_shares(window: Window, facts: ModelFacts | None) -> Mapping[str, float]:
+    """The smallest of the newest shares of each column of `_biases`, by tensor; of several workers the last one's."""
+    names = _names_of_biases(window, facts)
+    found: dict[str, tuple[str, float]] = {}
+    for panel in window.newest(names, "zero_share", last=_MEASUREMENTS, mode=None):
+        if panel.count < _MEASUREMENTS:
             continue
-        columns += [c for c in window.statistic(name, "zero_share", mode=None) if len(c.values) >= _MEASUREMENTS]
-    return columns
+        for tensor, worker, share in zip(panel.tensors, panel.workers, panel.newest.min(axis=1).tolist(), strict=True):
+            if tensor not in found or worker > found[tensor][0]:
+                found[tensor] = worker, share
+    return {name: found[name][1] for name in names if name in found}
+
+
+def _names_of_biases(window: Window, facts: ModelFacts | None) -> tuple[str, ...]:
+    names = [name for name in window.tensors("gradients") if name.endswith("bias")]
+    return tuple([name for name in names if not _is_of_embedding(facts, name)])
 
 
 def _reaches_weights(window: Window, bias: str, share: float) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -11,13 +12,14 @@ from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import certain_causes
 from trackside.rules.rule import Rule, parameter
-from trackside.trial.window import Column, Window
+from trackside.trial.window import MOST_IN_PANEL, Column, Panel, Window
 
 PROPORTION, GROWTH = "norm of the gradient over that of the weight", "norm of the gradients over their usual one"
 
 _FEWEST = 3
 _WARM_UP = 20
 _NEWEST = 3
+_CLEARLY = 0.999  # what is nearer to the limit is computed in full
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,8 @@ class ExplodingGradient(Rule):
         return (*certain_causes(window), exploding, Suspicion(second))
 
     def _disproportionate(self, window: Window) -> list[Finding]:
+        if not _is_out_of_proportion(window, self.proportion):
+            return []
         found = [(column, q) for name in window.tensors("weights") for column, q in _proportions(window, name)]
         if not found or not float(np.median([q for _, q in found])) > self.proportion:
             return []
@@ -115,7 +119,11 @@ class ExplodingGradient(Rule):
 
     def _grown(self, window: Window) -> list[Finding]:
         found = []
-        for worker, steps, norms in _total_norms(window):
+        suspects = {worker for worker, panels in _panels_by_worker(window) if _may_have_grown(panels, self.growth)}
+        for worker, columns in _of_equal_length(window) if suspects else ():
+            if worker not in suspects:
+                continue
+            steps, norms = _total_norms(columns)
             growth = growth_of(norms)
             if growth is None or not growth > self.growth:
                 continue
@@ -152,9 +160,7 @@ def growth_of(norms: np.ndarray) -> float | None:
 
 def _proportions(window: Window, name: str) -> list[tuple[Column, float]]:
     """The gradient's column and |g| / |w| of a weight, for each worker that measured both."""
-    facts = window.facts
-    held = facts.parameter(name) if facts else None
-    if held is not None and len(held.shape) < 2:
+    if _is_vector(window, name):
         return []
     weights = {column.worker: column for column in window.statistic(name, "l2", mode=None)}
     pairs = []
@@ -162,23 +168,80 @@ def _proportions(window: Window, name: str) -> list[tuple[Column, float]]:
         weight = weights.get(column.worker)
         if weight is None or len(column.values) < _FEWEST or not weight.values[-1] > 0:
             continue
-        newest = column.values[-_NEWEST:]
-        if np.isfinite(newest).all():
-            pairs.append((column, float(np.median(newest)) / float(weight.values[-1])))
+        newest = sorted(column.values[-_NEWEST:].tolist())
+        if all(map(math.isfinite, newest)):
+            pairs.append((column, newest[_NEWEST // 2] / float(weight.values[-1])))
     return pairs
 
 
-def _total_norms(window: Window) -> list[tuple[str, np.ndarray, np.ndarray]]:
-    """(worker, steps, norm of all gradients) over the steps at which all were recorded and finite."""
+def _of_equal_length(window: Window) -> list[tuple[str, list[Column]]]:
+    """(worker, columns of the norms of the gradients that were recorded most often), sorted by worker."""
     by_worker: dict[str, list[Column]] = {}
     for name in window.tensors("gradients"):
         for column in window.statistic(name, "l2", mode=None):
             by_worker.setdefault(column.worker, []).append(column)
-    totals = []
+    found = []
     for worker, columns in sorted(by_worker.items()):
-        longest = max(columns, key=lambda column: len(column.steps))
-        same = [column for column in columns if len(column.steps) == len(longest.steps)]
-        norms = np.sqrt(np.sum([np.square(column.values) for column in same], axis=0))
-        sound = np.isfinite(norms)
-        totals.append((worker, longest.steps[sound], norms[sound]))
-    return totals
+        length = max(len(column.steps) for column in columns)
+        found.append((worker, [column for column in columns if len(column.steps) == length]))
+    return found
+
+
+def _total_norms(columns: Sequence[Column]) -> tuple[np.ndarray, np.ndarray]:
+    """(steps, norm of all gradients) over the steps at which all were recorded and finite."""
+    norms = np.sqrt(np.sum([np.square(column.values) for column in columns], axis=0))
+    sound = np.isfinite(norms)
+    return columns[0].steps[sound], norms[sound]
+
+
+def _panels_by_worker(window: Window) -> list[tuple[str, list[Panel]]]:
+    """(worker, norms of its gradients), sorted by worker."""
+    by_worker: dict[str, list[Panel]] = {}
+    for panel in window.newest(window.tensors("gradients"), "l2", last=_NEWEST, mode=None):
+        for worker in dict.fromkeys(panel.workers):
+            by_worker.setdefault(worker, []).append(panel.of_worker(worker))
+    return sorted(by_worker.items())
+
+
+def _may_have_grown(panels: Sequence[Panel], growth: float) -> bool:
+    """False where the first and the newest steps alone say that the norm is far below `growth` times the usual one.
+
+    The whole history of all gradients is added up only where it may lead to a finding.
+    """
+    count = max(panel.count for panel in panels)
+    longest = [panel for panel in panels if panel.count == count]
+    if count < MOST_IN_PANEL + _NEWEST:
+        return True
+    first, newest = (
+        np.square(np.concatenate(parts)).sum(axis=0)
+        for parts in zip(*[(panel.oldest, panel.newest) for panel in longest], strict=True)
+    )
+    first = np.sqrt(first[np.isfinite(first)])
+    if len(first) < _WARM_UP or not np.isfinite(newest).all():
+        return True
+    return not float(np.sqrt(newest.min())) < _CLEARLY * growth * float(np.median(first[:_WARM_UP]))
+
+
+def _is_out_of_proportion(window: Window, proportion: float) -> bool:
+    """True where the median of all proportions is too large."""
+    weights = {
+        (worker, tensor): norm
+        for panel in window.newest(window.tensors("weights"), "l2", last=1, mode=None)
+        for worker, tensor, norm in zip(panel.workers, panel.tensors, panel.newest[:, -1].tolist(), strict=True)
+        if norm > 0 and not _is_vector(window, tensor)
+    }
+    found = []
+    names = tuple([f"gradient/{name}" for name in window.tensors("weights")])
+    for panel in window.newest(names, "l2", last=_NEWEST, mode=None):
+        if panel.count < _FEWEST:
+            continue
+        for worker, name, newest in zip(panel.workers, panel.tensors, panel.newest.tolist(), strict=True):
+            weight = weights.get((worker, name.removeprefix("gradient/")))
+            if weight is not None and all(map(math.isfinite, newest)):
+                found.append(sorted(newest)[_NEWEST // 2] / weight)
+    return bool(found) and float(np.median(found)) > proportion
+
+
+def _is_vector(window: Window, name: str) -> bool:
+    held = window.facts.parameter(name) if window.facts else None
+    return held is not None and len(held.shape) < 2

@@ -81,13 +81,26 @@ class ExplodingTensor(Rule):
     def check(self, window: Window) -> Iterable[Finding]:
         """One finding per tensor and worker that holds non-finite values at this step, first broken first."""
         collections = dict.fromkeys(self.collection_names.replace(",", " ").split())
+        broken = {name for collection in collections for name in self._broken(window, window.tensors(collection))}
+        if not broken:
+            return []
         tensors = dict.fromkeys(name for collection in collections for name in window.tensors(collection))
-        findings = [finding for name in tensors for finding in self._judge(window, name)]
+        findings = [finding for name in tensors if name in broken for finding in self._judge(window, name)]
         return sorted(findings, key=lambda finding: finding.since_step)  # stable: keeps the order of collections
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
         """Whether it grew until it broke, or broke out of the blue."""
         return why_it_breaks(window, since=min(finding.since_step for finding in findings))
+
+    def _broken(self, window: Window, names: tuple[str, ...]) -> Iterable[str]:
+        """Those of the tensors that some worker measured as broken at this step."""
+        counts = window.at_step(names, "nan_count" if self.only_nan else "nonfinite_count")
+        found = [counts.tensors[place] for place in np.flatnonzero(counts.values > 0).tolist()]
+        if counts.unknown:
+            means = window.at_step(counts.unknown, "mean")
+            is_broken = np.isnan(means.values) if self.only_nan else ~np.isfinite(means.values)
+            found += [means.tensors[place] for place in np.flatnonzero(is_broken).tolist()]
+        return found
 
     def _judge(self, window: Window, name: str) -> Iterable[Finding]:
         for column in _counts(window, name, only_nan=self.only_nan):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,14 +111,20 @@ class PoorWeightInitialization(Rule):
 
     def _off(self, window: Window, facts: ModelFacts) -> list[Finding]:
         layers = _hidden_layers(facts)
+        first = _first_norms(window, layers)
+        off = [held for held in layers if any(self._is_off(norm, held) for norm in first.get(held.name, ()))]
         found = []
-        for held in layers:
+        for held in off:
             for column in window.statistic(held.name, "l2", mode=None):
                 scale = scale_of(norm=float(column.values[0]), shape=held.shape)
-                if scale > self.large_scale or 0 < scale < self.small_scale:
+                if self._is_off(float(column.values[0]), held):
                     found.append(self._finding(window, facts, held, column, scale))
         is_common = 2 * len(found) >= len(layers) and len(found) >= min(2, len(layers))
         return sorted(found, key=lambda finding: -abs(math.log(finding.observed))) if is_common else []
+
+    def _is_off(self, norm: float, held: ParameterFacts) -> bool:
+        scale = scale_of(norm=norm, shape=held.shape)
+        return scale > self.large_scale or 0 < scale < self.small_scale
 
     def _finding(
         self, window: Window, facts: ModelFacts, held: ParameterFacts, column: Column, scale: float
@@ -139,9 +145,12 @@ class PoorWeightInitialization(Rule):
 
     def _zeros(self, window: Window, facts: ModelFacts) -> list[Finding]:
         layers = [held for held in facts.parameters if len(held.shape) > 1 and held.requires_grad and held.optimizer]
-        zeros = [held for held in layers if _starts_at_zero(window, held)]
+        first = _first_norms(window, layers)
+        zeros = [held for held in layers if 0 in first.get(held.name, ())]
+        if not zeros:
+            return []
         silent = [held for held in layers if _gets_nothing(window, held)]
-        if not zeros or not len(silent) > _MOST_ZERO * len(layers):
+        if not len(silent) > _MOST_ZERO * len(layers):
             return []
         places = {held.name: facts.module(held.module) for held in zeros}
         return [
@@ -221,13 +230,18 @@ def _hidden_layers(facts: ModelFacts) -> list[ParameterFacts]:
     return layers[:-1] if len(layers) > 1 else layers
 
 
+def _first_norms(window: Window, layers: Sequence[ParameterFacts]) -> Mapping[str, list[float]]:
+    """The first norm of each weight that was measured, of each worker."""
+    found: dict[str, list[float]] = {}
+    for panel in window.newest(tuple([held.name for held in layers]), "l2", last=1, mode=None):
+        for name, norm in zip(panel.tensors, panel.oldest[:, 0].tolist(), strict=True):
+            found.setdefault(name, []).append(norm)
+    return found
+
+
 def _began_above_zero(window: Window, held: ParameterFacts) -> bool:
     """True for a constant that is not zero: a matrix of zeros may be meant to begin so."""
     return any(column.values[0] > 0 for column in window.statistic(held.name, "l2", mode=None))
-
-
-def _starts_at_zero(window: Window, held: ParameterFacts) -> bool:
-    return any(column.values[0] == 0 for column in window.statistic(held.name, "l2", mode=None))
 
 
 def _gets_nothing(window: Window, held: ParameterFacts) -> bool:

@@ -107,11 +107,13 @@ class VanishingGradient(Rule):
 
     def check(self, window: Window) -> Iterable[Finding]:
         """One finding per gradient tensor and worker that has vanished at this step, smallest first."""
-        columns = {(c.worker, c.tensor): c for name in window.tensors("gradients") for c in _at_step(window, name)}
+        gradients = window.tensors("gradients")
+        means = window.at_step(gradients, "abs_mean").by_worker()
+        zero_shares = window.at_step(gradients, "zero_share").by_worker() if means else {}
         findings = []
-        for worker in sorted({worker for worker, _ in columns}):
-            of_worker = {tensor: column for (w, tensor), column in columns.items() if w == worker}
-            sizes = {tensor: _size(window, column) for tensor, column in of_worker.items()}
+        for worker, of_worker in sorted(means.items()):
+            shares = zero_shares.get(worker, {})
+            sizes = {tensor: _size(mean, shares.get(tensor, 0.0)) for tensor, mean in of_worker.items()}
             names = vanished(
                 sizes,
                 threshold=self.threshold,
@@ -120,7 +122,8 @@ class VanishingGradient(Rule):
             )
             largest = _largest(sizes)
             zeros = sum(size == 0 for size in sizes.values())
-            lasting = [of_worker[name] for name in names if not grows(of_worker[name])]
+            columns = [c for name in names for c in window.statistic(name, "abs_mean") if c.worker == worker]
+            lasting = [column for column in columns if not grows(column)]
             findings += [self._finding(window, column, largest=largest, zeros=zeros) for column in lasting]
         return sorted(findings, key=lambda finding: finding.observed)
 
@@ -186,18 +189,11 @@ def _largest(sizes: Mapping[str, float]) -> float:
     return max((size for size in sizes.values() if math.isfinite(size)), default=0.0)
 
 
-def _at_step(window: Window, name: str) -> tuple[Column, ...]:
-    return tuple(c for c in window.statistic(name, "abs_mean") if c.steps[-1] == window.step)
-
-
-def _size(window: Window, column: Column) -> float:
-    """mean |g| over the entries that are not zero; over all of them where only a reduction was saved."""
-    mean = float(column.values[-1])
+def _size(mean: float, zero_share: float) -> float:
+    """mean |g| over the entries that are not zero; over all of them where only a reduction was saved (a share of 0)."""
     if not 0 < mean < math.inf:
         return mean
-    zeros = [c for c in window.statistic(column.tensor, "zero_share", last=1) if c.worker == column.worker]
-    share = float(zeros[0].values[-1]) if zeros and zeros[0].steps[-1] == window.step else 0.0
-    return mean / (1 - share) if share < 1 else mean
+    return mean / (1 - zero_share) if zero_share < 1 else mean
 
 
 def _loss_left(window: Window, worker: str) -> float | None:

@@ -116,14 +116,14 @@ class WeightUpdateRatio(Rule):
 
     def check(self, window: Window) -> Iterable[Finding]:
         """One finding per weight whose steps are too large or too small, the largest excess first."""
-        columns = {column.tensor: column for column in _measured(window)}
-        ratios = {name: _typical(column) for name, column in columns.items()}
+        ratios = _typical_ratios(window)
         small = self._small(window)
         kind = verdict_on(ratios, large=self.large_threshold, small=small)
         if not kind:
             return self._thrown_out(window)
         if not (self._is_too_large(window) if kind == "large" else self._is_too_small(window)):
             return []
+        columns = {column.tensor: column for column in _measured(window)}
         threshold = self.large_threshold if kind == "large" else small
         concerned = [name for name, r in ratios.items() if (r > threshold if kind == "large" else r < threshold)]
         concerned.sort(key=lambda name: ratios[name], reverse=kind == "large")
@@ -131,7 +131,7 @@ class WeightUpdateRatio(Rule):
 
     def lacks(self, window: Window) -> str:
         """Measured updates."""
-        return "" if _measured(window) else f"{_FEWEST} measurements of what a step changes in the weights"
+        return "" if _typical_ratios(window) else f"{_FEWEST} measurements of what a step changes in the weights"
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
         """Critical where it is hopeless, or visibly harmful."""
@@ -150,6 +150,8 @@ class WeightUpdateRatio(Rule):
 
     def _thrown_out(self, window: Window) -> list[Finding]:
         """One finding per weight that has grown out of all proportion."""
+        if not self._may_have_grown(window):
+            return []
         norms = [column for name in window.tensors("weights") for column in _norms(window, name)]
         growths = [float(column.values[-1] / column.values[0]) for column in norms]
         limit = self.growth_threshold
@@ -163,6 +165,12 @@ class WeightUpdateRatio(Rule):
             self._finding(window, replace(c, values=c.values / c.values[0]), g, "large", limit, measure=_GROWTH)
             for g, c in found
         ]
+
+    def _may_have_grown(self, window: Window) -> bool:
+        panels = window.newest(window.tensors("weights"), "l2", last=1, mode=None)
+        ends = ((panel.oldest[:, 0], panel.newest[:, -1]) for panel in panels)
+        with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is left out later
+            return any(bool((now[first > 0] / first[first > 0] > self.growth_threshold).any()) for first, now in ends)
 
     def _small(self, window: Window) -> float:
         """The relative update below which steps are too small after so many of them."""
@@ -211,14 +219,30 @@ def verdict_on(ratios: Mapping[str, float], *, large: float, small: float) -> st
 
 def _measured(window: Window) -> list[Column]:
     """The update ratios of the weights (two dimensions or more) that were measured often enough."""
-    facts = window.facts
-    columns = []
-    for name in window.tensors("weights"):
-        held = facts.parameter(name) if facts else None
-        if held is not None and (len(held.shape) < 2 or not held.requires_grad):
+    columns = [c for name in _matrices(window) for c in window.statistic(name, "update_ratio", mode=None)]
+    return [column for column in columns if len(column.values) >= _FEWEST]
+
+
+def _typical_ratios(window: Window) -> dict[str, float]:
+    """The median of the newest update ratios of each weight of `_measured`; of several workers the last one's."""
+    names = _matrices(window)
+    found: dict[str, tuple[str, float]] = {}
+    for panel in window.newest(names, "update_ratio", last=_MEASUREMENTS, mode=None):
+        if panel.count < _FEWEST:
             continue
-        columns += [c for c in window.statistic(name, "update_ratio", mode=None) if len(c.values) >= _FEWEST]
-    return columns
+        medians = np.median(panel.newest, axis=1).tolist()
+        for tensor, worker, ratio in zip(panel.tensors, panel.workers, medians, strict=True):
+            if tensor not in found or worker > found[tensor][0]:
+                found[tensor] = worker, ratio
+    return {name: found[name][1] for name in names if name in found}
+
+
+def _matrices(window: Window) -> tuple[str, ...]:
+    """The weights of two dimensions or more that are trained."""
+    facts = window.facts
+    names = window.tensors("weights")
+    held = [(name, facts.parameter(name) if facts else None) for name in names]
+    return tuple([name for name, p in held if p is None or (len(p.shape) > 1 and p.requires_grad)])
 
 
 def _norms(window: Window, name: str) -> list[Column]:

@@ -77,6 +77,19 @@ class FaultGate:
         return [json.dumps(answer).encode() + b"\n"]
 
 
+class _Dispatcher(DomainDispatcherApplication):
+    """moto's, which for each request lists its own folder and tries two hundred patterns; here for each new host."""
+
+    def __init__(self) -> None:
+        super().__init__(create_backend_app)
+        self._backends: dict[str | None, Any] = {}
+
+    def get_backend_for_host(self, host: str | None) -> Any:
+        if host not in self._backends:
+            self._backends[host] = super().get_backend_for_host(host)
+        return self._backends[host]
+
+
 class GatedServer(ThreadedMotoServer):
     """moto's server, with something before its application."""
 
@@ -85,7 +98,7 @@ class GatedServer(ThreadedMotoServer):
         self._gate = gate
 
     def _server_entry(self) -> None:
-        application = self._gate(DomainDispatcherApplication(create_backend_app))
+        application = self._gate(_Dispatcher())
         self._server = make_server(self._ip_address, self._port, application, True, request_handler=MotoRequestHandler)
         self._server_ready_event.set()
         self._server.serve_forever()

@@ -17,15 +17,20 @@ from moto.cloudwatch.models import cloudwatch_backends
 from moto.logs.exceptions import ResourceAlreadyExistsException
 from moto.logs.models import logs_backends
 
+from trackside.testing.local_account.hops import Journal
+
 
 class FunctionLog:
     """Takes lines, from any thread, of one execution environment."""
 
-    def __init__(self, function: Any, folder: Path, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, function: Any, folder: Path, *, journal: Journal, clock: Callable[[], float] = time.time
+    ) -> None:
         self._file = folder / "logs" / f"{function.function_name}.log"
         self._file.parent.mkdir(parents=True, exist_ok=True)
         self._group = function.logs_group_name
         self._account, self._region = function.account_id, function.region
+        self._journal = journal
         self._clock = clock
         day = time.strftime("%Y/%m/%d", time.gmtime(clock()))
         self._stream = f"{day}/[$LATEST]{uuid.uuid4().hex}"
@@ -57,6 +62,7 @@ class FunctionLog:
         backend = cloudwatch_backends[self._account][self._region]
         for namespace, data in embedded_metrics(record):
             backend.put_metric_data(namespace, data)
+            self._journal.write("metric", namespace=namespace)
 
 
 def embedded_metrics(record: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:

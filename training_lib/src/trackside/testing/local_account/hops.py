@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+
+from trackside.testing.local_account.start_time import LEAST_LIMIT_SECONDS, is_late
 
 
 @dataclass(frozen=True)
@@ -45,16 +48,29 @@ class Journal:
         with self._changed:
             return tuple(hop for hop in self._hops if _is(hop, kind, names))
 
-    def wait_for(
-        self, kind: str, /, *, count: int = 1, within_seconds: float = 10.0, **names: object
-    ) -> tuple[Hop, ...]:
-        """Waits until there are `count` such hops, and returns them. Errors: `TimeoutError`, which lists the newest."""
+    def after(self, position: int, *, within_seconds: float) -> tuple[Hop, ...]:
+        """Return the hops beyond the first `position`, as soon as there are any; none if the time is over first."""
         with self._changed:
-            found = self._changed.wait_for(lambda: len(self.find(kind, **names)) >= count, timeout=within_seconds)
-            if found:
-                return self.find(kind, **names)
-            newest = "\n".join(f"  {hop}" for hop in self._hops[-20:])
-        raise TimeoutError(f"not {count} of {kind} {names} within {within_seconds:g} s; the newest hops:\n{newest}")
+            self._changed.wait_for(lambda: len(self._hops) > position, timeout=within_seconds)
+            return tuple(self._hops[position:])
+
+    def wait_for(
+        self, kind: str, /, *, count: int = 1, within_seconds: float | None = None, **names: object
+    ) -> tuple[Hop, ...]:
+        """Waits until there are `count` such hops, and returns them. Errors: `TimeoutError`, which lists the newest.
+
+        `within_seconds`: None sets a limit that fits this machine (`start_time.is_late`).
+        """
+        began = time.monotonic()
+        read = 0
+        while len(found := self.find(kind, **names)) < count:
+            seconds = time.monotonic() - began
+            if is_late(seconds) if within_seconds is None else seconds >= within_seconds:
+                newest = "\n".join(f"  {hop}" for hop in list(self)[-20:])
+                raise TimeoutError(f"not {count} of {kind} {names} within {seconds:.3g} s; the newest hops:\n{newest}")
+            left = LEAST_LIMIT_SECONDS if within_seconds is None else within_seconds - seconds
+            read += len(self.after(read, within_seconds=left))
+        return found
 
 
 def _is(hop: Hop, kind: str | None, names: Mapping[str, object]) -> bool:

@@ -29,6 +29,7 @@ from trackside.testing.local_account.job_record import (
     new_transition,
 )
 from trackside.testing.local_account.job_stream import JobStream
+from trackside.testing.local_account.orphans import OrphanKiller
 
 _JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 _ENVIRONMENT_KEY = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,511}")
@@ -55,11 +56,13 @@ class Jobs:
         *,
         send_event: Callable[[str, str, Mapping[str, Any]], None],
         journal: Journal,
+        orphans: OrphanKiller,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._settings = settings
         self._send_event = send_event
         self._journal = journal
+        self._orphans = orphans
         self._clock = clock
         self._lock = threading.RLock()
         self._jobs: dict[tuple[str, str], Job] = {}
@@ -197,6 +200,7 @@ class Jobs:
         limit = self._limit(job, process)
         stream = JobStream(job, clock=self._clock)
         ending = process.wait()
+        self._orphans.remove(process.pid)
         stream.close()  # all that was printed is there before the job has ended
         if limit:
             limit.cancel()
@@ -209,6 +213,7 @@ class Jobs:
             image = self._image_of(job)
             process = JobProcess(job, image=image, account_environment=self._settings.environment)
             self._processes[job.kind.name, job.name] = process
+            self._orphans.add(process.pid)
             job.started_at = self._clock()
             self._change(job, IN_PROGRESS, "Training")
             self._journal.write("job-process", kind=job.kind.name, job=job.name, pid=process.pid)

@@ -16,6 +16,7 @@ from trackside.testing.local_account.background import Background
 from trackside.testing.local_account.function_files import FunctionFiles, lay_out_runtime, unpack
 from trackside.testing.local_account.function_log import FunctionLog
 from trackside.testing.local_account.hops import Journal
+from trackside.testing.local_account.orphans import OrphanKiller
 from trackside.testing.local_account.sandbox import FunctionSettings, Outcome, Sandbox
 
 ASYNCHRONOUS_RETRIES = 2  # https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html
@@ -41,11 +42,13 @@ class LambdaRuntime:
         background: Background,
         journal: Journal,
         send_failure: Callable[[str, str, Mapping[str, str]], None],
+        orphans: OrphanKiller,
     ) -> None:
         self._settings = settings
         self._background = background
         self._journal = journal
         self._send_failure = send_failure
+        self._orphans = orphans
         self._runtime = lay_out_runtime(settings.folder / "runtime")
         self._lock = threading.Lock()
         self._unpacking = threading.Lock()
@@ -103,7 +106,7 @@ class LambdaRuntime:
             sandboxes = self._all()
             self._idle.clear()
         for sandbox in sandboxes:
-            sandbox.close()
+            self._end(sandbox)
 
     def _all(self) -> list[Sandbox]:
         return [*self._busy, *(sandbox for idle in self._idle.values() for sandbox in idle)]
@@ -119,12 +122,22 @@ class LambdaRuntime:
             idle = self._idle.get(function.function_arn, [])
             stale = [sandbox for sandbox in idle if sandbox.settings != settings]
             fresh = [sandbox for sandbox in idle if sandbox.settings == settings]
-            sandbox = fresh.pop() if fresh else Sandbox(settings, log=FunctionLog(function, self._settings.folder))
+            sandbox = fresh.pop() if fresh else self._new(function, settings)
             self._idle[function.function_arn] = fresh
             self._busy.add(sandbox)
         for old in stale:
-            old.close()
+            self._end(old)
         return sandbox
+
+    def _new(self, function: Any, settings: FunctionSettings) -> Sandbox:
+        log = FunctionLog(function, self._settings.folder, journal=self._journal)
+        sandbox = Sandbox(settings, log=log)
+        self._orphans.add(sandbox.pid)
+        return sandbox
+
+    def _end(self, sandbox: Sandbox) -> None:
+        sandbox.close()
+        self._orphans.remove(sandbox.pid)
 
     def _give_back(self, sandbox: Sandbox) -> None:
         with self._lock:
@@ -133,7 +146,7 @@ class LambdaRuntime:
             if keep:
                 self._idle.setdefault(sandbox.settings.arn, []).append(sandbox)
         if not keep and not self._is_closed:
-            sandbox.close()
+            self._end(sandbox)
 
     def _settings_of(self, function: Any) -> FunctionSettings:
         files = self._files_of(function)

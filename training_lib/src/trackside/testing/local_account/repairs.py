@@ -22,6 +22,7 @@ from moto.events.exceptions import InvalidEventPatternException
 from moto.events.models import EventPattern, EventPatternParser, Rule
 from moto.events.responses import EventsHandler
 from moto.iam.responses import IamResponse
+from moto.s3.models import S3Backend
 from moto.sagemaker.responses import SageMakerResponse
 from moto.sqs.models import Queue, SQSBackend
 from moto.sqs.responses import SQSResponse
@@ -56,6 +57,12 @@ class Account(Protocol):
     def queues_changed(self) -> None:
         """There may be something for a function in a queue."""
 
+    def message_arrived(self, queue: str) -> None:
+        """A message is in that queue."""
+
+    def object_stored(self, bucket: str, key: str) -> None:
+        """An object can be read in S3."""
+
 
 _applied: list[str] = []
 _attached: list[Account] = []
@@ -64,6 +71,8 @@ _attached: list[Account] = []
 def apply() -> None:
     """Mends moto in this process, CloudFormation included. A second call does nothing."""
     moto_cloudformation.apply()
+    if not _applied:
+        _report_objects()
     for repair in REPAIRS:
         if repair.name not in _applied:
             repair.mend()
@@ -172,7 +181,7 @@ def _mend_queue_delivery() -> None:
         queue.lambda_event_source_mappings.clear()  # by these moto would call the functions here and now
         with QUEUE_LOCK:
             stock(queue, message)
-        account.queues_changed()
+        account.message_arrived(queue.name)
 
     def then_wake(account: Account, stock: Any, backend: Any, *args: Any, **more: Any) -> Any:
         answer = stock(backend, *args, **more)
@@ -203,6 +212,18 @@ def _mend_redrive() -> None:
         return ActionResult({"TaskHandle": f"move-{source}"})
 
     _while_attached(SQSResponse, "start_message_move_task", start_message_move_task)
+
+
+# S3: nothing to mend; the account learns what was stored --------------------------------------------------------------
+
+
+def _report_objects() -> None:
+    def put_object(account: Account, stock: Any, backend: Any, *args: Any, **more: Any) -> Any:
+        stored = stock(backend, *args, **more)
+        account.object_stored(stored.bucket_name, stored.name)
+        return stored
+
+    _while_attached(S3Backend, "put_object", put_object)
 
 
 # DynamoDB -------------------------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from trackside.testing.local_account.hops import Journal
 from trackside.testing.local_account.job_process import Image
 from trackside.testing.local_account.jobs import Jobs, JobSettings
 from trackside.testing.local_account.lambda_runtime import LambdaRuntime, LambdaSettings
+from trackside.testing.local_account.orphans import OrphanKiller
 from trackside.testing.local_account.queue_delivery import QueueDelivery
 from trackside.testing.local_account.sandbox import Outcome
 
@@ -80,16 +81,19 @@ class LocalAccount:
         self.faults = FaultSwitch(faults or (chaos.faults() if chaos else None))
         self._destinations = ApiDestinations()
         self.hops = Journal(clock=clock)
+        self._watched: list[str] = []
         self._server = GatedServer("127.0.0.1", port, gate=self._gate)
         self._server.start()
         host, self._port = self._server.get_host_and_port()
         self.endpoint_url = f"http://{host}:{self._port}"
+        self._orphans = OrphanKiller()
         self._background = Background(threads=_THREADS)
         self._lambdas = LambdaRuntime(
             LambdaSettings(self.folder / "lambda", self.environment(), retry_seconds or 0.1),
             background=self._background,
             journal=self.hops,
             send_failure=_send_failure,
+            orphans=self._orphans,
         )
         self._events = EventDelivery(
             background=self._background,
@@ -110,6 +114,7 @@ class LocalAccount:
             JobSettings(self.folder / "jobs", stop_grace_seconds, self.environment()),
             send_event=_send_sagemaker_event,
             journal=self.hops,
+            orphans=self._orphans,
             clock=clock,
         )
         self._alarms = Alarms(journal=self.hops, tick_seconds=alarm_tick_seconds, clock=clock)
@@ -133,6 +138,7 @@ class LocalAccount:
         self._lambdas.close()
         self._queues.close()
         self._background.close()
+        self._orphans.close()
         self._server.stop()
         repairs.detach()
         moto_api_backend.reset()
@@ -235,6 +241,10 @@ class LocalAccount:
         """The processes of functions, warm or busy."""
         return self._lambdas.pids()
 
+    def watch_objects(self, place: str) -> None:
+        """From now on the journal has each object that is stored below `place` (`bucket/prefix`) in S3."""
+        self._watched.append(place)
+
     def emit_official_rule_status(self, job: str, statuses: Iterable[tuple[str, str, str]]) -> None:
         """Sends what SageMaker Debugger would: the job's event with (rule, status, details) of each of its rules."""
         self.jobs.emit_official_rule_status(job, statuses)
@@ -257,6 +267,16 @@ class LocalAccount:
         """Looks for messages that a function waits for."""
         if self._is_open:
             self._queues.wake()
+
+    def message_arrived(self, queue: str) -> None:
+        """Writes it into the journal, and looks for a function that waits for it."""
+        self.hops.write("message", queue=queue)
+        self.queues_changed()
+
+    def object_stored(self, bucket: str, key: str) -> None:
+        """Writes it into the journal, if somebody watches its place."""
+        if f"{bucket}/{key}".startswith(tuple(self._watched)):
+            self.hops.write("object", bucket=bucket, key=key)
 
 
 @dataclass(frozen=True)

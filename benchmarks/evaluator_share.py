@@ -1,0 +1,208 @@
+"""The evaluator's share of a core beside a training of 100 steps a second, with the default rules and the default capture.
+
+    .venv/bin/python benchmarks/evaluator_share.py [--seconds 30] [--steps-per-second 100] [--against OTHER/training_lib/src]
+
+For each model a training runs at that pace in a process of its own, and beside it the evaluator that `trackside run`
+starts, with its own settings. Its processor time is read every second (user and system, all threads). `start` is what
+it has used when it first says how far it is; the share is the median of the seconds after `--warm-up` of them, with
+quartiles, and what that is for each step that the training made. `every step` lets the statistics cost as much as they
+like, so that gradients are measured at each step: the most that an evaluator may have to read.
+
+With `--against`, evaluators of two trees watch the same training at the same time, each with an output of its own: the
+second sees the first's run through links. Target: at most 5 % of a core.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from capture_workloads import Block
+
+from trackside.contracts.capture_request import capture_environment
+from trackside.contracts.rule_catalogue import built_in_catalogue
+from trackside.contracts.run_layout import PROGRESS_KEY, RULE_OUTPUT, RULE_REQUEST_KEY
+from trackside.environment import inherited
+from trackside.local.evaluator_process import EvaluatorProcess
+from trackside.rules.catalogue import default_request
+
+MODELS = ("mlp", "gpt")
+BUDGETS = {"default": None, "every step": 1.0}
+TICKS = os.sysconf("SC_CLK_TCK")
+MOST_START_SECONDS = 120.0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=int, default=30, help="of training that are looked at (default 30)")
+    parser.add_argument("--warm-up", type=int, default=5, help="seconds after the start that are left out (default 5)")
+    parser.add_argument("--steps-per-second", type=float, default=100.0, help="pace of the training (default 100)")
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
+    parser.add_argument("--against", metavar="PATH", help="the `training_lib/src` of another tree to compare with")
+    parser.add_argument("--train", nargs=2, metavar=("MODEL", "PACE"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.train:
+        train(options.train[0], pace=float(options.train[1]))
+        return
+    trees = {"this tree": None, **({"the other": options.against} if options.against else {})}
+    print(f"{options.seconds} s at {options.steps_per_second:g} steps a second; target: at most 5 % of a core\n")
+    print(f"{'':24} {'':10} {'steps/s':>8} {'start':>8} {'share of a core (quartiles)':>30} {'a step':>9}")
+    for model in options.models:
+        for name, budget in BUDGETS.items():
+            for tree, found in measure(options, model, budget, trees).items():
+                low, middle, high = statistics.quantiles(found["shares"], n=4)
+                figures = f"{middle:.2%} ({low:.2%} to {high:.2%})"
+                per_step = f"{1000 * sum(found['shares']) / max(1, found['steps']):.3f} ms"
+                pace = found["steps"] / len(found["shares"])
+                print(
+                    f"{model + ', ' + name:24} {tree:10} {pace:8.0f} {found['start']:6.2f} s {figures:>30} {per_step:>9}"
+                )
+
+
+def measure(options, model, budget, trees):
+    """By tree: the processor seconds of the start and of each second that counts, and the steps judged in these."""
+    with tempfile.TemporaryDirectory(prefix="evaluator-share-") as folder:
+        request = default_request()
+        capture = built_in_catalogue().capture_request(request)
+        if budget is not None:
+            capture = replace(capture, statistics=replace(capture.statistics, budget=budget))
+        runs = {tree: Path(folder, str(number)) for number, tree in enumerate(trees)}
+        first = next(iter(runs.values()))
+        for run in runs.values():
+            run.mkdir()
+            (run / RULE_REQUEST_KEY).write_text(request.to_json())
+        command = [sys.executable, __file__, "--train", model, str(options.steps_per_second)]
+        environment = {**os.environ, **capture_environment(str(first), capture)}
+        training = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE)
+        evaluators = {}
+        try:
+            wait_for(lambda: {"debug-output", "statistics"} <= {path.name for path in first.iterdir()}, "the training")
+            for tree, run in runs.items():
+                if run is not first:
+                    for name in ("debug-output", "statistics"):
+                        (run / name).symlink_to(first / name)
+                evaluators[tree] = start_evaluator(run, trees[tree])
+            return watch(evaluators, runs, options)
+        finally:
+            for evaluator in evaluators.values():
+                evaluator.finish(grace_seconds=10)
+            training.kill()
+            training.wait()
+
+
+def start_evaluator(run, source):
+    environment = {**inherited(), **({"PYTHONPATH": str(Path(source).resolve())} if source else {})}
+    evaluator = EvaluatorProcess(run, environment=environment, say=print, monotonic=time.monotonic)
+    evaluator.tend()
+    return evaluator
+
+
+def watch(evaluators, runs, options):
+    progress = {tree: run / RULE_OUTPUT / PROGRESS_KEY for tree, run in runs.items()}
+    for path in progress.values():
+        wait_for(path.exists, "an evaluator's first answer")
+    start = {tree: processor_seconds(evaluator.pid) for tree, evaluator in evaluators.items()}
+    time.sleep(options.warm_up)
+    first = {tree: judged_through(path) for tree, path in progress.items()}
+    marks = [{tree: processor_seconds(evaluator.pid) for tree, evaluator in evaluators.items()}]
+    times = [time.monotonic()]
+    for _ in range(options.seconds):
+        time.sleep(1.0)
+        times.append(time.monotonic())
+        marks.append({tree: processor_seconds(evaluator.pid) for tree, evaluator in evaluators.items()})
+    seconds = [(after - before) for before, after in zip(times, times[1:])]
+    return {
+        tree: {
+            "start": start[tree],
+            "shares": [(b[tree] - a[tree]) / s for a, b, s in zip(marks, marks[1:], seconds, strict=False)],
+            "steps": judged_through(progress[tree]) - first[tree],
+        }
+        for tree in evaluators
+    }
+
+
+def judged_through(progress):
+    return max(rule["judged_through"] for rule in json.loads(progress.read_text())["rules"])
+
+
+def processor_seconds(pid):
+    """User and system time of all its threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def wait_for(is_there, what):
+    until = time.monotonic() + MOST_START_SECONDS
+    while not is_there():
+        if time.monotonic() > until:
+            sys.exit(f"Gave up after {MOST_START_SECONDS:g} s of waiting for {what}.")
+        time.sleep(0.05)
+
+
+def train(name, *, pace):
+    """A training that learns, at `pace` steps a second, until it is killed."""
+    import torch
+    from torch import nn
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    model, batch = (mlp if name == "mlp" else gpt)(torch, nn)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
+    loss_of = nn.CrossEntropyLoss()
+    due = time.monotonic()
+    while True:
+        inputs, labels = batch()
+        optimizer.zero_grad()
+        loss_of(model(inputs), labels).backward()
+        optimizer.step()
+        due = max(due + 1 / pace, time.monotonic() - 1)
+        time.sleep(max(0.0, due - time.monotonic()))
+
+
+def mlp(torch, nn):
+    """16 tensors with their gradients."""
+    layers = [
+        nn.Linear(64, 64),
+        nn.ReLU(),
+        nn.Linear(64, 64),
+        nn.ReLU(),
+        nn.Linear(64, 64),
+        nn.ReLU(),
+        nn.Linear(64, 10),
+    ]
+    inputs = torch.randn(4096, 64)
+    labels = (inputs[:, :10] + 0.5 * torch.randn(4096, 10)).argmax(1)
+    return nn.Sequential(*layers), lambda: pick(torch, inputs, labels, 32)
+
+
+def gpt(torch, nn):
+    """154 tensors with their gradients, as thin as they can be."""
+
+    class Gpt(nn.Module):
+        def __init__(self, *, width=8, layers=6, words=64):
+            super().__init__()
+            self.words = nn.Embedding(words, width)
+            self.blocks = nn.Sequential(*[Block(width, 2) for _ in range(layers)])
+            self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, words)
+
+        def forward(self, tokens):
+            return self.head(self.norm(self.blocks(self.words(tokens)))).transpose(1, 2)
+
+    starts = torch.randint(0, 64, (512, 1))
+    texts = (starts + 3 * torch.arange(9)) % 64
+    return Gpt(), lambda: pick(torch, texts[:, :8], texts[:, 1:], 8)
+
+
+def pick(torch, inputs, labels, count):
+    chosen = torch.randint(0, len(inputs), (count,))
+    return inputs[chosen], labels[chosen]
+
+
+if __name__ == "__main__":
+    main()

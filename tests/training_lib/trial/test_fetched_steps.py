@@ -1,0 +1,99 @@
+"""Records of a store far away: one of a step by itself, several of a small step in one request."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from trackside.storage.memory import MemoryStore
+from trackside.trial.fetched_steps import MOST_STEP_BYTES, MOST_STEPS, FetchedSteps
+from trackside.trial.step_index import Layout, SavedStep
+
+
+class Remote(MemoryStore):
+    """Counts the questions; `delay` is waited for with each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[int, int | None]] = []
+        self.gate: threading.Event | None = None
+
+    @property
+    def uri(self) -> str:
+        return "s3://bucket/run"
+
+    def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
+        self.asked.append((start, length))
+        if self.gate is not None:
+            assert self.gate.wait(30)
+        return super().get(key, start=start, length=length)
+
+
+class Near(Remote):
+    @property
+    def uri(self) -> str:
+        return "/runs/1"
+
+
+def a_step(number: int, *, record_bytes: int = 10, records: int = 5) -> SavedStep:
+    layout = Layout({f"t{k}": (k * record_bytes, record_bytes) for k in range(records)})
+    return SavedStep(number, "worker_0", "TRAIN", f"events/{number}", layout)
+
+
+def stored(store: MemoryStore, saved: SavedStep) -> bytes:
+    size = max(start + length for start, length in saved.layout.records.values())
+    data = bytes(k % 251 for k in range(size))
+    store.put(saved.event_key, data)
+    return data
+
+
+@pytest.mark.parametrize(
+    ("store", "record_bytes", "asked"),
+    [
+        pytest.param(Remote(), 10, [(0, 10), (0, 50)], id="a-small-step-far-away"),
+        pytest.param(Near(), 10, [(0, 10), (10, 10), (20, 10), (30, 10), (40, 10)], id="a-folder"),
+        pytest.param(
+            Remote(), MOST_STEP_BYTES, [(k * MOST_STEP_BYTES, MOST_STEP_BYTES) for k in range(5)], id="a-large-step"
+        ),
+    ],
+)
+def test_all_records_of_a_step(store: Remote, record_bytes: int, asked: list[tuple[int, int]]) -> None:
+    saved = a_step(7, record_bytes=record_bytes)
+    data, steps = stored(store, saved), FetchedSteps(store)
+    for start, length in saved.layout.records.values():
+        assert steps.fetch(saved, start=start, length=length) == data[start : start + length]
+    assert store.asked == asked
+
+
+def test_one_record_of_many_steps_is_fetched_by_itself() -> None:
+    store = Remote()
+    steps = FetchedSteps(store)
+    for number in range(3 * MOST_STEPS):
+        saved = a_step(number)
+        stored(store, saved)
+        steps.fetch(saved, start=20, length=10)
+    assert store.asked == [(20, 10)] * (3 * MOST_STEPS)
+
+
+def test_a_step_that_was_written_again_is_fetched_again() -> None:
+    store, saved = Remote(), a_step(1)
+    stored(store, saved)
+    steps = FetchedSteps(store)
+    for _ in range(2):
+        steps.fetch(saved, start=0, length=10)
+    store.put(saved.event_key, b"x" * 50)
+    steps.forget(saved.event_key)
+    assert steps.fetch(saved, start=0, length=10) == b"x" * 10
+
+
+def test_threads_that_ask_for_one_step_share_an_answer() -> None:
+    store, saved = Remote(), a_step(1)
+    data, steps = stored(store, saved), FetchedSteps(store)
+    store.gate = threading.Event()
+    with ThreadPoolExecutor(5) as pool:
+        answers = [pool.submit(steps.fetch, saved, start=s, length=n) for s, n in saved.layout.records.values()]
+        store.gate.set()
+        assert sorted(answer.result(30) for answer in answers) == sorted(data[k : k + 10] for k in range(0, 50, 10))
+    assert len(store.asked) == 2

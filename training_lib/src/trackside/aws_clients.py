@@ -1,0 +1,123 @@
+"""Clients of AWS: one for each service in a process, shared by all threads. A worker of the fleet makes its own.
+
+A client costs 0.2 s of processor, half of it for importing botocore: so it is made with the first request, on the
+thread that needs it. boto3 itself is not imported: what it adds is not used here.
+"""
+
+from __future__ import annotations
+
+import logging  # noqa: F401 - it holds its lock during a fork, and what is registered later is done first
+import os
+import threading
+from contextlib import suppress
+from typing import Any
+
+from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.environment import aws_region, aws_settings
+
+_CONNECTIONS = 32  # kept open, for as many threads that ask at the same time
+_IMPORT_SECONDS = 5.0
+
+
+class SharedClient:
+    """The client of one service, made when it is first needed, and again in a process that is forked from this one.
+
+    It stays the same for as long as its holder lives. Who holds none yet gets one that is made from the environment
+    and AWS's files as they are then.
+
+    Args:
+        service: as AWS calls it: `s3`, `events`, ...
+        connect_seconds: how long a connection may take.
+        read_seconds: how long an answer may be silent.
+        attempts: how often a request is tried in all.
+    """
+
+    def __init__(
+        self, service: str, *, connect_seconds: float = 5, read_seconds: float = 30, attempts: int = 5
+    ) -> None:
+        self._asked = (service, connect_seconds, read_seconds, attempts)
+        self._held: tuple[_Clients, Any] | None = None
+
+    def get(self) -> Any:
+        """Return the client. Errors: `ConfigurationError` without botocore; botocore's own for wrong settings."""
+        held = self._held
+        if held is None or held[0] is not _clients:
+            held = self._held = (_clients, _clients.get(*self._asked))
+        return held[1]
+
+
+class _Clients:
+    """Those of one process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._settings: tuple[object, ...] = ()
+        self._session: Any = None
+        self._services: set[str] = set()
+        self._made: dict[tuple[object, ...], Any] = {}
+
+    def get(self, service: str, connect_seconds: float, read_seconds: float, attempts: int) -> Any:
+        asked = (service, connect_seconds, read_seconds, attempts)
+        with self._lock:
+            settings = aws_settings()
+            if settings != self._settings:
+                self._session, self._settings, self._made = None, settings, {}
+            if asked not in self._made:
+                with _importing:
+                    botocore = _botocore()
+                if self._session is None:
+                    self._session = self._open(botocore)
+                self._services.add(service)
+                config = botocore.config.Config(
+                    retries={"mode": "standard", "total_max_attempts": attempts},
+                    connect_timeout=connect_seconds,
+                    read_timeout=read_seconds,
+                    max_pool_connections=_CONNECTIONS,
+                )
+                self._made[asked] = self._session.create_client(service, region_name=aws_region(), config=config)
+            return self._made[asked]
+
+    def _open(self, botocore: Any) -> Any:
+        session = botocore.session.Session()
+        # It would look into the folders of all 400 services, only to find that the one asked for exists.
+        session.get_component("data_loader").list_available_services = lambda _: self._services
+        return session
+
+
+def _botocore() -> Any:
+    try:
+        import botocore.config
+        import botocore.session
+    except ModuleNotFoundError as error:
+        problem = Problem("AWS", "needs boto3, which is not installed.", "pip install 'trackside[aws]'")
+        raise ConfigurationError([problem], subject="This installation") from error
+    return botocore
+
+
+_clients = _Clients()
+_of_parents: list[_Clients] = []
+_importing = threading.RLock()
+
+
+def _before_fork() -> None:
+    """Wait for a thread that imports botocore: what is half imported at a fork, the child could never import.
+
+    Not for ever, as that thread may need what others hold during a fork.
+    """
+    _importing.acquire(timeout=_IMPORT_SECONDS)
+
+
+def _after_fork_in_parent() -> None:
+    with suppress(RuntimeError):  # it was waited for in vain
+        _importing.release()
+
+
+def _after_fork_in_child() -> None:
+    """A forked process shares neither connections nor the locks of threads that it does not have."""
+    global _clients, _importing
+    _of_parents.append(_clients)  # to drop it would end its connections, which needs locks that may be held for ever
+    _clients, _importing = _Clients(), threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

@@ -1,0 +1,73 @@
+"""Records of saved steps in a store far away: the second question about a small step fetches all of it.
+
+A set of rules asks for a dozen tensors of each step, and each record by itself is a request. Somebody who follows one
+tensor over many steps asks once a step, and gets no more than that.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+from trackside.records.step_file import fetch_record
+from trackside.storage.store import Store
+from trackside.trial.parallel import is_remote
+from trackside.trial.step_index import Layout, SavedStep
+
+MOST_STEP_BYTES = 256 << 10  # a transfer of some milliseconds, as long as the request itself takes
+MOST_STEPS = 64
+
+
+class FetchedSteps:
+    """Fetches records. Safe to use from several threads."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._is_remote = is_remote(store)
+        self._steps: OrderedDict[str, _Step] = OrderedDict()
+        self._sizes: dict[Layout, int] = {}
+        self._lock = threading.Lock()
+
+    def fetch(self, saved: SavedStep, *, start: int, length: int) -> bytes:
+        """Return the bytes of a record, as `fetch_record`. Errors: those of the store."""
+        if not self._is_remote or self._size_of(saved.layout) > MOST_STEP_BYTES:
+            return fetch_record(self._store, saved.event_key, start=start, length=length)
+        step = self._step(saved.event_key)
+        with step.lock:  # who asks for the same step at the same time shares one answer
+            if step.data is None and step.is_asked:
+                step.data = self._store.get(saved.event_key, length=self._size_of(saved.layout))
+            step.is_asked = True
+            if step.data is not None:
+                return step.data[start : start + length]
+        return fetch_record(self._store, saved.event_key, start=start, length=length)
+
+    def forget(self, event_key: str) -> None:
+        """Fetch a step anew the next time: it has been written again."""
+        with self._lock:
+            self._steps.pop(event_key, None)
+
+    def _step(self, key: str) -> _Step:
+        with self._lock:
+            step = self._steps.get(key)
+            if step is None:
+                step = self._steps[key] = _Step()
+            self._steps.move_to_end(key)
+            if len(self._steps) > MOST_STEPS:
+                self._steps.popitem(last=False)
+            return step
+
+    def _size_of(self, layout: Layout) -> int:
+        """Up to where the records of a step reach."""
+        size = self._sizes.get(layout)
+        if size is None:
+            size = self._sizes[layout] = max((start + length for start, length in layout.records.values()), default=0)
+        return size
+
+
+class _Step:
+    """What is known of one event file."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.is_asked = False
+        self.data: bytes | None = None
