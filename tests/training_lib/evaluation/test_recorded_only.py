@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -66,7 +67,7 @@ class World:
         has_marks: bool = True,
     ) -> None:
         self.tensors, self.clock, self.marks = MemoryStore(), Clock(), MemoryStore()
-        self.has_marks = has_marks
+        self.has_marks, self._sequence = has_marks, itertools.count()
         self.statistics: Store = MemoryStore()
         write_collections(self.tensors, workers=tuple(workers))
         self.logs = {worker: a_log(self.statistics, worker) for worker in workers}
@@ -84,6 +85,7 @@ class World:
                 worker,
                 len(self.logs),
                 STARTED_MS,
+                sequence=next(self._sequence),
                 through=through,
                 is_final=is_final,
                 saved_steps=sum(found is not None and found[1] == worker for found in saved),

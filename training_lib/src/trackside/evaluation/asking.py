@@ -165,7 +165,7 @@ class Asker:
         ordered = verdicts.worst_first(dated)
         with self._lock:
             event_key = self._trial.event_key(ordered[0].step, ordered[0].worker)
-            several_workers = len(self._trial.workers) > 1
+            several_workers = self._trial.has_several_workers(window.step)
         verdict = verdicts.issue_found(
             configured,
             ordered,

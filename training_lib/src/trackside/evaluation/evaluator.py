@@ -176,17 +176,10 @@ class Evaluator:
         names = self._abreast()
         steps = self._trial.new_complete_steps(self._judged_by_all(names))
         has_grown = bool(steps) and steps[-1] > self._newest_step  # paced rules leave steps that are long there
-        last = steps[-1] if self._trial.has_ended and steps else None
         for step in steps:
-            there = self._steps.at(step, now, is_last=step == last)
-            self._asked_until = None
-            found = [verdict for name in self._due(names, there) if (verdict := self._judge(name, there)) is not None]
-            if found:
-                self._outbox.say(found)
-                names = self._abreast()
-            if self._apart:
-                self._turns.make_room()
-                self._apart.attend()
+            names = self._judge_step(self._steps.at(step, now, is_last=False), names)
+        if steps and self._trial.has_ended:  # a rule that is asked now and then looks at the last step too
+            self._judge_step(self._steps.at(steps[-1], now, is_last=True), names)
         if has_grown:
             self._newest_step, self._newest_at = steps[-1], now
         self._apart.attend()
@@ -246,6 +239,18 @@ class Evaluator:
 
     def _asked_through(self, name: str) -> int:
         return self._apart.asked_through(name) if name in self._apart else self._ledger.of(name).judged_through
+
+    def _judge_step(self, there: StepToJudge, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Asks these rules about a step; returns those that are still asked together."""
+        self._asked_until = None
+        found = [verdict for name in self._due(names, there) if (verdict := self._judge(name, there)) is not None]
+        if found:
+            self._outbox.say(found)
+            names = self._abreast()
+        if self._apart:
+            self._turns.make_room()
+            self._apart.attend()
+        return names
 
     def _judge(self, name: str, there: StepToJudge) -> Verdict | None:
         """What one rule has to say at a step, as far as that is known at once."""

@@ -79,8 +79,8 @@ class Outbox:
     def _grouped(self, verdict: Verdict) -> Verdict:
         """One by one: of issues that are opened at the same step, the first leads.
 
-        Which one leads may differ between a run that was watched and the same run judged afterwards: a paced rule waits
-        for the rows of its step, and a slow one for itself, while others go on. What is found does not differ.
+        Which one leads may differ between a run that was watched and the same run judged afterwards where a rule is
+        slow: the others go on without it. What is found does not differ.
         """
         if verdict.outcome is not Outcome.ISSUE_FOUND:
             return verdict

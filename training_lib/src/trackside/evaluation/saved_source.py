@@ -27,9 +27,9 @@ class SavedSource:
         self._steps: dict[str, _Steps] = {}
         self._version: object = None
 
-    def tensor_names(self, *, collection: str) -> tuple[str, ...]:
+    def tensor_names(self, *, collection: str, last_step: int | None = None) -> tuple[str, ...]:
         """As `TensorSource`."""
-        return self._trial.tensor_names(collection=collection)
+        return self._trial.tensor_names(collection=collection, last_step=last_step)
 
     def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
         """As `TensorSource`."""

@@ -73,9 +73,9 @@ class SharedSource:
         """Where the run's tensors lie, for a rule that reads by itself; "" if there is no such place."""
         return self._source.uri if isinstance(self._source, Trial) else ""
 
-    def tensor_names(self, *, collection: str) -> tuple[str, ...]:
+    def tensor_names(self, *, collection: str, last_step: int | None = None) -> tuple[str, ...]:
         """As `TensorSource`."""
-        return self._read(lambda: self._source.tensor_names(collection=collection))
+        return self._read(lambda: self._source.tensor_names(collection=collection, last_step=last_step))
 
     def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
         """As `TensorSource`."""

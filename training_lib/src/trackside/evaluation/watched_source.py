@@ -22,9 +22,9 @@ class WatchedSource:
         self._source, self._step, self._collections = source, step, collections
         self.has_shown = False
 
-    def tensor_names(self, *, collection: str) -> tuple[str, ...]:
+    def tensor_names(self, *, collection: str, last_step: int | None = None) -> tuple[str, ...]:
         """As `TensorSource`."""
-        return self._source.tensor_names(collection=collection)
+        return self._source.tensor_names(collection=collection, last_step=last_step)
 
     def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
         """As `TensorSource`."""

@@ -28,12 +28,16 @@ class RecordedSteps:
 
     def __init__(self) -> None:
         self.last_by_worker: dict[str, int] = {}  # the newest step of each
+        self.first_by_worker: dict[str, int] = {}
+        self.first_steps: dict[str, int] = {}  # of each tensor, the first step at which anything of it was measured
+        self.first_steps_version = 0
+        self._first_by_tensors: dict[frozenset[str], int] = {}
         self._arrays: _Arrays = (np.empty(0, np.int64), np.empty(0, np.uint8), np.empty(0, np.uint64))
         self._count = 0
         self._taken: dict[RowTable, int] = {}
         self._kinds: dict[frozenset[str], np.uint64] = {}
         self._beyond: frozenset[str] = frozenset()
-        self._kinds_of_rows: dict[tuple[Schema, bytes], np.uint64] = {}
+        self._kinds_of_rows: dict[tuple[Schema, bytes], tuple[np.uint64, frozenset[str]]] = {}
         self._tensors: dict[int, frozenset[str]] = {}
 
     @property
@@ -46,8 +50,11 @@ class RecordedSteps:
         parts: list[_Arrays] = []
         for worker, of_worker in tables.items():
             new = [part for table in of_worker for part in self._new_rows(table)]
-            newest = max((int(steps.max()) for steps, _, _ in new), default=-1)
-            self.last_by_worker[worker] = max(newest, self.last_by_worker.get(worker, -1))
+            if new:
+                first = min(int(steps.min()) for steps, _, _ in new)
+                newest = max(int(steps.max()) for steps, _, _ in new)
+                self.first_by_worker[worker] = min(first, self.first_by_worker.get(worker, first))
+                self.last_by_worker[worker] = max(newest, self.last_by_worker.get(worker, -1))
             parts += new
         if parts:
             self._add(tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
@@ -91,19 +98,36 @@ class RecordedSteps:
 
     def _kinds_in(self, rows: NDArray[np.void], schema: Schema) -> NDArray[np.uint64]:
         if "measured" not in (rows.dtype.names or ()):
-            return np.full(len(rows), self._kind(schema, b""))
+            return np.full(len(rows), self._kind(schema, b"", first_step=int(rows["step"].min())))
         measured = np.ascontiguousarray(rows["measured"])
         masks, which = np.unique(measured.view(f"V{measured.shape[1]}")[:, 0], return_inverse=True)
-        return np.array([self._kind(schema, mask.tobytes()) for mask in masks], np.uint64)[which.reshape(-1)]
+        which = which.reshape(-1)
+        firsts = np.full(len(masks), np.iinfo(np.int64).max)
+        np.minimum.at(firsts, which, rows["step"])
+        kinds = [
+            self._kind(schema, mask.tobytes(), first_step=int(first)) for mask, first in zip(masks, firsts, strict=True)
+        ]
+        return np.array(kinds, np.uint64)[which]
 
-    def _kind(self, schema: Schema, mask: bytes) -> np.uint64:
-        """The kind of rows of which that was measured; no mask: all of it."""
-        kind = self._kinds_of_rows.get((schema, mask))
-        if kind is None:
+    def _kind(self, schema: Schema, mask: bytes, *, first_step: int) -> np.uint64:
+        """The kind of rows of which that was measured, from this step on; no mask: all of it."""
+        known = self._kinds_of_rows.get((schema, mask))
+        if known is None:
             if len(self._kinds_of_rows) >= MOST_MASKS_AT_HAND:
                 self._kinds_of_rows.clear()
-            kind = self._kinds_of_rows[schema, mask] = self._kind_of(_measured(schema, mask))
+            tensors = _measured(schema, mask)
+            known = self._kinds_of_rows[schema, mask] = self._kind_of(tensors), tensors
+        kind, tensors = known
+        if self._first_by_tensors.get(tensors, first_step + 1) > first_step:
+            self._learn_first_steps(tensors, first_step)
         return kind
+
+    def _learn_first_steps(self, tensors: frozenset[str], step: int) -> None:
+        self._first_by_tensors[tensors] = step
+        earlier = {tensor: step for tensor in tensors if self.first_steps.get(tensor, step + 1) > step}
+        if earlier:
+            self.first_steps.update(earlier)
+            self.first_steps_version += 1
 
     def _kind_of(self, tensors: frozenset[str]) -> np.uint64:
         kind = self._kinds.get(tensors)

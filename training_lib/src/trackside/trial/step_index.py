@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trackside.contracts.errors import KeyNotFoundError, NotAFileError, RecordError
@@ -103,21 +103,32 @@ class StepIndex:
         self.steps: list[int] = []  # every step known, ascending
         self.arrivals: list[SavedStep] = []  # in the order found; ascending but for late workers
         self.late_until = 0  # arrivals before this index may be older than those before them
-        self.names: set[str] = set()
-        self.workers: set[str] = set()
+        self.first_steps: dict[str, int] = {}  # of every name that was saved, the first step at which it was
+        self.first_steps_version = 0
+        self.first_by_worker: dict[str, int] = {}  # the first step of each worker
         self.has_ended = False
         self.last_complete: int | None = None
         self._files: dict[int, dict[str, SavedStep | None]] = {}
         self._decoder = IndexDecoder()
         self._layouts: dict[tuple[tuple[IndexEntry, ...], tuple[ShapeEntry, ...]], Layout] = {}
         self._same_layouts: dict[tuple[int, int], tuple[Layout, object]] = {}
-        self._layouts_seen: set[Layout] = set()
+        self._first_by_layout: dict[Layout, int] = {}
         self._first_key = f"{index_prefix(first_step)}{first_step:012d}" if first_step else INDEX_PREFIX
         self._last_key = ""  # nothing has been listed yet
         self._lacking: set[int] = set()
         self._worker_count: int | None = None
         self._read_again: set[tuple[int, str]] = set()
         self._through: int | None = None
+
+    @property
+    def names(self) -> Collection[str]:
+        """Every name that was saved, those of reductions included."""
+        return self.first_steps.keys()
+
+    @property
+    def workers(self) -> Collection[str]:
+        """Every worker that saved anything."""
+        return self.first_by_worker.keys()
 
     def complete_through(self, step: int) -> None:
         """Say which steps are complete, where watermarks tell: all up to `step`, and none after it before the end."""
@@ -173,7 +184,7 @@ class StepIndex:
             return None
         self._files[step][worker] = saved
         self.arrivals[self._place_of(known)] = saved
-        self._learn_names(saved.layout)
+        self._learn_names(saved)
         return saved
 
     def saved(self, step: int) -> Mapping[str, SavedStep]:
@@ -364,21 +375,26 @@ class StepIndex:
                     last = step
                 else:
                     bisect.insort(self.steps, step)
-            self.workers.add(worker)
+            self.first_by_worker[worker] = min(step, self.first_by_worker.get(worker, step))
             if isinstance(saved, RecordError):  # the worker has come this far, though what it says cannot be read
                 files[worker] = None
                 self._report(saved)
                 continue
             files[worker] = saved
             self.arrivals.append(saved)
-            if saved.layout not in self._layouts_seen:
-                self._learn_names(saved.layout)
+            self._learn_names(saved)
         if is_late:
             self.late_until = len(self.arrivals)
 
-    def _learn_names(self, layout: Layout) -> None:
-        self._layouts_seen.add(layout)
-        self.names.update(layout.records)
+    def _learn_names(self, saved: SavedStep) -> None:
+        step, layout = saved.step, saved.layout
+        if self._first_by_layout.get(layout, step + 1) <= step:
+            return
+        self._first_by_layout[layout] = step
+        earlier = {name: step for name in layout.records if self.first_steps.get(name, step + 1) > step}
+        if earlier:
+            self.first_steps.update(earlier)
+            self.first_steps_version += 1
 
     def _place_of(self, saved: SavedStep) -> int:
         """Where a step stands in `arrivals`."""

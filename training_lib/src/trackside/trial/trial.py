@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import difflib
 import math
 import re
@@ -150,7 +151,10 @@ class Trial:
         self._reductions: frozenset[str] = frozenset()
         self._seen_names = (-1, -1)
         self._steps: tuple[tuple[int, int | None], tuple[int, ...]] = ((0, None), ())
-        self._members: dict[str, tuple[str, ...]] = {}
+        self._members: dict[tuple[str, int], tuple[str, ...]] = {}  # by collection, and how many names there were
+        self._first_steps: list[int] = []  # of each tensor, ascending
+        self._by_first_step: tuple[str, ...] = ()  # the tensors, in that order
+        self._first_steps_version = (-1, -1)
         self._questions: dict[tuple[str, str, str | None], Question] = {}
         self._step_values = StepTables(self._columns_beyond, last_step=self._last_step)
         self._collections_in: dict[Layout, frozenset[str]] = {}
@@ -186,7 +190,7 @@ class Trial:
     def _read_what_is_marked(self, watermarks: Watermarks) -> None:
         """Reads what the watermarks say is new, and all that is there once the run has ended."""
         marks, known = watermarks.marks, self._marks
-        has_ended = watermarks.may_have_ended and self._store.exists(END_MARKER_KEY)
+        has_ended = watermarks.should_ask_for_the_end() and self._store.exists(END_MARKER_KEY)
         # Who is gone may have stored more than its watermark covers; so may a process that another one has followed.
         is_search = has_ended or watermarks.gone != self._gone or _differ(marks, known, lambda mark: mark.started_ms)
         if marks == known and not is_search:
@@ -275,12 +279,19 @@ class Trial:
         """Names of all tensors seen, sorted; one that was saved as reductions only goes by its own name."""
         return self._sorted_names()
 
-    def tensor_names(self, *, collection: str) -> tuple[str, ...]:
-        """Names of the tensors seen so far in that collection, sorted; () for a collection that nobody knows."""
+    def tensor_names(self, *, collection: str, last_step: int | None = None) -> tuple[str, ...]:
+        """Names of the tensors in that collection, sorted; () for a collection that nobody knows.
+
+        Those seen so far, or those of which anything was saved or recorded at `last_step` or before.
+        """
         names = self._sorted_names()
-        members = self._members.get(collection)
+        if last_step is not None:
+            self._sort_by_first_step()
+        count = len(names) if last_step is None else bisect.bisect_right(self._first_steps, last_step)
+        members = self._members.get((collection, count))
         if members is None:
-            members = self._members[collection] = self._membership.members(collection, names)
+            among = names if count == len(names) else self._by_first_step[:count]
+            members = self._members[collection, count] = self._membership.members(collection, among)
         return members
 
     @property
@@ -407,7 +418,13 @@ class Trial:
     @property
     def workers(self) -> tuple[str, ...]:
         """Names of the workers seen, sorted."""
-        return tuple(sorted(self._index.workers | self._recorded.workers))
+        return tuple(sorted({*self._index.workers, *self._recorded.workers}))
+
+    def has_several_workers(self, last_step: int) -> bool:
+        """True if more than one worker saved or recorded anything at `last_step` or before."""
+        recorded = self._recorded.steps
+        firsts = [self._index.first_by_worker, recorded.first_by_worker if recorded is not None else {}]
+        return len({worker for first in firsts for worker, step in first.items() if step <= last_step}) > 1
 
     def steps(self, mode: str | None = None) -> tuple[int, ...]:
         """Complete steps (saved by every worker, or as complete as they will ever be), ascending."""
@@ -440,9 +457,9 @@ class Trial:
 
     def mode_of(self, step: int) -> str:
         """The mode of a step: of the first worker that says so, "GLOBAL" if none does."""
-        saved = next((saved.mode for saved in self._index.saved(step).values()), None)
-        if saved is not None:
-            return saved
+        saved = self._index.saved(step)
+        if saved:
+            return saved[min(saved)].mode
         recorded = self._recorded.steps
         return (recorded.mode_of(step) if recorded is not None else None) or "GLOBAL"
 
@@ -610,6 +627,20 @@ class Trial:
             self._members.clear()
             self._questions.clear()
         return self._all_names
+
+    def _sort_by_first_step(self) -> None:
+        recorded = self._recorded.steps
+        version = self._index.first_steps_version, recorded.first_steps_version if recorded is not None else 0
+        if version == self._first_steps_version:
+            return
+        self._first_steps_version = version
+        first_steps: dict[str, int] = dict(recorded.first_steps) if recorded is not None else {}
+        for name, step in self._index.first_steps.items():
+            tensor = base_name(name)
+            first_steps[tensor] = min(step, first_steps.get(tensor, step))
+        self._by_first_step = tuple(sorted(first_steps, key=lambda tensor: (first_steps[tensor], tensor)))
+        self._first_steps = [first_steps[tensor] for tensor in self._by_first_step]
+        self._members.clear()
 
     def _holds(self, name: str) -> bool:
         self._sorted_names()

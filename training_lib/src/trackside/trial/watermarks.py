@@ -15,7 +15,7 @@ GONE_SECONDS = 60.0  # three signs of life (`capture.watermark.SIGN_OF_LIFE_SECO
 # Ranks keep step with one another. One that lives, and is so far behind, does not train along with the others: its
 # steps are not theirs. The original waits for as many (SMDEBUG_INCOMPLETE_STEP_WAIT_WINDOW).
 MOST_STEPS_BEHIND = 1000
-QUIET_SECONDS = 5.0  # without news, after which a reader asks whether the run has ended
+QUIET_SECONDS = 10.0  # without news, after which a reader asks whether the run has ended, and so often then
 
 _FIRST = worker_name(0)
 
@@ -45,7 +45,7 @@ class Watermarks:
         self._seen: dict[str, _Seen] = {}
         self._missing_since: dict[str, float] = {}
         self._gone: set[str] = set()
-        self._news_at = clock()
+        self._quiet_since = clock()
         self.through = NOTHING_YET  # all that there will ever be of this step, and of those before it, is stored
 
     @property
@@ -68,10 +68,12 @@ class Watermarks:
         """The newest statistics segments of all workers."""
         return [name for seen in self._seen.values() for name in seen.mark.segments]
 
-    @property
-    def may_have_ended(self) -> bool:
-        """True if it is worth asking for the end of the run: all workers say so, or nothing was new for a while."""
-        if not is_remote(self._store) or self._clock() - self._news_at >= QUIET_SECONDS:
+    def should_ask_for_the_end(self) -> bool:
+        """True if it is worth a request: all workers say so, or nothing was new for a while. It is taken for asked."""
+        if not is_remote(self._store):
+            return True
+        if self._clock() - self._quiet_since >= QUIET_SECONDS:
+            self._quiet_since = self._clock()
             return True
         return all(self._seen[w].mark.is_final if w in self._seen else w in self._gone for w in self._workers())
 
@@ -144,7 +146,7 @@ class Watermarks:
             return False
         self._seen[worker] = _Seen(mark, found.tag, now)
         self._gone.discard(worker)
-        self._news_at = now
+        self._quiet_since = now
         return True
 
     def _note_silence(self, worker: str, now: float, *, since: float | None) -> None:

@@ -83,8 +83,8 @@ class Panel:
 class TensorSource(Protocol):
     """Where a window reads from: a trial."""
 
-    def tensor_names(self, *, collection: str) -> tuple[str, ...]:
-        """Names of the tensors seen so far in that collection, sorted."""
+    def tensor_names(self, *, collection: str, last_step: int | None = None) -> tuple[str, ...]:
+        """Names of the tensors in that collection, sorted: those seen so far, or at `last_step` or before."""
 
     def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
         """One column per worker over every saved step <= `last_step` (of `mode`, or of every mode)."""
@@ -123,12 +123,13 @@ class Window:
 
     @property
     def facts(self) -> ModelFacts | None:
-        """What the training program is made of at this step; None for a run that does not tell (an older one)."""
-        return self.source.facts_at(self.step)
+        """What the training program is made of at this step; None for a run that has not told (or an older one)."""
+        facts = self.source.facts_at(self.step)
+        return facts if facts is None or facts.from_step <= self.step else None
 
     def tensors(self, collection: str) -> tuple[str, ...]:
-        """Names of the tensors of a collection, sorted."""
-        return self.source.tensor_names(collection=collection)
+        """Names of the tensors of a collection of which there was anything until this step, sorted."""
+        return self.source.tensor_names(collection=collection, last_step=self.step)
 
     def statistic(
         self, tensor: str, name: str, *, last: int | None = None, mode: str | None = _OWN
