@@ -130,8 +130,11 @@ class StepIndex:
         """Every worker that saved anything."""
         return self.first_by_worker.keys()
 
-    def complete_through(self, step: int) -> None:
-        """Say which steps are complete, where watermarks tell: all up to `step`, and none after it before the end."""
+    def complete_through(self, step: int | None) -> None:
+        """Say which steps are complete, where watermarks tell: all up to `step`, and none after it before the end.
+
+        None where there are no watermarks.
+        """
         if step != self._through:
             self._through = step
             self._complete()

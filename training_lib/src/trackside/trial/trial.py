@@ -195,6 +195,7 @@ class Trial:
         is_search = has_ended or watermarks.gone != self._gone or _differ(marks, known, lambda mark: mark.started_ms)
         if marks == known and not is_search:
             return
+        self._index.complete_through(self._through)  # until all of what is new has been read
         if is_search or _differ(marks, known, lambda mark: mark.saved_steps):
             self._index.refresh()
         is_search |= self._index.has_ended  # since it was asked for
@@ -216,6 +217,8 @@ class Trial:
         """Looks for all that may be new; and, with the first of it, for watermarks, which come before anything else."""
         if self._recorded.has_any:
             self._newest_before = self._newest_step()
+        if self._watermarks is not None:
+            self._index.complete_through(self._through)  # it is not known yet whether there are watermarks
         has_news = self._index.refresh()
         if (has_news and not self._membership.is_whole) or self._membership.worker_count is None:
             self._read_collections()
@@ -223,12 +226,13 @@ class Trial:
             self._index.expect_workers(self._membership.worker_count)
         self._recorded.refresh()
         self._facts.refresh()
-        if self._watermarks is None or not (has_news or self._recorded.has_any):
+        if self._watermarks is None or not (has_news or self._index.steps or self._recorded.has_any):
             return
         if self._watermarks.find():
             self._read_what_is_marked(self._watermarks)
         else:
             self._watermarks = None
+            self._index.complete_through(None)
 
     @property
     def has_ended(self) -> bool:
