@@ -17,8 +17,8 @@ _logger = logging.getLogger(__name__)
 class Outbox:
     """Says verdicts and stores the progress that they belong to.
 
-    Set `is_unsaved` when the progress must be stored, and `has_moved` when it has only come further: to judge some steps
-    again after a kill says nothing else.
+    Set `is_unsaved` when the progress must be stored, and `has_moved` when it has only come further: after a kill the
+    same steps are judged again, to the same end.
     """
 
     def __init__(self, progress: Progress, file: ProgressFile, sinks: Mapping[str, Sink]) -> None:
