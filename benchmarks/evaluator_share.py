@@ -1,18 +1,20 @@
-"""The evaluator's share of a core beside a training of 100 steps a second, with the default rules and the default capture.
+"""The evaluator's share of a core beside a training of 100 steps a second, with default rules and default capture.
 
-    .venv/bin/python benchmarks/evaluator_share.py [--seconds 30] [--steps-per-second 100] [--against OTHER/training_lib/src]
+    .venv/bin/python benchmarks/evaluator_share.py [--seconds 40] [--against OTHER/training_lib/src]
 
 For each model a training runs at that pace in a process of its own, and beside it the evaluator that `trackside run`
 starts, with its own settings. Its processor time is read every second (user and system, all threads). `start` is what
-it has used when it first says how far it is; the share is the median of the seconds after `--warm-up` of them, with
-quartiles, and what that is for each step that the training made. `every step` lets the statistics cost as much as they
-like, so that gradients are measured at each step: the most that an evaluator may have to read.
+it has used when it first says how far it is; the share is that of the seconds after `--warm-up` of them, with the
+quartiles of the mean over five seconds in a row (it judges in bursts), and what that is for each step it judged.
+`every step` lets the statistics cost as much as they like, so that gradients are measured at each step: the most that
+an evaluator may have to read.
 
 With `--against`, evaluators of two trees watch the same training at the same time, each with an output of its own: the
 second sees the first's run through links. Target: at most 5 % of a core.
 """
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -40,7 +42,7 @@ MOST_START_SECONDS = 120.0
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=int, default=30, help="of training that are looked at (default 30)")
+    parser.add_argument("--seconds", type=int, default=40, help="of training that are looked at (default 40)")
     parser.add_argument("--warm-up", type=int, default=5, help="seconds after the start that are left out (default 5)")
     parser.add_argument("--steps-per-second", type=float, default=100.0, help="pace of the training (default 100)")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
@@ -56,12 +58,14 @@ def main():
     for model in options.models:
         for name, budget in BUDGETS.items():
             for tree, found in measure(options, model, budget, trees).items():
-                low, middle, high = statistics.quantiles(found["shares"], n=4)
-                figures = f"{middle:.2%} ({low:.2%} to {high:.2%})"
-                per_step = f"{1000 * sum(found['shares']) / max(1, found['steps']):.3f} ms"
-                pace = found["steps"] / len(found["shares"])
+                shares, steps = found["shares"], found["steps"]
+                smooth = [statistics.fmean(shares[at : at + 5]) for at in range(len(shares) - 4)]
+                low, _, high = statistics.quantiles(smooth, n=4)
+                figures = f"{statistics.fmean(shares):.2%} ({low:.2%} to {high:.2%})"
+                per_step = f"{1000 * sum(shares) / max(1, steps):.3f} ms"
+                pace, what = steps / len(shares), f"{model}, {name}"
                 print(
-                    f"{model + ', ' + name:24} {tree:10} {pace:8.0f} {found['start']:6.2f} s {figures:>30} {per_step:>9}"
+                    f"{what:24} {tree:10} {pace:8.0f} {found['start']:6.2f} s {figures:>30} {per_step:>9}", flush=True
                 )
 
 
@@ -78,7 +82,7 @@ def measure(options, model, budget, trees):
             run.mkdir()
             (run / RULE_REQUEST_KEY).write_text(request.to_json())
         command = [sys.executable, __file__, "--train", model, str(options.steps_per_second)]
-        environment = {**os.environ, **capture_environment(str(first), capture)}
+        environment = {**inherited(), **capture_environment(str(first), capture)}
         training = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE)
         evaluators = {}
         try:
@@ -116,11 +120,11 @@ def watch(evaluators, runs, options):
         time.sleep(1.0)
         times.append(time.monotonic())
         marks.append({tree: processor_seconds(evaluator.pid) for tree, evaluator in evaluators.items()})
-    seconds = [(after - before) for before, after in zip(times, times[1:])]
+    seconds = [after - before for before, after in itertools.pairwise(times)]
     return {
         tree: {
             "start": start[tree],
-            "shares": [(b[tree] - a[tree]) / s for a, b, s in zip(marks, marks[1:], seconds, strict=False)],
+            "shares": [(b[tree] - a[tree]) / s for (a, b), s in zip(itertools.pairwise(marks), seconds, strict=True)],
             "steps": judged_through(progress[tree]) - first[tree],
         }
         for tree in evaluators
@@ -167,18 +171,10 @@ def train(name, *, pace):
 
 def mlp(torch, nn):
     """16 tensors with their gradients."""
-    layers = [
-        nn.Linear(64, 64),
-        nn.ReLU(),
-        nn.Linear(64, 64),
-        nn.ReLU(),
-        nn.Linear(64, 64),
-        nn.ReLU(),
-        nn.Linear(64, 10),
-    ]
+    hidden = [layer for _ in range(3) for layer in (nn.Linear(64, 64), nn.ReLU())]
     inputs = torch.randn(4096, 64)
     labels = (inputs[:, :10] + 0.5 * torch.randn(4096, 10)).argmax(1)
-    return nn.Sequential(*layers), lambda: pick(torch, inputs, labels, 32)
+    return nn.Sequential(*hidden, nn.Linear(64, 10)), lambda: pick(torch, inputs, labels, 32)
 
 
 def gpt(torch, nn):

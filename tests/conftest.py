@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import botocore.loaders
+import botocore.session
 import pytest
 from xdist.scheduler import LoadGroupScheduling
 
@@ -64,3 +67,26 @@ def warm_python() -> Iterator[WarmPython]:
     python = WarmPython()
     yield python
     python.close()
+
+
+class _Folders(list[str]):
+    """Folders to search, each once: every session of boto3 adds its own to them."""
+
+    def append(self, folder: str) -> None:
+        if folder not in self:
+            super().append(folder)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _read_the_descriptions_of_aws_once() -> Iterator[None]:
+    """Each session of boto3 would look for the descriptions of services and parse them; tests make thousands."""
+
+    @functools.cache
+    def shared(folders: str | None) -> botocore.loaders.Loader:
+        loader = botocore.loaders.create_loader(folders)
+        loader._search_paths = _Folders(loader._search_paths)
+        return loader
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(botocore.session, "create_loader", shared)
+        yield

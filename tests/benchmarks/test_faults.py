@@ -23,9 +23,8 @@ def wiring() -> Wiring:
     return read_wiring(assembly())
 
 
-@pytest.mark.parametrize("seed", [pytest.param(seed, id=f"seed {seed}") for seed in (11, 12)])
-def test_nothing_is_lost_and_nothing_is_wrong_in_a_storm(wiring: Wiring, seed: int) -> None:
-    result = play(wiring, replace(STORM, seed=seed), events=150, spread_hours=1.0)
+def test_nothing_is_lost_and_nothing_is_wrong_in_a_storm(wiring: Wiring) -> None:
+    result = play(wiring, replace(STORM, seed=11), events=150, spread_hours=1.0)
     assert result.lost == result.wrong == ()
     assert result.stops > 0
     assert result.poison == len(POISON)

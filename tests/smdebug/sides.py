@@ -33,7 +33,7 @@ class Side:
         """Begins a script, whose output is read."""
         return subprocess.Popen(
             [self.python, "-W", "ignore", str(RUNNER), str(script), *arguments],
-            env=self._environment(),
+            env=self.given(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -59,7 +59,8 @@ class Side:
         self.run(script, json.dumps(order), str(answer))
         return dict(json.loads(answer.read_text("utf-8")))
 
-    def _environment(self) -> dict[str, str]:
+    def given(self) -> dict[str, str]:
+        """The environment of its scripts."""
         kept = {name: value for name, value in inherited().items() if name not in _NOT_INHERITED}
         return {
             **kept,

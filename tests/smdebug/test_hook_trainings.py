@@ -6,8 +6,6 @@ import copy
 import json
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from smdebug.core.tfrecord.record_reader import RecordReader
 from torch import nn
 
 from tests.smdebug.test_hook import EVERY_KEY
+from tests.warm_python import WarmPython
 from trackside.contracts.run_layout import END_MARKER_KEY
 from trackside.environment import inherited
 
@@ -35,24 +34,23 @@ def _no_hook_stays() -> Iterator[None]:
     smd.del_hook()
 
 
-def run(*command: object, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+def given(**variables: str) -> dict[str, str]:
     environment = {name: value for name, value in inherited().items() if not name.startswith("TRACKSIDE_")}
-    environment |= {"OMP_NUM_THREADS": "1", **variables}
-    words = [sys.executable, *map(str, command)]
-    return subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    return environment | variables
 
 
 # Several ranks.
 
 RANKS = f"""
-import os
+import os, sys
 
 import torch
 import torch.distributed as dist
 import smdebug.pytorch as smd
 from torch import nn
 
-dist.init_process_group("gloo")
+meeting = "file://" + os.path.abspath(sys.argv[1])
+dist.init_process_group("gloo", init_method=meeting, rank=int(os.environ["RANK"]), world_size=2)
 torch.set_num_threads(1)
 torch.manual_seed(0)
 model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 1)))
@@ -75,7 +73,7 @@ dist.destroy_process_group()
 """
 
 
-def train_in_ranks(folder: Path, workers: str) -> dict[int, list[float]]:
+def train_in_ranks(folder: Path, workers: str, python: WarmPython) -> dict[int, list[float]]:
     """The losses of each rank, as the script has printed them."""
     script, configuration = folder / "train.py", folder / "hook.json"
     script.write_text(RANKS, "utf-8")
@@ -85,21 +83,27 @@ def train_in_ranks(folder: Path, workers: str) -> dict[int, list[float]]:
         "CollectionConfigurations": [{"CollectionName": name} for name in ("gradients", "losses")],
     }
     configuration.write_text(json.dumps(document), "utf-8")
-    launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script)
-    for _ in range(3):
-        done = run(*launch, cwd=folder, SMDEBUG_CONFIG_FILE_PATH=str(configuration))
-        if "terminate called without" not in done.stderr:
+    for attempt in range(3):
+        ranks = [
+            python.start_captured(
+                script, f"meet-{attempt}", cwd=folder,
+                env=given(SMDEBUG_CONFIG_FILE_PATH=str(configuration), WORLD_SIZE="2", RANK=str(rank)),
+            )
+            for rank in (0, 1)
+        ]  # fmt: skip
+        ended = [rank.finish() for rank in ranks]
+        if not any("terminate called without" in done.stderr for done in ended):
             break
         shutil.rmtree(folder / "run", ignore_errors=True)  # gloo's own threads end a rank now and then, without us too
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "Trackside" not in done.stderr
-    said = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("LOSS")]
+    assert [done.returncode for done in ended] == [0, 0], [done.stderr[-3000:] for done in ended]
+    assert not any("Trackside" in done.stderr for done in ended)
+    said = [line.split()[1:] for done in ended for line in done.stdout.splitlines() if line.startswith("LOSS")]
     assert {(rank, worker) for rank, _, worker, _ in said} == {("0", "worker_0"), ("1", "worker_1")}
     return {rank: [float(loss) for number, loss, *_ in said if int(number) == rank] for rank in (0, 1)}
 
 
-def test_all_ranks_of_ddp_are_saved(tmp_path: Path) -> None:
-    losses = train_in_ranks(tmp_path, "all")
+def test_all_ranks_of_ddp_are_saved(tmp_path: Path, warm_python: WarmPython) -> None:
+    losses = train_in_ranks(tmp_path, "all", warm_python)
     trial = smd.create_trial(str(tmp_path / "run"))
     assert sorted(trial.workers()) == ["worker_0", "worker_1"]
     assert trial.steps(mode=TRAIN) == list(range(STEPS))
@@ -113,8 +117,8 @@ def test_all_ranks_of_ddp_are_saved(tmp_path: Path) -> None:
     assert losses[0] != losses[1]
 
 
-def test_of_ddp_one_rank_is_saved_and_no_reader_waits_for_the_other(tmp_path: Path) -> None:
-    losses = train_in_ranks(tmp_path, "one")
+def test_of_ddp_one_rank_is_saved_and_no_reader_waits_for_the_other(tmp_path: Path, warm_python: WarmPython) -> None:
+    losses = train_in_ranks(tmp_path, "one", warm_python)
     folder = tmp_path / "run"
     files = [path for part in ("events", "index", "collections") for path in (folder / part).rglob("*.*")]
     assert len(files) > STEPS
@@ -197,16 +201,17 @@ print(hook.training_run, start)
 """
 
 
-def test_after_a_spot_interruption_the_steps_go_on_from_the_checkpoint(tmp_path: Path) -> None:
+def test_after_a_spot_interruption_the_steps_go_on_from_the_checkpoint(tmp_path: Path, warm_python: WarmPython) -> None:
     """The new instance has the folder of checkpoints alone; its run lies beside that of the first in the bucket."""
     checkpoints = tmp_path / "checkpoints"
     checkpoints.mkdir()
     (tmp_path / "checkpointconfig.json").write_text(json.dumps({"LocalPath": str(checkpoints)}), "utf-8")
     (tmp_path / "train.py").write_text(INTERRUPTED, "utf-8")
-    variables = {"CHECKPOINT_CONFIG_FILE_PATH": str(tmp_path / "checkpointconfig.json")}
-    first = run("train.py", "first", checkpoints / "model.pt", 12, cwd=tmp_path, **variables)
+    script, checkpoint = tmp_path / "train.py", str(checkpoints / "model.pt")
+    environment = given(CHECKPOINT_CONFIG_FILE_PATH=str(tmp_path / "checkpointconfig.json"))
+    first = warm_python.run(script, "first", checkpoint, "12", cwd=tmp_path, env=environment)
     assert first.returncode == -signal.SIGKILL, first.stderr
-    second = run("train.py", "second", checkpoints / "model.pt", 20, cwd=tmp_path, **variables)
+    second = warm_python.run(script, "second", checkpoint, "20", cwd=tmp_path, env=environment)
     assert (second.returncode, second.stdout, second.stderr) == (0, "1 10\n", "")
     trial = smd.create_trial(str(tmp_path / "second"))
     assert trial.steps() == trial.steps(mode=TRAIN) == [10, 12, 14, 16, 18]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.smdebug.sides import HERE, ours
+from tests.smdebug.sides import HERE, RUNNER, ours
+from tests.warm_python import WarmPython
 from trackside.contracts.run_layout import END_MARKER_KEY
 
 EXAMPLES = re.findall(r"```python\n(.*?)```", (HERE / "the_local_examples.txt").read_text("utf-8"), re.DOTALL)
@@ -71,11 +73,25 @@ def filled_in(example: str) -> str:
     return f"{FILLED_IN}{OPTIMIZER}\n{with_steps}\n{TOLD}"
 
 
-def play(example: int, folder: Path, **environment: str) -> dict[str, Any]:
-    script = folder / "example.py"
-    script.write_text(filled_in(EXAMPLES[example]), "utf-8")
-    ours(**environment).run(script, str(folder / "answer.json"))
-    return dict(json.loads((folder / "answer.json").read_text("utf-8")))
+Play = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def play(tmp_path: Path, warm_python: WarmPython) -> Play:
+    """What an example leaves; where the environment is not as usual, with a Python of its own."""
+
+    def play_it(example: int, **environment: str) -> dict[str, Any]:
+        script, answer = tmp_path / "example.py", tmp_path / "answer.json"
+        script.write_text(filled_in(EXAMPLES[example]), "utf-8")
+        side = ours(**environment)
+        if environment:
+            side.run(script, str(answer))
+        else:
+            done = warm_python.run(RUNNER, str(script), str(answer), env=side.given())
+            assert done.returncode == 0, done.stderr[-3000:]
+        return dict(json.loads(answer.read_text("utf-8")))
+
+    return play_it
 
 
 def steps_of(answer: dict[str, Any], name: str) -> list[int]:
@@ -86,8 +102,8 @@ def test_there_are_three_examples() -> None:
     assert [len(example.splitlines()) for example in EXAMPLES] == [35, 24, 23]
 
 
-def test_tensors(tmp_path: Path) -> None:
-    answer = play(0, tmp_path)
+def test_tensors(play: Play) -> None:
+    answer = play(0)
     losses = answer["tensors"]["CrossEntropyLoss_output_0"]
     assert [value for _, value in losses.values()] == pytest.approx(answer["seen"])
     gradients = [name for name in answer["tensors"] if name.startswith("gradient/")]
@@ -97,8 +113,8 @@ def test_tensors(tmp_path: Path) -> None:
     assert set(answer["tensors"]) == {*gradients, "CrossEntropyLoss_output_0"}
 
 
-def test_times(tmp_path: Path) -> None:
-    rows = play(1, tmp_path)["rows"]
+def test_times(play: Play) -> None:
+    rows = play(1)["rows"]
     assert sorted({row[0] for row in rows}) == [0, 10, 20]
     found = {(phase, module) for _, phase, module, *_ in rows}
     assert found >= {
@@ -121,8 +137,8 @@ def test_times(tmp_path: Path) -> None:
     assert [row[3] for row in rows] == sorted(row[3] for row in rows)
 
 
-def test_tensors_and_times_can_be_correlated(tmp_path: Path) -> None:
-    answer = play(2, tmp_path)
+def test_tensors_and_times_can_be_correlated(play: Play) -> None:
+    answer = play(2)
     assert set(answer["tensors"]) == {"layer1_output_0"}
     assert steps_of(answer, "layer1_output_0") == list(range(STEPS))
     assert answer["tensors"]["layer1_output_0"]["0"][0] == [6, 8]
@@ -131,10 +147,10 @@ def test_tensors_and_times_can_be_correlated(tmp_path: Path) -> None:
     assert timed <= set(steps_of(answer, "layer1_output_0"))
 
 
-def test_beside_the_capture_that_needs_no_change(tmp_path: Path) -> None:
+def test_beside_the_capture_that_needs_no_change(tmp_path: Path, play: Play) -> None:
     """The examples under `trackside run`: one capture, which writes the run and keeps tensors too."""
     run = tmp_path / "run"
-    answer = play(0, tmp_path, TRACKSIDE_RUN=str(run))
+    answer = play(0, TRACKSIDE_RUN=str(run))
     assert steps_of(answer, "CrossEntropyLoss_output_0") == list(range(STEPS))
     assert (run / "debug-output" / END_MARKER_KEY).exists()
     assert len(list(run.glob("debug-output/index/*/*.json"))) == STEPS

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trackside.contracts.rule_request import RuleConfiguration
+from trackside.contracts.run_layout import PROGRESS_KEY
 from trackside.contracts.verdict import Finding, Outcome, Severity, State, Verdict
 from trackside.evaluation.evaluator import Evaluator
 from trackside.evaluation.progress import Progress, ProgressFile, RuleProgress, Said, keep_only
@@ -243,3 +244,48 @@ def test_what_is_no_longer_judged_or_sent_to_is_dropped() -> None:
     kept = keep_only(progress, configurations=["a", "new"], sinks=["bus"])
     assert kept.rules == {"a": RuleProgress(judged=3), "new": RuleProgress()}
     assert [(s.verdict.rule_id, s.undelivered) for s in kept.said] == [("a", ("bus",))]
+
+
+class CountedPuts(MemoryStore):
+    """Counts how often the progress was stored."""
+
+    puts = 0
+
+    def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
+        self.puts += key == PROGRESS_KEY
+        super().put(key, data)
+
+
+def stored_in_thirty_seconds(progress_seconds: float, *, values: Sequence[float]) -> int:
+    """How often the progress of a run is stored that makes a step and is looked at every second."""
+    tensors, output, now = MemoryStore(), CountedPuts(), [1000.0]
+    write_collections(tensors)
+    rules = [ConfiguredRule(RuleConfiguration("too-large"), TooLarge())]
+    evaluator = Evaluator(
+        Trial(tensors),
+        rules,
+        [],
+        ProgressFile(output),
+        run="digits",
+        clock=lambda: now[0],
+        progress_seconds=progress_seconds,
+    )
+    for step, value in enumerate(values):
+        now[0] += 1.0
+        write_tensors(tensors, step, {G: value})
+        evaluator.sweep()
+    return output.puts
+
+
+SOUND = (1.0,) * 30
+
+
+def test_progress_is_stored_with_each_look_in_a_folder_and_every_ten_seconds_elsewhere() -> None:
+    assert stored_in_thirty_seconds(0.0, values=SOUND) == 30
+    assert stored_in_thirty_seconds(10.0, values=SOUND) == 3
+
+
+def test_a_verdict_is_stored_at_once() -> None:
+    values = [*SOUND[:5], 9.0, 9.0]
+    assert stored_in_thirty_seconds(10.0, values=values[:-1]) == 0
+    assert stored_in_thirty_seconds(10.0, values=values) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -111,6 +112,27 @@ def start_script(package: Path, warm_python: WarmPython) -> Start:
         return Done(done.returncode, done.stdout, done.stderr)
 
     return run_it
+
+
+@pytest.fixture
+def start_ranks(package: Path, warm_python: WarmPython) -> Callable[..., list[Done]]:
+    """Runs a script as two ranks, with the variables that torchrun would give them."""
+
+    def run_them(script: Path, *arguments: str, **more: str) -> list[Done]:
+        environment = {name: value for name, value in inherited().items() if not name.startswith("TRACKSIDE_")}
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+        places = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), **more}
+        ranks = [
+            warm_python.start_captured(
+                script, *arguments, cwd=package, env={**environment, **places, "RANK": str(rank)}
+            )
+            for rank in range(2)
+        ]
+        ended = [rank.finish() for rank in ranks]
+        return [Done(done.returncode, done.stdout, done.stderr) for done in ended]
+
+    return run_them
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ from trackside.trial.trial import Trial, trial_of
 
 DELIVERY_SECONDS_AFTER_THE_END = 300.0
 SIGN_OF_LIFE_SECONDS = 300.0  # the progress is stored so often even if nothing is new: its age tells who is dead
+REMOTE_PROGRESS_SECONDS = 10.0  # where each time costs: what a kill has judged again
 MOST_SLOW_STEPS = 3  # of a rule that is asked in the evaluator's own thread: then it gets one of its own
 
 _logger = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ def evaluate(
     """
     refused = () if runs_custom_rules else tuple(rule for rule in request.rules if rule.custom is not None)
     rules = build_rules(RuleRequest(tuple(rule for rule in request.rules if rule not in refused)))
-    trial = trial_of(run, stores)
+    trial, is_remote = trial_of(run, stores), "://" in run.uri
     progress_file = ProgressFile(stores(run.rule_output))
     evaluator = Evaluator(
         trial,
@@ -73,8 +74,9 @@ def evaluate(
         stores=stores,
         limits=limits,
         apart=[rule.configuration.name for rule in rules if not _ships_with_trackside(rule)],
+        progress_seconds=REMOTE_PROGRESS_SECONDS if is_remote else 0.0,
     )
-    longest = LONGEST_SECONDS if "://" in run.uri else poll_seconds  # in a folder a look costs next to nothing
+    longest = LONGEST_SECONDS if is_remote else poll_seconds  # in a folder a look costs next to nothing
     return evaluator.watch(poll_seconds=poll_seconds, longest_seconds=longest, sleep=sleep, should_stop=should_stop)
 
 
@@ -84,7 +86,8 @@ class Evaluator:
     Of the configurations in `refused` it says that they are not judged here. `stores` opens the runs that rules
     compare with. Those in `apart`, and all whose code is in a file, are asked in a thread each; so is a rule that turns
     out to be slow: see `RuleLimits`. A rule that is quick enough is asked about each step together with the others, and
-    then what is said, and in which order, does not depend on where it was asked.
+    then what is said, and in which order, does not depend on where it was asked. How far the rules have come is stored
+    with each verdict, and else every `progress_seconds`.
     """
 
     def __init__(
@@ -100,8 +103,10 @@ class Evaluator:
         stores: Callable[[str], Store] = open_store,
         limits: RuleLimits = RuleLimits(),  # noqa: B008  frozen
         apart: Collection[str] = (),
+        progress_seconds: float = 0.0,
     ) -> None:
         self._trial, self._run, self._clock, self._limits = trial, run, clock, limits
+        self._progress_seconds = progress_seconds
         self._rules = {rule.configuration.name: rule for rule in rules}
         self._others = OtherRuns([rule.rule for rule in rules], stores)
         self._ledger = Ledger(self._rules, refused, progress_file, sinks, run=run)
@@ -190,7 +195,8 @@ class Evaluator:
         elif not has_grown and self._newest_step >= 0:
             self._outbox.say([v for name in self._abreast() if (v := self._judge_waiting(name, now)) is not None])
         self._tell_damage()
-        if now - self._last_sign_at >= SIGN_OF_LIFE_SECONDS:
+        quiet_seconds = now - self._last_sign_at
+        if quiet_seconds >= (self._progress_seconds if self._outbox.has_moved else SIGN_OF_LIFE_SECONDS):
             self._last_sign_at, self._outbox.is_unsaved = now, True
         self._outbox.deliver()
 
@@ -299,6 +305,7 @@ class Evaluator:
     def _leave_off(self) -> None:
         with self._turns.lock:
             self._apart.catch_up()
+            self._outbox.is_unsaved |= self._outbox.has_moved
             self._outbox.deliver()
 
     def _conclude(self, now: float) -> None:

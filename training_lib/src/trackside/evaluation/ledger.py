@@ -60,7 +60,7 @@ class Ledger:
     def note(self, name: str, answer: Answer) -> Verdict | None:
         """How far a rule has come, and what it said."""
         if answer.progress != self.progress.rules[name]:
-            self.progress.rules[name], self.outbox.is_unsaved = answer.progress, True
+            self.progress.rules[name], self.outbox.has_moved = answer.progress, True
         opened = self.outbox.last_issue(name) if answer.recovered is not None else None
         if answer.recovered is not None and opened is not None:
             return verdicts.recovered(opened, answer.recovered)
@@ -68,7 +68,7 @@ class Ledger:
 
     def pass_over(self, name: str, step: int) -> None:
         """A rule has nothing to look at up to that step."""
-        self.progress.rules[name].judged_through, self.outbox.is_unsaved = step, True
+        self.progress.rules[name].judged_through, self.outbox.has_moved = step, True
 
     def conclude(self, name: str) -> None:
         """It has said its last word, or is about to."""

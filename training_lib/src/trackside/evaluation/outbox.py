@@ -15,11 +15,15 @@ _logger = logging.getLogger(__name__)
 
 
 class Outbox:
-    """Says verdicts and stores the progress that they belong to. Set `is_unsaved` when the progress has changed."""
+    """Says verdicts and stores the progress that they belong to.
+
+    Set `is_unsaved` when the progress must be stored, and `has_moved` when it has only come further: after a kill the
+    same steps are judged again, to the same end.
+    """
 
     def __init__(self, progress: Progress, file: ProgressFile, sinks: Mapping[str, Sink]) -> None:
         self._progress, self._file, self._sinks = progress, file, sinks
-        self.is_unsaved = False
+        self.is_unsaved = self.has_moved = False
         self._troubles: set[str] = set()
 
     def say(self, found: Sequence[Verdict]) -> None:
@@ -68,7 +72,7 @@ class Outbox:
             return
         try:
             self._file.save(self._progress)
-            self.is_unsaved = False
+            self.is_unsaved = self.has_moved = False
         except StorageError as error:
             # An alarm said twice after a restart is better than one not said while the disk is full.
             self.tell_once(f"How far the rules have come cannot be stored, trying again at each poll: {error}")
