@@ -116,14 +116,14 @@ def test_late_numbers_keep_their_step_and_order() -> None:
     run.step(1, loss=second)
     run.step(2)
     assert run.column("Loss_output_0", "mean") == {}
-    assert run.statistics.held_from == 0
+    assert run.statistics.recorded_through(2) == -1
     second.has_come = True
     run.statistics.drain()
     assert run.column("Loss_output_0", "mean") == {}
-    assert run.statistics.held_from == 0  # the log has not got it
+    assert run.statistics.recorded_through(2) == -1  # the log has not got the first
     first.has_come = True
     run.statistics.drain()
-    assert run.statistics.held_from is None
+    assert run.statistics.recorded_through(2) == 2
     assert run.column("Loss_output_0", "mean") == {0: 1.0, 1: 0.25, 2: 1.0}
     assert run.column("gradient/Net_b.weight", "l2") == {0: 2.0, 1: 4.0, 2: 4.0}
 
