@@ -62,11 +62,17 @@ class Clock:
 class Place:
     """Where a run lies; `wrapped` makes what its training writes to of what others read from."""
 
-    def __init__(self, workers: int = 1, *, wrapped: Callable[[MemoryStore], Store] = lambda store: store) -> None:
+    def __init__(
+        self,
+        workers: int = 1,
+        *,
+        wrapped: Callable[[MemoryStore], Store] = lambda store: store,
+        limits: LogLimits = _OFTEN_MERGED,
+    ) -> None:
         self.tensors, self.statistics, self.marks = MemoryStore(), MemoryStore(), MemoryStore()
         self.to_tensors, self.to_statistics = wrapped(self.tensors), wrapped(self.statistics)
         self.to_marks = wrapped(self.marks)
-        self.workers, self.clock = workers, Clock()
+        self.workers, self.limits, self.clock = workers, limits, Clock()
         self.processes = itertools.count(1)
         self._agreed: TrainingState | None = None
 
@@ -119,7 +125,7 @@ class Process:
             started_ms=started_ms,
             start=self.files.start,
             note_steps=mode_steps.note,
-            limits=_OFTEN_MERGED,
+            limits=place.limits,
             monotonic=place.clock,
         )
         self.queue: deque[StepTensors] = deque()

@@ -311,6 +311,38 @@ def test_the_default_rules_give_the_same_verdicts_whenever_one_looks(
     check(world)
 
 
+@dataclass(frozen=True)
+class FindsTheSeventh(Remembers):
+    """Finds something at step 7."""
+
+    rule_id = "finds-the-seventh"
+
+    def fold(self, state: Seen, window: Window) -> tuple[Seen, Iterable[Finding]]:
+        return state, self._findings(window) if window.step == 7 else []
+
+
+@dataclass(frozen=True)
+class FindsTheSeventhPaced(FindsTheSeventh):
+    """The same now and then: the seventh is one of its steps only where it is the last."""
+
+    rule_id = "finds-the-seventh-paced"
+    paced = True
+    needs = ()
+
+
+@pytest.mark.parametrize("looks", [True, False], ids=["live", "late"])
+def test_rules_that_look_now_and_then_look_at_the_last_step_after_all_others(looks: bool) -> None:
+    rules = [
+        ConfiguredRule(RuleConfiguration(rule.rule_id), rule) for rule in (FindsTheSeventhPaced(), FindsTheSeventh())
+    ]
+    plan = StepPlan("TRAIN", "dear", is_saved=False, layers=1, faulty=-1, holds_row=False)
+    world, turn = World(rules, [plan], 1), Turn(8, arrives=True, stored=0, flushes=True)
+    world.play([Round((turn, turn, turn), looks_between=looks, looks=looks, event="")])
+    check(world)
+    found = [v for v in world.evaluator.summary().verdicts if v.outcome is Outcome.ISSUE_FOUND]
+    assert [(v.rule_id, v.step) for v in found] == [("finds-the-seventh", 7), ("finds-the-seventh-paced", 7)]
+
+
 @pytest.mark.parametrize("faulty", [0, 1, -1])
 def test_what_it_compares_is_worth_comparing(faulty: int) -> None:
     """The same machinery finds a fault where there is one, and only there."""

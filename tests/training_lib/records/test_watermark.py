@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from trackside.records.watermark import (
 )
 
 GOLDEN = Path(__file__).parent / "golden" / "watermark.json"
+PAGE = (Path(__file__).parents[3] / "docs" / "formats" / "watermark.md").read_text(encoding="utf-8")
 STARTED_MS = 1_763_805_000_000
 MARK = Watermark(
     "worker_1",
@@ -89,6 +92,14 @@ def test_a_watermark_survives(mark: Watermark) -> None:
 def test_it_is_small() -> None:
     """It is stored every second."""
     assert len(GOLDEN.read_bytes()) < 600
+
+
+def test_the_page_shows_one_and_names_its_fields() -> None:
+    (example,) = re.findall(r"```json\n(.*?)\n```", PAGE, re.DOTALL)
+    shown = read(example.encode())
+    assert replace(shown, segments=MARK.segments) == MARK
+    rows = re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)
+    assert rows == [*json.loads(GOLDEN.read_bytes())]
 
 
 def test_fields_that_are_not_known_are_passed_over() -> None:

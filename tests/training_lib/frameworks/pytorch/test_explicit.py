@@ -15,6 +15,8 @@ import trackside
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.run_layout import END_MARKER_KEY
 from trackside.frameworks import pytorch
+from trackside.frameworks.pytorch.capture import PyTorchCapture
+from trackside.records.watermark import decode_watermark
 from trackside.storage.local import LocalStore
 
 ModesRun = dict[tuple[str, int], dict[str, Any]]
@@ -98,6 +100,32 @@ def test_values_of_the_script(tmp_path: Path, read_modes: Read) -> None:
     run = read(tmp_path, read_modes)
     assert [run["TRAIN", step]["scalar/number"].item() for step in range(3)] == [0, 1, 2]
     assert [run["TRAIN", step]["mine"].tolist() for step in range(3)] == [[0, 0], [1, 1], [2, 2]]
+
+
+@pytest.mark.parametrize("at", ["", "end"])
+def test_a_watermark_passes_no_step_that_the_script_may_still_add_to(tmp_path: Path, at: str) -> None:
+    subject, passed = Training(), []
+
+    def check() -> int:
+        """The watermark; what it covers can be read."""
+        trial = trackside.open_trial(str(tmp_path))
+        marks = LocalStore(str(tmp_path / "watermarks"))
+        through = decode_watermark(marks.get("worker_0.json"), key="", worker="worker_0").through
+        assert [*trial.new_complete_steps(-1)] == [*range(through + 1)]
+        for step in range(through + 1):
+            assert trial.value("mine", step=step, worker="worker_0").tolist() == [float(step)] * 2
+        return through
+
+    with trackside.Hook(str(tmp_path), save={"losses": 1, "gradients": 2}) as hook:
+        for number in range(6):
+            subject.run(1, hook=hook, at=at)
+            capture = hook._capture._capture
+            assert capture is not None
+            PyTorchCapture.flush(capture)  # as the writer does by itself; the hook's own hands the last step on
+            passed.append(check())
+            hook.save_tensor("mine", torch.full((2,), float(number)))
+    assert passed == [-1, 0, 1, 2, 3, 4]
+    assert check() == 5
 
 
 def test_modes_that_the_script_names(tmp_path: Path, read_modes: Read) -> None:

@@ -24,7 +24,7 @@ VERSION = 1
 NOTHING_YET = -1
 MOST_SEGMENTS = 8
 MOST_BYTES = 64 << 10
-MOST_WORKERS = 1 << 20
+MOST_WORKERS = 1 << 16
 
 
 @dataclass(frozen=True)

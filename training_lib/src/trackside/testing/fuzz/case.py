@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
-from trackside.contracts.run_layout import END_MARKER_KEY, TENSORS
+from trackside.contracts.run_layout import END_MARKER_KEY, TENSORS, WATERMARKS, parse_watermark_key
 from trackside.storage.store import Store
 from trackside.testing.fuzz.damage import Damage, ShiftingStore, damage_run, is_small_file
 from trackside.testing.fuzz.reading import CANARY, Reader, Seen, Wrong, check, read_trial, readers
@@ -211,7 +211,9 @@ class _Touched:
 
 
 def _key_in_run(key: str) -> str:
-    """From a key as the trial names it: relative to the tensors, or to the statistics."""
+    """From a key as the trial names it: relative to the tensors, to the statistics, or to the watermarks."""
+    if parse_watermark_key(key) is not None:
+        return f"{WATERMARKS}/{key}"
     return f"statistics/{key}" if key.endswith(".tss") else f"{TENSORS}/{key}"
 
 

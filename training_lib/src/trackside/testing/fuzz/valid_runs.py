@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from trackside.contracts.run_layout import (
     collections_key,
     event_key,
     index_key,
+    watermark_key,
 )
 from trackside.evaluation.evaluator import evaluate
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
@@ -31,6 +32,7 @@ from trackside.records.state_file import STATES_KEY, TrainingState, encode_state
 from trackside.records.step_file import encode_step, write_step
 from trackside.records.tensor_proto import AnyArray
 from trackside.records.tfevents import encode_tensor
+from trackside.records.watermark import Watermark, encode_watermark
 from trackside.rules.catalogue import default_request
 from trackside.storage.local import LocalStore
 from trackside.testing.fuzz.other_readers import CHECKPOINTS
@@ -128,7 +130,7 @@ def _write_long(run: RunLocation) -> None:
 
 
 def _write_captured(run: RunLocation) -> None:
-    """As our own hook writes it: with a packed index, and always-on statistics of every step."""
+    """As our own hook writes it: with a packed index, always-on statistics of every step, and watermarks."""
     request = CaptureRequest(tuple(CollectionRequest(name) for name in ("losses", "weights", "gradients")))
     for rank in range(2):
         worker = f"worker_{rank}"
@@ -149,6 +151,10 @@ def _write_captured(run: RunLocation) -> None:
                 files.save(StepTensors(step, "TRAIN", step, WALL_TIME + step, tuple(tensors)))
                 log.flush()
         log.close()
+        mark = Watermark(worker, 2, 1_700_000_000_000, 9, through=11, mode_steps={"TRAIN": 11}, is_final=True)
+        LocalStore(run.watermarks).put(
+            watermark_key(worker), encode_watermark(replace(mark, segments=tuple(log.newest_segments)))
+        )
         files.finish()
     states = [TrainingState(run_number, 10 * run_number, 9, {"TRAIN": 10 * run_number}) for run_number in (1, 2)]
     LocalStore(f"{run.uri}/{CHECKPOINTS}").put(STATES_KEY, encode_states(states))
