@@ -20,6 +20,9 @@ demo: setup  ## the whole story on the local account: fault -> finding -> event 
 test: setup check  ## all checks and all tests
 	@$(BIN)/pytest -n 2 --dist loadgroup
 
+quick: setup  ## at each change: format, lint, types, imports, and the tests that are fast and central
+	@$(BIN)/ruff format --check -q . && $(BIN)/ruff check -q . && $(BIN)/mypy && $(BIN)/lint-imports >/dev/null && $(BIN)/pytest -n 2 --dist loadgroup --quick
+
 check: setup  ## format, lint, types, import contracts, docs current
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python docs/generate.py --check
 
@@ -44,4 +47,4 @@ audit: setup  ## ask PyPI about known vulnerabilities of what is installed (need
 docs: setup  ## write the generated pages again
 	@$(BIN)/python docs/generate.py && $(BIN)/python -m docs.permissions
 
-.PHONY: help setup demo test check pythons synth drill sdk image audit docs
+.PHONY: help setup demo test quick check pythons synth drill sdk image audit docs

@@ -11,7 +11,9 @@ from typing import Any
 
 import botocore.loaders
 import botocore.session
+import hypothesis
 import pytest
+from hypothesis import HealthCheck
 from xdist.scheduler import LoadGroupScheduling
 
 from tests.warm_python import WarmPython
@@ -24,8 +26,44 @@ for number in (signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, signal.SIG_DFL)
 
+# An example that took longer than 0.2 s would be a failure, and so would slow drawing: on a busy machine any may be.
+hypothesis.settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis.settings.load_profile("any-machine")
+
 TESTS = Path(__file__).parent
 LONGEST = ("journeys", "benchmarks", "examples", "training_lib/frameworks", "rule_containers", "smdebug", "stacks")
+
+
+# What `make quick` runs: the words, the formats, the capture, the reader, the rules, the evaluator and the decisions of
+# the functions, in this process. Not: random inputs (hypothesis), trainings of minutes, processes, servers, accounts.
+QUICK = (
+    "architecture",
+    "lambdas",
+    "training_lib/capture",
+    "training_lib/contracts",
+    "training_lib/evaluation",
+    "training_lib/frameworks/pytorch",
+    "training_lib/frameworks/test_pytorch.py",
+    "training_lib/local",
+    "training_lib/records",
+    "training_lib/rules",
+    "training_lib/storage",
+    "training_lib/trial",
+)
+NOT_QUICK_FILES = (
+    "capture/test_statistics_log.py",
+    "evaluation/test_main.py",
+    "evaluation/test_slow_rules.py",
+    "lambdas/test_hostile_inputs.py",
+    "local/test_evaluator_process.py",
+    "local/test_run.py",
+    "local/test_training_process.py",
+    "records/test_untrusted_json.py",
+    "rules/test_real_runs.py",
+    "storage/test_s3.py",
+    "trial/test_odd_files.py",
+)
+NOT_QUICK_FIXTURES = {"account", "bucket", "client", "server", "warm_python"}
 
 
 class ByFile(LoadGroupScheduling):
@@ -33,6 +71,15 @@ class ByFile(LoadGroupScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return str(super()._split_scope(nodeid)).partition("::")[0]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With `--quick` nothing is imported of which nothing is run."""
+    if not config.getoption("--quick") or collection_path == TESTS or not collection_path.is_relative_to(TESTS):
+        return None
+    place = collection_path.relative_to(TESTS).as_posix()
+    is_on_the_way = any(each.startswith(f"{place}/") for each in QUICK)
+    return None if place.startswith(QUICK) or is_on_the_way else True
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -43,8 +90,28 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile | Non
     return ByFile(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="what is fast and central, as `make quick` runs it")
+
+
+def _is_quick(item: pytest.Item) -> bool:
+    place = item.path.relative_to(TESTS).as_posix()
+    fixtures = set(getattr(item, "fixturenames", ()))
+    return (
+        place.startswith(QUICK)
+        and not place.endswith(NOT_QUICK_FILES)
+        and not fixtures & NOT_QUICK_FIXTURES
+        and not getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+        and item.get_closest_marker("slow") is None
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What takes long begins first, so that no process ends the suite alone."""
+    if config.getoption("--quick"):
+        left_out = [item for item in items if not _is_quick(item)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if _is_quick(item)]
 
     def rank(item: pytest.Item) -> int:
         folder = item.path.relative_to(TESTS).as_posix()

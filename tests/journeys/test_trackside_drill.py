@@ -18,6 +18,7 @@ from tests.journeys.waiting import eventually
 from trackside.cli import main
 from trackside.cloud.calls import Calls
 from trackside.cloud.drill import PREFIX, Drill, DrillSettings
+from trackside.contracts.run_layout import END_MARKER_KEY, TENSORS
 from trackside.testing.local_account import LocalAccount
 from trackside.testing.local_account.deploy import deploy
 from trackside.testing.local_account.drill_stage import register_evaluator
@@ -68,6 +69,12 @@ def test_a_stop_that_is_held_is_named_and_nothing_is_left_behind(stage: tuple[Lo
     check_that_alarms_watch_what_is_emitted(account, outputs)
 
 
+def unfinished_evaluators(account: LocalAccount) -> list[str]:
+    """Processing jobs that may still store something."""
+    jobs = account.client("sagemaker").list_processing_jobs()["ProcessingJobSummaries"]
+    return [job["ProcessingJobName"] for job in jobs if job["ProcessingJobStatus"] in ("InProgress", "Stopping")]
+
+
 def test_what_is_broken_off_is_cleaned_up(stage: tuple[LocalAccount, dict[str, str]]) -> None:
     """Ctrl-C while it waits."""
     account, outputs = stage
@@ -79,7 +86,10 @@ def test_what_is_broken_off_is_cleaned_up(stage: tuple[LocalAccount, dict[str, s
     assert left == ()
     assert {"training job stopped", "subscription removed", "queue deleted"} <= set(done)
     account.hops.wait_for("job-state", job=drill.job, status="Stopped")
-    drill.clean_up()  # what the job wrote until it was gone
+    marker = f"{TENSORS}/{END_MARKER_KEY}"  # stored by a function, once it hears of the stop
+    eventually(account, lambda: any(marker in left for left in left_behind(account, outputs)), "the run is marked")
+    eventually(account, lambda: not unfinished_evaluators(account), "evaluators have ended")
+    drill.clean_up()  # what was stored since
     assert left_behind(account, outputs) == []
     assert drill.clean_up() == ((), ()), "nothing is left to be cleaned up"
 
