@@ -79,9 +79,22 @@ class _Clients:
 
     def _open(self, botocore: Any) -> Any:
         session = botocore.session.Session()
-        # It would look into the folders of all 400 services, only to find that the one asked for exists.
-        session.get_component("data_loader").list_available_services = lambda _: self._services
+        loader = session.get_component("data_loader")
+        session.register_component("data_loader", _KnownServices(loader, self._services))
         return session
+
+
+class _KnownServices:
+    """A loader that does not look into the folders of all 400 services to find that the one asked for exists."""
+
+    def __init__(self, loader: Any, services: set[str]) -> None:
+        self._loader, self._services = loader, services
+
+    def list_available_services(self, type_name: str) -> list[str]:
+        return sorted(self._services)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
 
 
 def _botocore() -> Any:
