@@ -234,7 +234,8 @@ def test_more_hours_and_more_rules_cost_more() -> None:
         return figures_of(simulated(Load("cost", 20, **load), mode), PRICE_LIST).cost_of_100_jobs
 
     assert cost("per-job", hours=4.0) > 1.8 * cost("per-job", hours=2.0)
-    assert cost("per-rule", hours=2.0, rules=5) > 4 * cost("per-job", hours=2.0)
+    # Five times the evaluators and their looks; what is captured costs the same.
+    assert cost("per-rule", hours=2.0, rules=5) > 3 * cost("per-job", hours=2.0)
 
 
 def test_a_chart_is_whole_and_has_both_faces() -> None:
