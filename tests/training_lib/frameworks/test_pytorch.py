@@ -680,7 +680,7 @@ class EndedStore(MemoryStore):
         pytest.param(
             FailingStore(), ["step 0 could not be saved: .*No space left", "20 of 20 steps could not"], id="disk-full"
         ),
-        pytest.param(BuggyStore(), ["switched off.*writing failed: ZeroDivisionError: a bug"], id="a-bug-of-ours"),
+        pytest.param(BuggyStore(), ["switched off.*failed: ZeroDivisionError: a bug"], id="a-bug-of-ours"),
     ],
 )
 def test_storage_that_fails_changes_nothing_but_the_log(

@@ -135,7 +135,13 @@ def test_of_two_trainings_at_the_same_time_one_is_captured(trackside_run: Any, p
 
 def test_a_worker_that_torchrun_starts_again_goes_on(trackside_run: Any, package: Path, steps: int) -> None:
     script = package / "pkg" / "train.py"
-    fault = '    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0": os._exit(1)\n'
+    fault = """
+    import glob, time
+    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        while not glob.glob(os.environ["TRACKSIDE_RUN"] + "/debug-output/index/*/*.json"):
+            time.sleep(0.01)
+        os._exit(1)
+"""
     script.write_text(script.read_text() + fault)
     torchrun = ("torchrun", "--standalone", "--nproc-per-node", "1", "--max-restarts", "1")
     done = trackside_run(*torchrun, "--monitor-interval", "0.1", script)
