@@ -8,8 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from trackside.storage.memory import MemoryStore
-from trackside.trial.fetched_steps import MOST_STEP_BYTES, MOST_STEPS, FetchedSteps
+from trackside.trial.fetched_steps import MOST_BYTES, MOST_STEP_BYTES, FetchedSteps
 from trackside.trial.step_index import Layout, SavedStep
+
+QUARTER = MOST_STEP_BYTES // 4
 
 
 class Remote(MemoryStore):
@@ -54,9 +56,7 @@ def stored(store: MemoryStore, saved: SavedStep) -> bytes:
     [
         pytest.param(Remote(), 10, [(0, 10), (0, 50)], id="a-small-step-far-away"),
         pytest.param(Near(), 10, [(0, 10), (10, 10), (20, 10), (30, 10), (40, 10)], id="a-folder"),
-        pytest.param(
-            Remote(), MOST_STEP_BYTES, [(k * MOST_STEP_BYTES, MOST_STEP_BYTES) for k in range(5)], id="a-large-step"
-        ),
+        pytest.param(Remote(), QUARTER, [(k * QUARTER, QUARTER) for k in range(5)], id="a-large-step"),
     ],
 )
 def test_all_records_of_a_step(store: Remote, record_bytes: int, asked: list[tuple[int, int]]) -> None:
@@ -70,11 +70,30 @@ def test_all_records_of_a_step(store: Remote, record_bytes: int, asked: list[tup
 def test_one_record_of_many_steps_is_fetched_by_itself() -> None:
     store = Remote()
     steps = FetchedSteps(store)
-    for number in range(3 * MOST_STEPS):
+    for number in range(100):
         saved = a_step(number)
         stored(store, saved)
         steps.fetch(saved, start=20, length=10)
-    assert store.asked == [(20, 10)] * (3 * MOST_STEPS)
+    assert store.asked == [(20, 10)] * 100
+
+
+def test_no_more_is_held_than_a_bound() -> None:
+    store = Remote()
+    steps = FetchedSteps(store)
+    size = MOST_STEP_BYTES // 5
+    count = 2 * MOST_BYTES // MOST_STEP_BYTES
+    for number in range(count):
+        saved = a_step(number, record_bytes=size)
+        stored(store, saved)
+        for place in range(5):
+            steps.fetch(saved, start=place * size, length=size)
+    assert store.asked == [(0, size), (0, 5 * size)] * count
+    assert sum(len(step.data or b"") for step in steps._steps.values()) <= MOST_BYTES
+    store.asked.clear()
+    steps.fetch(a_step(count - 1, record_bytes=size), start=0, length=size)
+    assert store.asked == []
+    steps.fetch(a_step(0, record_bytes=size), start=0, length=size)
+    assert store.asked == [(0, size)]
 
 
 def test_a_step_that_was_written_again_is_fetched_again() -> None:

@@ -17,6 +17,7 @@ from trackside.contracts.run_layout import SegmentName, parse_watermark_key, wat
 from trackside.records.watermark import MOST_BYTES, Watermark, decode_watermark, encode_watermark
 from trackside.storage.store import Store
 
+FIRST_FLUSH_SECONDS = 0.25  # many faults are there from the first step
 FLUSH_SECONDS = 1.0  # how late a finished step becomes visible at most
 REMOTE_FLUSH_SECONDS = 1.5  # where each flush is two requests that are paid for
 SIGN_OF_LIFE_SECONDS = 20.0  # while no step ends: a reader takes a worker that is silent for longer for gone
@@ -142,7 +143,7 @@ class MarkedParts:
         self._tensors, self._segments, self._model_facts = tensors, segments, model_facts
         self._mode_steps = mode_steps or ModeSteps()
         self._flush_seconds, self._monotonic, self._clock = flush_seconds, monotonic, clock
-        self._due_at = monotonic() + flush_seconds
+        self._due_at = monotonic() + min(flush_seconds, FIRST_FLUSH_SECONDS)
         self._published_at = float("-inf")
         self._retry_seconds = 0.0
 

@@ -14,8 +14,9 @@ from trackside.storage.store import Store
 from trackside.trial.parallel import is_remote
 from trackside.trial.step_index import Layout, SavedStep
 
-MOST_STEP_BYTES = 256 << 10  # a transfer of some milliseconds, as long as the request itself takes
-MOST_STEPS = 64
+MOST_STEP_BYTES = 16 << 20  # a transfer of a fifth of a second, as long as ten requests take
+MOST_STEPS = 1024  # of which it is known whether they were asked for
+MOST_BYTES = 64 << 20  # of steps that were fetched whole
 
 
 class FetchedSteps:
@@ -36,6 +37,7 @@ class FetchedSteps:
         with step.lock:  # who asks for the same step at the same time shares one answer
             if step.data is None and step.is_asked:
                 step.data = self._store.get(saved.event_key, length=self._size_of(saved.layout))
+                self._make_room(saved.event_key)
             step.is_asked = True
             if step.data is not None:
                 return step.data[start : start + length]
@@ -55,6 +57,15 @@ class FetchedSteps:
             if len(self._steps) > MOST_STEPS:
                 self._steps.popitem(last=False)
             return step
+
+    def _make_room(self, newest: str) -> None:
+        """Let the steps go that were asked for longest ago, until the rest is small enough."""
+        with self._lock:
+            held = sum(len(step.data) for step in self._steps.values() if step.data is not None)
+            for key in list(self._steps):
+                if held <= MOST_BYTES or key == newest:
+                    return
+                held -= len(self._steps.pop(key).data or b"")
 
     def _size_of(self, layout: Layout) -> int:
         """Up to where the records of a step reach."""
