@@ -43,7 +43,6 @@ QUICK = (
     "training_lib/contracts",
     "training_lib/evaluation",
     "training_lib/frameworks/pytorch",
-    "training_lib/frameworks/test_pytorch.py",
     "training_lib/local",
     "training_lib/records",
     "training_lib/rules",
@@ -53,6 +52,7 @@ QUICK = (
 NOT_QUICK_FILES = (
     "capture/test_statistics_log.py",
     "evaluation/test_main.py",
+    "evaluation/test_same_verdicts.py",
     "evaluation/test_slow_rules.py",
     "lambdas/test_hostile_inputs.py",
     "local/test_evaluator_process.py",
@@ -62,6 +62,7 @@ NOT_QUICK_FILES = (
     "rules/test_real_runs.py",
     "storage/test_s3.py",
     "trial/test_odd_files.py",
+    "trial/test_step_values.py",
 )
 NOT_QUICK_FIXTURES = {"account", "bucket", "client", "server", "warm_python"}
 
