@@ -88,7 +88,6 @@ if __name__ == "__main__":
 """,
     "pickles": "import pickle\nclass A: pass\nprint(type(pickle.loads(pickle.dumps(A()))) is A, A)",
     "trains": TRAIN,
-    "descriptors": "import os; print(sorted(map(int, os.listdir('/proc/self/fd'))))",
 }
 
 

@@ -19,6 +19,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -89,7 +90,13 @@ def _become(order: dict[str, Any], descriptors: Sequence[int]) -> None:
     """Make this child the process that `python SCRIPT` would be, run the script, and end as Python would."""
     for number in range(3):
         os.dup2(descriptors[number], number)
-    os.closerange(3, os.sysconf("SC_OPEN_MAX") if os.sysconf("SC_OPEN_MAX") < 1 << 16 else 1 << 16)
+    # Objects of this process may close their descriptors later: the numbers stay taken, or they would close others'.
+    nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for name in os.listdir("/dev/fd"):
+        if int(name) > 2 and int(name) != nowhere:
+            with suppress(OSError):  # the one that listed them
+                os.fstat(int(name))
+                os.dup2(nowhere, int(name), inheritable=False)
     if order["new_session"]:
         os.setsid()
     environment: dict[str, str] = order["environment"]
