@@ -1,4 +1,4 @@
-"""Clients of AWS: one for each service in a process, shared by all threads. A worker of the fleet makes its own.
+"""Clients of AWS: one for each service and its limits in a process, shared by all threads.
 
 A client costs 0.2 s of processor, half of it for importing botocore: so it is made with the first request, on the
 thread that needs it. boto3 itself is not imported: what it adds is not used here.
@@ -12,6 +12,7 @@ import threading
 from contextlib import suppress
 from typing import Any
 
+from trackside.collection_pause import CollectionPause
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.environment import aws_region, aws_settings
 
@@ -63,7 +64,7 @@ class _Clients:
             if settings != self._settings:
                 self._session, self._settings, self._made = None, settings, {}
             if asked not in self._made:
-                with _importing:
+                with _importing, CollectionPause():
                     botocore = _botocore()
                 if self._session is None:
                     self._session = self._open(botocore)

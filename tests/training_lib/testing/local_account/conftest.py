@@ -7,7 +7,7 @@ import json
 import textwrap
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,8 +46,12 @@ class Bench:
         return arn
 
     def put_event(self, source: str, detail: dict[str, Any], **more: Any) -> None:
-        entry = {"Source": source, "DetailType": "test", "Detail": json.dumps(detail), **more}
-        answer = self.account.client("events").put_events(Entries=[entry])
+        self.put_events(source, [detail], **more)
+
+    def put_events(self, source: str, details: Sequence[dict[str, Any]], **more: Any) -> None:
+        """Send up to ten events in one request."""
+        entries = [{"Source": source, "DetailType": "test", "Detail": json.dumps(one), **more} for one in details]
+        answer = self.account.client("events").put_events(Entries=entries)
         assert answer["FailedEntryCount"] == 0, answer
 
     def receive(self, url: str, count: int = 1) -> list[dict[str, Any]]:

@@ -68,8 +68,11 @@ def _listening(spec: Any, name: str) -> Any:
 def attach(name: str) -> None:
     """Attaches the adapter of the framework `name`; on any failure says so in one line, and the script goes on."""
     try:
-        __import__(ADAPTERS[name])
-        sys.modules[ADAPTERS[name]].attach()
+        from trackside.collection_pause import CollectionPause  # not earlier: most processes import no framework
+
+        with CollectionPause():
+            __import__(ADAPTERS[name])
+            sys.modules[ADAPTERS[name]].attach()
     except Exception as error:  # noqa: BLE001 - the script goes on
         _say(name, error)
 

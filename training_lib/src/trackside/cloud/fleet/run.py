@@ -11,34 +11,29 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
+from trackside.aws_clients import SharedClient
 from trackside.cloud.fleet.inbox import Inbox
 from trackside.cloud.fleet.judging import Judging
 from trackside.cloud.fleet.leases import Leases, LeaseTerms
 from trackside.cloud.fleet.worker import Load, Worker, WorkerSettings
 from trackside.contracts.fleet_metrics import FLEET, JUDGED_RUNS, LOAD, LONGEST_WAIT, NAMESPACE, WAITING_RUNS
-from trackside.environment import FleetEnvironment, aws_region
+from trackside.environment import FleetEnvironment
 from trackside.evaluation.stop_signal import StopSignal
 
 
 def run_worker(environment: FleetEnvironment, *, command: Sequence[str]) -> int:
     """Works until SIGTERM; `command` judges the one run that its environment names. Returns the exit code."""
-    import boto3.session
-    from botocore.config import Config
-
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("botocore").setLevel(logging.WARNING)
     # One thread does all: while a service hangs, the leases of the others must not run out.
-    config = Config(connect_timeout=2, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 2})
-    session = boto3.session.Session(region_name=aws_region())
+    leases, queue = (
+        SharedClient(service, connect_seconds=2, read_seconds=5, attempts=2).get() for service in ("dynamodb", "sqs")
+    )
     owner = f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
     terms = LeaseTerms(environment.lease_seconds, environment.lease_seconds / 4)
     worker = Worker(
-        Leases(session.client("dynamodb", config=config), environment.table, owner=owner, terms=terms),
-        Inbox(
-            session.client("sqs", config=config),
-            queue_url=environment.queue_url,
-            failed_queue_url=environment.failed_queue_url,
-        ),
+        Leases(leases, environment.table, owner=owner, terms=terms),
+        Inbox(queue, queue_url=environment.queue_url, failed_queue_url=environment.failed_queue_url),
         lambda lease: Judging(
             lease, command, poll_seconds=environment.slow_poll_seconds if environment.news_seconds else None
         ),

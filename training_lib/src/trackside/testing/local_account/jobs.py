@@ -154,7 +154,8 @@ class Jobs:
     def pid(self, name: str) -> int | None:
         """The id of the job's running process; None before it starts and after it ended. Errors: `LookupError`."""
         job = self._by_name(name)
-        process = self._processes.get((job.kind.name, name))
+        with self._lock:  # a process that has just begun may print before it is listed
+            process = self._processes.get((job.kind.name, name))
         return process.pid if process else None
 
     def emit_official_rule_status(self, name: str, statuses: Iterable[tuple[str, str, str]]) -> None:
