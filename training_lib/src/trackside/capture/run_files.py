@@ -190,7 +190,10 @@ class RunFiles:
             self._event_files.failed()
 
     def save(self, step: StepTensors) -> None:
-        """Stores one step, then the collections file if names are new. Errors: `OSError`, `ConfigurationError`."""
+        """Store one step, then the collections file if names are new. Errors: `OSError`, `ConfigurationError`.
+
+        A step is stored when its files are: it is not lost for want of a collections file.
+        """
         step = moved_on(step, self.start())
         store = self._opened()
         self._claim(store)
@@ -208,8 +211,9 @@ class RunFiles:
         self._last_saved_step = step.step
         self._note_steps([(step.step, step.mode, step.mode_step)])
         self._note_members(step)
-        self._store_collections(store)
         self._saved_steps += 1
+        with contextlib.suppress(OSError):  # the file follows with a later step, or with the watermark
+            self._store_collections(store)
         self._store_state(store, is_due=self._clock() - self._state_stored_at >= STATE_EVERY_SECONDS)
         self._store_report(store, is_due=self._clock() - self._reported_at >= REPORT_EVERY_SECONDS)
         if self._tensorboard:
