@@ -81,14 +81,15 @@ def rule_index(rules: Mapping[str, type[Rule]]) -> str:
     """The list of all rules."""
     rows = [
         f"| [{rule_id}]({rule_id}.md) | {_cell(rule.describe().summary)} | {rule.severity.value} "
-        f"| {_needed(rule.describe())} |"
+        f"| {rule.life_cycle.value} | {_needed(rule.describe())} |"
         for rule_id, rule in rules.items()
-        if not rule.is_asked_for
+        if rule.describe().is_on_by_default
     ]
     others = [
-        f"| [{rule_id}]({rule_id}.md) | {_cell(rule.describe().summary)} | {rule.severity.value} |"
+        f"| [{rule_id}]({rule_id}.md) | {_cell(rule.describe().summary)} | {rule.severity.value} "
+        f"| {rule.life_cycle.value} |"
         for rule_id, rule in rules.items()
-        if rule.is_asked_for
+        if not rule.describe().is_on_by_default
     ]
     return "\n".join(
         [
@@ -98,17 +99,17 @@ def rule_index(rules: Mapping[str, type[Rule]]) -> str:
             "A rule asks one question about a run, again and again while the run goes on. Without a request of yours,",
             "these judge with the defaults on their pages. How well: [quality of the rules](../rule-quality.md).",
             "",
-            "| rule | finds | severity | needs |",
-            "|---|---|---|---|",
+            "| rule | finds | severity | life cycle | needs |",
+            "|---|---|---|---|---|",
             *rows,
             "",
             "What a rule says is a verdict: [its format and schema](../formats/verdicts.md). A rule of your own is a",
             "class in a file: [how to write one](../custom-rules.md).",
             "",
-            "These judge only where they are chosen, because they must be told what to look at:",
+            "These judge only where they are chosen, because they must be told what to look at, or are in preview:",
             "",
-            "| rule | finds | severity |",
-            "|---|---|---|",
+            "| rule | finds | severity | life cycle |",
+            "|---|---|---|---|",
             *others,
             "",
             "Rules that Amazon has too can be had in the sense of its documentation: preset `aws-docs`, or `aws-sdk`",
@@ -143,6 +144,7 @@ def _facts(rule: type[Rule], facts: RuleDescription) -> Iterator[str]:
     yield f"| needs | {_needed(facts)} |"
     yield f"| says so after | {patience} |"
     yield f"| since | {facts.since} |"
+    yield f"| life cycle | {facts.life_cycle.value} |"
     yield ""
 
 
