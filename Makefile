@@ -44,7 +44,7 @@ image: setup  ## build the evaluator's image and push it to the deployment's rep
 audit: setup  ## ask PyPI about known vulnerabilities of what is installed (needs the network)
 	@.ci/audit
 
-docs: setup  ## write the generated pages again
-	@$(BIN)/python docs/generate.py && $(BIN)/python -m docs.permissions
+docs: setup  ## write the generated pages again, and build the site into build/site
+	@$(BIN)/python docs/generate.py && $(BIN)/python -m docs.permissions && $(BIN)/zensical build --strict --clean
 
 .PHONY: help setup demo test quick check pythons synth drill sdk image audit docs
