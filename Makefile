@@ -11,7 +11,7 @@ help:  ## show this list
 
 setup: .venv/ready  ## install everything into .venv (the other targets do this by themselves)
 
-.venv/ready: pyproject.toml training_lib/compat/pyproject.toml training_lib/trackside.pth stacks/layer.py .ci/set_up
+.venv/ready: pyproject.toml training_lib/compat/pyproject.toml training_lib/localaccount/pyproject.toml training_lib/trackside.pth stacks/layer.py .ci/set_up
 	@.ci/set_up $(PYTHON)
 
 demo: setup  ## the whole story on the local account: fault -> finding -> event -> stop, and the healthy twin
@@ -44,7 +44,7 @@ image: setup  ## build the evaluator's image and push it to the deployment's rep
 audit: setup  ## ask PyPI about known vulnerabilities of what is installed (needs the network)
 	@.ci/audit
 
-docs: setup  ## write the generated pages again
-	@$(BIN)/python docs/generate.py && $(BIN)/python -m docs.permissions
+docs: setup  ## write the generated pages again, and build the site into build/site
+	@$(BIN)/python docs/generate.py && $(BIN)/python -m docs.permissions && $(BIN)/zensical build --strict --clean
 
 .PHONY: help setup demo test quick check pythons synth drill sdk image audit docs

@@ -30,11 +30,11 @@ from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Outcome, Verdict
 from trackside.storage.s3 import S3Store
 from trackside.storage.store import Store
-from trackside.testing.local_account.deploy import deploy
-from trackside.testing.local_account.event_pattern import matches
-from trackside.testing.local_account.hops import Hop as JournalEntry
-from trackside.testing.local_account.server import LocalAccount
-from trackside.testing.local_account.start_time import limit_seconds, seconds_to_start
+from trackside_localaccount.deploy import deploy
+from trackside_localaccount.event_pattern import matches
+from trackside_localaccount.hops import Hop as JournalEntry
+from trackside_localaccount.server import LocalAccount
+from trackside_localaccount.start_time import limit_seconds, seconds_to_start
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # `stacks` is part of the checkout, not of the wheel

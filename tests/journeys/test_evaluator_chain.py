@@ -17,8 +17,8 @@ from trackside.contracts.run_layout import PROGRESS_KEY, RULE_OUTPUT, TENSORS, V
 from trackside.evaluation.__main__ import main as judge_undisturbed
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import end_run, write_collections, write_tensors
-from trackside.testing.local_account.server import LocalAccount
-from trackside.testing.local_account.start_time import seconds_to_start
+from trackside_localaccount.server import LocalAccount
+from trackside_localaccount.start_time import seconds_to_start
 
 pytestmark = pytest.mark.xdist_group("local-account")  # one account at a time in a process
 
