@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from trackside.contracts.deployment.table_item import Item, read_item, write_item
 from trackside.contracts.event import TrainingJob
-from trackside.contracts.table_item import Item, read_item, write_item
 
 VERSION = 1
 OPEN_INDEX = "open"

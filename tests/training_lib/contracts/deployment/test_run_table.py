@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trackside.contracts.action import Action
-from trackside.contracts.errors import ConfigurationError
-from trackside.contracts.event import Evidence, RuleEvaluation, RuleEvaluationStatus, TrainingJob
-from trackside.contracts.run_table import (
+from trackside.contracts.deployment.run_table import (
     MOST_FINDINGS,
     RUNNING,
     HistoryRecord,
@@ -21,8 +19,10 @@ from trackside.contracts.run_table import (
     merged,
     shelf_of_day,
 )
-from trackside.contracts.stop_record import DecisionRecord, Savings, StopOutcome, VetoRecord
-from trackside.contracts.table_item import read_item, write_item
+from trackside.contracts.deployment.stop_record import DecisionRecord, Savings, StopOutcome, VetoRecord
+from trackside.contracts.deployment.table_item import read_item, write_item
+from trackside.contracts.errors import ConfigurationError
+from trackside.contracts.event import Evidence, RuleEvaluation, RuleEvaluationStatus, TrainingJob
 from trackside.contracts.verdict import Severity
 
 JOB = TrainingJob("digits", "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits")

@@ -5,8 +5,8 @@
 | training job ARN | `job`                           | `JobRecord`                                 |
 | training job ARN | `rule#<configuration>`          | `RuleRecord`: the latest of that rule       |
 | training job ARN | `history#<ms>#<rule>#<status>`  | `HistoryRecord`: each thing that was said   |
-| training job ARN | `decision#<finding>#<outcome>`  | `contracts.stop_record.DecisionRecord`      |
-| training job ARN | `veto`                          | `contracts.stop_record.VetoRecord`          |
+| training job ARN | `decision#<finding>#<outcome>`  | `deployment.stop_record.DecisionRecord`     |
+| training job ARN | `veto`                          | `deployment.stop_record.VetoRecord`         |
 
 The one index has each `job` item on a shelf: `running` while it runs, then the day on which it was created.
 """
@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
+from trackside.contracts.deployment.table_item import Item, read_item, write_item
 from trackside.contracts.event import (
     DETAIL_TYPE,
     TERMINAL_JOB_STATUSES,
@@ -28,7 +29,6 @@ from trackside.contracts.event import (
     read_rule_evaluations,
 )
 from trackside.contracts.fields import Fields, parse_json, to_json
-from trackside.contracts.table_item import Item, read_item, write_item
 
 VERSION = 1
 SHELVES = "shelves"  # the index

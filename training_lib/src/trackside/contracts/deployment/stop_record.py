@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from trackside.contracts.deployment.run_table import evaluation_attributes, item_key, read_evaluation
+from trackside.contracts.deployment.table_item import Item, read_item, write_item
 from trackside.contracts.event import RuleEvaluation
-from trackside.contracts.run_table import evaluation_attributes, item_key, read_evaluation
-from trackside.contracts.table_item import Item, read_item, write_item
 
 DECISION_PREFIX = "decision#"
 VETO = "veto"
