@@ -11,10 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trackside.contracts.errors import RecordError
-from trackside.contracts.run_layout import model_facts_key
-from trackside.records.model_facts import (
-    HEAD_BYTES,
-    MOST_REVISIONS,
+from trackside.contracts.model_facts import (
     ClippingFacts,
     LossFacts,
     ModelFacts,
@@ -23,6 +20,11 @@ from trackside.records.model_facts import (
     ParameterFacts,
     ProgramFacts,
     at_step,
+)
+from trackside.contracts.run_layout import model_facts_key
+from trackside.records.model_facts import (
+    HEAD_BYTES,
+    MOST_REVISIONS,
     decode_facts,
     encode_facts,
     facts_workers,
