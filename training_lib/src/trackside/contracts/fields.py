@@ -157,6 +157,11 @@ class Fields:
             found.append(read(Fields(item, where=where, problems=self.problems)))
         return tuple(found)
 
+    def inner(self, name: str) -> Fields:
+        """Return the fields of the object of that name, which may be absent; its problems are noted with these."""
+        where = ".".join(part for part in (self.where, name) if part)
+        return Fields(self.mapping(name, {}), where=where, problems=self.problems)
+
     def ignore(self, *names: str) -> None:
         """These names may be there and are not read."""
         self._asked.update(names)
