@@ -141,6 +141,13 @@ def test_the_order_of_events_does_not_matter(said: list[RuleEvaluation], random:
     assert replace(twice, revision=len(shuffled)) == known(shuffled), "a duplicate changes nothing but the revision"
 
 
+def test_an_issue_of_an_unknown_moment_is_not_the_first_one() -> None:
+    issue = RuleEvaluation(JOB, "r", RuleEvaluationStatus.ISSUES_FOUND, "")
+    unknown, later = replace(issue, modified_at=0.0), replace(issue, modified_at=9.0)
+    assert merged(merged(None, unknown), later).first_found_at == 9.0
+    assert merged(merged(None, later), unknown).first_found_at == 9.0
+
+
 @pytest.mark.parametrize(
     ("said", "status", "findings"),
     [

@@ -202,7 +202,7 @@ BOOLEAN = Kind({"type": "boolean"}, Fields.boolean)
 INTEGER = integer()
 COUNT = integer(minimum=0)
 NUMBER = Kind(_A_NUMBER, Fields.number, write_number)
-MOMENT = Kind({"type": "number"}, Fields.number)  # finite: seconds since 1970-01-01 UTC
+FINITE = Kind({"type": "number"}, Fields.number)  # such as a moment or a duration in seconds
 NUMBERS = Kind(
     {"type": "object", "additionalProperties": _A_NUMBER},
     lambda fields, name, absent: fields.numbers(name),

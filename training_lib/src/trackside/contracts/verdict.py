@@ -13,7 +13,7 @@ from trackside.contracts.cause import Suspicion
 from trackside.contracts.fields import Fields, parse_json, to_json
 from trackside.contracts.stored_fields import (
     COUNT,
-    MOMENT,
+    FINITE,
     NUMBER,
     NUMBERS,
     REQUIRED,
@@ -125,7 +125,7 @@ class Verdict:
     severity: Severity = field(metadata=stored(choice(Severity), "Only `critical` may stop a run."))
     step: int = field(metadata=stored(COUNT, "The step of the verdict."))
     message: str = field(metadata=stored(TEXT, "One sentence."))
-    detected_at: float = field(metadata=stored(MOMENT, "The moment of the verdict, in seconds since 1970-01-01 UTC."))
+    detected_at: float = field(metadata=stored(FINITE, "The moment of the verdict, in seconds since 1970-01-01 UTC."))
     findings: tuple[Finding, ...] = field(
         default=(),
         metadata=stored(records(Finding), f"The worst first, at most {MOST_FINDINGS}.", absent=REQUIRED),

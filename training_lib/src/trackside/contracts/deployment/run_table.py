@@ -14,11 +14,12 @@ The one index has each `job` item on a shelf: `running` while it runs, then the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from trackside.contracts.deployment.table_item import Item, read_item, write_item
+from trackside.contracts.deployment.table_item import JOB as JOB_OF_ITEM
+from trackside.contracts.deployment.table_item import Item, read_item_record, write_item
 from trackside.contracts.event import (
     DETAIL_TYPE,
     TERMINAL_JOB_STATUSES,
@@ -29,6 +30,16 @@ from trackside.contracts.event import (
     read_rule_evaluations,
 )
 from trackside.contracts.fields import Fields, parse_json, to_json
+from trackside.contracts.stored_fields import (
+    FINITE,
+    INTEGER,
+    REQUIRED,
+    TEXT,
+    Kind,
+    computed,
+    document_of,
+    stored,
+)
 
 VERSION = 1
 SHELVES = "shelves"  # the index
@@ -44,22 +55,25 @@ _RULE_RANKS = {status: rank for rank, status in enumerate(RuleEvaluationStatus)}
 
 @dataclass(frozen=True)
 class JobRecord:
-    """What is known of a training job. Moments are seconds since the epoch, 0: not known. `run_uri` is "" for a job
-    that is watched by SageMaker Debugger only. `evaluator` is the processing job that was seen to judge it."""
+    """The known state of a training job. Moments are seconds since the epoch, 0: not known.
 
-    job: TrainingJob
-    status: str
-    secondary_status: str = ""
-    run_uri: str = ""
-    created_at: float = 0.0
-    started_at: float = 0.0
-    ended_at: float = 0.0
-    modified_at: float = 0.0
-    failure_reason: str = ""
-    instance_type: str = ""
-    instance_count: int = 0
-    max_runtime_seconds: int = 0
-    evaluator: str = ""
+    run_uri    "" for a job that only SageMaker Debugger watches
+    evaluator  the processing job that judges it; left out where there is none, so that a later state keeps it
+    """
+
+    job: TrainingJob = field(metadata=stored(JOB_OF_ITEM))
+    status: str = field(metadata=stored(TEXT))
+    secondary_status: str = field(default="", metadata=stored(TEXT))
+    run_uri: str = field(default="", metadata=stored(TEXT))
+    created_at: float = field(default=0.0, metadata=stored(FINITE))
+    started_at: float = field(default=0.0, metadata=stored(FINITE))
+    ended_at: float = field(default=0.0, metadata=stored(FINITE))
+    modified_at: float = field(default=0.0, metadata=stored(FINITE))
+    failure_reason: str = field(default="", metadata=stored(TEXT))
+    instance_type: str = field(default="", metadata=stored(TEXT))
+    instance_count: int = field(default=0, metadata=stored(INTEGER))
+    max_runtime_seconds: int = field(default=0, metadata=stored(INTEGER))
+    evaluator: str = field(default="", metadata=stored(TEXT, optional=True))
 
     @property
     def has_ended(self) -> bool:
@@ -67,72 +81,81 @@ class JobRecord:
         return self.status in TERMINAL_JOB_STATUSES
 
     @property
+    @computed(TEXT)
     def order(self) -> str:
         """Later states of a job compare greater, whenever their events come: a job that ended runs no more."""
         return f"{_milliseconds(self.created_at)}#{_JOB_RANKS.get(self.status, 3)}#{_milliseconds(self.modified_at)}"
 
     @property
+    @computed(TEXT)
     def shelf(self) -> str:
-        """Where the index has it."""
+        """The key of the job in the index."""
         return shelf_of_day(self.created_at) if self.has_ended else RUNNING
 
     def to_item(self, *, expires_at: int | None) -> dict[str, dict[str, Any]]:
-        """The item; `expires_at` in seconds since the epoch, None: never."""
-        return write_item(
-            {
-                **item_key(self.job.arn, JOB, expires_at),
-                "order": self.order,
-                "shelf": self.shelf,
-                "name": self.job.name,
-                "status": self.status,
-                "secondary_status": self.secondary_status,
-                "run_uri": self.run_uri,
-                "created_at": self.created_at,
-                "started_at": self.started_at,
-                "ended_at": self.ended_at,
-                "modified_at": self.modified_at,
-                "failure_reason": self.failure_reason,
-                "instance_type": self.instance_type,
-                "instance_count": self.instance_count,
-                "max_runtime_seconds": self.max_runtime_seconds,
-                "evaluator": self.evaluator or None,  # else a later state of the job would wipe it out
-            }
-        )
+        """Return the item; `expires_at` in seconds since the epoch, None: never."""
+        return write_item({**item_key(self.job.arn, JOB, expires_at), **document_of(self)})
 
     @classmethod
     def from_item(cls, item: Item) -> JobRecord:
-        """Errors: `ConfigurationError`."""
-        fields = read_item(item)
-        record = cls(
-            job=TrainingJob(fields.text("name"), fields.text("pk")),
-            status=fields.text("status"),
-            secondary_status=fields.text("secondary_status", ""),
-            run_uri=fields.text("run_uri", ""),
-            created_at=fields.number("created_at", 0),
-            started_at=fields.number("started_at", 0),
-            ended_at=fields.number("ended_at", 0),
-            modified_at=fields.number("modified_at", 0),
-            failure_reason=fields.text("failure_reason", ""),
-            instance_type=fields.text("instance_type", ""),
-            instance_count=fields.integer("instance_count", 0),
-            max_runtime_seconds=fields.integer("max_runtime_seconds", 0),
-            evaluator=fields.text("evaluator", ""),
-        )
-        fields.finish(subject="The item of a training job")
-        return record
+        """Read an item. Raises `ConfigurationError`."""
+        return read_item_record(cls, item, subject="The item of a training job")
+
+
+def _evaluation_attributes(evaluation: RuleEvaluation) -> dict[str, str | int | float | bool | None]:
+    """Return the whole evaluation as one text, and the values that people look for in a table."""
+    return {
+        "detail": to_json(evaluation.to_detail()),
+        "names_actions": evaluation.actions is not None,
+        "status": evaluation.status.value,
+        "severity": evaluation.severity.value,
+        "since_step": evaluation.evidence.since_step,
+        "details": evaluation.details,
+        "modified_at": evaluation.modified_at,
+    }
+
+
+def _read_evaluation(fields: Fields) -> RuleEvaluation:
+    """Read the text of `_evaluation_attributes`. Raises `ConfigurationError`."""
+    detail = parse_json(fields.text("detail", "{}"), subject="The item's detail")
+    (evaluation,) = read_rule_evaluations({"detail-type": DETAIL_TYPE, "detail": detail})
+    return evaluation if fields.boolean("names_actions") else replace(evaluation, actions=None)
+
+
+EVALUATION = Kind(
+    {},
+    lambda fields, name, absent: _read_evaluation(fields),
+    _evaluation_attributes,
+    is_flat=True,
+)
+STEPS = Kind(
+    {"type": "string"},
+    lambda fields, name, absent: tuple(int(step) for step in fields.text(name, "").split(",") if step),
+    lambda steps: ",".join(map(str, steps)),
+)
 
 
 @dataclass(frozen=True)
 class RuleRecord:
-    """The latest that one rule said of one job. `first_found_at` and `last_found_at` are the moments of its first and
-    latest issue, 0: none. `findings` are its issues, each by the step since which it held; a rule of SageMaker Debugger
-    tells no step, so its issue counts once. `revision` counts the changes of this record."""
+    """The latest status of one rule of one job.
 
-    evaluation: RuleEvaluation
-    first_found_at: float = 0.0
-    last_found_at: float = 0.0
-    findings: tuple[int, ...] = ()
-    revision: int = 1
+    first_found_at, last_found_at   the moments of its first and latest issue, 0: none
+    findings   its issues, each by the step since which it held; a rule of SageMaker Debugger names no step: its issue
+               counts once
+    revision   the number of changes of this record
+    """
+
+    evaluation: RuleEvaluation = field(metadata=stored(EVALUATION))
+    first_found_at: float = field(default=0.0, metadata=stored(FINITE))
+    last_found_at: float = field(default=0.0, metadata=stored(FINITE))
+    findings: tuple[int, ...] = field(default=(), metadata=stored(STEPS))
+    revision: int = field(default=1, metadata=stored(INTEGER, absent=REQUIRED))
+
+    @property
+    @computed(INTEGER)
+    def finding_count(self) -> int:
+        """The number of its issues."""
+        return len(self.findings)
 
     @property
     def order(self) -> tuple[int, int]:
@@ -140,41 +163,22 @@ class RuleRecord:
         return order_of(self.evaluation)
 
     def to_item(self, *, expires_at: int | None) -> dict[str, dict[str, Any]]:
-        """The item; `expires_at` in seconds since the epoch, None: never."""
-        name = self.evaluation.configuration_name
-        return write_item(
-            {
-                **item_key(self.evaluation.job.arn, rule_key(name), expires_at),
-                **evaluation_attributes(self.evaluation),
-                "first_found_at": self.first_found_at,
-                "last_found_at": self.last_found_at,
-                "findings": ",".join(map(str, self.findings)),
-                "finding_count": len(self.findings),
-                "revision": self.revision,
-            }
-        )
+        """Return the item; `expires_at` in seconds since the epoch, None: never."""
+        key = item_key(self.evaluation.job.arn, rule_key(self.evaluation.configuration_name), expires_at)
+        return write_item({**key, **document_of(self)})
 
     @classmethod
     def from_item(cls, item: Item) -> RuleRecord:
-        """Errors: `ConfigurationError`."""
-        fields = read_item(item)
-        record = cls(
-            evaluation=read_evaluation(fields),
-            first_found_at=fields.number("first_found_at", 0),
-            last_found_at=fields.number("last_found_at", 0),
-            findings=tuple(int(step) for step in fields.text("findings", "").split(",") if step),
-            revision=fields.integer("revision"),
-        )
-        fields.finish(subject="The item of a rule")
-        return record
+        """Read an item. Raises `ConfigurationError`."""
+        return read_item_record(cls, item, subject="The item of a rule")
 
 
 @dataclass(frozen=True)
 class HistoryRecord:
-    """One thing that a rule said of a job, and the event that brought it."""
+    """One status of a rule of a job, and the event that brought it."""
 
-    evaluation: RuleEvaluation
-    event_id: str = ""
+    evaluation: RuleEvaluation = field(metadata=stored(EVALUATION))
+    event_id: str = field(default="", metadata=stored(TEXT))
 
     @property
     def key(self) -> str:
@@ -184,22 +188,13 @@ class HistoryRecord:
         return f"{HISTORY_PREFIX}{moment}#{said.configuration_name}#{said.status.value}"
 
     def to_item(self, *, expires_at: int | None) -> dict[str, dict[str, Any]]:
-        """The item; `expires_at` in seconds since the epoch, None: never."""
-        return write_item(
-            {
-                **item_key(self.evaluation.job.arn, self.key, expires_at),
-                **evaluation_attributes(self.evaluation),
-                "event_id": self.event_id,
-            }
-        )
+        """Return the item; `expires_at` in seconds since the epoch, None: never."""
+        return write_item({**item_key(self.evaluation.job.arn, self.key, expires_at), **document_of(self)})
 
     @classmethod
     def from_item(cls, item: Item) -> HistoryRecord:
-        """Errors: `ConfigurationError`."""
-        fields = read_item(item)
-        record = cls(evaluation=read_evaluation(fields), event_id=fields.text("event_id", ""))
-        fields.finish(subject="The item of a rule's history")
-        return record
+        """Read an item. Raises `ConfigurationError`."""
+        return read_item_record(cls, item, subject="The item of a rule's history")
 
 
 def job_record(change: TrainingJobStateChange, *, run_uri: str) -> JobRecord:
@@ -232,7 +227,7 @@ def merged(known: RuleRecord | None, evaluation: RuleEvaluation) -> RuleRecord:
     findings = tuple(sorted({*known.findings, evaluation.evidence.since_step}))
     return replace(
         merged,
-        first_found_at=min(known.first_found_at or at, at),
+        first_found_at=min((moment for moment in (known.first_found_at, at) if moment), default=0.0),  # 0: not known
         last_found_at=max(known.last_found_at, at),
         findings=findings if len(findings) <= MOST_FINDINGS else known.findings,
     )
@@ -256,26 +251,6 @@ def shelf_of_day(seconds: float) -> str:
 def item_key(job_arn: str, sort_key: str, expires_at: int | None) -> dict[str, str | int | None]:
     """What every item begins with."""
     return {"pk": job_arn, "sk": sort_key, "version": VERSION, "expires_at": expires_at}
-
-
-def evaluation_attributes(said: RuleEvaluation) -> dict[str, str | int | float | bool | None]:
-    """The whole of it as one text, and beside it what people look for in a table."""
-    return {
-        "detail": to_json(said.to_detail()),
-        "names_actions": said.actions is not None,
-        "status": said.status.value,
-        "severity": said.severity.value,
-        "since_step": said.evidence.since_step,
-        "details": said.details,
-        "modified_at": said.modified_at,
-    }
-
-
-def read_evaluation(fields: Fields) -> RuleEvaluation:
-    """What `evaluation_attributes` wrote. Errors: `ConfigurationError`."""
-    detail = parse_json(fields.text("detail", "{}"), subject="The item's detail")
-    (said,) = read_rule_evaluations({"detail-type": DETAIL_TYPE, "detail": detail})
-    return said if fields.boolean("names_actions") else replace(said, actions=None)
 
 
 def _milliseconds(seconds: float) -> str:

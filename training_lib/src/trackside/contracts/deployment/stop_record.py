@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from trackside.contracts.deployment.run_table import evaluation_attributes, item_key, read_evaluation
-from trackside.contracts.deployment.table_item import Item, read_item, write_item
+from trackside.contracts.deployment.run_table import EVALUATION, item_key
+from trackside.contracts.deployment.table_item import Item, read_item_record, write_item
 from trackside.contracts.event import RuleEvaluation
+from trackside.contracts.stored_fields import (
+    FINITE,
+    INTEGER,
+    TEXT,
+    choice,
+    document_of,
+    flat_record,
+    stored,
+)
 
 DECISION_PREFIX = "decision#"
 VETO = "veto"
@@ -40,25 +49,27 @@ _ON_THE_WAY = (StopOutcome.UNCONFIRMED, StopOutcome.ANNOUNCED, StopOutcome.OVER_
 
 @dataclass(frozen=True)
 class Savings:
-    """What a stop spares at most: the job might have ended by itself before its time limit. `price_per_hour` is what
-    the deployment says one instance costs; 0: it does not say."""
+    """The most that a stop can save: the job might have ended by itself before its time limit.
 
-    remaining_seconds: int = 0
-    instances: str = ""
-    price_per_hour: float = 0.0
-    most_money: float = 0.0
+    `price_per_hour` is the deployment's price of one instance, 0: not known.
+    """
+
+    remaining_seconds: int = field(default=0, metadata=stored(INTEGER))
+    instances: str = field(default="", metadata=stored(TEXT))
+    price_per_hour: float = field(default=0.0, metadata=stored(FINITE))
+    most_money: float = field(default=0.0, metadata=stored(FINITE, name="most_money_saved"))
 
 
 @dataclass(frozen=True)
 class DecisionRecord:
     """One decision about one finding. `at` is in seconds since the epoch, `reason` a sentence for people."""
 
-    evaluation: RuleEvaluation
-    outcome: StopOutcome
-    at: float
-    reason: str
-    event_id: str = ""
-    savings: Savings = Savings()
+    evaluation: RuleEvaluation = field(metadata=stored(EVALUATION))
+    outcome: StopOutcome = field(metadata=stored(choice(StopOutcome)))
+    at: float = field(metadata=stored(FINITE))
+    reason: str = field(metadata=stored(TEXT, absent=""))
+    event_id: str = field(default="", metadata=stored(TEXT))
+    savings: Savings = field(default=Savings(), metadata=stored(flat_record(Savings)))
 
     @property
     def key(self) -> str:
@@ -66,68 +77,32 @@ class DecisionRecord:
         return f"{DECISION_PREFIX}{self.evaluation.finding_id}#{self.outcome.value}"
 
     def to_item(self, *, expires_at: int | None) -> dict[str, dict[str, Any]]:
-        """The item; `expires_at` in seconds since the epoch, None: never."""
-        saved = self.savings
-        return write_item(
-            {
-                **item_key(self.evaluation.job.arn, self.key, expires_at),
-                **evaluation_attributes(self.evaluation),
-                "outcome": self.outcome.value,
-                "at": self.at,
-                "reason": self.reason,
-                "event_id": self.event_id,
-                "remaining_seconds": saved.remaining_seconds,
-                "instances": saved.instances,
-                "price_per_hour": saved.price_per_hour,
-                "most_money_saved": saved.most_money,
-            }
-        )
+        """Return the item; `expires_at` in seconds since the epoch, None: never."""
+        return write_item({**item_key(self.evaluation.job.arn, self.key, expires_at), **document_of(self)})
 
     @classmethod
     def from_item(cls, item: Item) -> DecisionRecord:
-        """Errors: `ConfigurationError`."""
-        fields = read_item(item)
-        record = cls(
-            evaluation=read_evaluation(fields),
-            outcome=fields.choice("outcome", StopOutcome),
-            at=fields.number("at"),
-            reason=fields.text("reason", ""),
-            event_id=fields.text("event_id", ""),
-            savings=Savings(
-                remaining_seconds=fields.integer("remaining_seconds", 0),
-                instances=fields.text("instances", ""),
-                price_per_hour=fields.number("price_per_hour", 0),
-                most_money=fields.number("most_money_saved", 0),
-            ),
-        )
-        fields.finish(subject="The item of a decision")
-        return record
+        """Read an item. Raises `ConfigurationError`."""
+        return read_item_record(cls, item, subject="The item of a decision")
 
 
 @dataclass(frozen=True)
 class VetoRecord:
-    """Somebody wants this job to go on. It holds for all that was found before `at`, and for the deployment's cool-down
-    after it."""
+    """A person's wish that a job goes on.
 
-    job_arn: str
-    at: float
-    by: str = ""
-    reason: str = ""
+    It holds for all findings from before `at`, and for the deployment's cool-down after it.
+    """
+
+    job_arn: str = field(metadata=stored(TEXT, name="pk"))
+    at: float = field(metadata=stored(FINITE))
+    by: str = field(default="", metadata=stored(TEXT))
+    reason: str = field(default="", metadata=stored(TEXT))
 
     def to_item(self, *, expires_at: int | None) -> dict[str, dict[str, Any]]:
-        """The item; `expires_at` in seconds since the epoch, None: never."""
-        key = item_key(self.job_arn, VETO, expires_at)
-        return write_item({**key, "at": self.at, "by": self.by, "reason": self.reason})
+        """Return the item; `expires_at` in seconds since the epoch, None: never."""
+        return write_item({**item_key(self.job_arn, VETO, expires_at), **document_of(self)})
 
     @classmethod
     def from_item(cls, item: Item) -> VetoRecord:
-        """Errors: `ConfigurationError`."""
-        fields = read_item(item)
-        record = cls(
-            job_arn=fields.text("pk"),
-            at=fields.number("at"),
-            by=fields.text("by", ""),
-            reason=fields.text("reason", ""),
-        )
-        fields.finish(subject="The item of a veto")
-        return record
+        """Read an item. Raises `ConfigurationError`."""
+        return read_item_record(cls, item, subject="The item of a veto")
