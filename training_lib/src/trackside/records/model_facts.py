@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 from trackside.contracts.errors import KeyNotFoundError
@@ -30,6 +31,7 @@ VERSION = 1
 MOST_REVISIONS = 32
 HEAD_BYTES = 64
 MOST_BYTES = 8 << 20  # of a file; no further revision is added beyond it
+_SECTIONS = ("modules", "parameters", "optimizers", "losses", "program")
 
 
 def encode_facts(revisions: Sequence[ModelFacts], *, told: int | None = None) -> bytes:
@@ -42,10 +44,10 @@ def encode_facts(revisions: Sequence[ModelFacts], *, told: int | None = None) ->
     before: ModelFacts | None = None
     for facts in revisions:
         document: dict[str, object] = {"from_step": facts.from_step}
-        for name, encode in _ENCODERS.items():
+        for name in _SECTIONS:
             section = getattr(facts, name)
             if before is None or section != getattr(before, name):
-                document[name] = encode(section)
+                document[name] = _plain(section)
         documents.append(document)
         before = facts
     head = {"version": VERSION, "told": len(revisions) if told is None else told}
@@ -62,11 +64,11 @@ def decode_facts(data: bytes, *, key: str) -> Revisions:
         before = revisions[-1] if revisions else ModelFacts()
         revision = ModelFacts(
             from_step=found.count("from_step"),
-            modules=_section(found, "modules", _module, before.modules),
-            parameters=_section(found, "parameters", _parameter, before.parameters),
-            optimizers=_section(found, "optimizers", _optimizer, before.optimizers),
-            losses=_section(found, "losses", _loss, before.losses),
-            program=_program(found.object("program")) if found.has("program") else before.program,
+            modules=_section(found, "modules", ModuleFacts, before.modules),
+            parameters=_section(found, "parameters", ParameterFacts, before.parameters),
+            optimizers=_section(found, "optimizers", OptimizerFacts, before.optimizers),
+            losses=_section(found, "losses", LossFacts, before.losses),
+            program=_facts(found.object("program"), ProgramFacts) if found.has("program") else before.program,
         )
         if revisions and revision.from_step < before.from_step:
             raise found.error(f"has from_step = {revision.from_step}, below that of the one before")
@@ -93,125 +95,66 @@ def read_facts(store: Store, worker: str) -> Revisions:
 
 
 _T = TypeVar("_T")
+_FieldReader = tuple[str, Callable[[UntrustedJson, str], object], bool]
 
 
-def _section(
-    revision: UntrustedJson, name: str, read: Callable[[UntrustedJson], _T], before: tuple[_T, ...]
-) -> tuple[_T, ...]:
-    return tuple(map(read, revision.objects(name))) if revision.has(name) else before
+def _section(revision: UntrustedJson, name: str, kind: type[_T], before: tuple[_T, ...]) -> tuple[_T, ...]:
+    return tuple(_facts(found, kind) for found in revision.objects(name)) if revision.has(name) else before
 
 
 def _document(value: Any) -> dict[str, Any]:
-    """The fields of a dataclass, without those that are as by default."""
-    return {f.name: part for f in fields(value) if (part := getattr(value, f.name)) != _default(f)}
+    """Return the fields of a dataclass, without those equal to their default; dataclasses in them are objects, too."""
+    kind: Any = type(value)
+    return {
+        name: part if isinstance(part, _PLAIN) else _plain(part)
+        for name, default in _defaults_of(kind)
+        if (part := getattr(value, name)) != default
+    }
+
+
+@cache
+def _defaults_of(kind: Any) -> list[tuple[str, object]]:
+    return [(f.name, _default(f)) for f in fields(kind)]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return _document(value) if is_dataclass(value) else value
+
+
+_PLAIN = (str, int, float)  # values that JSON holds as they are
 
 
 def _default(of: Field[Any]) -> object:
     return of.default_factory() if of.default_factory is not MISSING else of.default
 
 
-def _documents(values: Sequence[Any]) -> list[dict[str, Any]]:
-    return [_document(value) for value in values]
+def _facts(found: UntrustedJson, kind: Callable[..., _T]) -> _T:
+    """Return the facts of a kind from JSON. Fields with a default may be absent; each is read by its annotation."""
+    readers: list[_FieldReader] = _readers_of(kind)
+    return kind(**{name: read(found, name) for name, read, is_needed in readers if is_needed or found.has(name)})
 
 
-def _program_document(program: ProgramFacts) -> dict[str, Any]:
-    document = _document(program)
-    if program.clipping:
-        document["clipping"] = _documents(program.clipping)
-    return document
+@cache
+def _readers_of(kind: Any) -> list[_FieldReader]:
+    """Return the name of each field, the reader of its value, and whether it has no default."""
+    return [(f.name, _READERS[str(f.type)], _default(f) is MISSING) for f in fields(kind)]
 
 
-_ENCODERS: Mapping[str, Callable[[Any], object]] = {
-    "modules": _documents,
-    "parameters": _documents,
-    "optimizers": _documents,
-    "losses": _documents,
-    "program": _program_document,
+def _numbers(found: UntrustedJson) -> dict[str, float]:
+    return {key: found.number(key) for key in found.names()}
+
+
+_READERS: Mapping[str, Callable[[UntrustedJson, str], object]] = {
+    "str": UntrustedJson.text,
+    "bool": lambda found, name: found.boolean(name, False),
+    "int": UntrustedJson.count,
+    "int | None": UntrustedJson.count,
+    "float": UntrustedJson.number,
+    "float | None": UntrustedJson.number,
+    "tuple[int, ...]": UntrustedJson.counts,
+    "tuple[Mapping[str, float], ...]": lambda found, name: tuple(map(_numbers, found.objects(name))),
+    "tuple[ClippingFacts, ...]": lambda found, name: tuple(_facts(f, ClippingFacts) for f in found.objects(name)),
 }
-
-
-def _text(found: UntrustedJson, name: str) -> str:
-    return found.text(name) if found.has(name) else ""
-
-
-def _count(found: UntrustedJson, name: str) -> int | None:
-    return found.count(name) if found.has(name) else None
-
-
-def _module(found: UntrustedJson) -> ModuleFacts:
-    return ModuleFacts(
-        name=found.text("name"),
-        type_name=found.text("type_name"),
-        role=_text(found, "role"),
-        activation=_text(found, "activation"),
-        is_training=found.boolean("is_training", True),
-        in_features=_count(found, "in_features"),
-        out_features=_count(found, "out_features"),
-        line=_text(found, "line"),
-        probability=found.number("probability") if found.has("probability") else None,
-        sees_ahead=found.boolean("sees_ahead", False),
-    )
-
-
-def _parameter(found: UntrustedJson) -> ParameterFacts:
-    return ParameterFacts(
-        name=found.text("name"),
-        module=_text(found, "module"),
-        shape=found.counts("shape"),
-        dtype=found.text("dtype"),
-        requires_grad=found.boolean("requires_grad", True),
-        optimizer=_text(found, "optimizer"),
-        group=_count(found, "group") or 0,
-        tied_to=_text(found, "tied_to"),
-        is_sharded=found.boolean("is_sharded", False),
-        has_gradient=found.boolean("has_gradient", False),
-        has_equal_rows=found.boolean("has_equal_rows", False),
-        looks_untrained=found.boolean("looks_untrained", False),
-    )
-
-
-def _optimizer(found: UntrustedJson) -> OptimizerFacts:
-    return OptimizerFacts(
-        name=found.text("name"),
-        type_name=found.text("type_name"),
-        line=_text(found, "line"),
-        groups=tuple({key: group.number(key) for key in group.names()} for group in found.objects("groups")),
-        parameter_count=_count(found, "parameter_count") or 0,
-    )
-
-
-def _loss(found: UntrustedJson) -> LossFacts:
-    return LossFacts(
-        name=found.text("name"),
-        type_name=_text(found, "type_name"),
-        reduction=_text(found, "reduction"),
-        scale=found.number("scale") if found.has("scale") else 1.0,
-        input_from=_text(found, "input_from"),
-        input_shape=found.counts("input_shape"),
-        class_count=_count(found, "class_count"),
-        is_weighted=found.boolean("is_weighted", False),
-        is_broadcast=found.boolean("is_broadcast", False),
-        margin=found.number("margin") if found.has("margin") else None,
-        lowers_likelihood=found.boolean("lowers_likelihood", False),
-        line=_text(found, "line"),
-        backward_line=_text(found, "backward_line"),
-    )
-
-
-def _program(found: UntrustedJson) -> ProgramFacts:
-    return ProgramFacts(
-        script=_text(found, "script"),
-        framework=_text(found, "framework"),
-        framework_version=_text(found, "framework_version"),
-        autocast_dtype=_text(found, "autocast_dtype"),
-        has_grad_scaler=found.boolean("has_grad_scaler", False),
-        world_size=_count(found, "world_size") or 1,
-        is_compiled=found.boolean("is_compiled", False),
-        data_parallel=_text(found, "data_parallel"),
-        clipping=tuple(
-            ClippingFacts(clip.text("kind"), clip.number("limit"), _text(clip, "line"))
-            for clip in found.objects("clipping")
-        ),
-        training_mode_evaluations=_count(found, "training_mode_evaluations") or 0,
-        evaluation_line=_text(found, "evaluation_line"),
-    )
+"""Annotation of a field -> reader of its value."""
