@@ -23,8 +23,8 @@ from trackside.contracts.stored_fields import (
     field_table,
     flat_record,
     object_schema,
-    read_record,
     record,
+    record_of,
     records,
     stored,
     stored_fields,
@@ -92,7 +92,7 @@ class Station:
 
 def read(kind: type, document: object) -> object:
     fields = Fields(document, where="")
-    found = read_record(kind, fields)
+    found = record_of(kind, fields)
     fields.finish(subject="The test")
     return found
 

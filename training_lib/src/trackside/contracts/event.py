@@ -33,8 +33,8 @@ from trackside.contracts.stored_fields import (
     choices,
     document_of,
     flat_texts,
-    read_record,
     record,
+    record_of,
     series,
     stored,
 )
@@ -240,7 +240,7 @@ def read_rule_evaluations(event: Mapping[str, Any], *, and_of_ended_jobs: bool =
         raise ConfigurationError([Problem("detail-type", f"is {kind!r}.", fix)], subject=subject)
     fields = detail_of(event)
     if kind == DETAIL_TYPE:
-        evaluations: tuple[RuleEvaluation, ...] = (read_record(RuleEvaluation, fields),)
+        evaluations: tuple[RuleEvaluation, ...] = (record_of(RuleEvaluation, fields),)
     else:
         evaluations = _read_official(fields)
         if not and_of_ended_jobs and fields.text("TrainingJobStatus") != "InProgress":

@@ -30,6 +30,11 @@ class Fields:
     def __contains__(self, name: str) -> bool:
         return name in self._data
 
+    def has(self, name: str) -> bool:
+        """True if a value other than null is given; the name counts as asked for."""
+        self._asked.add(name)
+        return self._data.get(name) is not None
+
     def is_object(self, name: str) -> bool:
         """True if an object stands there, for values that may be anything."""
         return isinstance(self._data.get(name), Mapping)

@@ -10,7 +10,7 @@
         def title(self) -> str: ...
 
     document_of(finding)          the values as JSON holds them
-    read_record(Finding, fields)  a finding from JSON; all problems at once are noted in `fields`
+    record_of(Finding, fields)  a finding from JSON; all problems at once are noted in `fields`
     object_schema(Finding)        its JSON schema
     field_table(Finding)          rows of a table in Markdown
 
@@ -115,7 +115,7 @@ def document_of(record: Any) -> dict[str, Any]:
     return document
 
 
-def read_record(kind: type[T], fields: Fields) -> T:
+def record_of(kind: type[T], fields: Fields) -> T:
     """Return an instance of the dataclass `kind`. What is wrong is a problem of `fields`; unknown names are ignored."""
     return kind(
         **{
@@ -210,6 +210,15 @@ NUMBERS = Kind(
 )
 
 
+def optional(kind: Kind) -> Kind:
+    """The same form, or null for None; read as None where it is null or absent."""
+    return Kind(
+        {"oneOf": [kind.schema, {"type": "null"}]},
+        lambda fields, name, absent: kind.read(fields, name, absent) if fields.has(name) else None,
+        lambda value: None if value is None else kind.write(value),
+    )
+
+
 def constant(value: int) -> Kind:
     """A whole number that is always the same in what is written, such as a version."""
     return Kind({"const": value}, Fields.integer)
@@ -249,7 +258,7 @@ def records(kind: type) -> Kind:
     return Kind(
         {"type": "array", "items": {"$ref": f"#/$defs/{kind.__name__.lower()}"}},
         lambda fields, name, absent: fields.items(
-            name, lambda item: read_record(kind, item), required=absent is REQUIRED
+            name, lambda item: record_of(kind, item), required=absent is REQUIRED
         ),
         lambda values: [document_of(value) for value in values],
     )
@@ -259,7 +268,7 @@ def record(kind: type) -> Kind:
     """An object: a dataclass with stored fields. Absent, it is read as an empty object."""
 
     def read(fields: Fields, name: str, absent: Any) -> Any:
-        return read_record(kind, fields.inner(name))
+        return record_of(kind, fields.inner(name))
 
     return Kind(object_schema(kind), read, document_of)
 
@@ -268,7 +277,7 @@ def flat_record(kind: type) -> Kind:
     """A dataclass whose stored fields lie in the object that holds it."""
     return Kind(
         object_schema(kind)["properties"],
-        lambda fields, name, absent: read_record(kind, fields),
+        lambda fields, name, absent: record_of(kind, fields),
         document_of,
         is_flat=True,
     )

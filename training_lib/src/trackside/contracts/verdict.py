@@ -26,7 +26,7 @@ from trackside.contracts.stored_fields import (
     constant,
     document_of,
     integer,
-    read_record,
+    record_of,
     records,
     series,
     stored,
@@ -224,6 +224,6 @@ class Verdict:
         """
         subject = "The verdict"
         fields = Fields(parse_json(text, subject=subject), where="")
-        verdict = read_record(cls, fields)
+        verdict = record_of(cls, fields)
         fields.finish(subject=subject)
         return verdict

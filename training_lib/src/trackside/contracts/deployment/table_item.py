@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.event import TrainingJob
 from trackside.contracts.fields import Fields
-from trackside.contracts.stored_fields import flat_texts, read_record
+from trackside.contracts.stored_fields import flat_texts, record_of
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ def read_item_record(kind: type[T], item: Item, *, subject: str) -> T:
         ConfigurationError: With every problem of the item.
     """
     fields = read_item(item)
-    record = read_record(kind, fields)
+    record = record_of(kind, fields)
     fields.finish(subject=subject)
     return record
 
