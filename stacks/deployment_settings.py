@@ -24,8 +24,8 @@ from stacks.setting_checks import (
 from stacks.telling_checks import TELLING_CHECKS, missing_secrets
 from stacks.watching_checks import WATCHING_CHECKS
 from trackside.contracts.action import Action
+from trackside.contracts.deployment.evaluators import PER_JOB
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
-from trackside.contracts.evaluator_mode import PER_JOB
 
 PREFIX = "trackside:"
 

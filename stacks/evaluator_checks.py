@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from stacks.setting_checks import between
+from trackside.contracts.deployment.evaluators import EVALUATOR_MODES
 from trackside.contracts.errors import did_you_mean
-from trackside.contracts.evaluator_mode import EVALUATOR_MODES
 
 # Megabytes of memory that Fargate offers with so much of a processor: least, most, step.
 # https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-cpu-memory-error.html

@@ -10,7 +10,7 @@ from aws_cdk import aws_events as events
 from lambdas.notify_owner.unjudged import NOTHING_JUDGED
 from lambdas.shared.processing_jobs import NAME_PREFIX
 from trackside.contracts.action import Action
-from trackside.contracts.custom_rule_job import ACTIONS, RUN
+from trackside.contracts.deployment.custom_rule_job import ACTIONS, RUN
 from trackside.contracts.event import (
     AWS_DETAIL_TYPE,
     AWS_SOURCE,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from stacks.setting_checks import between, matching
-from trackside.contracts.action_documents import phone_problem
+from trackside.contracts.recipient import phone_problem
 
 
 def missing_secrets(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -14,17 +14,11 @@ from torch.nn import functional
 
 from trackside.capture.hook import Position
 from trackside.contracts.errors import StorageError
+from trackside.contracts.model_facts import ModelFacts, ModuleFacts, ProgramFacts
 from trackside.contracts.run_layout import model_facts_key
 from trackside.frameworks.pytorch.model_facts import ModelFactsFile, _Found
 from trackside.frameworks.pytorch.roles import Role, role_of
-from trackside.records.model_facts import (
-    MOST_REVISIONS,
-    ModelFacts,
-    ModuleFacts,
-    ProgramFacts,
-    decode_facts,
-    encode_facts,
-)
+from trackside.records.model_facts import MOST_REVISIONS, decode_facts, encode_facts
 from trackside.storage.memory import MemoryStore
 from trackside.trial.trial import Trial
 

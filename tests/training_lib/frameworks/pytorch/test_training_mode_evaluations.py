@@ -14,7 +14,8 @@ from torch.nn.functional import cross_entropy
 from torch.optim.swa_utils import update_bn
 from torch.utils.checkpoint import checkpoint
 
-from trackside.records.model_facts import ProgramFacts, read_facts
+from trackside.contracts.model_facts import ProgramFacts
+from trackside.records.model_facts import read_facts
 
 torch.set_num_threads(1)
 VALUES, LABELS = torch.arange(24.0).reshape(4, 6) / 10, torch.tensor([0, 1, 2, 1])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import along, falling, steady
 from trackside.contracts.cause import Cause
-from trackside.records.model_facts import ClippingFacts, ModelFacts, ProgramFacts
+from trackside.contracts.model_facts import ClippingFacts, ModelFacts, ProgramFacts
 from trackside.rules.program.gradient_clipping import CLIPPING, GradientClipping, kept_shares
 from trackside.testing.rule_case import RuleCase, assert_case, replay
 

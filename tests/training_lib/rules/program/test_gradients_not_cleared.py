@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import along, steady
 from trackside.contracts.cause import Cause
-from trackside.records.model_facts import LossFacts, ModelFacts
+from trackside.contracts.model_facts import LossFacts, ModelFacts
 from trackside.rules.program.gradients_not_cleared import KEPT, GradientsNotCleared, kept_share
 from trackside.testing.rule_case import RuleCase, assert_case, replay
 

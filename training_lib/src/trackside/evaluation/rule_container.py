@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trackside.contracts.custom_rule_job import CLEAN_PREFIX, issue_sentence
+from trackside.contracts.deployment.custom_rule_job import CLEAN_PREFIX, issue_sentence
 from trackside.contracts.errors import (
     ConfigurationError,
     KeyNotFoundError,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause, Suspicion
-from trackside.records.model_facts import LossFacts, ParameterFacts
+from trackside.contracts.model_facts import LossFacts, ParameterFacts
 from trackside.trial.window import Column, Window
 
 TRAINING_MODES = ("TRAIN", "GLOBAL")

@@ -23,6 +23,7 @@ from trackside.contracts.errors import (
     TensorNotSavedError,
     did_you_mean,
 )
+from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.run_layout import (
     COLLECTIONS_PREFIX,
     END_MARKER_KEY,
@@ -33,7 +34,6 @@ from trackside.contracts.run_layout import (
     RunLocation,
 )
 from trackside.records.capture_report import CaptureReport, read_report, reporting_workers
-from trackside.records.model_facts import ModelFacts
 from trackside.records.step_file import fetch_record
 from trackside.records.watermark import Watermark
 from trackside.storage.open_store import open_store

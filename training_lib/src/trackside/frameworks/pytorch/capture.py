@@ -48,6 +48,7 @@ from trackside.capture.watermark import (
 from trackside.capture.writer import Writer
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError, StorageError
+from trackside.contracts.model_facts import ProgramFacts
 from trackside.contracts.run_layout import RunLocation, worker_name
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch.always_on import PyTorchStatistics
@@ -75,7 +76,6 @@ from trackside.frameworks.pytorch.step_numbers import StepNumbers
 from trackside.frameworks.pytorch.tracing import compiler_at_work, is_dynamo_compiling, skip_frame, untraced
 from trackside.frameworks.pytorch.training_mode_evaluations import TrainingModeEvaluations
 from trackside.frameworks.pytorch.trial_calls import TrialCalls
-from trackside.records.model_facts import ProgramFacts
 from trackside.records.state_file import TrainingState
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store

@@ -47,7 +47,7 @@ _HALF = {torch.float16, torch.bfloat16}
 
 
 class GraphFacts(NamedTuple):
-    """See `records.model_facts.LossFacts`. `half_precision`: what layers computed in, if it was that."""
+    """See `contracts.model_facts.LossFacts`. `half_precision`: what layers computed in, if it was that."""
 
     type_name: str = UNNAMED
     reduction: str = ""

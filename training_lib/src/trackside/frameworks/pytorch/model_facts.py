@@ -21,6 +21,15 @@ from torch.optim.optimizer import Optimizer
 
 from trackside.capture.hook import Position
 from trackside.contracts.errors import RecordError
+from trackside.contracts.model_facts import (
+    ClippingFacts,
+    LossFacts,
+    ModelFacts,
+    ModuleFacts,
+    OptimizerFacts,
+    ParameterFacts,
+    ProgramFacts,
+)
 from trackside.contracts.run_layout import model_facts_key
 from trackside.frameworks.pytorch.initial_values import has_equal_rows, looks_untrained
 from trackside.frameworks.pytorch.loss_graph import GraphFacts, addends
@@ -36,19 +45,7 @@ from trackside.frameworks.pytorch.source_lines import (
     user_classes,
     user_place,
 )
-from trackside.records.model_facts import (
-    MOST_BYTES,
-    MOST_REVISIONS,
-    ClippingFacts,
-    LossFacts,
-    ModelFacts,
-    ModuleFacts,
-    OptimizerFacts,
-    ParameterFacts,
-    ProgramFacts,
-    encode_facts,
-    read_facts,
-)
+from trackside.records.model_facts import MOST_BYTES, MOST_REVISIONS, encode_facts, read_facts
 from trackside.storage.store import Store
 
 LOOK_INTERVAL = 10  # steps

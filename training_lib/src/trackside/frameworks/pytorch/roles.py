@@ -14,7 +14,7 @@ from trackside.frameworks.pytorch.losses import is_loss_like
 
 
 class Role(NamedTuple):
-    """One of `records.model_facts.ROLES`, and of an activation which of `ACTIVATIONS`."""
+    """One of `contracts.model_facts.ROLES`, and of an activation which of `ACTIVATIONS`."""
 
     role: str = ""
     activation: str = ""

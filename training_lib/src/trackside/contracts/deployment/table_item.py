@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.contracts.event import TrainingJob
 from trackside.contracts.fields import Fields
+from trackside.contracts.stored_fields import flat_texts, record_of
+
+T = TypeVar("T")
 
 Item = Mapping[str, Mapping[str, Any]]
 
@@ -19,6 +23,22 @@ def write_item(values: Mapping[str, str | int | float | bool | None]) -> dict[st
 def read_item(item: Item) -> Fields:
     """The fields of an item. Errors: `ConfigurationError` for a type that `write_item` never writes."""
     return Fields({name: _read(name, typed) for name, typed in item.items()}, where="")
+
+
+def read_item_record(kind: type[T], item: Item, *, subject: str) -> T:
+    """Return the record of an item.
+
+    Raises:
+        ConfigurationError: With every problem of the item.
+    """
+    fields = read_item(item)
+    record = record_of(kind, fields)
+    fields.finish(subject=subject)
+    return record
+
+
+JOB = flat_texts(TrainingJob, names={"name": ("name", ""), "arn": ("pk", "")})
+"""The training job that an item is about."""
 
 
 def _write(value: str | int | float | bool) -> dict[str, Any]:

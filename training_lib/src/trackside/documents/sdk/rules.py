@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from trackside.contracts.action_documents import ACTION_PARAMETER
 from trackside.contracts.errors import ConfigurationError, Problem
-from trackside.contracts.rule_documents import DEFAULT_IMAGE, PRESET_PARAMETER
-from trackside.contracts.rule_names import PARAMETER_ALIASES, known_rule
 from trackside.contracts.rule_request import CLASS_PARAMETER, SOURCE_PARAMETER
-from trackside.sagemaker.hook import CollectionConfig
-from trackside.sagemaker.values import settled, texts
+from trackside.documents.actions import ACTION_PARAMETER
+from trackside.documents.rule_names import PARAMETER_ALIASES, known_rule
+from trackside.documents.rules import DEFAULT_IMAGE, PRESET_PARAMETER
+from trackside.documents.sdk.hook import CollectionConfig
+from trackside.documents.sdk.parameter_texts import settled, texts
 
 
 class RuleBase:

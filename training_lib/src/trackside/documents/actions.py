@@ -15,25 +15,13 @@ from typing import Any
 
 from trackside.contracts.action import Action
 from trackside.contracts.errors import Problem, did_you_mean
+from trackside.contracts.recipient import Recipient, email_problem, phone_problem
 
 ACTION_PARAMETER = "action_json"
 STOP, EMAIL, SMS = "stoptraining", "email", "sms"
 PREFIX, ENDPOINT = "training_job_prefix", "endpoint"
 
-# What mail servers take (RFC 5321): a dot-separated local part of up to 64 characters, then a host name with a dot.
-_LOCAL = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*"
-_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-_ADDRESS = re.compile(rf"(?P<local>{_LOCAL})@(?:{_LABEL}\.)+(?!\d+$){_LABEL}", re.ASCII)
-_PHONE = re.compile(r"\+[1-9]\d{1,14}", re.ASCII)  # E.164
 _JOB_PREFIX = re.compile(r"[A-Za-z0-9-]+", re.ASCII)
-
-
-@dataclass(frozen=True)
-class Recipient:
-    """Someone to be told: `protocol` is "email" or "sms", as SNS calls them."""
-
-    protocol: str
-    endpoint: str
 
 
 @dataclass(frozen=True)
@@ -43,25 +31,6 @@ class AskedActions:
     actions: tuple[Action, ...] = ()
     recipients: tuple[Recipient, ...] = ()
     job_prefix: str = ""
-
-
-def email_problem(address: object) -> str:
-    """What is wrong with an address; "" if nothing is."""
-    if not isinstance(address, str):
-        return f"must be a text, but is {address!r}."
-    matched = _ADDRESS.fullmatch(address)
-    if not matched or len(matched["local"]) > 64 or len(address) > 254:
-        return f"{address!r} is no e-mail address, such as first.last@example.com."
-    return ""
-
-
-def phone_problem(number: object) -> str:
-    """What is wrong with a phone number; "" if nothing is."""
-    if not isinstance(number, str):
-        return f"must be a text, but is {number!r}."
-    if not _PHONE.fullmatch(number):
-        return f"{number!r} is no phone number: '+', the country's code and the digits, such as +14155550100."
-    return ""
 
 
 def job_prefix_problem(prefix: object) -> str:

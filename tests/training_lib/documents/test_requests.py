@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from tests.training_lib.sagemaker.catalogues import CATALOGUE
 from trackside.contracts.action import Action
-from trackside.contracts.action_documents import Recipient
 from trackside.contracts.capture_request import (
     ALL,
     BUILT_IN_COLLECTIONS,
@@ -21,12 +20,13 @@ from trackside.contracts.capture_request import (
     Schedule,
     StatisticsRequest,
 )
-from trackside.contracts.document_values import as_text
 from trackside.contracts.errors import ConfigurationError
-from trackside.contracts.hook_documents import COLLECTION_KEYS, HOOK_KEYS, HookReading, hook_document
-from trackside.contracts.request_documents import read_environment, read_training_job, training_job_document
-from trackside.contracts.rule_documents import DEFAULT_IMAGE
+from trackside.contracts.recipient import Recipient
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.documents.hook import COLLECTION_KEYS, HOOK_KEYS, HookReading, hook_document
+from trackside.documents.requests import read_environment, read_training_job, training_job_document
+from trackside.documents.rules import DEFAULT_IMAGE
+from trackside.documents.values import as_text
 
 REQUEST = {
     "TrainingJobName": "digits",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trackside.sagemaker.values import settled, texts
+from trackside.documents.sdk.parameter_texts import settled, texts
 
 
 class CollectionConfig:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trackside.contracts.action import Action
-from trackside.contracts.custom_rule_job import (
+from trackside.contracts.deployment.custom_rule_job import (
     MOST_JOBS,
     CustomRuleJob,
     issue_sentence,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trackside.contracts.document_values import as_text
+from trackside.documents.values import as_text
 
 
 def settled(parameters: Mapping[str, Any]) -> dict[str, Any]:

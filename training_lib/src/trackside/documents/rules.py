@@ -13,29 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trackside.contracts.action import Action
-from trackside.contracts.action_documents import (
-    ACTION_PARAMETER,
-    AskedActions,
-    Recipient,
-    entries_of,
-    parse_action_json,
-    read_actions,
-    serialise,
-)
 from trackside.contracts.capture_request import CollectionRequest
-from trackside.contracts.document_values import as_text, is_unset, note_unknown, read_boolean
 from trackside.contracts.errors import Problem, did_you_mean
-from trackside.contracts.hook_documents import HookReading
-from trackside.contracts.profiler_rules import default_parameters, parameter_problems
+from trackside.contracts.recipient import Recipient
 from trackside.contracts.rule_catalogue import RuleCatalogue
-from trackside.contracts.rule_names import (
-    DOCUMENTED_PARAMETERS,
-    PARAMETER_ALIASES,
-    RULE_IDS,
-    KnownRule,
-    known_rule,
-    suggest_rule,
-)
 from trackside.contracts.rule_request import (
     AWS_DOCS,
     AWS_SDK,
@@ -45,6 +26,25 @@ from trackside.contracts.rule_request import (
     SOURCE_PARAMETER,
     RuleConfiguration,
 )
+from trackside.documents.actions import (
+    ACTION_PARAMETER,
+    AskedActions,
+    entries_of,
+    parse_action_json,
+    read_actions,
+    serialise,
+)
+from trackside.documents.hook import HookReading
+from trackside.documents.profiler_rules import default_parameters, parameter_problems
+from trackside.documents.rule_names import (
+    DOCUMENTED_PARAMETERS,
+    PARAMETER_ALIASES,
+    RULE_IDS,
+    KnownRule,
+    known_rule,
+    suggest_rule,
+)
+from trackside.documents.values import as_text, is_unset, note_unknown, read_boolean
 
 PRESET_PARAMETER = "preset"
 DEFAULT_IMAGE = "DEFAULT_RULE_EVALUATOR_IMAGE"

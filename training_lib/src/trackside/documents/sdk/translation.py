@@ -1,4 +1,4 @@
-"""From the SDK's objects, ours or the original's, to the requests that Trackside works by.
+"""Translate the SDK's objects, ours or the original's, into a rule request and a capture request.
 
 Objects are told by their attributes, and `sagemaker` is never imported: those of its versions 2 and 3 are taken as they
 are, and so are entries of a request in plain dictionaries.
@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from trackside.contracts.action_documents import PREFIX
 from trackside.contracts.capture_request import CaptureRequest, capture_environment
 from trackside.contracts.errors import ConfigurationError, Problem
-from trackside.contracts.hook_documents import collection_documents
-from trackside.contracts.job_choice import MOST_VARIABLE_CHARACTERS, RUN_TAG
-from trackside.contracts.request_documents import Translation
-from trackside.contracts.request_documents import translate as translate_inputs
+from trackside.contracts.job_choice import MOST_VARIABLE_CHARACTERS
 from trackside.contracts.rule_catalogue import RuleCatalogue
-from trackside.contracts.rule_documents import RuleInput, rule_input
 from trackside.contracts.rule_request import AWS_SDK, RuleRequest
-from trackside.contracts.run_layout import RULE_REQUEST_KEY, RunLocation
+from trackside.contracts.run_layout import RunLocation
+from trackside.documents.actions import PREFIX
+from trackside.documents.hook import collection_documents
+from trackside.documents.requests import Translation
+from trackside.documents.requests import translate as translate_inputs
+from trackside.documents.rules import RuleInput, rule_input
 
 logger = logging.getLogger(__name__)
 
@@ -33,15 +32,6 @@ _PLACE = {
     "LocalPath": "container_local_output_path",
     "S3OutputPath": "s3_output_path",
 }
-
-
-@dataclass(frozen=True)
-class PreparedRun:
-    """What a training job needs so that the run is captured and judged: arguments of CreateTrainingJob."""
-
-    environment: Mapping[str, str]
-    tags: tuple[Mapping[str, str], ...]
-    translation: Translation
 
 
 def translate(
@@ -74,14 +64,14 @@ def translate(
 
 def to_rule_request(rules: Iterable[Any], *, preset: str = "") -> RuleRequest:
     """The rules that will be judged. What has no counterpart is logged as a warning; `translate` returns it."""
-    return _said(translate(rules, preset=preset)).request
+    return log_notes(translate(rules, preset=preset)).request
 
 
 def to_capture_request(
     debugger_hook_config: Any = None, rules: Iterable[Any] = (), *, preset: str = ""
 ) -> CaptureRequest:
     """What the hook is asked for and what the rules need. What has no counterpart is logged as a warning."""
-    return _said(translate(rules, debugger_hook_config=debugger_hook_config, preset=preset)).capture
+    return log_notes(translate(rules, debugger_hook_config=debugger_hook_config, preset=preset)).capture
 
 
 def to_environment(
@@ -91,37 +81,15 @@ def to_environment(
 
     Errors: `ConfigurationError`, also where a training job of Amazon's would not take a variable for its length.
     """
-    return _environment(run, to_capture_request(debugger_hook_config, rules, preset=preset))
+    return capture_variables(run, to_capture_request(debugger_hook_config, rules, preset=preset))
 
 
-def prepare_run(
-    run: str,
-    rules: Iterable[Any] = (),
-    *,
-    debugger_hook_config: Any = None,
-    profiler_config: Any = None,
-    tensorboard_output_config: Any = None,
-    preset: str = "",
-) -> PreparedRun:
-    """Puts `rule-request.json` into the run at `run`, a folder or s3://, and gives what the training job needs.
+def capture_variables(run: str, capture: CaptureRequest) -> Mapping[str, str]:
+    """Return the variables that switch capture on in a training job.
 
-    Errors: those of `translate`, before anything is written; those of the store.
+    Raises:
+        ConfigurationError: A variable is longer than a training job takes.
     """
-    translation = translate(
-        rules,
-        debugger_hook_config=debugger_hook_config,
-        profiler_config=profiler_config,
-        tensorboard_output_config=tensorboard_output_config,
-        preset=preset,
-    )
-    environment = _environment(run, translation.capture)
-    from trackside.storage.open_store import open_store  # brings NumPy, which is not needed otherwise
-
-    open_store(RunLocation(run).uri).put(RULE_REQUEST_KEY, translation.request.to_json().encode())
-    return PreparedRun(environment, ({"Key": RUN_TAG, "Value": RunLocation(run).uri},), _said(translation))
-
-
-def _environment(run: str, capture: CaptureRequest) -> Mapping[str, str]:
     environment = capture_environment(RunLocation(run).uri, capture)
     problems = [
         Problem(
@@ -137,7 +105,8 @@ def _environment(run: str, capture: CaptureRequest) -> Mapping[str, str]:
     return environment
 
 
-def _said(translation: Translation) -> Translation:
+def log_notes(translation: Translation) -> Translation:
+    """Log each note of a translation as a warning, and return the translation."""
     for note in translation.notes:
         logger.warning("Trackside: %s", note)
     return translation

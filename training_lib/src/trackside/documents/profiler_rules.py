@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from trackside.contracts.errors import Problem, did_you_mean
 from trackside.contracts.rule_catalogue import ParameterDescription
-from trackside.contracts.rule_names import PARAMETER_ALIASES, RULE_IDS, known_rule
+from trackside.documents.rule_names import PARAMETER_ALIASES, RULE_IDS, known_rule
 
 REPORT = "profiler-report"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from trackside.contracts.profiler_rules import PROFILER_RULES, default_parameters, find_parameter, parameter_problems
-from trackside.contracts.rule_names import CLASS_NAMES, DOCUMENTED_PARAMETERS, known_rule
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK
+from trackside.documents.profiler_rules import PROFILER_RULES, default_parameters, find_parameter, parameter_problems
+from trackside.documents.rule_names import CLASS_NAMES, DOCUMENTED_PARAMETERS, known_rule
 
 
 @pytest.mark.parametrize(

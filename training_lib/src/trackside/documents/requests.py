@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trackside.contracts.action import Action
-from trackside.contracts.action_documents import Recipient
 from trackside.contracts.capture_request import CaptureRequest
-from trackside.contracts.document_values import note_unknown
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
-from trackside.contracts.hook_documents import MOST_COLLECTIONS, HookReading, hook_document
+from trackside.contracts.recipient import Recipient
 from trackside.contracts.rule_catalogue import RuleCatalogue, built_in_catalogue
-from trackside.contracts.rule_documents import (
+from trackside.contracts.rule_request import AWS_DOCS, CALIBRATED, PRESETS, RuleConfiguration, RuleRequest
+from trackside.documents.hook import MOST_COLLECTIONS, HookReading, hook_document
+from trackside.documents.rule_names import RULE_IDS, known_rule
+from trackside.documents.rules import (
     MOST_RULES,
     RuleInput,
     RuleReading,
@@ -21,8 +22,7 @@ from trackside.contracts.rule_documents import (
     rule_document,
     rule_inputs,
 )
-from trackside.contracts.rule_names import RULE_IDS, known_rule
-from trackside.contracts.rule_request import AWS_DOCS, CALIBRATED, PRESETS, RuleConfiguration, RuleRequest
+from trackside.documents.values import note_unknown
 
 RULES, HOOK = "DebugRuleConfigurations", "DebugHookConfig"
 PROFILER_RULES, PROFILER = "ProfilerRuleConfigurations", "ProfilerConfig"

@@ -9,18 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trackside.contracts.action import Action
-from trackside.contracts.action_documents import (
+from trackside.contracts.errors import Problem
+from trackside.contracts.recipient import Recipient, email_problem, phone_problem
+from trackside.documents.actions import (
     AskedActions,
-    Recipient,
-    email_problem,
     entries_of,
     job_prefix_problem,
     parse_action_json,
-    phone_problem,
     read_actions,
     serialise,
 )
-from trackside.contracts.errors import Problem
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ from trackside.contracts.capture_request import (
     Schedule,
     StatisticsRequest,
 )
-from trackside.contracts.document_values import as_text, is_unset, note_unknown, read_boolean
 from trackside.contracts.errors import Problem, did_you_mean
+from trackside.documents.values import as_text, is_unset, note_unknown, read_boolean
 
 DEFAULT_LOCAL_PATH = "/opt/ml/output/tensors"
 MOST_COLLECTIONS = 20

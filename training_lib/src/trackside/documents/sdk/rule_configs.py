@@ -9,24 +9,23 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-from trackside.contracts.action_documents import (
+from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.contracts.recipient import email_problem, phone_problem
+from trackside.contracts.rule_request import AWS_SDK, CLASS_PARAMETER
+from trackside.documents.actions import (
     EMAIL,
     ENDPOINT,
     PREFIX,
     STOP,
-    email_problem,
     job_prefix_problem,
-    phone_problem,
     serialise,
 )
-from trackside.contracts.action_documents import (
+from trackside.documents.actions import (
     SMS as _SMS,
 )
-from trackside.contracts.document_values import as_text
-from trackside.contracts.errors import ConfigurationError, Problem
-from trackside.contracts.profiler_rules import default_parameters, parameter_problems
-from trackside.contracts.rule_names import PARAMETER_ALIASES, RULE_IDS
-from trackside.contracts.rule_request import AWS_SDK, CLASS_PARAMETER
+from trackside.documents.profiler_rules import default_parameters, parameter_problems
+from trackside.documents.rule_names import PARAMETER_ALIASES, RULE_IDS
+from trackside.documents.values import as_text
 
 _SAVED_OFTEN = {"save_interval": "500"}
 _COLLECTIONS: Mapping[str, Mapping[str, str]] = {

@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trackside.contracts.action import Action
-from trackside.contracts.errors import ConfigurationError
-from trackside.contracts.event import Evidence, RuleEvaluation, RuleEvaluationStatus, TrainingJob
-from trackside.contracts.run_table import (
+from trackside.contracts.deployment.run_table import (
     MOST_FINDINGS,
     RUNNING,
     HistoryRecord,
@@ -21,8 +19,10 @@ from trackside.contracts.run_table import (
     merged,
     shelf_of_day,
 )
-from trackside.contracts.stop_record import DecisionRecord, Savings, StopOutcome, VetoRecord
-from trackside.contracts.table_item import read_item, write_item
+from trackside.contracts.deployment.stop_record import DecisionRecord, Savings, StopOutcome, VetoRecord
+from trackside.contracts.deployment.table_item import read_item, write_item
+from trackside.contracts.errors import ConfigurationError
+from trackside.contracts.event import Evidence, RuleEvaluation, RuleEvaluationStatus, TrainingJob
 from trackside.contracts.verdict import Severity
 
 JOB = TrainingJob("digits", "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits")
@@ -139,6 +139,13 @@ def test_the_order_of_events_does_not_matter(said: list[RuleEvaluation], random:
     assert known(shuffled) == known(list(of_one_rule.values()))
     twice = known([*shuffled, *shuffled])
     assert replace(twice, revision=len(shuffled)) == known(shuffled), "a duplicate changes nothing but the revision"
+
+
+def test_an_issue_of_an_unknown_moment_is_not_the_first_one() -> None:
+    issue = RuleEvaluation(JOB, "r", RuleEvaluationStatus.ISSUES_FOUND, "")
+    unknown, later = replace(issue, modified_at=0.0), replace(issue, modified_at=9.0)
+    assert merged(merged(None, unknown), later).first_found_at == 9.0
+    assert merged(merged(None, later), unknown).first_found_at == 9.0
 
 
 @pytest.mark.parametrize(

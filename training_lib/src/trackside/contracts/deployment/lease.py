@@ -18,12 +18,23 @@ from S3 knows the run and not the training job.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from trackside.contracts.deployment.table_item import JOB, Item, read_item_record, write_item
 from trackside.contracts.event import TrainingJob
-from trackside.contracts.table_item import Item, read_item, write_item
+from trackside.contracts.stored_fields import (
+    FINITE,
+    INTEGER,
+    REQUIRED,
+    TEXT,
+    Kind,
+    choice,
+    computed,
+    document_of,
+    stored,
+)
 
 VERSION = 1
 OPEN_INDEX = "open"
@@ -44,78 +55,66 @@ class LeaseState(str, Enum):
 class LeaseRecord:
     """An item. Moments are seconds since the epoch, 0: never."""
 
-    job: TrainingJob
-    run_uri: str
-    free_at: float
-    owner: str = ""
-    token: int = 0
-    crashes: int = 0
-    state: LeaseState = LeaseState.OPEN
-    reason: str = ""
+    job: TrainingJob = field(metadata=stored(JOB))
+    run_uri: str = field(metadata=stored(TEXT))
+    free_at: float = field(metadata=stored(FINITE))
+    owner: str = field(default="", metadata=stored(TEXT))
+    token: int = field(default=0, metadata=stored(INTEGER))
+    crashes: int = field(default=0, metadata=stored(INTEGER))
+    state: LeaseState = field(default=LeaseState.OPEN, metadata=stored(choice(LeaseState), absent=REQUIRED))
+    reason: str = field(default="", metadata=stored(TEXT))
 
     @property
     def is_open(self) -> bool:
         """True while the run is to be judged."""
         return self.state is LeaseState.OPEN
 
+    @property
+    @computed(TEXT)
+    def shelf(self) -> str | None:
+        """The key in the index of open leases; None once the run was judged, or cannot be."""
+        return OPEN_SHELF if self.is_open else None
+
     def to_item(self) -> dict[str, dict[str, Any]]:
-        """The item of a run that nobody has judged yet."""
-        return write_item(
-            {
-                "pk": self.job.arn,
-                "version": VERSION,
-                "shelf": OPEN_SHELF if self.is_open else None,
-                "free_at": self.free_at,
-                "name": self.job.name,
-                "run_uri": self.run_uri,
-                "owner": self.owner,
-                "token": self.token,
-                "crashes": self.crashes,
-                "state": self.state.value,
-                "reason": self.reason,
-            }
-        )
+        """Return the item."""
+        return write_item({"version": VERSION, **document_of(self)})
 
     @classmethod
     def from_item(cls, item: Item) -> LeaseRecord:
-        """Errors: `ConfigurationError`."""
-        fields = read_item(item)
-        record = cls(
-            job=TrainingJob(fields.text("name"), fields.text("pk")),
-            run_uri=fields.text("run_uri"),
-            free_at=fields.number("free_at"),
-            owner=fields.text("owner", ""),
-            token=fields.integer("token", 0),
-            crashes=fields.integer("crashes", 0),
-            state=fields.choice("state", LeaseState),
-            reason=fields.text("reason", ""),
-        )
-        fields.finish(subject="The item of a lease")
-        return record
+        """Read an item. Raises `ConfigurationError`."""
+        return read_item_record(cls, item, subject="The item of a lease")
+
+
+def news_key(run_uri: str) -> str:
+    """Return the key of a run's news."""
+    return f"{NEWS_PREFIX}{run_uri}"
+
+
+NEWS_KEY = Kind(
+    {"type": "string"},
+    lambda fields, name, absent: fields.text(name).removeprefix(NEWS_PREFIX),
+    news_key,
+)
 
 
 @dataclass(frozen=True)
 class NewsRecord:
-    """The item that says when a run was last written to, in seconds since the epoch."""
+    """The moment at which a run was last written to, in seconds since the epoch."""
 
-    run_uri: str
-    at: float
+    run_uri: str = field(metadata=stored(NEWS_KEY, name="pk"))
+    at: float = field(metadata=stored(FINITE))
+
+    @property
+    @computed(INTEGER)
+    def expires_at(self) -> int:
+        """The end of its day, in seconds since the epoch."""
+        return int(self.at) + NEWS_SECONDS
 
     def to_item(self) -> dict[str, dict[str, Any]]:
-        """The item; it is forgotten after a day."""
-        return write_item(
-            {"pk": news_key(self.run_uri), "version": VERSION, "at": self.at, "expires_at": int(self.at) + NEWS_SECONDS}
-        )
+        """Return the item."""
+        return write_item({"version": VERSION, **document_of(self)})
 
     @classmethod
     def from_item(cls, item: Item) -> NewsRecord:
-        """Errors: `ConfigurationError`."""
-        fields = read_item(item)
-        record = cls(fields.text("pk").removeprefix(NEWS_PREFIX), fields.number("at"))
-        fields.finish(subject="The item of a run's news")
-        return record
-
-
-def news_key(run_uri: str) -> str:
-    """The key of a run's news."""
-    return f"{NEWS_PREFIX}{run_uri}"
+        """Read an item. Raises `ConfigurationError`."""
+        return read_item_record(cls, item, subject="The item of a run's news")
