@@ -75,9 +75,9 @@ class ActionStack(Stack):
         self.table = self._create_table()
         layer = PowertoolsLayer(self, "Layer")
         self.reactions = {
-            "stop_training": self._create_stop_training(layer, key, run_table),
-            "notify_owner": self._create_notify_owner(layer, key, runs),
-            "publish_metric": self._create_publish_metric(layer),
+            Action.STOP_TRAINING.unit.name: self._create_stop_training(layer, key, run_table),
+            Action.NOTIFY.unit.name: self._create_notify_owner(layer, key, runs),
+            Action.PUBLISH_METRIC.unit.name: self._create_publish_metric(layer),
         }
         self._write_outputs()
 
@@ -134,7 +134,6 @@ class ActionStack(Stack):
         reaction = self._create_reaction(
             Action.STOP_TRAINING,
             layer,
-            name="stop_training",
             # SageMaker takes one or two stops a second. Of a thousand at once, made by as many functions as Lambda
             # allows, eight in ten ended as dead letters (docs/scale.md).
             most_at_once=settings.stops_made_at_once,
@@ -185,7 +184,6 @@ class ActionStack(Stack):
         reaction = self._create_reaction(
             Action.NOTIFY,
             layer,
-            name="notify_owner",
             settings=lambda queue: NotifyOwnerSettings(
                 topic_arn=self.topic.topic_arn,
                 idempotency_table=self.table.table_name,
@@ -222,7 +220,6 @@ class ActionStack(Stack):
         reaction = self._create_reaction(
             Action.PUBLISH_METRIC,
             layer,
-            name="publish_metric",
             settings=PublishMetricSettings(
                 idempotency_table=self.table.table_name,
                 namespace=(namespace := issue_namespace(self._settings.environment)),
@@ -244,7 +241,6 @@ class ActionStack(Stack):
         action: Action,
         layer: lambda_.ILayerVersion,
         *,
-        name: str,
         settings: EnvironmentSettings | Callable[[sqs.IQueue], EnvironmentSettings],
         most_at_once: int | None = None,
         batch_size: int = MOST_BATCH_SIZE,
@@ -252,7 +248,7 @@ class ActionStack(Stack):
         reaction = QueueBackedFunction(
             self,
             action.value,
-            name=name,
+            name=action.unit.name,
             description=f"Trackside: {action.description}",
             settings=settings,
             layer=layer,
@@ -293,6 +289,7 @@ class ActionStack(Stack):
         switch = f"/trackside/{self._settings.event_bus_name}/dry-run"
         CfnOutput(self, "DryRunParameterName", value=switch, description="true: nothing is stopped")
         CfnOutput(self, "IdempotencyTableName", value=self.table.table_name)
-        for action, reaction in zip(Action, self.reactions.values(), strict=True):
+        for action in Action:
+            reaction = self.reactions[action.unit.name]
             CfnOutput(self, f"{action.value}QueueUrl", value=reaction.queue.queue_url)
             CfnOutput(self, f"{action.value}DeadLettersUrl", value=reaction.dead_letters.queue_url)

@@ -23,7 +23,7 @@ from stacks.setting_checks import (
 )
 from stacks.telling_checks import TELLING_CHECKS, missing_secrets
 from stacks.watching_checks import WATCHING_CHECKS
-from trackside.contracts.action import Action
+from trackside.contracts.action import DEFAULT_ACTIONS, Action
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.evaluator_mode import PER_JOB
 
@@ -136,7 +136,7 @@ class DeploymentSettings:
     untagged_runs: str = "jobs"
     watch_by_environment: bool = False
     default_rules: str = ""
-    default_actions: tuple[Action, ...] = (Action.NOTIFY, Action.PUBLISH_METRIC)
+    default_actions: tuple[Action, ...] = DEFAULT_ACTIONS
     dry_run: bool = False
     stops_per_hour: int = 20
     stops_made_at_once: int = 2

@@ -13,7 +13,6 @@ from trackside.contracts.action import Action
 from trackside.contracts.errors import ConfigurationError, Problem
 
 PREFIX = "TRACKSIDE_"
-DEFAULT_ACTIONS = (Action.NOTIFY, Action.PUBLISH_METRIC)  # training is never stopped unasked
 
 
 @dataclasses.dataclass(frozen=True)
