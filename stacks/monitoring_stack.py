@@ -12,7 +12,6 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from lambdas.shared.own_metrics import DETECTION_LATENCY, SILENT_EVALUATORS, SWEEPS
 from stacks.constructs.alarm import TellingAlarm
 from stacks.constructs.alarm_topic import AlarmTopic
 from stacks.constructs.evaluator_fleet import EvaluatorFleet
@@ -23,6 +22,7 @@ from stacks.constructs.undelivered_alarms import undelivered_alarms
 from stacks.constructs.webhook import Webhook
 from stacks.deployment_settings import DeploymentSettings
 from stacks.measures import issues, oldest, own, waiting
+from trackside.contracts.reaction_metrics import DETECTION_LATENCY, SILENT_EVALUATORS, SWEEPS
 
 MISSED_SWEEPS = 3  # so many in a row: one may fail, and is tried again
 

@@ -11,7 +11,6 @@ from constructs import Construct
 
 from lambdas.reconcile.settings import ReconcileSettings
 from lambdas.record_verdict.settings import RecordVerdictSettings
-from lambdas.shared.processing_jobs import NAME_PREFIX
 from stacks.constructs.acknowledge import accept_wildcard
 from stacks.constructs.allow import allow
 from stacks.constructs.evaluator_fleet import EvaluatorFleet
@@ -21,6 +20,7 @@ from stacks.constructs.run_table import RunTable
 from stacks.constructs.watching import watches_untagged
 from stacks.deployment_settings import DeploymentSettings
 from stacks.event_patterns import official_rule_status_changed, rule_status_changed, training_changed
+from trackside.contracts.evaluation_chain import JOB_NAME_PREFIX
 from trackside.contracts.run_layout import RULE_OUTPUT
 
 SWEEP_SECONDS = 300  # 10,000 jobs are a hundred pages, one a second
@@ -137,7 +137,9 @@ class RecordStack(Stack):
         why = "Knows which jobs run, and notes down whose tags it has read and who judges them."
         self._table.let(function, "BatchGetItem", "PutItem", "Query", "UpdateItem", and_shelves=True, why=why)
         jobs = self.format_arn(service="sagemaker", resource="training-job", resource_name="*")
-        evaluators = self.format_arn(service="sagemaker", resource="processing-job", resource_name=f"{NAME_PREFIX}*")
+        evaluators = self.format_arn(
+            service="sagemaker", resource="processing-job", resource_name=f"{JOB_NAME_PREFIX}*"
+        )
         queues = [queue.queue_arn for queue in (start_queue, finish_queue, record_queue)]
         why = "Finds jobs that no event told of. The call knows no resources."
         allow(function, "ListTrainingJobs", ["sagemaker:ListTrainingJobs"], ["*"], why=why)
@@ -163,6 +165,6 @@ class RecordStack(Stack):
         reason = "Reads only; whoever asked for Trackside is not known before its tags are read."
         accept_wildcard(reaction.function, f"{prefix}:training-job/*", reason=reason)
         accept_wildcard(
-            reaction.function, f"{prefix}:processing-job/{NAME_PREFIX}*", reason="Reads only, what is ours."
+            reaction.function, f"{prefix}:processing-job/{JOB_NAME_PREFIX}*", reason="Reads only, what is ours."
         )
         return reaction

@@ -7,7 +7,12 @@ the same chain. One that broke off has a successor, too, but not again and again
 
 from __future__ import annotations
 
+JOB_NAME_PREFIX = "trackside-"  # of every processing job that judges a training job
+
+# Beginnings of the exit messages of evaluators.
 CONTINUED_PREFIX = "ToBeContinued: "
+NOTHING_JUDGED = "No rule could judge this run"
+
 MOST_LINKS = 100  # of a chain: 900 days of the longest processing jobs
 MOST_RESTARTS = 1  # in a row, after links that broke off
 

@@ -25,6 +25,7 @@ from trackside.contracts.errors import (
     StorageError,
     StorageUnavailableError,
 )
+from trackside.contracts.evaluation_chain import NOTHING_JUDGED
 from trackside.contracts.event import TrainingJob
 from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run_layout import RULE_OUTPUT, TRAINING_JOB_KEY, VERDICTS_KEY, RunLocation, verdicts_key_of
@@ -259,7 +260,7 @@ def message_of(summary: Summary, *, with_severity: bool = False) -> str:
     if not summary.has_ended and not has_answered.issuperset(summary.judged):
         return f"Stopped on request after step {summary.last_step}; no issue found so far.{trouble}"
     if not clean:
-        return f"No rule could judge this run.{trouble}"
+        return f"{NOTHING_JUDGED}.{trouble}"
     return f"{CLEAN_PREFIX} by {clean} of {len(summary.judged)} rules up to step {summary.last_step}.{trouble}"
 
 
