@@ -77,10 +77,10 @@ class RecordStack(Stack):
             settings=RecordVerdictSettings(
                 run_table=self._table.table_name,
                 run_bucket=self._runs.bucket_name,
-                retention_days=self._settings.record_retention_days,
+                retention_days=self._settings.retention.record_days,
             ),
             layer=layer,
-            log_retention_days=self._settings.log_retention_days,
+            log_retention_days=self._settings.retention.log_days,
         )
         reaction.react_to(
             "RuleStatusChanged", rule_status_changed(), event_bus=bus, description="A rule said something of a job"
@@ -112,27 +112,29 @@ class RecordStack(Stack):
             "Reconcile",
             name="reconcile",
             description="Trackside: finds what events missed",
-            settings=ReconcileSettings(
+            settings=ReconcileSettings.of(
+                self._settings.monitoring,
                 run_table=self._table.table_name,
                 start_queue_url=start_queue.queue_url,
                 finish_queue_url=finish_queue.queue_url,
                 record_queue_url=record_queue.queue_url,
                 run_bucket=runs.bucket_name,
-                evaluator_mode=self._settings.evaluator_mode,
+                evaluator_mode=self._settings.evaluator.mode,
                 lease_table=fleet.table.table_name if fleet else "",
-                silence_minutes=self._settings.evaluator_silence_minutes,
-                every_minutes=self._settings.reconcile_minutes,
-                retention_days=self._settings.record_retention_days,
+                every_minutes=self._settings.monitoring.reconcile_minutes,
+                retention_days=self._settings.retention.record_days,
                 tells_untagged=watches_untagged(self._settings),
             ),
             layer=layer,
-            log_retention_days=self._settings.log_retention_days,
+            log_retention_days=self._settings.retention.log_days,
             most_at_once=LEAST_AT_ONCE,
             batch_size=1,
             timeout_seconds=SWEEP_SECONDS,
         )
         # Behind a queue like all others: a sweep that fails is tried again, and one that keeps failing raises an alarm.
-        reaction.run_every(self._settings.reconcile_minutes, description="What may have been missed is looked for")
+        reaction.run_every(
+            self._settings.monitoring.reconcile_minutes, description="What may have been missed is looked for"
+        )
         function = reaction.function
         why = "Knows which jobs run, and notes down whose tags it has read and who judges them."
         self._table.let(function, "BatchGetItem", "PutItem", "Query", "UpdateItem", and_shelves=True, why=why)

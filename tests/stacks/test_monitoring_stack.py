@@ -190,4 +190,4 @@ def test_a_processing_job_carries_the_same_cost_tags(resources: Resources) -> No
 def test_thresholds_are_settings() -> None:
     given = {"trackside:evaluator_silence_minutes": "45", "trackside:detection_latency_seconds": "60"}
     settings = DeploymentSettings.from_context(given)
-    assert (settings.evaluator_silence_minutes, settings.detection_latency_seconds) == (45, 60)
+    assert (settings.monitoring.silence_minutes, settings.monitoring.detection_latency_seconds) == (45, 60)
