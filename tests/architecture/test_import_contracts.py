@@ -19,6 +19,7 @@ LIBRARY = ROOT / "training_lib" / "src" / "trackside"
 PACKAGES = {
     "trackside": LIBRARY,
     "smdebug": ROOT / "training_lib" / "compat" / "smdebug",
+    "sagemaker_debug_hook_config": ROOT / "training_lib" / "compat" / "sagemaker_debug_hook_config",
     "lambdas": ROOT / "lambdas",
     "stacks": ROOT / "stacks",
     "rule_containers": ROOT / "rule_containers",
