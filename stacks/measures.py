@@ -9,9 +9,9 @@ from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_sqs as sqs
 
-from lambdas.shared.own_metrics import NAMESPACE
 from stacks.deployment_settings import DeploymentSettings
 from trackside.contracts.deployment.metrics import ISSUE_METRIC, issue_namespace
+from trackside.contracts.deployment.reaction_metrics import NAMESPACE
 from trackside.contracts.event import RuleEvaluationStatus
 
 ISSUES_FOUND = {"Status": RuleEvaluationStatus.ISSUES_FOUND.value}
@@ -29,7 +29,7 @@ def issues(settings: DeploymentSettings, *, minutes: int = 1) -> cloudwatch.Metr
 
 
 def own(name: str, *, reaction: str, settings: DeploymentSettings, statistic: str, minutes: int) -> cloudwatch.Metric:
-    """What a reaction counts of itself (`lambdas.shared.own_metrics`)."""
+    """What a reaction counts of itself (`trackside.contracts.deployment.reaction_metrics`)."""
     return cloudwatch.Metric(
         namespace=NAMESPACE,
         metric_name=name,

@@ -472,7 +472,7 @@ class Simulation:
 
     def _schedule(self) -> Process:
         while self.clock.now < self._until - HOUR:
-            yield self.design.settings.reconcile_minutes * 60.0
+            yield self.design.settings.monitoring.reconcile_minutes * 60.0
             self.queues["reconcile"].send("a tick")
 
     def _sweep(self, _: str, environment: Environment) -> Steps:

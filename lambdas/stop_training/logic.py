@@ -11,7 +11,7 @@ from lambdas.shared.asked import reason_not_to
 from lambdas.shared.decisions import Nothing
 from lambdas.stop_training.settings import StopTrainingSettings
 from trackside.contracts.action import Action
-from trackside.contracts.action_terms import AFTER_FINDINGS, VETO_MINUTES
+from trackside.contracts.actions.stop_training import AFTER_FINDINGS, VETO_MINUTES
 from trackside.contracts.deployment.run_table import JobRecord, RuleRecord, order_of
 from trackside.contracts.deployment.stop_record import DecisionRecord, Savings, StopOutcome, VetoRecord
 from trackside.contracts.event import TERMINAL_JOB_STATUSES, RuleEvaluation, RuleEvaluationStatus

@@ -44,12 +44,12 @@ def watch_fleet(
             "FleetAnnouncementsLate",
             topic=topic,
             metric=oldest(fleet.queue),
-            threshold=settings.oldest_message_minutes * 60,
-            description=f"A run was announced to the fleet {settings.oldest_message_minutes} minutes ago, and no "
-            "worker has room for it, or there is none. Look at the events of the ECS service.",
+            threshold=settings.monitoring.oldest_message_minutes * 60,
+            description=f"A run was announced to the fleet {settings.monitoring.oldest_message_minutes} minutes ago, "
+            "and no worker has room for it, or there is none. Look at the events of the ECS service.",
         ),
     ]
-    if settings.fleet_least_workers:
+    if settings.fleet.least_workers:
         alarms.append(
             TellingAlarm(
                 scope,

@@ -244,9 +244,10 @@ class BaseHook(ConfiguredHook):
         if "_earlier" not in self.__dict__:
             found = self.state_store.get_last_saved_state() if self.state_store is not None else None
             modes = {} if found is None else {k: v for k, v in found[LATEST_MODE_STEP].items() if k != "GLOBAL"}
-            self._earlier = found and TrainingState(
-                found[TRAINING_RUN], found[LATEST_GLOBAL_STEP_SEEN], found[LATEST_GLOBAL_STEP_SAVED], modes
-            )
+            self._earlier: TrainingState | None = None
+            if found:
+                seen, saved = found[LATEST_GLOBAL_STEP_SEEN], found[LATEST_GLOBAL_STEP_SAVED]
+                self._earlier = TrainingState(found[TRAINING_RUN], seen, saved, modes)
         return self._earlier
 
     def _step_ends(self, position: Position, last_saved_step: int | None) -> None:

@@ -308,10 +308,6 @@ class TierSchedule:
         self._burst = request.dense_after_steps
         self._next_burst = 0
 
-    def is_dense(self, step: int) -> bool:
-        """True if the dear tier is taken at this step whatever the budget says."""
-        return step < self.dense_until
-
     def densify(self, step: int, *, dear_interval: int) -> None:
         """From `step` on, for a few steps. Bursts come so seldom that they at most double what the dear tier costs."""
         if step >= self._next_burst:

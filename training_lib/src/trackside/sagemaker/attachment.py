@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from trackside.contracts.action import Action
+from trackside.contracts.action import DEFAULT_ACTIONS, Action
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.job_choice import (
@@ -30,7 +30,6 @@ from trackside.contracts.job_choice import (
     RUN_VARIABLE,
     STATUS_ONLY,
     TAG_PREFIX,
-    USUAL_ACTIONS,
     WATCH_TAG,
     chosen_by_words,
     is_tag_value,
@@ -226,7 +225,7 @@ def _translated(
 
 
 def _with_actions(request: RuleRequest, actions: tuple[Action, ...] | None) -> RuleRequest:
-    chosen = USUAL_ACTIONS if actions is None else actions
+    chosen = DEFAULT_ACTIONS if actions is None else actions
     return RuleRequest(tuple(rule if rule.actions else replace(rule, actions=chosen) for rule in request.rules))
 
 

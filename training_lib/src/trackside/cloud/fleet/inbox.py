@@ -64,11 +64,6 @@ class Inbox:
         self._client.send_message(QueueUrl=self._failed_queue_url, MessageBody=json.dumps(event))
 
 
-def announcement_body(job_arn: str) -> str:
-    """The message that announces a training job."""
-    return json.dumps({"TrainingJobArn": job_arn})
-
-
 def _arn_in(body: str) -> str:
     try:
         said = json.loads(body)

@@ -26,8 +26,6 @@ from trackside.frameworks.pytorch.device_numbers import DeviceNumbers
 MOST_REMEMBERED = 2  # gradients of an optimizer
 _MOST_LOOKED_AT = 1 << 12  # elements of a gradient that seems to be kept
 
-Take = Callable[[torch.Tensor], Values]
-
 
 class ClearedGradients:
     """Remembers by optimizer. `is_waiting`: some gradient was not yet seen to be cleared, so backward passes matter."""

@@ -1,4 +1,4 @@
-"""What the reactions count of themselves. The alarms and the dashboard know these names, too.
+"""Names of the metrics about the reactions themselves, which the alarms and the dashboard use.
 
 Powertools writes them into the log (embedded metric format), with the dimension `service`: the reaction's name.
 """

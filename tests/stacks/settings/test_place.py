@@ -82,11 +82,11 @@ def test_an_environment_is_part_of_every_name() -> None:
     plain, staging = read(), read(environment="staging")
     assert (plain.event_bus_name, plain.stack_name("TracksideStorage")) == ("trackside", "TracksideStorage")
     assert staging.event_bus_name == "trackside-staging"
-    assert staging.evaluator_repository == "trackside-evaluator-staging"
-    assert staging.custom_rule_repository == "trackside-custom-rule-staging"
+    assert staging.evaluator.repository == "trackside-evaluator-staging"
+    assert staging.custom_rules.repository == "trackside-custom-rule-staging"
     assert staging.stack_name("TracksideStorage") == "Trackside-staging-Storage"
 
 
 def test_the_variants_of_other_tests_are_right() -> None:
-    assert DeploymentSettings.from_context(HUB_OF_STAGING).spoke_accounts
-    assert DeploymentSettings.from_context(SPOKE_OF_STAGING).hub_account
+    assert DeploymentSettings.from_context(HUB_OF_STAGING).accounts.spoke_accounts
+    assert DeploymentSettings.from_context(SPOKE_OF_STAGING).accounts.hub_account

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stacks.deployment_settings import DeploymentSettings
-from stacks.evaluator_checks import FARGATE_MEMORY_MB
+from stacks.settings.fleet import FARGATE_MEMORY_MB
 from trackside.contracts.errors import ConfigurationError
 
 
@@ -31,7 +31,7 @@ def settings(**given: Any) -> DeploymentSettings:
 )
 def test_takes(given: dict[str, Any]) -> None:
     for name, value in given.items():
-        assert str(getattr(settings(**given), name)) == str(value)
+        assert str(settings(**given).by_key()[name]) == str(value)
 
 
 @pytest.mark.parametrize(
