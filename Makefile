@@ -47,7 +47,7 @@ audit: setup  ## ask PyPI about known vulnerabilities of what is installed (need
 wheels:  ## build the three wheels into dist
 	@rm -rf dist && $(PYTHON) -m venv build/wheels && build/wheels/bin/pip install -q build && for each in . training_lib/compat training_lib/localaccount; do build/wheels/bin/python -m build --wheel --outdir dist $$each || exit 1; done
 
-bench: setup  ## capture, reading and starts in their short form: ten minutes; benchmarks/README.md has all
+bench: setup  ## capture, reading and starts in their short form; benchmarks/README.md has all
 	@$(BIN)/python benchmarks/capture_overhead.py mlp --rounds 1 --by ours && $(BIN)/python benchmarks/reading.py --rounds 1 --quick && $(BIN)/python benchmarks/startup_cost.py --pairs 5 client evaluator capture
 
 pictures: setup  ## draw the pictures of the README again, from real output
