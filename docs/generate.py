@@ -35,6 +35,8 @@ PYTHON = ROOT / "docs" / "reference" / "python.md"
 DECISIONS = ROOT / "docs" / "decisions"
 VERDICTS = ROOT / "docs" / "formats" / "verdicts.md"
 DESCRIBED = {kind.__name__: kind for kind in (Verdict, Finding, Suspicion, RuleEvaluation, Evidence)}
+SITE = ROOT / "zensical.toml"
+SHELVES = ("use", "operate", "extend", "evidence")
 COMMAND = "python docs/generate.py"
 NOTE = f"<!-- Written by `{COMMAND}` from the code: change the code, not this page. -->\n"
 HELP_WIDTH = 78  # what click uses on a terminal of 80 columns
@@ -70,6 +72,7 @@ def generate() -> Mapping[Path, str]:
         PYTHON: python_page(),
         DECISIONS / "index.md": decision_index(),
         VERDICTS: with_field_tables(VERDICTS.read_text(encoding="utf-8")),
+        SITE: with_navigation(SITE.read_text(encoding="utf-8"), ROOT / "docs"),
     }
 
 
@@ -301,6 +304,37 @@ def decision_index() -> str:
     titles = {page.name: page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") for page in pages}
     head = [NOTE, "# Decisions", "", "Choices that others will question: context, choice, and what each costs.", ""]
     return "\n".join([*head, *(f"- [{title}]({name})" for name, title in titles.items()), ""])
+
+
+def with_navigation(settings: str, docs: Path) -> str:
+    """Return the settings of the site with the navigation that the pages of the shelves make."""
+    before, rest = settings.split("nav = [\n", 1)
+    after = rest.partition("\n]\n")[2]
+    placed: set[str] = set()
+    shelves = "".join(_shelf(docs, name, placed) for name in SHELVES)
+    return f'{before}nav = [\n  {{ "Trackside" = "index.md" }},\n{shelves}]\n{after}'
+
+
+def _shelf(docs: Path, name: str, placed: set[str]) -> str:
+    """Return the entries of one shelf: a section for each heading of its page that lists pages not `placed` before."""
+    lines = [f'  {{ "{name.capitalize()}" = [', f'    "{name}.md",']
+    for section in re.split(r"(?m)^## ", (docs / f"{name}.md").read_text(encoding="utf-8"))[1:]:
+        heading, _, text = section.partition("\n")
+        listed = re.findall(r"(?m)^- \[([^\]]+)\]\(([^)#]+\.md)\)", text)
+        new = [(title, page) for title, page in listed if page not in placed]
+        placed.update(page for _, page in new)
+        entries = [_entry(docs, title, page) for title, page in new]
+        lines += [f'    {{ "{heading}" = [', *(f"      {entry}," for entry in entries), "    ] },"] if entries else []
+    return "\n".join([*lines, "  ] },", ""])
+
+
+def _entry(docs: Path, title: str, page: str) -> str:
+    """Return the entry of a page; that of an index has all pages of its folder."""
+    if not page.endswith("/index.md"):
+        return f'{{ "{title}" = "{page}" }}'
+    others = sorted(each.relative_to(docs).as_posix() for each in (docs / page).parent.glob("*.md"))
+    pages = "".join(f'        "{each}",\n' for each in others if each != page)
+    return f'{{ "{title}" = [\n        {{ "{title}" = "{page}" }},\n{pages}      ] }}'
 
 
 def command_line_page() -> str:

@@ -22,7 +22,7 @@ _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True)
 class AlarmQuestion:
-    """What an alarm asks. `statistic`: Sum, Average, Minimum, Maximum, SampleCount or a percentile such as p99."""
+    """The question of an alarm. `statistic`: Sum, Average, Minimum, Maximum, SampleCount or a percentile (p99)."""
 
     statistic: str
     period_seconds: int
@@ -35,7 +35,7 @@ class AlarmQuestion:
 
 @dataclass(frozen=True)
 class AlarmAnswer:
-    """The state, and the sentence that says why."""
+    """The state of an alarm, and its reason as a sentence."""
 
     state: str
     reason: str

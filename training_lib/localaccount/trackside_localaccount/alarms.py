@@ -152,7 +152,7 @@ def _actions(alarm: Any) -> list[str]:
 
 
 def _message(alarm: Any, *, before: str, account: str, region: str) -> Mapping[str, Any]:
-    """What CloudWatch sends to SNS."""
+    """Return the message that CloudWatch sends to SNS."""
     return {
         "AlarmName": alarm.name,
         "AlarmDescription": alarm.description or None,

@@ -1,4 +1,4 @@
-"""API destinations: HTTPS endpoints that EventBridge calls, at their rate, with what their connection says.
+"""API destinations: HTTPS endpoints that EventBridge calls, at their rate, with their connection's headers.
 
 Nothing outside this machine is called: an endpoint is reached only where `register` says what stands for it here.
 https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-api-destinations.html

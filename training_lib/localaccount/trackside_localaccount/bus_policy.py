@@ -1,4 +1,4 @@
-"""Who may send events to a bus of another account: EventBusPolicy, which moto's CloudFormation lacks, and its check."""
+"""Permission to send events to another account's bus: EventBusPolicy, which moto's CloudFormation lacks."""
 
 from __future__ import annotations
 

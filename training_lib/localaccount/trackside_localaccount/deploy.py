@@ -19,14 +19,14 @@ BOOTSTRAP_VERSION = "30"
 
 
 class Account(Protocol):
-    """What is needed of the account: clients that speak to it."""
+    """The part of an account that a deployment needs: its clients."""
 
     def client(self, service: str) -> Any:
         """A boto3 client."""
 
 
 class DeploymentError(RuntimeError):
-    """A stack did not come up; the message says which, and why."""
+    """A stack did not come up; the message names it, and the reason."""
 
 
 def deploy(assembly: Path, account: Account) -> Mapping[str, Mapping[str, str]]:
@@ -66,7 +66,7 @@ class _Place:
 
 
 def bootstrap(account: Account) -> _Place:
-    """What `cdk bootstrap` would make, as far as a deployment here needs it."""
+    """Make the resources of `cdk bootstrap`, as far as a deployment here needs it."""
     place = _Place.of(account)
     bucket = place.fill_in(f"cdk-{QUALIFIER}-assets-${{AWS::AccountId}}-${{AWS::Region}}")
     where = {} if place.region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": place.region}}

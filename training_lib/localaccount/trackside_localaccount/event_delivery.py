@@ -41,7 +41,7 @@ class Chaos:
     delay_seconds: float = 0.3
 
     def faults(self) -> Faults:
-        """The same as faults."""
+        """Return the equal `Faults`."""
         return Faults(seed=self.seed, duplicate=self.duplicate, delay_seconds=self.delay_seconds)
 
 
@@ -181,7 +181,7 @@ class EventDelivery:
 
 
 def envelope(original: Mapping[str, Any], *, account: str, region: str) -> dict[str, Any]:
-    """The event as EventBridge sends it, from moto's own, whose time is a number and which may lack the account."""
+    """Return the event as EventBridge sends it. In moto's, the time is a number, and the account may be missing."""
     event = {
         "version": "0",
         "id": original.get("id") or str(uuid.uuid4()),

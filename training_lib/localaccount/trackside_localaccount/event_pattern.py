@@ -26,11 +26,11 @@ _OPERATORS = (*_TEXT_OPERATORS, "anything-but", "numeric", "cidr", "exists")
 
 
 class PatternError(ValueError):
-    """The pattern is not one that EventBridge accepts; the message says where and why."""
+    """A pattern that EventBridge refuses; the message names the place and the reason."""
 
 
 def matches(pattern: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
-    """Whether the event matches. The pattern must be valid (`check_pattern`)."""
+    """Return True if the event matches. The pattern must be valid (`check_pattern`)."""
     return _matches_object(pattern, event, path=(), leaves=frozenset(_leaves(event, ())))
 
 

@@ -1,4 +1,4 @@
-"""Stands before the account's services: refuses calls of functions, kills callers, loses answers, as the switch says.
+"""A gate before the services: refuses calls of functions, kills callers and loses answers, by the switch.
 
 Only calls of Lambda functions are at its mercy, known by what their SDK says of itself; whoever tests speaks to the
 account undisturbed. `/_local-account/faults` reads (GET) and sets (PUT) the switch, with the names of `Faults` in JSON.

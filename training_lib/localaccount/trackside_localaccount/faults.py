@@ -20,7 +20,7 @@ from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 
 
 class CallFault(str, Enum):
-    """What may befall a function's call to a service."""
+    """The fates of a function's call to a service."""
 
     OUTAGE = "outage"  # the service answers nobody
     THROTTLE = "throttle"  # too many calls: refused, nothing was done
@@ -81,7 +81,7 @@ class Faults:
         return cls.from_mapping(pairs)
 
     def to_mapping(self) -> dict[str, Any]:
-        """What `from_mapping` reads."""
+        """Return the mapping that `from_mapping` reads."""
         return {**dataclasses.asdict(self), "outage": list(self.outage)}
 
 
@@ -96,7 +96,7 @@ class FaultSwitch:
 
     @property
     def faults(self) -> Faults:
-        """What goes wrong now."""
+        """The faults that are switched on."""
         return self._faults
 
     @property
@@ -112,7 +112,7 @@ class FaultSwitch:
             self._random = random.Random(faults.seed)  # noqa: S311 - faults must be repeatable, not secret
 
     def drops(self, source: str, event_id: str) -> bool:
-        """True if the event never reaches its bus: for each rule there, and whenever it is asked, the same."""
+        """Return True if the event never reaches its bus. Equal for each rule of the bus, and for each call."""
         with self._lock:
             if not self._faults.drop or not source.startswith("aws."):
                 return False
@@ -131,7 +131,7 @@ class FaultSwitch:
             return pauses
 
     def call(self, service: str) -> CallFault | None:
-        """What befalls a function's call to that service."""
+        """Return the fate of a function's call to that service."""
         with self._lock:
             if service in self._faults.outage:
                 self._counts[CallFault.OUTAGE.value] += 1

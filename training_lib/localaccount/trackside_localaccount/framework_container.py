@@ -1,4 +1,4 @@
-"""What SageMaker's framework containers do when they start, in a job of the local account.
+"""The start of SageMaker's framework containers, in a job of the local account.
 
     account.register_image("pytorch-training", framework_container())
 
@@ -90,7 +90,7 @@ def arguments(parameters: Mapping[str, Any]) -> Iterator[str]:
 
 
 def variables(root: Path, parameters: Mapping[str, Any], channels: list[str]) -> dict[str, str]:
-    """What the script is told besides."""
+    """Return the further variables of the script."""
     configuration = root / "input" / "config"
     folders = {f"SM_CHANNEL_{name.upper()}": str(root / DATA / name) for name in channels}
     debugger = {

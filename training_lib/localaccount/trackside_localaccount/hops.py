@@ -12,7 +12,7 @@ from trackside_localaccount.start_time import LEAST_LIMIT_SECONDS, is_late
 
 @dataclass(frozen=True)
 class Hop:
-    """One thing that happened at `at` (seconds since the epoch): its kind, and the names that tell it apart."""
+    """One thing that happened at `at` (seconds since the epoch): its kind, and the names that identify it."""
 
     at: float
     kind: str
@@ -31,7 +31,7 @@ class Journal:
         self._changed = threading.Condition()
 
     def write(self, kind: str, /, **names: object) -> None:
-        """Adds a hop that happens now."""
+        """Add an entry that happens now."""
         hop = Hop(self._clock(), kind, {name: str(value) for name, value in names.items()})
         with self._changed:
             self._hops.append(hop)
@@ -44,12 +44,12 @@ class Journal:
         return len(self._hops)
 
     def find(self, kind: str | None = None, /, **names: object) -> tuple[Hop, ...]:
-        """The hops so far of that kind and with those names, oldest first."""
+        """Return the entries of that kind with those names, oldest first."""
         with self._changed:
             return tuple(hop for hop in self._hops if _is(hop, kind, names))
 
     def after(self, position: int, *, within_seconds: float) -> tuple[Hop, ...]:
-        """Return the hops beyond the first `position`, as soon as there are any; none if the time is over first."""
+        """Return the entries beyond the first `position`, as soon as one exists; none if the time is over first."""
         with self._changed:
             self._changed.wait_for(lambda: len(self._hops) > position, timeout=within_seconds)
             return tuple(self._hops[position:])
@@ -57,7 +57,7 @@ class Journal:
     def wait_for(
         self, kind: str, /, *, count: int = 1, within_seconds: float | None = None, **names: object
     ) -> tuple[Hop, ...]:
-        """Waits until there are `count` such hops, and returns them. Errors: `TimeoutError`, which lists the newest.
+        """Wait for `count` such entries, and return them. Errors: `TimeoutError`, which lists the newest.
 
         `within_seconds`: None sets a limit that fits this machine (`start_time.is_late`).
         """

@@ -36,7 +36,7 @@ _DEBUGGER_FILES = {
 
 @dataclass(frozen=True)
 class Image:
-    """What runs here for a container image: its command, its working folder, its environment."""
+    """The stand-in of a container image: its command, its working folder, its environment."""
 
     command: tuple[str, ...] = ()
     folder: Path | None = None
@@ -49,7 +49,7 @@ class CannotStartError(Exception):
 
 @dataclass(frozen=True)
 class Ending:
-    """How a job's process ended: its exit code (negative: the signal), and what it left to say."""
+    """How a job's process ended: its exit code (negative: the signal), and its last message."""
 
     exit_code: int
     message: str = ""
@@ -113,7 +113,7 @@ class JobProcess:
 
 
 def ml_root(job: Job) -> Path:
-    """What the container would see as /opt/ml."""
+    """The folder that the container would see as /opt/ml."""
     return job.folder / "ml"
 
 

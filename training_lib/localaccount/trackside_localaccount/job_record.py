@@ -1,4 +1,4 @@
-"""What is known of one SageMaker job: its request, its state, and how both look in answers and in events.
+"""The record of one SageMaker job: its request, its state, and how both look in answers and in events.
 
 Shapes: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeTrainingJob.html,
 API_DescribeProcessingJob.html, and https://docs.aws.amazon.com/sagemaker/latest/dg/automating-sagemaker-with-eventbridge.html
@@ -29,7 +29,7 @@ class JobKind:
 
     @property
     def noun(self) -> str:
-        """As AWS says it in messages: `training job`."""
+        """The noun of AWS's messages: `training job`."""
         return self.resource.replace("-", " ")
 
 
@@ -60,7 +60,7 @@ class Job:
 
     @property
     def log_file(self) -> Path:
-        """What the process wrote to stdout and stderr."""
+        """The output of the process, stdout and stderr."""
         return self.folder / "log.txt"
 
     def describe(self) -> dict[str, Any]:

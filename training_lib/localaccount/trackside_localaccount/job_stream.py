@@ -1,4 +1,4 @@
-"""What jobs print, in CloudWatch Logs, as people and the SageMaker SDK read it while a job runs.
+"""The output of jobs, in CloudWatch Logs, as people and the SageMaker SDK read it while a job runs.
 
 Group `/aws/sagemaker/TrainingJobs` or `/aws/sagemaker/ProcessingJobs`, stream `<job>/algo-1-<seconds since 1970>`:
 https://docs.aws.amazon.com/sagemaker/latest/dg/logging-cloudwatch.html
@@ -37,7 +37,7 @@ class JobStream:
         self._thread.start()
 
     def close(self) -> None:
-        """Waits until everything that was printed is there."""
+        """Wait until all output is stored."""
         self._ended.set()
         self._thread.join()
 

@@ -1,4 +1,4 @@
-"""SageMaker training and processing jobs, as real processes that change state and tell the event bus."""
+"""SageMaker training and processing jobs, as real processes that change state and send events."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Jobs:
         self._is_closed = False
 
     def register_image(self, name: str, image: Image) -> None:
-        """What to run for an image: `name` is a repository, with or without registry and tag."""
+        """Register the stand-in of an image: `name` is a repository, with or without registry and tag."""
         self._images[name] = image
 
     # The API --------------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ class Jobs:
     # What a person in front of the account can see and do -------------------------------------------------------------
 
     def log(self, name: str) -> str:
-        """What the job's process wrote so far. Errors: `LookupError`."""
+        """Return the output of the job's process so far. Errors: `LookupError`."""
         file = self._by_name(name).log_file
         return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
 
@@ -159,7 +159,7 @@ class Jobs:
         return process.pid if process else None
 
     def emit_official_rule_status(self, name: str, statuses: Iterable[tuple[str, str, str]]) -> None:
-        """What SageMaker Debugger sends: the training job's event with DebugRuleEvaluationStatuses.
+        """Send the event of SageMaker Debugger: the training job's event with DebugRuleEvaluationStatuses.
 
         `statuses`: (rule configuration name, status, details). Later events of the job repeat them, as AWS's do.
         """

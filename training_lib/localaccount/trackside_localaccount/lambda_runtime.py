@@ -93,7 +93,7 @@ class LambdaRuntime:
             return tuple(sandbox.pid for sandbox in self._all())
 
     def kill(self, sandbox_id: str) -> None:
-        """Kills the process of that id, if it is still there."""
+        """Kill the process of that id, if it still runs."""
         with self._lock:
             found = [sandbox for sandbox in self._all() if sandbox.id == sandbox_id]
         for sandbox in found:

@@ -213,7 +213,7 @@ def _mend_bucket_deletion() -> None:
 
 
 class BucketNotEmptyError(Exception):
-    """As AWS refuses it: CloudFormation deletes empty buckets only."""
+    """A refusal of AWS: CloudFormation deletes empty buckets only."""
 
 
 def _mend_bucket_policy_enforcement() -> None:
@@ -402,7 +402,7 @@ def _mend_termination_protection() -> None:
 
 
 def _with_names_of_ssm(parameters: Any, template: Any) -> dict[str, Any]:
-    """The previous value of a parameter of SSM is its name; moto remembers what was found there, and seeks that."""
+    """The previous value of a parameter of SSM is its name; moto remembers the value, and looks for that."""
     declared = template.get("Parameters", {})
     return {
         name: declared[name]["Default"]

@@ -20,7 +20,7 @@ from moto.sqs.models import sqs_backends
 
 
 class Resource:
-    """What the types below share: made by `create`, undone by `delete`, replaced where they change."""
+    """The shared part of the types below: made by `create`, undone by `delete`, replaced where they change."""
 
     TYPE: ClassVar[str]
 

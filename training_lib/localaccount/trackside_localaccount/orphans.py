@@ -21,7 +21,7 @@ for group in groups:
 
 
 class OrphanKiller:
-    """A process that waits for the end of this one, and then kills the process groups it was told of.
+    """A process that waits for the end of this one, and then kills the registered process groups.
 
     It is a session of its own, so Ctrl-C and the end of a terminal do not reach it.
     """

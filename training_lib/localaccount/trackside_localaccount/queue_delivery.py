@@ -83,7 +83,7 @@ class QueueDelivery:
             self._woken.wait(min(pauses, default=_LONGEST_SLEEP_SECONDS))
 
     def _serve(self, mapping: Any) -> float:
-        """Starts what can start now. Returns after how many seconds there may be more."""
+        """Start all that can start now. Return the seconds until the next look."""
         arn = parse_arn(mapping.event_source_arn)
         backend = sqs_backends[arn.account][arn.region]
         queue: Any = backend.queues.get(arn.resource_id)
@@ -191,7 +191,7 @@ def _record(message: Any, queue: Any) -> dict[str, Any]:
 
 
 def _failed_ids(messages: Sequence[Any], outcome: Outcome, *, reports: bool) -> set[str]:
-    """All after an error or an answer that makes no sense; those named, if the mapping lets the function say."""
+    """Return all ids after an error or a senseless answer; the named ids, if the mapping reports failures."""
     every = {message.id for message in messages}
     if not outcome.succeeded:
         return every

@@ -39,7 +39,7 @@ from trackside_localaccount.sandbox import Outcome
 
 
 class Account(Protocol):
-    """What the repairs hand over to."""
+    """The part of an account that the repairs call."""
 
     @property
     def jobs(self) -> Jobs:
@@ -55,7 +55,7 @@ class Account(Protocol):
         """Run a function some time, with retries."""
 
     def queues_changed(self) -> None:
-        """There may be something for a function in a queue."""
+        """Notice that a queue may have messages for a function."""
 
     def message_arrived(self, queue: str) -> None:
         """A message is in that queue."""

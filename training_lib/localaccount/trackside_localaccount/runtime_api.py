@@ -29,7 +29,7 @@ class Invocation:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the function made of it: `error_type` is empty if all went well."""
+    """The result of a function: `error_type` is empty if all went well."""
 
     request_id: str
     payload: bytes
@@ -89,7 +89,7 @@ class _Server(ThreadingHTTPServer):
     api: RuntimeApi
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """The runtime was killed while it waited: nothing to say."""
+        """Ignore a runtime that was killed while it waited."""
 
 
 class _Handler(BaseHTTPRequestHandler):

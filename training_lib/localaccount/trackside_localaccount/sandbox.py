@@ -31,7 +31,7 @@ _START = (
 
 @dataclass(frozen=True)
 class FunctionSettings:
-    """What an execution environment is made of. Equal settings may share one."""
+    """The settings of an execution environment. Equal settings may share one."""
 
     name: str
     arn: str
@@ -112,7 +112,7 @@ class Sandbox:
         self._api.close()
 
     def _initialize(self) -> Answer | None:
-        """The error that keeps the function from running, if there is one."""
+        """Return the error that keeps the function from running, or None."""
         if self._is_initialized:
             return None
         try:

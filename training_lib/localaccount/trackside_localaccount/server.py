@@ -160,7 +160,7 @@ class LocalAccount:
     # For programs that speak to the account ---------------------------------------------------------------------------
 
     def environment(self) -> dict[str, str]:
-        """What a child process needs to find this account, and no other, by any AWS SDK."""
+        """Return the variables by which any AWS SDK in a child process finds this account, and no other."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint_url,
             "AWS_ACCESS_KEY_ID": "testing",
@@ -174,10 +174,13 @@ class LocalAccount:
         }
 
     def role_environment(self, role_name: str, *, path: str = "/") -> dict[str, str]:
-        """As `environment`, with the credentials of that role, as a notebook or a job has them. Made if there is none.
+        """Return `environment` with the credentials of a role, as a notebook or a job has them.
 
-        `sts.get_caller_identity` answers an assumed role's ARN, `iam.get_role` the role: what SDKs ask to know who
-        they are.
+        `sts.get_caller_identity` answers with the assumed role's ARN, `iam.get_role` with the role.
+
+        Args:
+            role_name: Name of the role. It is made if it does not exist.
+            path: Path of a new role.
         """
         iam = self.client("iam")
         with contextlib.suppress(iam.exceptions.EntityAlreadyExistsException):
@@ -192,13 +195,21 @@ class LocalAccount:
         }
 
     def client(self, service: str) -> Any:
-        """A boto3 client that speaks to this account."""
+        """Return a boto3 client of this account.
+
+        Args:
+            service: Name of the service, such as `sagemaker`.
+        """
         given = self.environment()
         keys = (given["AWS_ACCESS_KEY_ID"], given["AWS_SECRET_ACCESS_KEY"], given["AWS_SESSION_TOKEN"])
         return _connect(service, self.endpoint_url, keys)
 
     def other(self, account_id: str) -> OtherAccount:
-        """Another account of the same organization, as empty as this one was: for what crosses accounts."""
+        """Return an empty account of the same organization, for events and calls that cross accounts.
+
+        Args:
+            account_id: Its number, twelve digits.
+        """
         role = f"arn:aws:iam::{account_id}:role/OrganizationAccountAccessRole"
         given = self.client("sts").assume_role(RoleArn=role, RoleSessionName="local")["Credentials"]
         keys = (given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"])
@@ -212,28 +223,55 @@ class LocalAccount:
         folder: Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Says what runs here for a container image, as there is no Docker.
+        """Register a command that runs in place of a container image, without Docker.
 
-        `name`: a repository or a whole URI. `command`, working `folder` and `environment` are what the image would say.
+        Args:
+            name: Repository or whole URI of the image.
+            command: Command of the image's entry point.
+            folder: Working folder of the command.
+            environment: Variables of the image.
         """
         self.jobs.register_image(name, Image(tuple(command), folder, environment or {}))
 
     def register_endpoint(self, url: str, local_url: str) -> None:
-        """Says what stands here for an endpoint of API destinations: `http://127.0.0.1:…`. No other is called."""
+        """Register a server in place of an endpoint of API destinations. No other endpoint is called.
+
+        Args:
+            url: The endpoint's URL.
+            local_url: The server's URL, `http://127.0.0.1:…`.
+        """
         self._destinations.register(url, local_url)
 
     # For a person or a test in front of the account -------------------------------------------------------------------
 
     def job_log(self, name: str) -> str:
-        """What a job's process wrote so far. Errors: `LookupError`."""
+        """Return the output of a job's process so far.
+
+        Args:
+            name: Name of the job.
+
+        Raises:
+            LookupError: No job has that name.
+        """
         return self.jobs.log(name)
 
     def job_pid(self, name: str) -> int | None:
-        """The id of a job's process while it runs, else None. Errors: `LookupError`."""
+        """Return the id of a job's process, or None if it does not run.
+
+        Args:
+            name: Name of the job.
+
+        Raises:
+            LookupError: No job has that name.
+        """
         return self.jobs.pid(name)
 
     def function_log(self, name: str) -> str:
-        """What a function wrote so far, in all its processes; empty if it never ran."""
+        """Return the output of a function so far, of all its processes.
+
+        Args:
+            name: Name of the function.
+        """
         file = self.folder / "lambda" / "logs" / f"{name}.log"
         return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
 
@@ -281,14 +319,18 @@ class LocalAccount:
 
 @dataclass(frozen=True)
 class OtherAccount:
-    """Clients that speak to one more account of a `LocalAccount`; its functions and jobs run there, too."""
+    """Clients of one more account of a `LocalAccount`, which runs its functions and jobs, too."""
 
     account_id: str
     endpoint_url: str
     keys: tuple[str, str, str]
 
     def client(self, service: str) -> Any:
-        """A boto3 client that speaks to this account."""
+        """Return a boto3 client of this account.
+
+        Args:
+            service: Name of the service, such as `events`.
+        """
         return _connect(service, self.endpoint_url, self.keys)
 
 

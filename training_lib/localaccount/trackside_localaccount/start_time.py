@@ -27,7 +27,7 @@ def limit_seconds(starts: float, *, start_seconds: float) -> float:
 
 
 def is_late(seconds: float, *, starts: float = MOST_STARTS) -> bool:
-    """True if something that takes less than `starts` starts of a program should be there after `seconds`.
+    """Return True if something that takes less than `starts` starts of a program is overdue after `seconds`.
 
     The machine is measured when that becomes of interest, so waits that end soon cost nothing.
     """

@@ -1,4 +1,4 @@
-"""What a rule's target receives of an event: all of it, a part (`InputPath`), a constant (`Input`), or a template.
+"""The input of a rule's target: all of it, a part (`InputPath`), a constant (`Input`), or a template.
 
 https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-transform-target-input.html
 """
