@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from trackside.trial.completeness import Completeness
 from trackside.trial.damage import Damage
@@ -80,6 +80,11 @@ class CompleteSteps:
         """Return the key of the event file of one step and worker, "" if it saved none."""
         saved = self._index.saved_by(step, worker)
         return saved.event_key if saved else ""
+
+    @property
+    def saving_workers(self) -> Collection[str]:
+        """The workers that saved tensors."""
+        return self._index.workers
 
     def workers(self) -> tuple[str, ...]:
         """Return the names of the workers seen, sorted."""

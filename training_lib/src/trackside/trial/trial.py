@@ -32,25 +32,14 @@ from trackside.records.capture_report import CaptureReport
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 from trackside.storage.subfolder import Subfolder
-from trackside.trial.complete_steps import CompleteSteps
-from trackside.trial.completeness import Completeness
-from trackside.trial.damage import Damage
-from trackside.trial.membership import Membership
-from trackside.trial.model_facts import ModelFactsReader
 from trackside.trial.notebook import html_table
-from trackside.trial.record_reader import RecordReader
-from trackside.trial.recorded import Recorded
-from trackside.trial.recorded_statistics import RecordedStatistics
-from trackside.trial.saved_tensors import REDUCTION_MARK, SavedTensors
+from trackside.trial.parts import TrialParts
+from trackside.trial.saved_tensors import REDUCTION_MARK
 from trackside.trial.selection import Selection, StepRange, parse_mode, parse_regex
-from trackside.trial.series import MOST_HTML_ROWS, SeriesReading, TensorSeries
-from trackside.trial.step_index import SavedStep, StepIndex
-from trackside.trial.tensor_columns import TensorColumns
+from trackside.trial.series import MOST_HTML_ROWS, TensorSeries
+from trackside.trial.step_index import SavedStep
 from trackside.trial.tensor_head import TensorHead
-from trackside.trial.tensor_names import TensorNames
-from trackside.trial.tensor_values import TensorValues
 from trackside.trial.waiting import wait_for_steps
-from trackside.trial.watermarks import Watermarks
 from trackside.trial.window import Column, Panel, StepValues, Window
 
 __all__ = ["REDUCTION_MARK", "Trial", "open_trial"]
@@ -101,8 +90,7 @@ def _beside(tensors: str | Store, wanted: str) -> Store | None:
 class Trial:
     """A run as it has been seen so far. Nothing is read before the first `refresh`.
 
-    Each kind of question has an object of its own: names, completeness, steps, columns, values and damage. The trial
-    builds them and passes the questions on.
+    Each kind of question has an object of its own (`trial.parts`), and the trial passes the questions on.
 
     Steps are optimizer steps (smdebug: global steps). Damaged files are left out, reported once in `damaged`, and the
     rest stays readable. A trial is not to be shared between threads.
@@ -127,38 +115,7 @@ class Trial:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
-        self._damage = Damage(store)
-        report = self._damage.report
-        membership = Membership(store, report=report)
-        self._index = index = StepIndex(store, report=report, membership=membership)
-        reader = RecordReader(store, index, report=report)
-        recorded = Recorded(RecordedStatistics(statistics, report=report) if statistics is not None else None)
-        self._facts = ModelFactsReader(store, report=report)
-        self._saved = SavedTensors(index)
-        self._names = TensorNames(index, membership, recorded, self._saved)
-        self._completeness = Completeness(
-            store,
-            index=index,
-            membership=membership,
-            recorded=recorded,
-            facts=self._facts,
-            names=self._names,
-            watermarks=Watermarks(watermarks, report=report, clock=clock) if watermarks is not None else None,
-            will_grow=will_grow,
-        )
-        self._steps = CompleteSteps(index, recorded, self._names, self._completeness, self._damage)
-        self._columns = TensorColumns(
-            store, index=index, reader=reader, recorded=recorded, names=self._names, completeness=self._completeness
-        )
-        self._values = TensorValues(
-            store,
-            index=index,
-            reader=reader,
-            names=self._names,
-            membership=membership,
-            completeness=self._completeness,
-            report=report,
-        )
+        self._parts = TrialParts.of(store, statistics, watermarks, will_grow=will_grow, clock=clock)
 
     @property
     def uri(self) -> str:
@@ -168,67 +125,67 @@ class Trial:
     @property
     def version(self) -> tuple[int, int | None]:
         """A value that changes whenever a refresh brought a step, or completed one."""
-        return self._completeness.version
+        return self._parts.completeness.version
 
     def refresh(self) -> None:
         """Read what is new: one conditional GET where nothing is; of a run without watermarks one LIST.
 
         Errors are those of the store; what was read before stays.
         """
-        self._completeness.refresh()
-        self._columns.forget_old()
+        self._parts.completeness.refresh()
+        self._parts.columns.forget_old()
 
     @property
     def has_ended(self) -> bool:
         """True once the run will never write again and everything has been read."""
-        return self._completeness.has_ended
+        return self._parts.completeness.has_ended
 
     @property
     def damaged(self) -> tuple[RecordError, ...]:
         """Files that could not be read, each once, in the order found."""
-        return self._damage.errors
+        return self._parts.damage.errors
 
     def lost_steps(self) -> dict[str, CaptureReport]:
         """Return the steps that capture could not save, by worker: how many, which, and why.
 
         Asks the store each time. A report that cannot be read is added to `damaged`.
         """
-        return self._damage.lost_steps()
+        return self._parts.damage.lost_steps()
 
     @property
     def model_facts(self) -> ModelFacts | None:
         """The newest facts about the training program, of the first worker; None for a run without facts."""
-        return self._facts.newest()
+        return self._parts.facts.newest()
 
     def model_facts_of(self, worker: str) -> tuple[ModelFacts, ...]:
         """Return all facts of one worker, oldest first."""
-        return self._facts.revisions(worker)
+        return self._parts.facts.revisions(worker)
 
     def facts_at(self, step: int) -> ModelFacts | None:
         """Return `model_facts` as they were at a step."""
-        return self._facts.at(step)
+        return self._parts.facts.at(step)
 
     @property
     def recorded_through(self) -> int:
         """The last complete step, saved or recorded by every worker; -1 for none."""
-        return self._completeness.last_step()
+        return self._parts.completeness.last_step()
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of all tensors seen, sorted; a tensor of which only reductions were saved has its own name here."""
-        return self._names.all()
+        return self._parts.names.all()
 
     def tensor_names(self, *, collection: str, last_step: int | None = None) -> tuple[str, ...]:
         """Return the names of the tensors in a collection, sorted; () for an unknown collection.
 
         With `last_step`, only those with anything saved or recorded at that step or before.
         """
-        return self._names.members(collection, last_step)
+        return self._parts.names.members(collection, last_step)
 
     @property
     def collections(self) -> Mapping[str, tuple[str, ...]]:
         """The tensors of each collection that holds any, by the collection's name."""
-        return self._names.collections()
+        return self._parts.names.collections()
 
     def tensor(
         self,
@@ -250,9 +207,9 @@ class Trial:
             TensorNotSavedError: The run does not hold the tensor.
             ConfigurationError: An unknown mode or worker, or steps that make no sense.
         """
-        if not self._names.holds(name):
-            raise TensorNotSavedError(f"No tensor {name!r} in {self.uri}. {self._names.suggestion(name)}")
-        return TensorSeries(self._reading, name, self._select(steps, mode, worker))
+        if not self._parts.names.holds(name):
+            raise TensorNotSavedError(f"No tensor {name!r} in {self.uri}. {self._parts.names.suggestion(name)}")
+        return TensorSeries(self._parts, name, self._select(steps, mode, worker))
 
     def tensors(
         self,
@@ -270,14 +227,14 @@ class Trial:
         """
         selection = self._select(steps, mode, worker)
         pattern = parse_regex(regex) if regex is not None else None
-        if collection is not None and not self._names.is_collection(collection):
-            fix = self._names.collection_suggestion(collection)
+        if collection is not None and not self._parts.names.is_collection(collection):
+            fix = self._parts.names.collection_suggestion(collection)
             problem = Problem("collection", f"Unknown collection {collection!r}.", fix)
             raise ConfigurationError([problem], subject="The selection")
         names = self.names if collection is None else self.tensor_names(collection=collection)
-        selected = self._saved.names(selection).union(self._columns.recorded_names(selection))
+        selected = self._parts.saved.names(selection).union(self._parts.columns.recorded_names(selection))
         return tuple(
-            TensorSeries(self._reading, name, selection)
+            TensorSeries(self._parts, name, selection)
             for name in names
             if name in selected and (pattern is None or pattern.search(name))
         )
@@ -308,7 +265,7 @@ class Trial:
 
     def saved_steps(self, tensor: str, selection: Selection | None = None) -> tuple[SavedStep, ...]:
         """Return each complete step and worker with this tensor or its reductions, in the order found."""
-        return self._saved.saved(tensor, selection or Selection())
+        return self._parts.saved.saved(tensor, selection or Selection())
 
     def heads(self, series: Iterable[TensorSeries]) -> dict[str, TensorHead]:
         """Return shape and type of each tensor as it was last saved, from the first bytes of its record.
@@ -318,27 +275,27 @@ class Trial:
         """
         wanted: dict[SavedStep, list[str]] = {}
         for one in series:
-            saved = self._saved.newest(one.name, one.selection)
+            saved = self._parts.saved.newest(one.name, one.selection)
             if saved is not None:
                 wanted.setdefault(saved, []).append(one.name)
-        return self._values.heads(wanted)
+        return self._parts.values.heads(wanted)
 
     @property
     def workers(self) -> tuple[str, ...]:
         """Names of the workers seen, sorted."""
-        return self._steps.workers()
+        return self._parts.steps.workers()
 
     def has_several_workers(self, last_step: int) -> bool:
         """True if more than one worker saved or recorded anything at `last_step` or before."""
-        return self._steps.has_several_workers(last_step)
+        return self._parts.steps.has_several_workers(last_step)
 
     def steps(self, mode: str | None = None) -> tuple[int, ...]:
         """Return the complete steps (saved by every worker, or as complete as they will ever be), ascending."""
-        return self._steps.saved(mode)
+        return self._parts.steps.saved(mode)
 
     def new_saved_steps(self, after: int) -> Sequence[int]:
         """Return `steps` above `after`, ascending; -1 for all."""
-        return self._steps.new_saved(after)
+        return self._parts.steps.new_saved(after)
 
     def new_complete_steps(self, after: int) -> Sequence[int]:
         """Return the steps above `after` that a rule may judge, saved or recorded, ascending; -1 for all.
@@ -346,31 +303,31 @@ class Trial:
         Nothing comes any more at or below a complete step: the watermarks of all workers have passed it; in a run
         without watermarks, it was found by the look before. Statistics are read with the first question.
         """
-        return self._steps.new_complete(after)
+        return self._parts.steps.new_complete(after)
 
     def mode_of(self, step: int) -> str:
         """Return the mode of the first worker with a mode at this step, "GLOBAL" without one."""
-        return self._steps.mode_of(step)
+        return self._parts.steps.mode_of(step)
 
     def collections_at(self, step: int) -> frozenset[str]:
         """Return the collections with a saved tensor, or with any recorded statistic, at this step."""
-        return self._steps.collections_at(step)
+        return self._parts.steps.collections_at(step)
 
     def saved_collections_at(self, step: int) -> frozenset[str]:
         """Return the collections with a saved tensor at this step."""
-        return self._steps.saved_collections_at(step)
+        return self._parts.steps.saved_collections_at(step)
 
     def is_saved(self, step: int) -> bool:
         """True if a worker saved tensors at this step; else it has statistics at most."""
-        return self._steps.is_saved(step)
+        return self._parts.steps.is_saved(step)
 
     def is_damaged(self, step: int) -> bool:
         """True if a file of this step has turned out to be unreadable."""
-        return self._steps.is_damaged(step)
+        return self._parts.steps.is_damaged(step)
 
     def event_key(self, step: int, worker: str) -> str:
         """Return the key of the event file of one step and worker, "" if it saved none."""
-        return self._steps.event_key(step, worker)
+        return self._parts.steps.event_key(step, worker)
 
     def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
         """Return one column per worker over every step <= `last_step`: see `Window.statistic`.
@@ -378,17 +335,17 @@ class Trial:
         Raises:
             ConfigurationError: The statistic is neither in `STATISTICS` nor recorded by this run.
         """
-        return self._columns.columns(tensor, statistic, last_step=last_step, mode=mode)
+        return self._parts.columns.columns(tensor, statistic, last_step=last_step, mode=mode)
 
     def at_step(self, tensors: Sequence[str], statistic: str, *, step: int, mode: str | None) -> StepValues:
         """Return the values of `columns` of each of the tensors at `step`: see `Window.at_step`."""
-        return self._columns.at_step(tensors, statistic, step=step, mode=mode)
+        return self._parts.columns.at_step(tensors, statistic, step=step, mode=mode)
 
     def newest(
         self, tensors: Sequence[str], statistic: str, *, last: int, last_step: int, mode: str | None
     ) -> tuple[Panel, ...]:
         """Return the newest values of these tensors up to `last_step`: see `Window.newest`."""
-        return self._columns.newest(tensors, statistic, last=last, last_step=last_step, mode=mode)
+        return self._parts.columns.newest(tensors, statistic, last=last, last_step=last_step, mode=mode)
 
     def value(self, tensor: str, *, step: int, worker: str) -> NDArray[np.generic]:
         """Return the whole tensor, fetched anew on each call.
@@ -397,11 +354,11 @@ class Trial:
             TensorNotSavedError: It was not saved at this step by this worker.
             RecordError: Its file cannot be read.
         """
-        return self._values.value(tensor, step=step, worker=worker)
+        return self._parts.values.value(tensor, step=step, worker=worker)
 
     def values(self, tensor: str, *, steps: Sequence[int], worker: str) -> list[NDArray[np.generic]]:
         """Return `value` at each of the steps; from S3 several at a time. The first error is raised."""
-        return self._values.values(tensor, steps=steps, worker=worker)
+        return self._parts.values.values(tensor, steps=steps, worker=worker)
 
     def window(self, step: int, *, now: float, newest_step_at: float | None = None) -> Window:
         """Return the view of a rule at `step`; times in seconds since the epoch."""
@@ -412,7 +369,9 @@ class Trial:
         count, steps = len(self.names), self.steps()
         span = f"steps {steps[0]} to {steps[-1]} ({len(steps)} saved)" if steps else "no step saved yet"
         state = "ended" if self.has_ended else "running"
-        return f"<Trial {self.uri!r}: {state}, {span}, {count} tensors, {len(self._index.workers)} worker(s)>"
+        return (
+            f"<Trial {self.uri!r}: {state}, {span}, {count} tensors, {len(self._parts.steps.saving_workers)} worker(s)>"
+        )
 
     def _repr_html_(self) -> str:
         members = {collection: frozenset(names) for collection, names in self.collections.items()}
@@ -421,10 +380,6 @@ class Trial:
         count = len(self.names)
         left_out = f"The first {MOST_HTML_ROWS} of {count} tensors." if count > MOST_HTML_ROWS else ""
         return html_table(repr(self), ["tensor", "collections"], rows, note=left_out)
-
-    @property
-    def _reading(self) -> SeriesReading:
-        return SeriesReading(self.uri, self._saved, self._columns, self._values, self._completeness)
 
     def _follow(
         self, poll_seconds: float, after: int, until: Callable[[], bool], sleep: Callable[[float], object]
@@ -439,7 +394,7 @@ class Trial:
     def _select(
         self, steps: StepRange | slice | range | int | str | None, mode: str | None, worker: str | None
     ) -> Selection:
-        if worker is not None and not self._steps.is_worker(worker):
+        if worker is not None and not self._parts.steps.is_worker(worker):
             problem = Problem("worker", f"No worker {worker!r}.", did_you_mean(worker, self.workers))
             raise ConfigurationError([problem], subject="The selection")
         return Selection(StepRange.of(steps), parse_mode(mode), worker)
