@@ -196,6 +196,14 @@ def integer(*, minimum: int | None = None) -> Kind:
     return Kind({"type": "integer", **({} if minimum is None else {"minimum": minimum})}, Fields.integer)
 
 
+def at_least(minimum: int) -> Kind:
+    """A whole number; readers refuse one below `minimum`."""
+    return Kind(
+        {"type": "integer", "minimum": minimum},
+        lambda fields, name, absent: fields.integer(name, absent, minimum=minimum),
+    )
+
+
 TEXT = Kind({"type": "string"}, Fields.text)
 TEXTS = Kind({"type": "array", "items": {"type": "string"}}, Fields.texts, list)
 BOOLEAN = Kind({"type": "boolean"}, Fields.boolean)
@@ -210,13 +218,25 @@ NUMBERS = Kind(
 )
 
 
-def optional(kind: Kind) -> Kind:
+def nullable(kind: Kind) -> Kind:
     """The same form, or null for None; read as None where it is null or absent."""
     return Kind(
         {"oneOf": [kind.schema, {"type": "null"}]},
         lambda fields, name, absent: kind.read(fields, name, absent) if fields.has(name) else None,
         lambda value: None if value is None else kind.write(value),
     )
+
+
+def if_given(kind: Kind) -> Kind:
+    """The same form; read as None where it is absent. Null is a problem."""
+
+    def read(fields: Fields, name: str, absent: Any) -> Any:
+        if name in fields:
+            return kind.read(fields, name, REQUIRED)
+        fields.ignore(name)
+        return None
+
+    return Kind(kind.schema, read, kind.write)
 
 
 def constant(value: int) -> Kind:
@@ -231,6 +251,18 @@ def choice(words: type[E]) -> Kind:
         lambda fields, name, absent: fields.choice(name, words, absent),
         lambda value: value.value,
     )
+
+
+def word(*words: str) -> Kind:
+    """One of a few texts, the first by default."""
+
+    def read(fields: Fields, name: str, absent: Any) -> str:
+        found = fields.text(name, words[0])
+        if found not in words:
+            fields.problem(name, f"must be one of {', '.join(words)}, but is {found!r}.")
+        return found
+
+    return Kind({"enum": [*words]}, read)
 
 
 def choices(words: type[E]) -> Kind:
@@ -269,6 +301,18 @@ def record(kind: type) -> Kind:
 
     def read(fields: Fields, name: str, absent: Any) -> Any:
         return record_of(kind, fields.inner(name))
+
+    return Kind(object_schema(kind), read, document_of)
+
+
+def closed_record(kind: type) -> Kind:
+    """As `record`, but an unknown name in it is a problem."""
+
+    def read(fields: Fields, name: str, absent: Any) -> Any:
+        inner = fields.inner(name)
+        found: Any = record_of(kind, inner)
+        inner.reject_unknown()
+        return found
 
     return Kind(object_schema(kind), read, document_of)
 

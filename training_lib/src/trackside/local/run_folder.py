@@ -21,7 +21,7 @@ from trackside.contracts.stored_fields import (
     INTEGER,
     TEXTS,
     document_of,
-    optional,
+    nullable,
     record_of,
     stored,
 )
@@ -53,8 +53,8 @@ class RunRecord:
 
     command: tuple[str, ...] = field(metadata=stored(TEXTS))
     started_at: float = field(metadata=stored(FINITE))
-    ended_at: float | None = field(default=None, metadata=stored(optional(FINITE)))
-    status: int | None = field(default=None, metadata=stored(optional(INTEGER)))
+    ended_at: float | None = field(default=None, metadata=stored(nullable(FINITE)))
+    status: int | None = field(default=None, metadata=stored(nullable(INTEGER)))
     stopped_by_trackside: bool = field(default=False, metadata=stored(BOOLEAN))
 
     def to_json(self) -> str:
@@ -67,6 +67,8 @@ class RunRecord:
         subject = f"The record {RECORD_FILE}"
         fields = Fields(parse_json(text, subject=subject), where="")
         record = record_of(cls, fields)
+        if record.ended_at is not None and record.status is None:
+            fields.problem("status", "is missing; it must be a whole number.")
         fields.finish(subject=subject)
         return record
 

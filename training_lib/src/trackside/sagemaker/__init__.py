@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from trackside.documents.requests import Translation, read_environment, read_training_job
+from trackside.documents.requests import Translation, read_environment, read_training_job, training_job_document
 from trackside.documents.sdk import rule_configs
 from trackside.documents.sdk.hook import CollectionConfig, DebuggerHookConfig, TensorBoardOutputConfig
 from trackside.documents.sdk.profiling import (
@@ -85,6 +85,7 @@ __all__ = [
     "to_capture_request",
     "to_environment",
     "to_rule_request",
+    "training_job_document",
     "translate",
     "watch_estimator",
 ]
