@@ -515,7 +515,7 @@ def test_a_bad_request_is_one_line(run: Path, run_script: Run, bare: Done) -> No
 
 def test_a_broken_adapter_is_one_line(run: Path, folder: Path, bare: Done) -> None:
     script = folder / "broken.py"
-    script.write_text("import sys; sys.modules['trackside.capture.hook'] = None\nimport torch\nprint('trained')")
+    script.write_text("import sys; sys.modules['trackside.capture.step_engine'] = None\nimport torch\nprint('trained')")
     environment = {**inherited(), "TRACKSIDE_RUN": str(run)}
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment, check=False)
     assert (done.returncode, done.stdout) == (0, "trained\n")

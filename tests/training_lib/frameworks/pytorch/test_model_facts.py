@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from trackside.capture.hook import Position
+from trackside.capture.step_engine import Position
 from trackside.contracts.errors import StorageError
 from trackside.contracts.run_layout import model_facts_key
 from trackside.frameworks.pytorch.model_facts import ModelFactsFile, _Found

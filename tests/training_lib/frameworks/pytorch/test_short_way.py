@@ -228,14 +228,14 @@ def test_a_step_that_saves_goes_on_the_long_way(tmp_path: Path, monkeypatch: pyt
     end = ShortWay.end
 
     def noted(self: ShortWay, optimizer: torch.optim.Optimizer) -> bool:
-        dues.append(self._hook.step)
+        dues.append(self._engine.step)
         return end(self, optimizer)
 
     monkeypatch.setattr(ShortWay, "end", noted)
     request = CaptureRequest((CollectionRequest("losses", Schedule(10)),), statistics=THINNED)
     with capturing(tmp_path / "run", request) as capture:
         train(plain)
-        assert capture._hook.step == STEPS
+        assert capture._engine.step == STEPS
     assert dues
     assert not [step for step in dues if step % 10 == 0]
 
@@ -259,5 +259,5 @@ def test_an_error_on_it_ends_the_statistics_alone(
         train(plain)
         assert not capture._statistics.is_on
         assert not capture._guard.is_off
-        assert capture._hook.step == STEPS
+        assert capture._engine.step == STEPS
     assert [r.getMessage() for r in caplog.records if "statistics are switched off" in r.getMessage()]

@@ -19,8 +19,8 @@ from smdebug.core.config_constants import (
 from smdebug.core.configured_hook import ConfiguredHook, logger
 from smdebug.core.modes import ModeKeys
 from smdebug.exceptions import SMDebugValueError
-from trackside.capture.hook import Position
 from trackside.capture.restart import state_at
+from trackside.capture.step_engine import Position
 from trackside.records.state_file import TrainingState
 
 _SCALAR = "scalar/"

@@ -24,16 +24,16 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from trackside.capture.budget import EVERY_STEP, ROWS, Intervals, OverheadBudget
+from trackside.capture.open_step import MOST_LOSSES_A_STEP
 from trackside.capture.statistic_rows import Marks, PlainShape, PlainStep, Reading, StatisticRows, Values
 from trackside.capture.statistics_log import StatisticsLog
+from trackside.capture.step_engine import TRAIN
 from trackside.contracts.capture_request import StatisticsRequest
 
 logger = logging.getLogger(__name__)
 
-TRAIN = "TRAIN"
 NORMS_INTERVAL = "trackside/norms_interval"  # at every how many-th step a tier is taken: a number whenever it changes
 DEAR_INTERVAL = "trackside/dear_interval"
-MOST_LOSSES_A_STEP = 64  # a script that calls backward and never steps must not fill the memory
 MOST_WAITING = 256  # steps whose numbers are on their way, or that ended before the run began
 
 RECORD_SECONDS = 0.25  # so often rows are made, of all steps since: code that runs cold costs three times as much
@@ -142,7 +142,7 @@ class AlwaysOn:
         self._numbers[tensor, statistic] = value
 
     def end_step(self, *, step: int, mode: str = TRAIN, mode_step: int, keep_unsettled: bool = False) -> None:
-        """Ends the open step of a mode, under the numbers of the hook.
+        """Ends the open step of a mode, under the numbers of the engine.
 
         With `keep_unsettled`, the losses since the last `settle` are the next step's.
         """

@@ -19,9 +19,9 @@ from torch.optim.optimizer import Optimizer
 from trackside.capture.always_on import AlwaysOn
 from trackside.capture.budget import DEAR, EVERY_STEP, NORMS
 from trackside.capture.guard import Guard, describe
-from trackside.capture.hook import Hook
 from trackside.capture.statistic_rows import DearReading, Flags, Here, Numbers, Reading, Values, Watched
 from trackside.capture.statistics_log import StatisticsLog
+from trackside.capture.step_engine import StepEngine
 from trackside.contracts.capture_request import StatisticsRequest
 from trackside.frameworks.pytorch.copying import is_in_cuda_graph
 from trackside.frameworks.pytorch.device_numbers import DeviceNumbers, is_on_device
@@ -158,11 +158,11 @@ class PyTorchStatistics:
         self._guard.say_once("always-on statistics", what, describe(error))
 
     def settle(self, mode: str) -> None:
-        """As `Hook.settle`."""
+        """As `OpenStep.settle`."""
         self.recorder.settle(mode)
 
-    def end_step(self, hook: Hook, *, keep_unsettled: bool = False) -> None:
-        """Ends the hook's open step here as well; call it right before the hook's own `end_step`."""
+    def end_step(self, engine: StepEngine, *, keep_unsettled: bool = False) -> None:
+        """End the engine's open step here as well; call it right before the engine's own `end_step`."""
         if not self.is_on:
             return
         try:
@@ -171,18 +171,18 @@ class PyTorchStatistics:
                 self._device.send()
                 self.budget.spend(EVERY_STEP, started)
             self.recorder.end_step(
-                step=hook.step, mode=hook.mode, mode_step=hook.mode_step(), keep_unsettled=keep_unsettled
+                step=engine.step, mode=engine.mode, mode_step=engine.mode_step(), keep_unsettled=keep_unsettled
             )
         except Exception as error:  # noqa: BLE001 - as `give_up` says
             self.give_up(error)
 
-    def evaluation_step_ends(self, hook: Hook, losses: Sequence[tuple[str, Any]]) -> None:
+    def evaluation_step_ends(self, engine: StepEngine, losses: Sequence[tuple[str, Any]]) -> None:
         """Records the losses of an evaluation step, which are arrays of one element; as `end_step`."""
         if not losses:
             return
         for name, value in losses:
-            self.recorder.add_loss(name, float(value), mode=hook.mode)
-        self.end_step(hook)
+            self.recorder.add_loss(name, float(value), mode=engine.mode)
+        self.end_step(engine)
 
     def finish(self) -> None:
         """Takes what is still on its way from a device, waiting for it at most a second."""

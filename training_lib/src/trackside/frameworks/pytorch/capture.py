@@ -30,13 +30,13 @@ from torch.optim.optimizer import (
 
 from trackside.capture.asked_request import is_being_spawned, lies_elsewhere, read_capture_request
 from trackside.capture.guard import Guard, describe
-from trackside.capture.hook import TRAIN, Hook, Position
 from trackside.capture.process_end import ProcessEnd
 from trackside.capture.restart import further, position_after, state_at_mark, within_seconds
 from trackside.capture.run_files import FindState, NoFiles, RunFiles
 from trackside.capture.schedule import NOTHING
 from trackside.capture.statistics_log import StatisticsLog
 from trackside.capture.step_boundary import StepBoundary
+from trackside.capture.step_engine import TRAIN, Position, StepEngine
 from trackside.capture.watermark import (
     FLUSH_SECONDS,
     REMOTE_FLUSH_SECONDS,
@@ -111,7 +111,7 @@ class PyTorchCapture:
         self._misfits: list[ConfigurationError] = []
         self._unread = environment.capture_request if lies_elsewhere(environment.capture_request) else ""
         self._request = CaptureRequest(()) if self._unread else self._read_request(environment.capture_request)
-        self._hook = Hook(self._request)
+        self._engine = StepEngine(self._request)
         self._writer: Writer | None = None
         self._find_start: Callable[[], Position] = Position
         self._restore: list[Callable[[], None]] = []
@@ -120,20 +120,20 @@ class PyTorchCapture:
         self._make_sources()
 
     def _make_sources(self) -> None:
-        hook, guard = self._hook, self._guard
-        self._saver = TensorSaver(hook, guard)
+        engine, guard = self._engine, self._guard
+        self._saver = TensorSaver(engine, guard)
         self._flat_shards = FlatShards(self._parameter_names, self._saver.shards, guard)
         self._modules = TrainedModules(self._parameter_names)
         self._numbering = Numbering()
-        self._loss_inputs = LossInputSource(hook, guard, saver=self._saver, numbering=self._numbering)
+        self._loss_inputs = LossInputSource(engine, guard, saver=self._saver, numbering=self._numbering)
         self._in_training_mode = TrainingModeEvaluations(
             modules=self._modules,
-            step=lambda: self._hook.step,
+            step=lambda: self._engine.step,
             counted=self._evaluation_counted,
             fuse=Fuse(guard, "watching for evaluations in training mode"),
         )
         self._evaluation = Evaluation(
-            hook,
+            engine,
             modules=self._modules,
             saver=self._saver,
             loss_inputs=self._loss_inputs,
@@ -145,7 +145,7 @@ class PyTorchCapture:
         )
         self._eager = EagerSteps(is_allowed=self._request.compiled == "eager_step")
         self._module_source = ModuleSource(
-            hook,
+            engine,
             fuse=Fuse(guard, "watching modules"),
             saver=self._saver,
             modules=self._modules,
@@ -154,10 +154,10 @@ class PyTorchCapture:
             numbering=self._numbering,
         )
         self._module_source.trial_calls = TrialCalls(
-            hook, saver=self._saver, numbering=self._numbering, loss_inputs=self._loss_inputs
+            engine, saver=self._saver, numbering=self._numbering, loss_inputs=self._loss_inputs
         )
-        self._reductions = ReductionSource(hook)
-        self._optimizer_source = OptimizerSource(hook, saver=self._saver, names=self._parameter_names)
+        self._reductions = ReductionSource(engine)
+        self._optimizer_source = OptimizerSource(engine, saver=self._saver, names=self._parameter_names)
         self._statistics = PyTorchStatistics(
             self._request.statistics,
             names=self._parameter_names,
@@ -168,10 +168,10 @@ class PyTorchCapture:
         self._step_numbers = StepNumbers(self._statistics, protect=protect)
         protect = Fuse(guard, "watching gradients before clipping").protect
         self._raw_gradients = RawGradients(
-            hook, saver=self._saver, modules=self._modules, protect=protect, clipped=self._step_numbers.clipped
+            engine, saver=self._saver, modules=self._modules, protect=protect, clipped=self._step_numbers.clipped
         )
         protect = Fuse(guard, "counting skipped steps").protect
-        self._skipped_steps = SkippedSteps(hook, protect=protect, skipped=self._step_skipped)
+        self._skipped_steps = SkippedSteps(engine, protect=protect, skipped=self._step_skipped)
 
         self._facts = ModelFactsSource(
             names=self._parameter_names,
@@ -215,7 +215,7 @@ class PyTorchCapture:
         self._request = self._read_request(text)
         self._eager.is_allowed = self._request.compiled == "eager_step"
         self._statistics.ask(self._request.statistics)
-        self._hook.ask(self._request)
+        self._engine.ask(self._request)
 
     @property
     def has_begun(self) -> bool:
@@ -225,7 +225,7 @@ class PyTorchCapture:
     def install(self) -> None:
         """Registers the hooks. Undone by `uninstall`, which only tests need."""
         self._short_way = ShortWay(
-            self._hook,
+            self._engine,
             self._guard,
             statistics=self._statistics,
             numbers=self._step_numbers,
@@ -284,7 +284,7 @@ class PyTorchCapture:
     def _wrap_backward(self) -> Callable[[], None]:
         original = torch.autograd.backward
         see_loss = untraced(self._guard.protect("reading the loss", self._see_loss))
-        hook, evaluation, statistics = self._hook, self._evaluation, self._statistics
+        engine, evaluation, statistics = self._engine, self._evaluation, self._statistics
         numbers, cleared = self._step_numbers, self._step_numbers.cleared
         short_way = self._short_way
 
@@ -292,7 +292,7 @@ class PyTorchCapture:
         def backward(*args: Any, **kwargs: Any) -> None:
             is_open = not is_dynamo_compiling() and short_way.is_open and compiler_at_work() is None
             if not (is_open and short_way.see_loss(args, kwargs)):
-                if statistics.is_on or hook.due is not NOTHING or evaluation.is_watching:
+                if statistics.is_on or engine.due is not NOTHING or evaluation.is_watching:
                     see_loss(*args, **kwargs)
                 if cleared.is_waiting:
                     numbers.before_backward()
@@ -357,15 +357,15 @@ class PyTorchCapture:
                 if self._facts.wants_loss(loss.name):
                     self._facts.loss_seen(tensor, loss)
                 self._evaluation.trained_on(loss.name)
-                self._statistics.add_loss(loss.name, tensor, loss.scale, mode=self._hook.mode, started=started)
-                if self._hook.due is not NOTHING:
+                self._statistics.add_loss(loss.name, tensor, loss.scale, mode=self._engine.mode, started=started)
+                if self._engine.due is not NOTHING:
                     self._add_loss(tensor, loss)
 
     def _add_loss(self, tensor: torch.Tensor, loss: LossDescription) -> None:
-        if self._hook.due.losses:
+        if self._engine.due.losses:
             value = self._loss_value(tensor, loss)
             if value is not None:
-                self._hook.add_loss(loss.name, value)
+                self._engine.open_step.add_loss(loss.name, value)
         if loss.name == UNNAMED:
             self._add_parts(tensor.grad_fn)
         if self._loss_inputs.is_wanted and not self._loss_inputs.was_called(loss.name):
@@ -389,13 +389,13 @@ class PyTorchCapture:
 
     def _add_parts(self, node: Any) -> None:
         """Adds the losses that a loss is the sum of, and what they were computed from."""
-        if not (self._hook.due.losses or self._loss_inputs.is_wanted):
+        if not (self._engine.due.losses or self._loss_inputs.is_wanted):
             return
         try:
             for part in parts_of(node):
-                value = self._saver.copied(part.name, part.value) if self._hook.due.losses else None
+                value = self._saver.copied(part.name, part.value) if self._engine.due.losses else None
                 if value is not None:
-                    self._hook.add_loss(part.name, value)
+                    self._engine.open_step.add_loss(part.name, value)
                 inputs = inputs_in_graph(part.node) if self._loss_inputs.is_wanted else None
                 if inputs is not None and not self._loss_inputs.was_called(part.name):
                     self._loss_inputs.add(part.name, inputs, is_call=False)
@@ -416,9 +416,9 @@ class PyTorchCapture:
             self._end_step(keep_unsettled=True)
         if self._facts.is_looking:
             self._facts.before_step(optimizer)
-        if self._hook.due is NOTHING and not self._statistics.is_on:
+        if self._engine.due is NOTHING and not self._statistics.is_on:
             return None
-        if self._hook.due is not NOTHING:
+        if self._engine.due is not NOTHING:
             self._skipped_steps.look_into(optimizer)
         wrapped = self._with_observed_closure(optimizer, args, kwargs) if kwargs or len(args) > 1 else None
         if wrapped is None:
@@ -427,7 +427,7 @@ class PyTorchCapture:
 
     def _after_step(self, optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
         self._closure_is_done = False
-        is_due = self._hook.due is not NOTHING
+        is_due = self._engine.due is not NOTHING
         if is_due:
             self._optimizer_source.after_step(optimizer)
             self._flat_shards.note(optimizer)
@@ -439,18 +439,18 @@ class PyTorchCapture:
             if self._statistics.is_on and self._may_take_short_way and self._boundary.has_one:
                 self._short_way.open_after(optimizer)
             return
-        self._statistics.settle(self._hook.mode)
+        self._statistics.settle(self._engine.mode)
         if is_due:
-            self._hook.settle()
+            self._engine.open_step.settle()
             self._loss_inputs.settle()
-            self._numbering.settle(self._hook.mode)
+            self._numbering.settle(self._engine.mode)
 
     def _step_skipped(self, optimizer: Optimizer) -> None:
         """What led to a step that AMP has left out is of no step; the others of the step do not wait for it."""
-        if self._hook.due is not NOTHING:
-            self._hook.drop_unsettled()
+        if self._engine.due is not NOTHING:
+            self._engine.open_step.drop_unsettled()
             self._loss_inputs.drop_unsettled()
-            self._numbering.drop_unsettled(self._hook.mode)
+            self._numbering.drop_unsettled(self._engine.mode)
         if self._boundary.skipped(optimizer):
             self._end_step()
 
@@ -458,25 +458,25 @@ class PyTorchCapture:
         self._facts.is_looking = True  # as the open step ends
 
     def _evaluation_changed(self) -> None:
-        is_training = self._evaluation.is_on and self._hook.mode == TRAIN
+        is_training = self._evaluation.is_on and self._engine.mode == TRAIN
         if is_training and not self._is_down and self._boundary.ends_with_evaluation():
             self._end_step(keep_unsettled=True)
         self._look_ahead()
 
     def _end_step(self, *, keep_unsettled: bool = False) -> None:
-        due = self._hook.due
-        self._facts.end_step(self._hook.step)
+        due = self._engine.due
+        self._facts.end_step(self._engine.step)
         if self._statistics.is_on:
             self._step_numbers.end_step()
-            self._statistics.end_step(self._hook, keep_unsettled=keep_unsettled)
+            self._statistics.end_step(self._engine, keep_unsettled=keep_unsettled)
         if due is not NOTHING:
-            self._step_ends(self._hook.mode, keep_unsettled=keep_unsettled)
-        self._hook.end_step(keep_unsettled=keep_unsettled, renamed=self._numbering.renamed)
-        if self._hook.due is not due:
+            self._step_ends(self._engine.mode, keep_unsettled=keep_unsettled)
+        self._engine.end_step(keep_unsettled=keep_unsettled, renamed=self._numbering.renamed)
+        if self._engine.due is not due:
             self._look_ahead()
 
     def _evaluation_step_ends(self, mode: str) -> None:
-        self._statistics.evaluation_step_ends(self._hook, self._evaluation.losses)
+        self._statistics.evaluation_step_ends(self._engine, self._evaluation.losses)
         self._step_ends(mode)
 
     def _step_ends(self, mode: str, *, keep_unsettled: bool = False) -> None:
@@ -513,22 +513,22 @@ class PyTorchCapture:
 
     def _copy_parameters(self, optimizer: Optimizer) -> None:
         """Copies what is there right before an optimizer's step: what this step's forward and backward passes used."""
-        hook, save = self._hook, self._saver.save
+        engine, save = self._engine, self._saver.save
         self._statistics.before_step(optimizer)
-        if hook.due is NOTHING:
+        if engine.due is NOTHING:
             return
         self._optimizer_source.before_step(optimizer)
-        if "buffers" in hook.due.kinds:
-            save_buffers(self._modules, hook, self._saver)
-        wants_raw = "raw_gradients" in hook.due.kinds
-        if not hook.due.parameters and not wants_raw:
+        if "buffers" in engine.due.kinds:
+            save_buffers(self._modules, engine, self._saver)
+        wants_raw = "raw_gradients" in engine.due.kinds
+        if not engine.due.parameters and not wants_raw:
             return
         scale = fused_scale(optimizer)
         named = list(self._parameter_names.of(optimizer))
         reduced = self._reductions.add(named, gradient_scale=scale)
         wanted: list[tuple[str, torch.Tensor]] = []
         for name, parameter in named:
-            if name not in reduced and not hook.has(name):
+            if name not in reduced and not engine.open_step.has(name):
                 if collection := flat_collection(name):
                     save(name, parameter, collection=collection)
                 else:
@@ -573,11 +573,11 @@ class PyTorchCapture:
         self._writer.start()
         self._statistics.connect(log)
         if saves_tensors:
-            self._hook.connect(self._writer)
+            self._engine.connect(self._writer)
             if isinstance(files, RunFiles) and not self._request.tensorboard:  # else the tensors are wanted themselves
                 self._reductions.start()
         else:
-            self._hook.save_nothing()
+            self._engine.save_nothing()
             self._count_on_with_rank_0(rank)
         for optimizer in optimizers_beside(self._boundary.knows, seen=self._parameter_names.optimizers_seen):
             self._boundary.created(optimizer)
@@ -618,7 +618,7 @@ class PyTorchCapture:
 
     def _handed_on(self) -> int:
         """The last step of which everything has been handed to the writer. Called on the writer's thread."""
-        through = self._statistics.recorded_through(self._hook.step - 1)
+        through = self._statistics.recorded_through(self._engine.step - 1)
         if through is not None:
             self._was_handed_on = through
         return self._was_handed_on
@@ -633,7 +633,7 @@ class PyTorchCapture:
             num_workers=rank.of if self._request.include_workers == "all" else 1,
             ends_run=rank.number == 0,
             shards=self._saver.shards,
-            position=self._hook.position,
+            position=self._engine.position,
             restarts=self._environment.is_sagemaker_job,
             ends_elsewhere=bool(self._environment.ended_by),
             agree=self._agreement(rank),
@@ -680,7 +680,7 @@ class PyTorchCapture:
             what = "the run's store has not answered for %g s. Steps wait in memory until it tells what it holds."
             self._guard.say_once("resume", what, RESUME_SECONDS)
             return False
-        self._hook.resume(position)
+        self._engine.resume(position)
         return True
 
     def close(self, timeout_seconds: float = CLOSE_SECONDS, *, is_interrupted: bool = False) -> None:
@@ -701,7 +701,7 @@ class PyTorchCapture:
         before = self._in_training_mode.count
         self._in_training_mode.training_goes_on()
         if self._in_training_mode.count > before and not self._boundary.is_open:  # no step will end after it
-            self._facts.end_step(max(0, self._hook.step - 1))
+            self._facts.end_step(max(0, self._engine.step - 1))
 
     def _close_on_sigterm(self) -> None:
         self.close(SIGTERM_SECONDS, is_interrupted=True)

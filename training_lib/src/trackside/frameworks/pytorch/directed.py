@@ -19,13 +19,13 @@ import numpy as np
 import torch
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.hook import EVAL, PREDICT, Position
 from trackside.capture.kept_steps import KeptSteps, Targets
 from trackside.capture.last_step import LastStep, StepPosition
 from trackside.capture.restart import further
 from trackside.capture.run_files import FindState
 from trackside.capture.schedule import NOTHING
 from trackside.capture.step_boundary import StepBoundary
+from trackside.capture.step_engine import EVAL, PREDICT, Position
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch.call_flag import CallFlag
 from trackside.frameworks.pytorch.capture import CLOSE_SECONDS, SIGTERM_SECONDS, PyTorchCapture
@@ -96,9 +96,9 @@ class DirectedCapture(PyTorchCapture):
     # What the script says.
 
     @property
-    def hook(self) -> Any:
+    def engine(self) -> Any:
         """The step engine."""
-        return self._hook
+        return self._engine
 
     @property
     def guard(self) -> Any:
@@ -113,7 +113,7 @@ class DirectedCapture(PyTorchCapture):
             self._modules.optimizer_created(optimizer)
         if self._times is not None:
             self._restore.append(self._times.install(self._modules, guard=self._guard))
-            self._times.step_began(self._hook.step)
+            self._times.step_began(self._engine.step)
         self._look_ahead()
 
     def uninstall(self) -> None:
@@ -139,13 +139,13 @@ class DirectedCapture(PyTorchCapture):
 
     def set_mode(self, mode: str) -> None:
         """Says what the next steps are for; ends the open one if it ends by calls."""
-        if mode == self._hook.mode:
+        if mode == self._engine.mode:
             return
         if self._evaluation.is_on and mode not in _BY_CALLS:
             self._evaluation.end()
         elif self._is_step_begun:
             self._end_step()
-        self._hook.set_mode(mode)
+        self._engine.set_mode(mode)
         self._look_ahead()
 
     def end_step(self) -> None:
@@ -156,7 +156,7 @@ class DirectedCapture(PyTorchCapture):
         if self._evaluation.is_on:
             return
         is_first = not self._is_scripted
-        self._scripted_modes.add(self._hook.mode)
+        self._scripted_modes.add(self._engine.mode)
         if is_first and not self._has_seen_any_in_step():
             return
         if self._writer is None and not self._start():
@@ -166,7 +166,7 @@ class DirectedCapture(PyTorchCapture):
 
     @property
     def _is_scripted(self) -> bool:
-        return self._hook.mode in self._scripted_modes
+        return self._engine.mode in self._scripted_modes
 
     def _has_seen_any_in_step(self) -> bool:
         return self._has_seen_any and (self._is_step_begun or self._has_gradients)
@@ -174,7 +174,7 @@ class DirectedCapture(PyTorchCapture):
     def add(self, name: str, array: np.ndarray, collections: frozenset[str]) -> None:
         """Adds a tensor of the user's to the step that the script is in: see `position_of_script`."""
         if not self._is_after_step():
-            self._hook.add(name, array, collections=collections)
+            self._engine.open_step.add(name, array, collections=collections)
         elif array.size:
             self._last.amend(self._ended, name, array, collections)  # type: ignore[arg-type]  # there is one
         self._watch_calls()
@@ -185,10 +185,10 @@ class DirectedCapture(PyTorchCapture):
         A step that an optimizer or the script has ended lasts, for the script, until a model is called again: a line
         after `optimizer.step()` speaks of the step just made.
         """
-        hook, ended = self._hook, self._ended
+        engine, ended = self._engine, self._ended
         is_after = self._is_after_step()
         self._watch_calls()
-        return ended if is_after and ended is not None else StepPosition(hook.step, hook.mode, hook.mode_step())
+        return ended if is_after and ended is not None else StepPosition(engine.step, engine.mode, engine.mode_step())
 
     @property
     def last_saved_step(self) -> int | None:
@@ -201,7 +201,7 @@ class DirectedCapture(PyTorchCapture):
             self._restore.append(self._call_flag.remove)
 
     def _is_after_step(self) -> bool:
-        if self._ended is None or self._has_gradients or self._ended.mode != self._hook.mode:
+        if self._ended is None or self._has_gradients or self._ended.mode != self._engine.mode:
             return False
         return self._call_flag is None or not self._call_flag.was_called
 
@@ -216,10 +216,10 @@ class DirectedCapture(PyTorchCapture):
 
     def record(self, name: str, tensor: torch.Tensor) -> None:
         """Adds an output that no module gave, if the open step saves it."""
-        if self._hook.due is not NOTHING:
+        if self._engine.due is not NOTHING:
             value = self._saver.copied(name, tensor)
             if value is not None:
-                self._hook.add_loss(name, value)
+                self._engine.open_step.add_loss(name, value)
 
     # Steps by calls.
 
@@ -228,7 +228,7 @@ class DirectedCapture(PyTorchCapture):
         """True if the open step ends with the next call of the model."""
         if self._is_scripted or self._evaluation.is_on:
             return False
-        return self._hook.mode in _BY_CALLS or not any(self._is_mine(o) for o in self._optimizers)
+        return self._engine.mode in _BY_CALLS or not any(self._is_mine(o) for o in self._optimizers)
 
     def model_called(self, module: torch.nn.Module) -> None:
         """A model is about to be called, by no other."""
@@ -251,18 +251,18 @@ class DirectedCapture(PyTorchCapture):
         self._arm_gradients()
 
     def _save_weights(self) -> None:
-        if not self._hook.due.parameters:
+        if not self._engine.due.parameters:
             return
         for name, parameter in self._parameter_names.of_roots():
-            if not self._hook.has(name):
+            if not self._engine.open_step.has(name):
                 self._saver.save(name, parameter)
 
     def _arm_gradients(self) -> None:
         """Without an optimizer nobody tells when gradients are whole, nor when they are cleared."""
-        if not self._hook.due.parameters or self._hook.mode in _BY_CALLS:
+        if not self._engine.due.parameters or self._engine.mode in _BY_CALLS:
             return
         for name, parameter in self._parameter_names.of_roots():
-            if parameter.requires_grad and self._hook.wants(f"gradient/{name}"):
+            if parameter.requires_grad and self._engine.open_step.wants(f"gradient/{name}"):
                 save = self._protect_gradient(functools.partial(self._save_gradient, f"gradient/{name}"))
                 handle = parameter.register_post_accumulate_grad_hook(save)  # type: ignore[no-untyped-call] # torch's own
                 self._gradient_hooks.append(handle)
@@ -273,24 +273,24 @@ class DirectedCapture(PyTorchCapture):
 
     def _copy_rest(self) -> None:
         """What no optimizer's step has copied, where the script ends the step."""
-        hook = self._hook
-        if hook.due is NOTHING:
+        engine = self._engine
+        if engine.due is NOTHING:
             return
         optimizers = [o for o in self._optimizers if self._is_mine(o)]
-        if "buffers" in hook.due.kinds:
-            save_buffers(self._modules, hook, self._saver)
+        if "buffers" in engine.due.kinds:
+            save_buffers(self._modules, engine, self._saver)
         for optimizer in optimizers:
             self._optimizer_source.before_step(optimizer)
-        if not hook.due.parameters:
+        if not engine.due.parameters:
             return
         named = dict(self._parameter_names.of_roots())
         for optimizer in optimizers:
             named.update(self._parameter_names.of(optimizer))
         for name, parameter in named.items():
-            if not hook.has(name):
+            if not engine.open_step.has(name):
                 self._saver.save(name, parameter)
             gradient_name = f"gradient/{name}"
-            if self._has_gradients and parameter.grad is not None and not hook.has(gradient_name):
+            if self._has_gradients and parameter.grad is not None and not engine.open_step.has(gradient_name):
                 self._saver.save(gradient_name, parameter.grad)
 
     # What PyTorchCapture does, and where it is done otherwise.
@@ -312,7 +312,7 @@ class DirectedCapture(PyTorchCapture):
         if self._is_down:
             return
         waits = not self._has_seen_any or self.ends_by_calls
-        sees_losses = bool(self._losses) and self._hook.due.losses
+        sees_losses = bool(self._losses) and self._engine.due.losses
         self._module_source.look_ahead(is_evaluating=self._evaluation.is_watching or waits or sees_losses)
 
     def _see_loss(self, tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> None:
@@ -325,7 +325,7 @@ class DirectedCapture(PyTorchCapture):
 
     def loss_returned(self, module: torch.nn.Module, output: Any) -> None:
         """A loss module has been called."""
-        if module not in self._losses or self._evaluation.is_on or not self._hook.due.losses:
+        if module not in self._losses or self._evaluation.is_on or not self._engine.due.losses:
             return
         name = name_of_loss_module(module)
         self._evaluation.trained_on(name)
@@ -333,7 +333,7 @@ class DirectedCapture(PyTorchCapture):
             value = self._saver.copied(name, tensor)
             if value is not None:
                 self._was_loss_called = True
-                self._hook.add_loss(name, value)
+                self._engine.open_step.add_loss(name, value)
 
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         self._optimizers.add(optimizer)
@@ -356,29 +356,29 @@ class DirectedCapture(PyTorchCapture):
         super()._after_step(optimizer, args, kwargs)
 
     def _end_step(self, *, keep_unsettled: bool = False) -> None:
-        if self._tell_step_end is not None and self._hook.step and self._knows_start:
-            self._tell_step_end(self._hook.position(), self._last.latest)
+        if self._tell_step_end is not None and self._engine.step and self._knows_start:
+            self._tell_step_end(self._engine.position(), self._last.latest)
         for handle in self._gradient_hooks:
             handle.remove()
         self._gradient_hooks = []
         ended_by_call = self.ends_by_calls
-        position = StepPosition(self._hook.step, self._hook.mode, self._hook.mode_step())
+        position = StepPosition(self._engine.step, self._engine.mode, self._engine.mode_step())
         self._clear()
         super()._end_step(keep_unsettled=keep_unsettled)
         self._ended = None if ended_by_call or self._last.destination is None else position
         if self._call_flag is not None:
             self._call_flag.was_called = False
         if self._times is not None:
-            self._times.step_began(self._hook.step)
+            self._times.step_began(self._engine.step)
 
     def _start(self) -> bool:
         if not super()._start():
             return False
         if self._saves_nothing:
-            self._hook.save_nothing()
+            self._engine.save_nothing()
         elif self._writer is not None and self._saves_tensors:
             self._last.destination = self._writer
-            self._hook.connect(self._last)
+            self._engine.connect(self._last)
         return True
 
     def _resume(self, find: Callable[[], Position]) -> bool:
@@ -415,21 +415,21 @@ class DirectedCapture(PyTorchCapture):
         """As PyTorchCapture's; what the script may still add to is not handed on."""
         through, held = super()._handed_on(), self._last.held_step
         if self._last.destination is not None and not self._is_closing:
-            through = min(through, self._hook.step - 2)
+            through = min(through, self._engine.step - 2)
         return through if held is None else min(through, held - 1)
 
     def _end_last(self) -> None:
         self._release()
         if self._last.destination is not None:
-            self._hook.connect(self._last.destination)
+            self._engine.connect(self._last.destination)
         self._evaluation.end()
         if self._is_scripted and (self._is_step_begun or self._has_gradients):
             self._copy_rest()
             self._end_step()
         elif self._is_step_begun:
             self._end_step()
-        elif not self._boundary.is_open and self._hook.open_tensors():  # the script's own values
-            self._hook.end_step()
+        elif not self._boundary.is_open and self._engine.open_step.tensors():  # the script's own values
+            self._engine.end_step()
 
 
 def _has_closure(args: Any, kwargs: Any) -> bool:

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from trackside.capture.hook import EVAL, TRAIN, Hook
+from trackside.capture.step_engine import EVAL, TRAIN, StepEngine
 from trackside.frameworks.pytorch.fuse import Fuse
 from trackside.frameworks.pytorch.loss_calls import LossCalls
 from trackside.frameworks.pytorch.loss_inputs import LossInputSource
@@ -52,7 +52,7 @@ class Evaluation:
 
     def __init__(
         self,
-        hook: Hook,
+        engine: StepEngine,
         *,
         modules: TrainedModules,
         saver: TensorSaver,
@@ -63,7 +63,7 @@ class Evaluation:
         in_training_mode: TrainingModeEvaluations,
         fuse: Fuse,
     ) -> None:
-        self._hook = hook
+        self._engine = engine
         self._in_training_mode = in_training_mode
         in_training_mode.look_changed = self._watching_changed
         self._modules = modules
@@ -150,8 +150,8 @@ class Evaluation:
     def _give_up(self) -> None:
         self.is_on = self._is_step_open = self._has_training_begun = False
         self._in_training_mode.stand_down()
-        if self._hook.mode == EVAL:
-            self._hook.set_mode(TRAIN)
+        if self._engine.mode == EVAL:
+            self._engine.set_mode(TRAIN)
         self._watching_changed()
 
     def _mode_set(self, module: torch.nn.Module, mode: bool) -> None:
@@ -271,7 +271,7 @@ class Evaluation:
         self._losses[start:] = same[-1:] or [(self._as_in_training(name), value)]
 
     def _value(self, result: Any) -> np.ndarray | None:
-        if not isinstance(result, torch.Tensor) or not (self._hook.due.losses or self._reads_every_loss(result)):
+        if not isinstance(result, torch.Tensor) or not (self._engine.due.losses or self._reads_every_loss(result)):
             return None
         if result.numel() != 1 or not result.is_floating_point() or not holds_value(result):
             return None
@@ -288,26 +288,26 @@ class Evaluation:
         self._marker = weakref.ref(module)
         self._is_step_open = True
         self._had_gradients = torch.is_grad_enabled()
-        if self._hook.mode == TRAIN:
-            self._hook.set_mode(EVAL)
+        if self._engine.mode == TRAIN:
+            self._engine.set_mode(EVAL)
         self._changed()
 
     def _end_step(self) -> None:
         if not self._is_step_open:
             return
-        if self._hook.due.losses:
+        if self._engine.due.losses:
             for name, value in self._losses:
-                self._hook.add_loss(name, value)
-        self._ended(self._hook.mode)
-        self._hook.end_step()
+                self._engine.open_step.add_loss(name, value)
+        self._ended(self._engine.mode)
+        self._engine.end_step()
         self._close_step()
 
     def _close_step(self) -> None:
         self._is_step_open = False
         self._scopes = []
         self._losses = []
-        if self._hook.mode == EVAL:
-            self._hook.set_mode(TRAIN)
+        if self._engine.mode == EVAL:
+            self._engine.set_mode(TRAIN)
         self._changed()
 
 

@@ -17,7 +17,7 @@ import torch
 from torch.nn import utils as nn_utils
 from torch.nn.utils import clip_grad
 
-from trackside.capture.hook import Hook
+from trackside.capture.step_engine import StepEngine
 from trackside.frameworks.pytorch.modules import TrainedModules
 from trackside.frameworks.pytorch.saving import TensorSaver
 from trackside.frameworks.pytorch.tracing import skip_frame, untraced
@@ -41,14 +41,14 @@ class RawGradients:
 
     def __init__(
         self,
-        hook: Hook,
+        engine: StepEngine,
         *,
         saver: TensorSaver,
         modules: TrainedModules,
         protect: Callable[[Callable[..., None]], Callable[..., None]],
         clipped: Callable[[str, Any, Any, Any], None] = lambda *_: None,
     ) -> None:
-        self._hook = hook
+        self._engine = engine
         self._clips = clipped  # hears of every call: the function's name, its arguments after the first, its result
         self._is_clipping = False
         self._saver = saver
@@ -75,17 +75,17 @@ class RawGradients:
 
     def add_unclipped(self, name: str, gradient: torch.Tensor, scale: float) -> None:
         """Adds a gradient that the optimizer is about to use, unless it was seen before clipping."""
-        if not self._hook.has(f"{PREFIX}{name}"):
+        if not self._engine.open_step.has(f"{PREFIX}{name}"):
             self._saver.save(f"{PREFIX}{name}", gradient, collection=KIND, scale=scale)
 
     def _stand_in(self, name: str, original: Any) -> Any:
-        hook, see, see_norm, clips, source = self._hook, self._see, self._see_norm, self._clips, self
+        engine, see, see_norm, clips, source = self._engine, self._see, self._see_norm, self._clips, self
 
         @functools.wraps(original)
         def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
             if source._is_clipping:  # one of these functions calls another
                 return original(parameters, *args, **kwargs)
-            wants_raw = KIND in hook.due.kinds
+            wants_raw = KIND in engine.due.kinds
             if wants_raw:
                 if not isinstance(parameters, torch.Tensor):
                     parameters = list(parameters)  # an iterator can be walked once only
@@ -108,10 +108,14 @@ class RawGradients:
         given = [parameters] if isinstance(parameters, torch.Tensor) else parameters
         for parameter in given:
             name = self._modules.parameter_name(parameter)
-            if name is None or parameter.grad is None or self._hook.has_unsettled(f"{PREFIX}{name}"):
+            if name is None or parameter.grad is None or f"{PREFIX}{name}" in self._engine.open_step.unsettled:
                 continue
             self._saver.save(f"{PREFIX}{name}", parameter.grad, collection=KIND)
 
     def _clipped(self, total_norm: Any) -> None:
-        if isinstance(total_norm, torch.Tensor) and total_norm.numel() == 1 and not self._hook.has(TOTAL_NORM):
+        if (
+            isinstance(total_norm, torch.Tensor)
+            and total_norm.numel() == 1
+            and not self._engine.open_step.has(TOTAL_NORM)
+        ):
             self._saver.save(TOTAL_NORM, total_norm, collection=KIND)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from trackside.capture.guard import Guard, describe
-from trackside.capture.hook import Hook
+from trackside.capture.step_engine import StepEngine
 from trackside.frameworks.pytorch.losses import Accuracy, LossInputs, accuracy
 from trackside.frameworks.pytorch.numbering import Numbering
 from trackside.frameworks.pytorch.saving import TensorSaver, outside_of_modes
@@ -23,8 +23,8 @@ class LossInputSource:
     Several losses in a step (accumulation) have `_input_2` and `_input_3` and so on; accuracy is over all of them.
     """
 
-    def __init__(self, hook: Hook, guard: Guard, *, saver: TensorSaver, numbering: Numbering) -> None:
-        self._hook = hook
+    def __init__(self, engine: StepEngine, guard: Guard, *, saver: TensorSaver, numbering: Numbering) -> None:
+        self._engine = engine
         self._guard = guard
         self._saver = saver
         self._numbering = numbering
@@ -35,41 +35,41 @@ class LossInputSource:
     @property
     def is_wanted(self) -> bool:
         """True if the open step saves any of it."""
-        return not self._hook.due.kinds.isdisjoint(KINDS)
+        return not self._engine.due.kinds.isdisjoint(KINDS)
 
     def settle(self) -> None:
-        """As `Hook.settle`."""
-        mode = self._hook.mode
+        """As `OpenStep.settle`."""
+        mode = self._engine.mode
         if mode in self._accuracy:
             self._settled[mode] = self._accuracy[mode]
 
     def drop_unsettled(self) -> None:
-        """As `Hook.drop_unsettled`."""
-        mode = self._hook.mode
+        """As `OpenStep.drop_unsettled`."""
+        mode = self._engine.mode
         self._called = {key for key in self._called if key[0] != mode}
         self._accuracy.pop(mode, None)
         if mode in self._settled:
             self._accuracy[mode] = self._settled[mode]
 
     def step_ended(self, mode: str, *, keep_unsettled: bool = False) -> None:
-        """Counts that mode's answers from 0 again; to be called right before `Hook.end_step`."""
+        """Counts that mode's answers from 0 again; to be called right before `StepEngine.end_step`."""
         total, settled = self._accuracy.pop(mode, _NONE), self._settled.pop(mode, _NONE)
         if not keep_unsettled:
             self._called = {key for key in self._called if key[0] != mode}
             return
         self._accuracy[mode] = Accuracy(total.right - settled.right, total.of - settled.of)
-        if self._hook.has_unsettled(ACCURACY):
+        if ACCURACY in self._engine.open_step.unsettled:
             self._save_accuracy(self._accuracy[mode])
 
     def was_called(self, loss_name: str) -> bool:
         """True if a loss module of this name was seen in the open step, so that its graph tells nothing new."""
-        return (self._hook.mode, loss_name) in self._called
+        return (self._engine.mode, loss_name) in self._called
 
     def add(self, loss_name: str, inputs: LossInputs, *, is_call: bool) -> None:
         """Adds what one loss was computed from; `is_call`: seen at a call, not in a graph."""
         if not holds_value(inputs.predictions) or not holds_value(inputs.labels):
             return
-        mode, prefix = self._hook.mode, f"{loss_name}_input_"
+        mode, prefix = self._engine.mode, f"{loss_name}_input_"
         k = self._numbering.of(mode, prefix)
         if k >= _MOST_OF_A_NAME:
             return
@@ -78,7 +78,7 @@ class LossInputSource:
             self._called.add((mode, loss_name))
         self._saver.save(f"{loss_name}_input_{k}", inputs.predictions, collection="predictions")
         self._saver.save(f"{loss_name}_input_{k + 1}", inputs.labels, collection="labels")
-        if self._hook.wants(ACCURACY, collections=frozenset({"metrics"})):
+        if self._engine.open_step.wants(ACCURACY, collections=frozenset({"metrics"})):
             self._add_accuracy(loss_name, inputs)
 
     def _add_accuracy(self, loss_name: str, inputs: LossInputs) -> None:
@@ -89,10 +89,10 @@ class LossInputSource:
             self._guard.say_once("accuracy", "the accuracy cannot be computed: %s.", describe(error))
             return
         if found is not None:
-            before = self._accuracy.get(self._hook.mode, _NONE)
-            total = self._accuracy[self._hook.mode] = Accuracy(before.right + found.right, before.of + found.of)
+            before = self._accuracy.get(self._engine.mode, _NONE)
+            total = self._accuracy[self._engine.mode] = Accuracy(before.right + found.right, before.of + found.of)
             self._save_accuracy(total)
 
     def _save_accuracy(self, accuracy: Accuracy) -> None:
         share = np.array(accuracy.right / accuracy.of, np.float32)
-        self._hook.add(ACCURACY, share, collections=frozenset({"metrics"}))
+        self._engine.open_step.add(ACCURACY, share, collections=frozenset({"metrics"}))

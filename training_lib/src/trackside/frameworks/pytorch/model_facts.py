@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.hook import Position
+from trackside.capture.step_engine import Position
 from trackside.contracts.errors import RecordError
 from trackside.contracts.run_layout import model_facts_key
 from trackside.frameworks.pytorch.initial_values import has_equal_rows, looks_untrained
@@ -124,7 +124,7 @@ class ModelFactsSource:
         self._file = file
 
     def end_step(self, step: int) -> None:
-        """To be called right before a training step ends: as `Hook.end_step`."""
+        """To be called right before a training step ends: as `StepEngine.end_step`."""
         if self.is_looking:
             self._look(step)
         self._steps += 1

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import torch
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.hook import TRAIN, Hook
+from trackside.capture.step_engine import TRAIN, StepEngine
 from trackside.frameworks.pytorch.eager_steps import EagerSteps
 from trackside.frameworks.pytorch.fuse import Fuse
 from trackside.frameworks.pytorch.losses import is_loss_like
@@ -122,13 +122,13 @@ def as_written(module: torch.nn.Module) -> torch.nn.Module:
     return module if inner is None else inner
 
 
-def save_buffers(modules: TrainedModules, hook: Hook, saver: TensorSaver) -> None:
+def save_buffers(modules: TrainedModules, engine: StepEngine, saver: TensorSaver) -> None:
     """Saves `buffer/<Root>_<dotted name>` for all trained models, once a step."""
     for root_name, root in modules.roots():
         for path, module in inner_modules(root):
             for key, buffer in module.named_buffers(recurse=False):
                 name = f"buffer/{root_name}_{path}.{key}" if path else f"buffer/{root_name}_{key}"
-                if not hook.has(name):
+                if not engine.open_step.has(name):
                     saver.save(name, buffer, collection="buffers")
 
 
@@ -156,7 +156,7 @@ class ModuleSource:
 
     def __init__(
         self,
-        hook: Hook,
+        engine: StepEngine,
         *,
         fuse: Fuse,
         saver: TensorSaver,
@@ -165,7 +165,7 @@ class ModuleSource:
         eager: EagerSteps,
         numbering: Numbering,
     ) -> None:
-        self._hook = hook
+        self._engine = engine
         self._fuse = fuse
         self._saver = saver
         self._modules = modules
@@ -187,7 +187,7 @@ class ModuleSource:
 
     def look_ahead(self, *, is_evaluating: bool) -> None:
         """Makes calls seen if the open step needs them. To be called when a step or an evaluation begins or ends."""
-        is_needed = not self._fuse.is_blown and not self._hook.due.kinds.isdisjoint(SEEN_IN_CALLS)
+        is_needed = not self._fuse.is_blown and not self._engine.due.kinds.isdisjoint(SEEN_IN_CALLS)
         if is_needed:
             self._modules.look_again()
         self._eager.switch(on=is_needed)
@@ -229,7 +229,7 @@ class ModuleSource:
             self._watcher.loss_called(module, args, kwargs)
         if attends_to_all(module, args, kwargs):
             self.unmasked.add(module)
-        kinds = self._hook.due.kinds
+        kinds = self._engine.due.kinds
         if "inputs" in kinds or not kinds.isdisjoint(INPUT_COLLECTIONS):
             collections = collections_of_inputs(role_of(module), is_root=self._modules.is_root(module))
             if not kinds.isdisjoint(collections):
@@ -244,7 +244,7 @@ class ModuleSource:
         if self._is_ignored:
             self._is_ignored = not is_model
             return
-        kinds = self._hook.due.kinds
+        kinds = self._engine.due.kinds
         if "outputs" in kinds or "activation_gradients" in kinds or not kinds.isdisjoint(OUTPUT_COLLECTIONS):
             collections = collections_of_outputs(role_of(module))
             if "activation_gradients" in kinds or not kinds.isdisjoint(collections):
@@ -261,20 +261,22 @@ class ModuleSource:
         if module_name is None:
             return
         prefix = f"{module_name}_{side}_"
-        k = self._numbering.of(self._hook.mode, prefix)
+        k = self._numbering.of(self._engine.mode, prefix)
         for tensor in flatten(*values):
             if k >= _MOST_OF_A_NAME:
                 break
             name = f"{prefix}{k}"
             k += 1
-            if not collections.isdisjoint(self._hook.due.kinds):
+            if not collections.isdisjoint(self._engine.due.kinds):
                 self._saver.save_activation(name, tensor, collections=collections)
-            if side == "output" and tensor.requires_grad and "activation_gradients" in self._hook.due.kinds:
+            if side == "output" and tensor.requires_grad and "activation_gradients" in self._engine.due.kinds:
                 self._watch_gradient(f"activation_gradient/{name}", tensor)
-        self._numbering.move_on(self._hook.mode, prefix, k)
+        self._numbering.move_on(self._engine.mode, prefix, k)
 
     def _watch_gradient(self, name: str, tensor: torch.Tensor) -> None:
-        if not holds_value(tensor) or not self._hook.wants(name, collections=frozenset({"activation_gradients"})):
+        if not holds_value(tensor) or not self._engine.open_step.wants(
+            name, collections=frozenset({"activation_gradients"})
+        ):
             return
         generation = self._generation
 

@@ -35,16 +35,16 @@ class Numbering:
         self._counts[mode] = dict(counts)
 
     def settle(self, mode: str) -> None:
-        """As `Hook.settle`."""
+        """As `OpenStep.settle`."""
         if mode in self._counts:
             self._settled[mode] = dict(self._counts[mode])
 
     def drop_unsettled(self, mode: str) -> None:
-        """As `Hook.drop_unsettled`."""
+        """As `OpenStep.drop_unsettled`."""
         self._counts[mode] = dict(self._settled.get(mode, {}))
 
     def step_ended(self, mode: str, *, keep_unsettled: bool = False) -> None:
-        """Counts that mode's from 0 again; to be called right before `Hook.end_step`, which is given `renamed`."""
+        """Count that mode's from 0 again. Call it right before `StepEngine.end_step`, which is given `renamed`."""
         counts, settled = self._counts.pop(mode, {}), self._settled.pop(mode, {})
         self._shift = settled if keep_unsettled else {}
         if keep_unsettled:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.hook import Hook
+from trackside.capture.step_engine import StepEngine
 from trackside.frameworks.pytorch.live_objects import instances, look_again
 from trackside.frameworks.pytorch.names import ParameterNames
 from trackside.frameworks.pytorch.saving import TensorSaver
@@ -78,8 +78,8 @@ def tensors_in(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor | floa
 class OptimizerSource:
     """Saves hyperparameters before an optimizer's step, and its state after it."""
 
-    def __init__(self, hook: Hook, *, saver: TensorSaver, names: ParameterNames) -> None:
-        self._hook = hook
+    def __init__(self, engine: StepEngine, *, saver: TensorSaver, names: ParameterNames) -> None:
+        self._engine = engine
         self._saver = saver
         self._names = names
         self._known: weakref.WeakKeyDictionary[Optimizer, str] = weakref.WeakKeyDictionary()
@@ -87,7 +87,7 @@ class OptimizerSource:
 
     def before_step(self, optimizer: Optimizer) -> None:
         """Adds `hyperparameters/<Class>/group_<i>/<key>` for what this step uses."""
-        if "hyperparameters" not in self._hook.due.kinds:
+        if "hyperparameters" not in self._engine.due.kinds:
             return
         for i, group in enumerate(optimizer.param_groups):
             prefix = f"hyperparameters/{self.name(optimizer)}/group_{i}"
@@ -97,12 +97,12 @@ class OptimizerSource:
 
     def _add_numbers(self, name: str, value: Any) -> None:
         for full_name, number in numbers_in(name, value):
-            if self._hook.wants(full_name, collections=_HYPERPARAMETERS):
-                self._hook.add(full_name, np.array(number, np.float64), collections=_HYPERPARAMETERS)
+            if self._engine.open_step.wants(full_name, collections=_HYPERPARAMETERS):
+                self._engine.open_step.add(full_name, np.array(number, np.float64), collections=_HYPERPARAMETERS)
 
     def after_step(self, optimizer: Optimizer) -> None:
         """Adds `optimizer/<parameter>/<key>` for the state that this step has left."""
-        if _VARIABLES not in self._hook.due.kinds:
+        if _VARIABLES not in self._engine.due.kinds:
             return
         for parameter_name, parameter in self._names.of(optimizer):
             state = optimizer.state.get(parameter)
@@ -114,8 +114,8 @@ class OptimizerSource:
         collections = frozenset({_VARIABLES})
         if isinstance(value, torch.Tensor):
             self._saver.save(name, value, collection=_VARIABLES)
-        elif self._hook.wants(name, collections=collections):
-            self._hook.add(name, np.array(value, np.float64), collections=collections)
+        elif self._engine.open_step.wants(name, collections=collections):
+            self._engine.open_step.add(name, np.array(value, np.float64), collections=collections)
 
     def name(self, optimizer: Optimizer) -> str:
         """The word for an optimizer: its class, and from the second of that on a number."""
@@ -136,14 +136,14 @@ class SkippedSteps:
 
     def __init__(
         self,
-        hook: Hook,
+        engine: StepEngine,
         *,
         protect: Callable[[Callable[..., None]], Callable[..., None]],
         skipped: Callable[[Optimizer], None],
     ) -> None:
         self.count = 0
         self.has_scaler = False  # one was used
-        self._hook = hook
+        self._engine = engine
         self._tell = skipped
         self.has_stepped = False  # an optimizer has, since the scaler was called
         self._skipped = untraced(protect(self._add))
@@ -176,4 +176,4 @@ class SkippedSteps:
         self.count += 1
         if isinstance(skipped, Optimizer):
             self._tell(skipped)
-        self._hook.add_scalar(SKIPPED_STEPS, self.count)
+        self._engine.open_step.add_scalar(SKIPPED_STEPS, self.count)

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 import numpy as np
 import torch
 
-from trackside.capture.hook import Hook
 from trackside.capture.reduced_tensors import FROM_MOMENTS, ReducedLayout, ReducedTensors
+from trackside.capture.step_engine import StepEngine
 from trackside.frameworks.pytorch.moments import MomentReader
 
 _MOST_LAYOUTS = 64  # each pattern of gradients that are there makes one
@@ -25,8 +25,8 @@ _Tokens = tuple[str, ...]
 class ReductionSource:
     """Adds reductions to the open step. Off until `start`: somebody may want the tensors themselves."""
 
-    def __init__(self, hook: Hook) -> None:
-        self._hook = hook
+    def __init__(self, engine: StepEngine) -> None:
+        self._engine = engine
         self._is_on = False
         self._reader = MomentReader()
         self._asked: dict[frozenset[str], dict[str, tuple[_Tokens, str, _Tokens]]] = {}
@@ -41,16 +41,16 @@ class ReductionSource:
 
         Gradients that bear a scale are left to others.
         """
-        hook = self._hook
+        engine = self._engine
         if not self._is_on or torch._C._len_torch_dispatch_stack():
             return _NOTHING_TAKEN
-        due = hook.due.collections
+        due = engine.due.collections
         asked = self._asked.setdefault(due, {})
         names: list[str] = []
         tensors: list[torch.Tensor] = []
         for name, parameter in parameters:
             tokens, gradient_name, gradient_tokens = asked.get(name) or self._look_up(asked, name)
-            if tokens and _is_plain(parameter) and not hook.has(name):
+            if tokens and _is_plain(parameter) and not engine.open_step.has(name):
                 names.append(name)
                 tensors.append(parameter)
             gradient = parameter.grad if gradient_tokens and gradient_scale == 1 else None
@@ -73,7 +73,7 @@ class ReductionSource:
             if len(self._layouts) == _MOST_LAYOUTS:
                 self._layouts.clear()
             layout = self._layouts[names, due] = ReducedLayout([(name, self._tokens(name)) for name in names])
-        self._hook.add_reduced(ReducedTensors(layout, moments))
+        self._engine.open_step.add_reduced(ReducedTensors(layout, moments))
         return layout.names
 
     def _look_up(self, asked: dict[str, tuple[_Tokens, str, _Tokens]], name: str) -> tuple[_Tokens, str, _Tokens]:
@@ -83,7 +83,7 @@ class ReductionSource:
 
     def _tokens(self, name: str) -> _Tokens:
         """The reductions that are saved of it, if all of them can be computed here and nothing else is saved."""
-        saved = self._hook.saved(name)
+        saved = self._engine.open_step.saved(name)
         if saved is None or saved.is_raw or saved.has_shape or not FROM_MOMENTS.keys() >= {*saved.reductions}:
             return ()
         return saved.reductions

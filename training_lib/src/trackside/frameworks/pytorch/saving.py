@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from trackside.capture.guard import Guard, describe
-from trackside.capture.hook import Hook
+from trackside.capture.step_engine import StepEngine
 from trackside.frameworks.pytorch.copying import copy_to_array, is_in_cuda_graph
 from trackside.frameworks.pytorch.device_copies import DeviceCopies
 from trackside.frameworks.pytorch.sharding import shard_of
@@ -26,8 +26,8 @@ _NO_COLLECTIONS: frozenset[str] = frozenset()
 class TensorSaver:
     """Copies what the open step wants. A tensor that cannot be copied costs only itself, and is said once."""
 
-    def __init__(self, hook: Hook, guard: Guard) -> None:
-        self._hook = hook
+    def __init__(self, engine: StepEngine, guard: Guard) -> None:
+        self._engine = engine
         self._guard = guard
         self._bytes_left: int | None = MOST_BYTES_BEFORE_TRAINING
         self.slabs = Slabs()
@@ -57,7 +57,7 @@ class TensorSaver:
         `collection` is one it belongs to, or `collections` are those.
         """
         collections = frozenset({collection}) if collection else collections
-        if not self._hook.wants(name, collections=collections):
+        if not self._engine.open_step.wants(name, collections=collections):
             return
         if self.is_sent(tensor):
             array, scale = self.sent(name, tensor, scale=scale), 1.0
@@ -65,12 +65,12 @@ class TensorSaver:
             array = self.copied(name, tensor)
         if array is not None:
             value = array if scale == 1 else np.asarray(array / scale, array.dtype)
-            self._hook.add(name, value, collections=collections)
+            self._engine.open_step.add(name, value, collections=collections)
             self._note_shard(name, tensor)
 
     def save_all(self, named: Sequence[tuple[str, torch.Tensor]]) -> None:
         """As `save` of each, with one copy for all of them that are dense and lie in this process's own memory."""
-        hook = self._hook
+        engine = self._engine
         together: dict[str, np.ndarray] = {}
         for device, plain in self._by_device(named).items():
             arrays = self._copied_together(device, [tensor for _, tensor in plain])
@@ -78,7 +78,7 @@ class TensorSaver:
         for name, tensor in named:
             array = together.get(name)
             if array is not None:
-                hook.add(name, array)
+                engine.open_step.add(name, array)
             else:
                 self.save(name, tensor)
 
@@ -88,7 +88,7 @@ class TensorSaver:
         """Those that are wanted and can be copied together."""
         found: dict[torch.device, list[tuple[str, torch.Tensor]]] = {}
         for name, tensor in named:
-            if (is_plain(tensor) or self._device_copies.takes(tensor)) and self._hook.wants(name):
+            if (is_plain(tensor) or self._device_copies.takes(tensor)) and self._engine.open_step.wants(name):
                 found.setdefault(tensor.device, []).append((name, tensor))
         return found
 
@@ -105,7 +105,7 @@ class TensorSaver:
             return None
         if copies is None:
             return None
-        self._hook.add_arrival(copies.arrival)
+        self._engine.open_step.add_arrival(copies.arrival)
         return copies.arrays
 
     def is_sent(self, tensor: torch.Tensor) -> bool:
@@ -123,7 +123,7 @@ class TensorSaver:
         except Exception as error:  # noqa: BLE001 - as in `copied`
             self._leave_out(name, error)
             return None
-        self._hook.add_arrival(copies.arrival)
+        self._engine.open_step.add_arrival(copies.arrival)
         return copies.arrays[0]
 
     def copied(self, name: str, tensor: torch.Tensor) -> np.ndarray | None:

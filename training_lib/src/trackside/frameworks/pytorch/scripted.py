@@ -19,8 +19,9 @@ from torch.optim.optimizer import Optimizer
 
 from trackside.capture.asked_request import read_capture_request
 from trackside.capture.guard import Guard, describe
-from trackside.capture.hook import SCALARS, TRAIN
 from trackside.capture.kept_steps import KeptSteps
+from trackside.capture.open_step import SCALARS
+from trackside.capture.step_engine import TRAIN
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError, StorageError
 from trackside.contracts.run_layout import RunLocation
@@ -180,7 +181,7 @@ class ScriptedCapture:
     @property
     def mode(self) -> str:
         """The mode of the open step."""
-        return self._mode if self._capture is None else str(self._capture.hook.mode)
+        return self._mode if self._capture is None else str(self._capture.engine.mode)
 
     @property
     def step(self) -> int:
@@ -195,7 +196,7 @@ class ScriptedCapture:
         if self._capture is None:
             return {}
         now = self._capture.step_of_script()
-        counts = self._capture.hook.position().mode_steps or {}
+        counts = self._capture.engine.position().mode_steps or {}
         return {**{mode: count for mode, count in counts.items() if count}, now.mode: now.mode_step}
 
     def position(self) -> tuple[str, int]:
@@ -216,11 +217,11 @@ class ScriptedCapture:
 
     def open_tensors(self) -> dict[str, np.ndarray]:
         """What the open step holds so far."""
-        return {} if self._capture is None else dict(self._capture.hook.open_tensors())
+        return {} if self._capture is None else dict(self._capture.engine.open_step.tensors())
 
     def due_collections(self) -> frozenset[str]:
         """The collections that the open step saves."""
-        return frozenset() if self._capture is None else frozenset(self._capture.hook.due.collections)
+        return frozenset() if self._capture is None else frozenset(self._capture.engine.due.collections)
 
     @property
     def has_begun(self) -> bool:

@@ -17,9 +17,9 @@ from torch.optim.optimizer import Optimizer
 
 from trackside.capture.budget import EVERY_STEP
 from trackside.capture.guard import Guard
-from trackside.capture.hook import TRAIN, Hook
 from trackside.capture.schedule import NOTHING
 from trackside.capture.statistic_rows import Reading, Watched
+from trackside.capture.step_engine import TRAIN, StepEngine
 from trackside.frameworks.pytorch.always_on import PyTorchStatistics
 from trackside.frameworks.pytorch.evaluation import Evaluation
 from trackside.frameworks.pytorch.losses import describe_loss
@@ -38,7 +38,7 @@ class ShortWay:
 
     def __init__(
         self,
-        hook: Hook,
+        engine: StepEngine,
         guard: Guard,
         *,
         statistics: PyTorchStatistics,
@@ -50,7 +50,7 @@ class ShortWay:
     ) -> None:
         self.is_open = self.is_stepping = False
         self._has_seen_loss = False  # in this step, whose gradients were therefore cleared
-        self._hook, self._guard = hook, guard
+        self._engine, self._guard = engine, guard
         self._statistics, self._numbers, self._cleared = statistics, numbers, numbers.cleared
         self._facts, self._evaluation, self._skipped_steps = facts, evaluation, skipped_steps
         self._look_ahead = look_ahead
@@ -59,10 +59,10 @@ class ShortWay:
 
     def open_after(self, optimizer: Optimizer) -> None:
         """Says that a step of the only optimizer has ended, on the long way."""
-        statistics, hook = self._statistics, self._hook
+        statistics, engine = self._statistics, self._engine
         self._has_seen_loss = False
         is_expected = self._cleared.are_expected_gone and not statistics.numbers.is_used
-        self.is_open = statistics.is_on and hook.mode == TRAIN and is_expected and self._is_plain()
+        self.is_open = statistics.is_on and engine.mode == TRAIN and is_expected and self._is_plain()
         if self._optimizer() is not optimizer:
             self._optimizer = weakref.ref(optimizer)
 
@@ -114,7 +114,7 @@ class ShortWay:
     def end(self, optimizer: Optimizer) -> bool:
         """Right after it. Ends the step."""
         self.is_stepping = self._has_seen_loss = False
-        hook, statistics = self._hook, self._statistics
+        engine, statistics = self._engine, self._statistics
         try:
             is_as_before = statistics.is_on and not (self._guard.is_off or self._evaluation.is_watching)
             is_as_before = is_as_before and not statistics.numbers.is_used
@@ -126,11 +126,11 @@ class ShortWay:
             recorder.add(self._reading)
             self._numbers.end_cleared_step()
             statistics.budget.spend(EVERY_STEP, started)
-            recorder.end_step(step=hook.step, mode_step=hook.mode_step())
-            self._facts.end_step(hook.step)
-            hook.end_step()
+            recorder.end_step(step=engine.step, mode_step=engine.mode_step())
+            self._facts.end_step(engine.step)
+            engine.end_step()
             self.is_open = self._is_plain()
-            if hook.due is not NOTHING:
+            if engine.due is not NOTHING:
                 self._look_ahead()
         except Exception as error:  # noqa: BLE001 - as `give_up` says
             return self._give_up(error)
@@ -138,7 +138,7 @@ class ShortWay:
 
     def _is_plain(self) -> bool:
         """Whether nothing else is due in the open step."""
-        return self._hook.due is NOTHING and not self._statistics.recorder.takes_norms
+        return self._engine.due is NOTHING and not self._statistics.recorder.takes_norms
 
     def _give_up(self, error: Exception) -> bool:
         self.close()

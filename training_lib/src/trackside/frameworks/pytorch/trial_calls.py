@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from trackside.capture.hook import Hook
+from trackside.capture.step_engine import StepEngine
 from trackside.frameworks.pytorch.loss_inputs import LossInputSource
 from trackside.frameworks.pytorch.numbering import Numbering
 from trackside.frameworks.pytorch.saving import TensorSaver
@@ -56,19 +56,21 @@ class _Call:
 class TrialCalls:
     """To be told of the calls of models, the outermost ones, until training has begun."""
 
-    def __init__(self, hook: Hook, *, saver: TensorSaver, numbering: Numbering, loss_inputs: LossInputSource) -> None:
-        self._hook, self._saver = hook, saver
+    def __init__(
+        self, engine: StepEngine, *, saver: TensorSaver, numbering: Numbering, loss_inputs: LossInputSource
+    ) -> None:
+        self._engine, self._saver = engine, saver
         self._numbering, self._loss_inputs = numbering, loss_inputs
         self._last: _Call | None = None
 
     def called(self, model: torch.nn.Module) -> None:
         """Drops what the call before has brought, if that was of this model and only a trial."""
-        last, mode = self._last, self._hook.mode
+        last, mode = self._last, self._engine.mode
         if last is not None and last.model == id(model) and last.has_left_nothing():
-            self._saver.has_freed(self._hook.drop_all_but(last.names))
+            self._saver.has_freed(self._engine.open_step.drop_all_but(last.names))
             self._numbering.go_back(mode, last.counts)
             self._loss_inputs.drop_unsettled()
-        self._last = _Call(model, self._hook.unsettled_names(), self._numbering.counted(mode))
+        self._last = _Call(model, frozenset(self._engine.open_step.unsettled), self._numbering.counted(mode))
 
     def returned(self, output: Any) -> None:
         """Tells what the call gave."""
