@@ -21,9 +21,8 @@ from trackside.capture.always_on import AlwaysOn
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
 from trackside.contracts.run_layout import RunLocation
 from trackside.environment import CaptureEnvironment
-from trackside.frameworks.pytorch import PyTorchCapture
+from trackside.frameworks.pytorch import PyTorchAdapter
 from trackside.frameworks.pytorch import always_on as module
-from trackside.frameworks.pytorch.always_on import PyTorchStatistics
 from trackside.rules.tensors.exploding_tensor import ExplodingTensor
 from trackside.rules.tensors.loss_not_decreasing import LossNotDecreasing
 from trackside.rules.tensors.vanishing_gradient import VanishingGradient
@@ -117,10 +116,10 @@ def train(
 @contextmanager
 def capturing(
     run: Path, *collections: str, interval: int = 1, statistics: StatisticsRequest = EVERY_STEP
-) -> Iterator[PyTorchCapture]:
+) -> Iterator[PyTorchAdapter]:
     asked = tuple(CollectionRequest(name, Schedule(interval)) for name in collections)
     request = CaptureRequest(asked, statistics=statistics).to_json()
-    capture = PyTorchCapture(CaptureEnvironment(str(run), request, 0, 1))
+    capture = PyTorchAdapter(CaptureEnvironment(str(run), request, 0, 1))
     capture.install()
     try:
         yield capture
@@ -191,7 +190,7 @@ def test_updates_are_those_that_the_weights_made(settings: dict[str, Any], tmp_p
 
 
 def test_defaults_record_losses_and_rates_at_every_step(tmp_path: Path) -> None:
-    capture = PyTorchCapture(CaptureEnvironment(str(tmp_path / "run"), "", 0, 1))
+    capture = PyTorchAdapter(CaptureEnvironment(str(tmp_path / "run"), "", 0, 1))
     capture.install()
     try:
         _, losses = train(60)
@@ -423,7 +422,9 @@ def test_a_norm_beyond_single_precision_is_not_called_infinite(tmp_path: Path) -
 def test_dense_again_after_something_unusual(tmp_path: Path) -> None:
     statistics = StatisticsRequest(budget=1.0, dear_interval=1000, dense_start_steps=3, dense_after_steps=4)
     with capturing(tmp_path / "run", statistics=statistics) as capture:
-        capture._statistics.budget.clock = lambda: 0.0  # on a busy machine even this budget has the norms taken rarely
+        capture.session.statistics.budget.clock = lambda: (
+            0.0
+        )  # on a busy machine even this budget has the norms taken rarely
         train(40, before_step=poison(30, float("inf"), elements=1), lr=0.0)
     trial = opened(tmp_path / "run")
     assert sorted(column(trial, "Net_fc1.weight", "update_l2")) == [0, 1, 2, 31, 32, 33, 34]
@@ -468,16 +469,8 @@ def test_numbers_on_their_way_are_recorded_under_their_own_step(tmp_path: Path) 
     with capturing(tmp_path / "near"):
         train(6)
     request = CaptureRequest((), statistics=EVERY_STEP).to_json()
-    capture = PyTorchCapture(CaptureEnvironment(str(tmp_path / "far"), request, 0, 1))
-    near = capture._statistics
-    capture._statistics = PyTorchStatistics(
-        EVERY_STEP,
-        names=capture._parameter_names,
-        optimizer_name=capture._optimizer_source.name,
-        guard=capture._guard,
-        is_late=lambda _: True,
-    )
-    assert near is not capture._statistics
+    capture = PyTorchAdapter(CaptureEnvironment(str(tmp_path / "far"), request, 0, 1))
+    capture.steps.sources.statistics.numbers.is_late = lambda _: True
     capture.install()
     try:
         train(6, lr=torch.tensor(0.1))

@@ -15,7 +15,6 @@ import trackside
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.run_layout import END_MARKER_KEY
 from trackside.frameworks import pytorch
-from trackside.frameworks.pytorch.capture import PyTorchCapture
 from trackside.records.watermark import decode_watermark
 from trackside.storage.local import LocalStore
 
@@ -119,9 +118,9 @@ def test_a_watermark_passes_no_step_that_the_script_may_still_add_to(tmp_path: P
     with trackside.Hook(str(tmp_path), save={"losses": 1, "gradients": 2}) as hook:
         for number in range(6):
             subject.run(1, hook=hook, at=at)
-            capture = hook._capture._capture
-            assert capture is not None
-            PyTorchCapture.flush(capture)  # as the writer does by itself; the hook's own hands the last step on
+            control = hook._capture.control
+            assert control is not None
+            control.adapter.flush()  # as the writer does by itself; the hook's own hands the last step on
             passed.append(check())
             hook.save_tensor("mine", torch.full((2,), float(number)))
     assert passed == [-1, 0, 1, 2, 3, 4]

@@ -17,7 +17,7 @@ from trackside.capture.reduced_tensors import FROM_MOMENTS, ReducedLayout
 from trackside.capture.reduction import reduced
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
 from trackside.environment import CaptureEnvironment
-from trackside.frameworks.pytorch import PyTorchCapture
+from trackside.frameworks.pytorch import PyTorchAdapter
 from trackside.frameworks.pytorch.moments import MomentReader
 from trackside.records.tfevents import TensorRecord, read_records
 
@@ -111,7 +111,7 @@ class Net(torch.nn.Module):
 
 def train(folder: Path, request: CaptureRequest, *, spoil: Callable[[Net], None] = lambda net: None) -> dict[str, Any]:
     """The tensors of the last of three steps, as they were right before it."""
-    capture = PyTorchCapture(CaptureEnvironment(str(folder), request.to_json(), 0, 1))
+    capture = PyTorchAdapter(CaptureEnvironment(str(folder), request.to_json(), 0, 1))
     capture.install()
     try:
         torch.manual_seed(0)

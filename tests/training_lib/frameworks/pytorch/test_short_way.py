@@ -15,8 +15,9 @@ from torch.nn import functional
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
 from trackside.contracts.run_layout import RunLocation
 from trackside.environment import CaptureEnvironment
-from trackside.frameworks.pytorch import PyTorchCapture
+from trackside.frameworks.pytorch import PyTorchAdapter
 from trackside.frameworks.pytorch.short_way import ShortWay
+from trackside.frameworks.pytorch.step_strategy import ByOptimizer
 from trackside.storage.local import LocalStore
 from trackside.trial.recorded_statistics import RecordedStatistics
 
@@ -131,8 +132,8 @@ def left_out() -> Loop:
 
 
 @contextmanager
-def capturing(run: Path, request: CaptureRequest) -> Iterator[PyTorchCapture]:
-    capture = PyTorchCapture(CaptureEnvironment(str(run), request.to_json(), 0, 1))
+def capturing(run: Path, request: CaptureRequest) -> Iterator[PyTorchAdapter]:
+    capture = PyTorchAdapter(CaptureEnvironment(str(run), request.to_json(), 0, 1))
     capture.install()
     try:
         yield capture
@@ -199,7 +200,7 @@ def test_records_what_the_long_way_does(
     with capturing(tmp_path / "short", CaptureRequest((), statistics=THINNED)):
         short = train(loop)
     assert fewest <= sum(taken) <= most
-    monkeypatch.setattr(PyTorchCapture, "_may_take_short_way", False)
+    monkeypatch.setattr(ByOptimizer, "takes_short_way", False)
     with capturing(tmp_path / "long", CaptureRequest((), statistics=THINNED)):
         train(loop)
     found = recorded(tmp_path / "short")
@@ -215,7 +216,7 @@ def test_steps_that_are_left_out_are_recorded_alike(
 ) -> None:
     with capturing(tmp_path / "short", CaptureRequest((), statistics=THINNED)):
         train(loop_of())
-    monkeypatch.setattr(PyTorchCapture, "_may_take_short_way", False)
+    monkeypatch.setattr(ByOptimizer, "takes_short_way", False)
     with capturing(tmp_path / "long", CaptureRequest((), statistics=THINNED)):
         train(loop_of())
     found = recorded(tmp_path / "short")
@@ -235,7 +236,7 @@ def test_a_step_that_saves_goes_on_the_long_way(tmp_path: Path, monkeypatch: pyt
     request = CaptureRequest((CollectionRequest("losses", Schedule(10)),), statistics=THINNED)
     with capturing(tmp_path / "run", request) as capture:
         train(plain)
-        assert capture._engine.step == STEPS
+        assert capture.session.engine.step == STEPS
     assert dues
     assert not [step for step in dues if step % 10 == 0]
 
@@ -243,9 +244,9 @@ def test_a_step_that_saves_goes_on_the_long_way(tmp_path: Path, monkeypatch: pyt
 def test_another_optimizer_closes_it(tmp_path: Path) -> None:
     with capturing(tmp_path / "run", CaptureRequest((), statistics=THINNED)) as capture:
         model = train(plain)
-        assert capture._short_way.is_open
+        assert capture.steps.short_way.is_open
         torch.optim.SGD(model.parameters(), lr=0.1)
-        assert not capture._short_way.is_open
+        assert not capture.steps.short_way.is_open
 
 
 def test_an_error_on_it_ends_the_statistics_alone(
@@ -255,9 +256,9 @@ def test_an_error_on_it_ends_the_statistics_alone(
         raise RuntimeError("planted")
 
     with capturing(tmp_path / "run", CaptureRequest((), statistics=THINNED)) as capture:
-        monkeypatch.setattr(capture._step_numbers, "end_cleared_step", lambda: broken(None))
+        monkeypatch.setattr(capture.steps.sources.step_numbers, "end_cleared_step", lambda: broken(None))
         train(plain)
-        assert not capture._statistics.is_on
-        assert not capture._guard.is_off
-        assert capture._engine.step == STEPS
+        assert not capture.session.statistics.is_on
+        assert not capture.session.guard.is_off
+        assert capture.session.engine.step == STEPS
     assert [r.getMessage() for r in caplog.records if "statistics are switched off" in r.getMessage()]

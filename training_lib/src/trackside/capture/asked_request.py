@@ -5,9 +5,10 @@ from __future__ import annotations
 import multiprocessing
 from functools import cache
 
+from trackside.capture.guard import Guard, describe
 from trackside.capture.restart import within_seconds
 from trackside.contracts.capture_request import CaptureRequest
-from trackside.contracts.errors import StorageUnavailableError
+from trackside.contracts.errors import ConfigurationError, StorageError, StorageUnavailableError
 
 MOST_BYTES = 4 << 20  # what is larger is cut there, and so is no JSON
 READ_SECONDS = 10.0  # how long training waits for it, once
@@ -35,6 +36,51 @@ def read_capture_request(text: str) -> CaptureRequest:
     if not text.strip():
         return CaptureRequest()
     return _read_where_it_lies(text.strip()) if lies_elsewhere(text) else CaptureRequest.from_json(text)
+
+
+class AskedRequest:
+    """The request of this process. One that lies elsewhere is read with the first sign that the process trains: its
+    helpers import the framework too, and would each ask the network for it.
+
+    Attributes:
+        request: What is captured; nothing while the request is not read.
+        is_unread: True while it is not read.
+    """
+
+    def __init__(self, text: str, guard: Guard) -> None:
+        self._guard = guard
+        self._misfit: ConfigurationError | None = None
+        self._text, self.is_unread = text, lies_elsewhere(text)
+        self.request = CaptureRequest(()) if self.is_unread else self._read(text)
+
+    def read_at_last(self) -> bool:
+        """Read a request that lies elsewhere. Return True if `request` is another one now."""
+        if not self.is_unread:
+            return False
+        self.is_unread = False
+        self.request = self._read(self._text)
+        return True
+
+    def check(self) -> None:
+        """Raise the problems of the request, once: helper processes that never train stay silent.
+
+        Raises:
+            ConfigurationError: The request has problems.
+        """
+        misfit, self._misfit = self._misfit, None  # kept no longer: it refers to each frame on its way, when raised
+        if misfit is not None:
+            raise misfit
+
+    def _read(self, text: str) -> CaptureRequest:
+        try:
+            return read_capture_request(text)
+        except ConfigurationError as error:
+            self._misfit = error
+            return CaptureRequest(())
+        except StorageError as error:
+            what = "the capture request cannot be read: %s. What is saved by default is saved instead."
+            self._guard.say_once("request", what, describe(error))
+            return CaptureRequest()
 
 
 @cache

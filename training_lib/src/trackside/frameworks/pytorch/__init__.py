@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from trackside.environment import CaptureEnvironment
-from trackside.frameworks.pytorch.capture import PyTorchCapture
+from trackside.frameworks.pytorch.adapter import PyTorchAdapter
 
-attached: PyTorchCapture | None = None  # the capture that needs no change of the script, while it is the one in charge
+attached: PyTorchAdapter | None = None  # the capture that needs no change of the script, while it is the one in charge
 
 
 def attach() -> None:
@@ -13,7 +13,7 @@ def attach() -> None:
     global attached  # noqa: PLW0603 - there is one of it in a process
     environment = CaptureEnvironment.read()
     if environment.run_uri:
-        attached = PyTorchCapture(environment)
+        attached = PyTorchAdapter(environment)
         attached.install()
 
 

@@ -16,13 +16,10 @@ import numpy as np
 import torch
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.always_on import AlwaysOn
 from trackside.capture.budget import DEAR, EVERY_STEP, NORMS
-from trackside.capture.guard import Guard, describe
 from trackside.capture.statistic_rows import DearReading, Flags, Here, Numbers, Reading, Values, Watched
-from trackside.capture.statistics_log import StatisticsLog
 from trackside.capture.step_engine import StepEngine
-from trackside.contracts.capture_request import StatisticsRequest
+from trackside.capture.step_statistics import StepStatistics
 from trackside.frameworks.pytorch.copying import is_in_cuda_graph
 from trackside.frameworks.pytorch.device_numbers import DeviceNumbers, is_on_device
 from trackside.frameworks.pytorch.losses import LateScale
@@ -43,57 +40,48 @@ Tensors = list[torch.Tensor]
 
 
 class PyTorchStatistics:
-    """The always-on statistics of this process. No method raises: the first error switches them off, and nothing else.
+    """Reads losses and optimizers for the always-on statistics of a session. No method raises.
 
-    `optimizer_name` gives the word that an optimizer's learning rates are recorded under. `budget` is to be told of the
-    time that is spent for the statistics elsewhere. What is called at every step has no layers of its own, for each
-    function costs a training of small steps a microsecond, whatever it does.
+    What is called at every step has no layers of its own, for each function costs a training of small steps a
+    microsecond, whatever it does.
+
+    Args:
+        record: The session's statistics.
+        names: Names of parameters.
+        optimizer_name: Returns the word that an optimizer's learning rates are recorded under.
+        is_late: Returns True if the value of a tensor has to travel from a device.
     """
 
     def __init__(
         self,
-        request: StatisticsRequest,
+        record: StepStatistics,
         *,
         names: ParameterNames,
         optimizer_name: Callable[[Optimizer], str],
-        guard: Guard,
-        statistics: AlwaysOn | None = None,
         is_late: Callable[[torch.Tensor], bool] = is_on_device,
     ) -> None:
-        self.ask(request, statistics)
-        self._names, self._optimizer_name, self._guard = names, optimizer_name, guard
+        self.record = record
+        self._names, self._optimizer_name = names, optimizer_name
         self._device = DeviceNumbers(is_late)
         self._plans: dict[int, _Plan] = {}
         self._watched: dict[Any, Watched] = {}  # the same names have the same tables
         self._open: dict[int, Reading | _OpenReading] = {}
         self._was_broken = False
-
-    def ask(self, request: StatisticsRequest, statistics: AlwaysOn | None = None) -> None:
-        """Says what is recorded, where that was not known before; of steps that have ended, nothing is kept."""
-        self.is_on = request.enabled
-        self.recorder = statistics or AlwaysOn(request)
-        self.budget = self.recorder.budget
-
-    def connect(self, log: StatisticsLog) -> None:
-        """Says where rows go; steps that ended before wait for it."""
-        self.recorder.connect(log)
+        record.wait, record.when_off = self._device.wait, self._open.clear
 
     def add_loss(self, name: str, value: torch.Tensor, scale: float | LateScale, *, mode: str, started: float) -> None:
-        """Adds a scalar loss to the open step of a mode; its true value is `value` / `scale`.
+        """Add a scalar loss to the open step of a mode; its true value is `value` / `scale`.
 
-        `started`, of the budget's clock, is when finding it out began.
+        `started`, of the budget's clock, is when its reading began.
         """
-        if not self.is_on:
+        record = self.record
+        if not record.is_on:
             return
         try:
-            self.recorder.add_loss(name, self._device.take_loss(value, scale), mode=mode)
-            self.budget.spend(EVERY_STEP, started)
+            record.recorder.add_loss(name, self._device.take_loss(value, scale), mode=mode)
+            record.budget.spend(EVERY_STEP, started)
         except Exception as error:  # noqa: BLE001 - as `give_up` says
-            self.give_up(error)
-
-    def add_number(self, tensor: str, statistic: str, value: float | Values) -> None:
-        """Adds one number to the open training step; one that lies on a device comes from `numbers`."""
-        self.recorder.add_number(tensor, statistic, value)
+            record.give_up(error)
 
     @property
     def numbers(self) -> DeviceNumbers:
@@ -102,34 +90,34 @@ class PyTorchStatistics:
 
     def before_step(self, optimizer: Optimizer) -> None:
         """Reads what this step of the optimizer uses. Gradients must be what it gets."""
-        if not self.is_on:
+        if not self.record.is_on:
             return
         try:
-            started = self.budget.clock()
+            started = self.record.budget.clock()
             plan = self._plan(optimizer)
             if plan.parameters and is_in_cuda_graph(plan.parameters[0]):
                 return
             reading = self._open[id(optimizer)] = self._plain_reading(plan, optimizer)
-            started = self.budget.spend(EVERY_STEP, started)
-            if self.recorder.takes_norms and plan.parameters:
+            started = self.record.budget.spend(EVERY_STEP, started)
+            if self.record.recorder.takes_norms and plan.parameters:
                 self._open[id(optimizer)] = self._measured(plan, reading.rates, optimizer, started)
         except Exception as error:  # noqa: BLE001 - as `give_up` says
-            self.give_up(error)
+            self.record.give_up(error)
 
     def after_step(self, optimizer: Optimizer) -> None:
         """Reads what the step did to the weights."""
-        if not self.is_on:
+        if not self.record.is_on:
             return
         try:
-            started = self.budget.clock()
+            started = self.record.budget.clock()
             reading = self._open.pop(id(optimizer), None)
             if isinstance(reading, _OpenReading):
                 reading, started = self._closed(reading, started)
             if reading is not None:
-                self.recorder.add(reading)
-                self.budget.spend(EVERY_STEP, started)
+                self.record.recorder.add(reading)
+                self.record.budget.spend(EVERY_STEP, started)
         except Exception as error:  # noqa: BLE001 - as `give_up` says
-            self.give_up(error)
+            self.record.give_up(error)
 
     def reading_without_norms(self, optimizer: Optimizer) -> Reading:
         """What `before_step` reads where no norms are taken; for `hold`. May raise, as what follows.
@@ -150,43 +138,17 @@ class PyTorchStatistics:
         """Makes it what `after_step` finds."""
         self._open[id(optimizer)] = reading
 
-    def give_up(self, error: Exception) -> None:
-        """What is broken is switched off, and nothing else."""
-        self.is_on = False
-        self._open.clear()
-        what = "always-on statistics are switched off, all else goes on: %s."
-        self._guard.say_once("always-on statistics", what, describe(error))
-
-    def settle(self, mode: str) -> None:
-        """As `OpenStep.settle`."""
-        self.recorder.settle(mode)
-
     def end_step(self, engine: StepEngine, *, keep_unsettled: bool = False) -> None:
-        """End the engine's open step here as well; call it right before the engine's own `end_step`."""
-        if not self.is_on:
-            return
-        try:
-            if self._device.is_used:
-                started = self.budget.clock()
+        """End the engine's open step here as well. Call it right before the engine's own `end_step`."""
+        record = self.record
+        if record.is_on and self._device.is_used:
+            try:
+                started = record.budget.clock()
                 self._device.send()
-                self.budget.spend(EVERY_STEP, started)
-            self.recorder.end_step(
-                step=engine.step, mode=engine.mode, mode_step=engine.mode_step(), keep_unsettled=keep_unsettled
-            )
-        except Exception as error:  # noqa: BLE001 - as `give_up` says
-            self.give_up(error)
-
-    def evaluation_step_ends(self, engine: StepEngine, losses: Sequence[tuple[str, Any]]) -> None:
-        """Records the losses of an evaluation step, which are arrays of one element; as `end_step`."""
-        if not losses:
-            return
-        for name, value in losses:
-            self.recorder.add_loss(name, float(value), mode=engine.mode)
-        self.end_step(engine)
-
-    def finish(self) -> None:
-        """Takes what is still on its way from a device, waiting for it at most a second."""
-        self._guard.attempt("recording the last statistics", self._finish)
+                record.budget.spend(EVERY_STEP, started)
+            except Exception as error:  # noqa: BLE001 - as `give_up` says
+                record.give_up(error)
+        record.end_step(engine, keep_unsettled=keep_unsettled)
 
     def _measured(self, plan: _Plan, rates: list[float] | Values, optimizer: Optimizer, started: float) -> _OpenReading:
         reading = _OpenReading(plan, rates)
@@ -194,10 +156,10 @@ class PyTorchStatistics:
             reading.gradients = _present([parameter.grad for parameter in plan.parameters], reading)
             scale = fused_scale_of(optimizer)
             self._take_norms(reading, scale)
-            started = self.budget.spend(NORMS, started)
-            if self.recorder.takes_dear:
+            started = self.record.budget.spend(NORMS, started)
+            if self.record.recorder.takes_dear:
                 self._take_weights(reading, plan.next_part(), scale)
-                self.budget.spend(DEAR, started)
+                self.record.budget.spend(DEAR, started)
         return reading
 
     def _closed(self, open_reading: _OpenReading, started: float) -> tuple[Reading, float]:
@@ -206,24 +168,10 @@ class PyTorchStatistics:
         if open_reading.part is not None:
             with torch.no_grad():
                 dear = self._dear_reading(open_reading, open_reading.part)
-            started = self.budget.spend(DEAR, started)
+            started = self.record.budget.spend(DEAR, started)
         plan, rates, norms = open_reading.plan, open_reading.rates, open_reading.norms
         has_gradient, counts, total = open_reading.has_gradient, open_reading.counts, open_reading.total
         return Reading(plan.watched, rates, norms, has_gradient, dear, counts, total), started
-
-    def recorded_through(self, step: int) -> int | None:
-        """As `AlwaysOn.recorded_through`; `step` where nothing is recorded. Called on the writer's thread."""
-        if not self.is_on:
-            return step
-        try:
-            return self.recorder.recorded_through(step)
-        except Exception as error:  # noqa: BLE001 - as `give_up` says
-            self.give_up(error)
-            return step
-
-    def _finish(self) -> None:
-        self._device.wait(1.0)
-        self.recorder.drain(wait_seconds=1.0)
 
     def _plan(self, optimizer: Optimizer) -> _Plan:
         known = self._plans.get(id(optimizer))
@@ -269,7 +217,7 @@ class PyTorchStatistics:
         reading.total = math.sqrt(norms @ norms)
         if math.isfinite(reading.total):
             self._was_broken = False
-        elif not self._was_broken or self.recorder.takes_dear:  # while it lasts, it is counted now and then
+        elif not self._was_broken or self.record.recorder.takes_dear:  # while it lasts, it is counted now and then
             self._was_broken = True
             _count_exactly(reading, norms, float(scale))
             reading.total = math.sqrt(norms @ norms)

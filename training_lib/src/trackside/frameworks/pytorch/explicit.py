@@ -9,11 +9,12 @@ from typing import Any
 import torch
 from torch.optim.optimizer import Optimizer
 
+from trackside.capture.place import Place
 from trackside.capture.step_engine import TRAIN
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.environment import CaptureEnvironment
-from trackside.frameworks.pytorch.scripted import Place, ScriptedCapture
+from trackside.frameworks.pytorch.scripted import ScriptedCapture
 
 
 class Hook:
@@ -67,7 +68,7 @@ class Hook:
 
         After `optimizer.step()` that is the step just made, until a model is called again.
         """
-        return self._capture.step
+        return self._capture.now.step
 
     def step(self) -> None:
         """Ends the step here. From the first call on, steps end by these calls, and no longer with the optimizer's.

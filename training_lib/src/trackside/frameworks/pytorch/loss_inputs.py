@@ -37,15 +37,13 @@ class LossInputSource:
         """True if the open step saves any of it."""
         return not self._engine.due.kinds.isdisjoint(KINDS)
 
-    def settle(self) -> None:
+    def settle(self, mode: str) -> None:
         """As `OpenStep.settle`."""
-        mode = self._engine.mode
         if mode in self._accuracy:
             self._settled[mode] = self._accuracy[mode]
 
-    def drop_unsettled(self) -> None:
+    def drop_unsettled(self, mode: str) -> None:
         """As `OpenStep.drop_unsettled`."""
-        mode = self._engine.mode
         self._called = {key for key in self._called if key[0] != mode}
         self._accuracy.pop(mode, None)
         if mode in self._settled:

@@ -14,7 +14,7 @@ the first optimizer's construction until its first step the calls are watched to
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import torch
@@ -23,6 +23,7 @@ from torch.optim.optimizer import Optimizer
 from trackside.capture.step_engine import TRAIN, StepEngine
 from trackside.frameworks.pytorch.eager_steps import EagerSteps
 from trackside.frameworks.pytorch.fuse import Fuse
+from trackside.frameworks.pytorch.loss_inputs import LossInputSource
 from trackside.frameworks.pytorch.losses import is_loss_like
 from trackside.frameworks.pytorch.module_calls import ModuleCalls
 from trackside.frameworks.pytorch.names import ParameterNames, inner_modules
@@ -162,19 +163,22 @@ class ModuleSource:
         saver: TensorSaver,
         modules: TrainedModules,
         watcher: CallWatcher,
-        eager: EagerSteps,
+        loss_inputs: LossInputSource,
         numbering: Numbering,
+        is_eager_allowed: bool,
     ) -> None:
         self._engine = engine
         self._fuse = fuse
         self._saver = saver
         self._modules = modules
         self._watcher = watcher
-        self._eager = eager
+        self.eager = EagerSteps(is_allowed=is_eager_allowed)
         self._model: int | None = None  # whose call is open
         self._is_ignored = False
         self._is_outside = False  # of any step: the latest call of a model was, and so is a loss of what it gave
-        self.trial_calls: TrialCalls | None = None
+        self.trial_calls: TrialCalls | None = TrialCalls(  # until training begins
+            engine, saver=saver, numbering=numbering, loss_inputs=loss_inputs
+        )
         self.unmasked: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()  # attention that was seen to see all
         self._numbering = numbering
         self._generation = 0
@@ -185,21 +189,31 @@ class ModuleSource:
 
     # The switch.
 
+    def install(self) -> Callable[[], None]:
+        """Wrap `torch.compile`. Return what undoes that and takes away all the rest."""
+        undo = self.eager.install(self.calls.absent)
+
+        def remove() -> None:
+            self.remove()
+            undo()
+
+        return remove
+
     def look_ahead(self, *, is_evaluating: bool) -> None:
         """Makes calls seen if the open step needs them. To be called when a step or an evaluation begins or ends."""
         is_needed = not self._fuse.is_blown and not self._engine.due.kinds.isdisjoint(SEEN_IN_CALLS)
         if is_needed:
             self._modules.look_again()
-        self._eager.switch(on=is_needed)
+        self.eager.switch(on=is_needed)
         self.calls.switch(on=is_needed or is_evaluating)
 
     def remove(self) -> None:
         """Leaves PyTorch as it was."""
-        self._eager.switch(on=False)
+        self.eager.switch(on=False)
         self.calls.remove()
 
-    def step_ended(self, mode: str) -> None:
-        """Tells that gradients of what was seen in that mode come too late from here on."""
+    def step_ended(self, mode: str, *, keep_unsettled: bool) -> None:
+        """Gradients of what was seen in that mode come too late from here on."""
         if mode == TRAIN:
             self._generation += 1
 

@@ -85,7 +85,7 @@ class OptimizerSource:
         self._known: weakref.WeakKeyDictionary[Optimizer, str] = weakref.WeakKeyDictionary()
         self._taken: dict[str, int] = {}
 
-    def before_step(self, optimizer: Optimizer) -> None:
+    def before_optimizer(self, optimizer: Optimizer) -> None:
         """Adds `hyperparameters/<Class>/group_<i>/<key>` for what this step uses."""
         if "hyperparameters" not in self._engine.due.kinds:
             return
@@ -100,7 +100,7 @@ class OptimizerSource:
             if self._engine.open_step.wants(full_name, collections=_HYPERPARAMETERS):
                 self._engine.open_step.add(full_name, np.array(number, np.float64), collections=_HYPERPARAMETERS)
 
-    def after_step(self, optimizer: Optimizer) -> None:
+    def after_optimizer(self, optimizer: Optimizer) -> None:
         """Adds `optimizer/<parameter>/<key>` for the state that this step has left."""
         if _VARIABLES not in self._engine.due.kinds:
             return

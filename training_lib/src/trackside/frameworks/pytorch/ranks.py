@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
+from trackside.capture.session import Rank
 from trackside.environment import CaptureEnvironment
 from trackside.records.state_file import TrainingState, decode_states, encode_states
 
@@ -20,19 +21,12 @@ POLL_SECONDS = 0.02
 WAIT_SECONDS = 8.0
 
 
-class Rank(NamedTuple):
-    """Which worker of how many this process is."""
-
-    number: int
-    of: int
-
-    @classmethod
-    def of_this_process(cls, environment: CaptureEnvironment) -> Rank:
-        """As `torch.distributed` says, else as the environment."""
-        distributed = torch.distributed
-        if distributed.is_available() and distributed.is_initialized():
-            return cls(distributed.get_rank(), distributed.get_world_size())
-        return cls(environment.rank, environment.world_size)
+def rank_of_this_process(environment: CaptureEnvironment) -> Rank:
+    """Return which worker of how many this is: as `torch.distributed` knows it, else the environment."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return Rank(distributed.get_rank(), distributed.get_world_size())
+    return Rank(environment.rank, environment.world_size)
 
 
 def agreed(rank: Rank, find: Callable[[], TrainingState | None]) -> TrainingState | None:

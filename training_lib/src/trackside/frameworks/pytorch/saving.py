@@ -26,13 +26,13 @@ _NO_COLLECTIONS: frozenset[str] = frozenset()
 class TensorSaver:
     """Copies what the open step wants. A tensor that cannot be copied costs only itself, and is said once."""
 
-    def __init__(self, engine: StepEngine, guard: Guard) -> None:
+    def __init__(self, engine: StepEngine, guard: Guard, *, shards: dict[str, Shard]) -> None:
         self._engine = engine
         self._guard = guard
         self._bytes_left: int | None = MOST_BYTES_BEFORE_TRAINING
         self.slabs = Slabs()
         self._device_copies = DeviceCopies()
-        self.shards: dict[str, Shard] = {}  # which part of a sharded tensor this rank holds, by name
+        self.shards = shards  # which part of a sharded tensor this rank holds, by name
 
     def training_began(self) -> None:
         """From now on the queue of the writer bounds the memory."""

@@ -16,10 +16,10 @@ import torch
 from torch.optim.optimizer import Optimizer
 
 from trackside.capture.budget import EVERY_STEP
-from trackside.capture.guard import Guard
 from trackside.capture.schedule import NOTHING
+from trackside.capture.session import RunSession
 from trackside.capture.statistic_rows import Reading, Watched
-from trackside.capture.step_engine import TRAIN, StepEngine
+from trackside.capture.step_engine import TRAIN
 from trackside.frameworks.pytorch.always_on import PyTorchStatistics
 from trackside.frameworks.pytorch.evaluation import Evaluation
 from trackside.frameworks.pytorch.losses import describe_loss
@@ -38,8 +38,7 @@ class ShortWay:
 
     def __init__(
         self,
-        engine: StepEngine,
-        guard: Guard,
+        session: RunSession,
         *,
         statistics: PyTorchStatistics,
         numbers: StepNumbers,
@@ -50,8 +49,9 @@ class ShortWay:
     ) -> None:
         self.is_open = self.is_stepping = False
         self._has_seen_loss = False  # in this step, whose gradients were therefore cleared
-        self._engine, self._guard = engine, guard
-        self._statistics, self._numbers, self._cleared = statistics, numbers, numbers.cleared
+        self._engine, self._guard = session.engine, session.guard
+        self._statistics, self._record = statistics, session.statistics
+        self._numbers, self._cleared = numbers, numbers.cleared
         self._facts, self._evaluation, self._skipped_steps = facts, evaluation, skipped_steps
         self._look_ahead = look_ahead
         self._optimizer: Callable[[], Optimizer | None] = lambda: None
@@ -59,10 +59,10 @@ class ShortWay:
 
     def open_after(self, optimizer: Optimizer) -> None:
         """Says that a step of the only optimizer has ended, on the long way."""
-        statistics, engine = self._statistics, self._engine
+        engine = self._engine
         self._has_seen_loss = False
-        is_expected = self._cleared.are_expected_gone and not statistics.numbers.is_used
-        self.is_open = statistics.is_on and engine.mode == TRAIN and is_expected and self._is_plain()
+        is_expected = self._cleared.are_expected_gone and not self._statistics.numbers.is_used
+        self.is_open = self._record.is_on and engine.mode == TRAIN and is_expected and self._is_plain()
         if self._optimizer() is not optimizer:
             self._optimizer = weakref.ref(optimizer)
 
@@ -76,7 +76,7 @@ class ShortWay:
             self.is_open = False
             return False
         try:
-            started = self._statistics.budget.clock()
+            started = self._record.budget.clock()
             loss, grad_tensors = args[0], args[1] if len(args) > 1 else kwargs.get("grad_tensors")
             if type(loss) is not torch.Tensor or grad_tensors is not None or not loss.is_cpu or loss.numel() != 1:
                 return False
@@ -87,8 +87,8 @@ class ShortWay:
             if not self.is_open:
                 return False
             self._has_seen_loss = True
-            self._statistics.recorder.add_loss(name, loss.item() / scale)
-            self._statistics.budget.spend(EVERY_STEP, started)
+            self._record.recorder.add_loss(name, loss.item() / scale)
+            self._record.budget.spend(EVERY_STEP, started)
         except Exception as error:  # noqa: BLE001 - as `give_up` says
             return self._give_up(error)
         return True
@@ -100,12 +100,12 @@ class ShortWay:
         try:
             if self._optimizer() is not optimizer:
                 return False
-            started = self._statistics.budget.clock()
+            started = self._record.budget.clock()
             self._skipped_steps.has_stepped = True
             if self._facts.is_looking:
                 self._facts.before_step(optimizer)
             self._reading = self._statistics.reading_without_norms(optimizer)
-            self._statistics.budget.spend(EVERY_STEP, started)
+            self._record.budget.spend(EVERY_STEP, started)
             self.is_stepping = True
         except Exception as error:  # noqa: BLE001 - as `give_up` says
             return self._give_up(error)
@@ -114,18 +114,18 @@ class ShortWay:
     def end(self, optimizer: Optimizer) -> bool:
         """Right after it. Ends the step."""
         self.is_stepping = self._has_seen_loss = False
-        engine, statistics = self._engine, self._statistics
+        engine, statistics, record = self._engine, self._statistics, self._record
         try:
-            is_as_before = statistics.is_on and not (self._guard.is_off or self._evaluation.is_watching)
+            is_as_before = record.is_on and not (self._guard.is_off or self._evaluation.is_watching)
             is_as_before = is_as_before and not statistics.numbers.is_used
             if not is_as_before or self._optimizer() is not optimizer or not self._cleared.are_there():
                 statistics.hold(optimizer, self._reading)
                 return False
-            started = statistics.budget.clock()
-            recorder = statistics.recorder
+            started = record.budget.clock()
+            recorder = record.recorder
             recorder.add(self._reading)
             self._numbers.end_cleared_step()
-            statistics.budget.spend(EVERY_STEP, started)
+            record.budget.spend(EVERY_STEP, started)
             recorder.end_step(step=engine.step, mode_step=engine.mode_step())
             self._facts.end_step(engine.step)
             engine.end_step()
@@ -138,9 +138,9 @@ class ShortWay:
 
     def _is_plain(self) -> bool:
         """Whether nothing else is due in the open step."""
-        return self._engine.due is NOTHING and not self._statistics.recorder.takes_norms
+        return self._engine.due is NOTHING and not self._record.recorder.takes_norms
 
     def _give_up(self, error: Exception) -> bool:
         self.close()
-        self._statistics.give_up(error)
+        self._record.give_up(error)
         return False

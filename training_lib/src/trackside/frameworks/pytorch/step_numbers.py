@@ -32,7 +32,7 @@ class StepNumbers:
     def __init__(
         self, statistics: PyTorchStatistics, *, protect: Callable[[Callable[..., None]], Callable[..., None]]
     ) -> None:
-        self._statistics = statistics
+        self._statistics, self._record = statistics, statistics.record
         self.cleared = ClearedGradients(statistics.numbers)
         self._clippings = 0
         self.clipping_places: dict[tuple[str, float], Place | None] = {}  # the first call of each kind and limit
@@ -53,15 +53,15 @@ class StepNumbers:
             self.cleared.after_backward()
 
     def _after_step(self, optimizer: Optimizer) -> None:
-        if self._statistics.is_on:
-            started = self._statistics.budget.clock()
+        if self._record.is_on:
+            started = self._record.budget.clock()
             self.cleared.after_step(optimizer)
-            self._statistics.budget.spend(EVERY_STEP, started)
+            self._record.budget.spend(EVERY_STEP, started)
 
     def end_cleared_step(self) -> None:
         """`after_step` and `end_step` where all gradients are known to have been cleared. May raise."""
         self._clippings = 0
-        self._statistics.recorder.add_number(GRADIENTS_KEPT, "mean", 0.0)
+        self._record.recorder.add_number(GRADIENTS_KEPT, "mean", 0.0)
 
     def _clipped(self, function: str, args: Any, kwargs: Any, result: Any) -> None:
         """Sees a call of a clipping function, with its arguments after the parameters."""
@@ -76,7 +76,7 @@ class StepNumbers:
             self._add_norm(total_norm, float(limit))
 
     def _add_norm(self, total_norm: Any, limit: float) -> None:
-        if not self._statistics.is_on or self._clippings >= MOST_CLIPPINGS:
+        if not self._record.is_on or self._clippings >= MOST_CLIPPINGS:
             return
         if not isinstance(total_norm, torch.Tensor) or total_norm.numel() != 1 or hasattr(total_norm, "to_local"):
             return  # a sharded norm is to be had by a collective only
@@ -89,11 +89,11 @@ class StepNumbers:
             number = float(total_norm.detach())
         name = f"{CLIPPING}_{self._clippings}" if self._clippings else CLIPPING
         self._clippings += 1
-        self._statistics.add_number(name, "mean", number)
-        self._statistics.add_number(name, "max_norm", limit)
+        self._record.recorder.add_number(name, "mean", number)
+        self._record.recorder.add_number(name, "max_norm", limit)
 
     def _end_step(self) -> None:
         self._clippings = 0
         kept = self.cleared.end_step()
-        if kept is not None and self._statistics.is_on:
-            self._statistics.add_number(GRADIENTS_KEPT, "mean", kept)
+        if kept is not None and self._record.is_on:
+            self._record.recorder.add_number(GRADIENTS_KEPT, "mean", kept)

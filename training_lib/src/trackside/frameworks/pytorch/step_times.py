@@ -114,10 +114,15 @@ class StepTimes:
 
     # The switch.
 
-    def install(self, names: TrainedModules, *, guard: Guard) -> Callable[[], None]:
-        """Puts the timers in place. Gives what undoes it."""
+    def of(self, names: TrainedModules, *, guard: Guard) -> StepTimes:
+        """Return this source, with the modules of one session."""
         self._names = names
-        fuse = Fuse(guard, "timing steps")
+        self._fuse = Fuse(guard, "timing steps")
+        return self
+
+    def install(self) -> Callable[[], None]:
+        """Put the timers in place. Return what undoes it."""
+        fuse = self._fuse
         fuse.when_blown = self._switch_off
         self._before = untraced(fuse.protect(self._module_called))
         self._after = untraced(fuse.protect(self._module_returned))

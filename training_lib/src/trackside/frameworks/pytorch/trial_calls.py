@@ -69,7 +69,7 @@ class TrialCalls:
         if last is not None and last.model == id(model) and last.has_left_nothing():
             self._saver.has_freed(self._engine.open_step.drop_all_but(last.names))
             self._numbering.go_back(mode, last.counts)
-            self._loss_inputs.drop_unsettled()
+            self._loss_inputs.drop_unsettled(mode)
         self._last = _Call(model, frozenset(self._engine.open_step.unsettled), self._numbering.counted(mode))
 
     def returned(self, output: Any) -> None:

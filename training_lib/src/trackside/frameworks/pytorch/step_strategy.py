@@ -1,0 +1,121 @@
+"""Where a step ends: what decides it, and the strategy of a script that says nothing about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from torch.optim.optimizer import Optimizer
+
+from trackside.capture.schedule import Due
+from trackside.capture.step_boundary import StepBoundary
+from trackside.capture.step_engine import StepEngine
+from trackside.frameworks.pytorch.evaluation import Evaluation
+from trackside.frameworks.pytorch.modules import CallWatcher
+from trackside.frameworks.pytorch.names import ParameterNames
+
+
+class Observer(Protocol):
+    """What the sources have seen, for the one that carries out steps."""
+
+    def step_skipped(self, optimizer: Optimizer) -> None:
+        """AMP has left out a step of this optimizer."""
+
+    def evaluation_counted(self) -> None:
+        """An evaluation in training mode was seen."""
+
+    def evaluation_changed(self) -> None:
+        """An evaluation, or a step of one, has begun or ended."""
+
+    def evaluation_step_ends(self, mode: str) -> None:
+        """A step of an evaluation is about to end."""
+
+
+class StepStrategy(Protocol):
+    """Decides where a step ends. It holds the state of that decision, and does nothing else.
+
+    Attributes:
+        boundary: The optimizers, and which of them have stepped.
+    """
+
+    boundary: StepBoundary
+
+    @property
+    def takes_short_way(self) -> bool:
+        """True if a plain step may take the short way."""
+
+    @property
+    def ends_by_calls(self) -> bool:
+        """True if the open step ends with the next call of the model."""
+
+    @property
+    def saves_seen_losses(self) -> bool:
+        """True if the open step saves the losses of backward passes."""
+
+    def watcher(self) -> CallWatcher:
+        """Return what watches calls of modules."""
+
+    def needs_calls(self, due: Due) -> bool:
+        """Return True if calls of modules must be seen in the open step, which saves `due`."""
+
+    def created(self, optimizer: Optimizer) -> None:
+        """Take note of a new optimizer."""
+
+    def loss_seen(self) -> None:
+        """Take note of a backward pass."""
+
+    def takes(self, optimizer: Optimizer, *, has_closure: bool) -> bool:
+        """Return True if a step that this optimizer is about to make is captured."""
+
+    def counts(self, optimizer: Optimizer) -> bool:
+        """Return True if a step that this optimizer has made is one of the captured training."""
+
+    def ends_before(self, optimizer: Optimizer) -> bool:
+        """Return True if the open step has ended before this optimizer's; see `StepBoundary`."""
+
+    def ends_after(self, optimizer: Optimizer) -> bool:
+        """Return True if the open step ends with this optimizer's; see `StepBoundary`."""
+
+    def step_ends(self) -> None:
+        """Take note that the open step ends now."""
+
+
+MakeStrategy = Callable[[StepEngine, ParameterNames, Evaluation], StepStrategy]
+
+
+class ByOptimizer:
+    """A step ends with the optimizer's step, or after each of several has stepped; nothing else ends one."""
+
+    takes_short_way = property(lambda self: self.boundary.has_one)
+    ends_by_calls, saves_seen_losses = False, True
+
+    def __init__(self, _engine: StepEngine, _names: ParameterNames, evaluation: Evaluation) -> None:
+        self._evaluation = evaluation
+        self.boundary = StepBoundary()
+        self.ends_before, self.ends_after = self.boundary.ends_before, self.boundary.ends_after
+
+    def watcher(self) -> CallWatcher:
+        """See `StepStrategy`."""
+        return self._evaluation
+
+    def needs_calls(self, _due: Due) -> bool:
+        """See `StepStrategy`."""
+        return False
+
+    def created(self, optimizer: Optimizer) -> None:
+        """See `StepStrategy`."""
+        self.boundary.created(optimizer)
+
+    def loss_seen(self) -> None:
+        """See `StepStrategy`."""
+
+    def takes(self, _optimizer: Optimizer, *, has_closure: bool) -> bool:
+        """See `StepStrategy`."""
+        return True
+
+    def counts(self, _optimizer: Optimizer) -> bool:
+        """See `StepStrategy`."""
+        return True
+
+    def step_ends(self) -> None:
+        """See `StepStrategy`."""
