@@ -547,8 +547,8 @@ class Finder:  # as `wrapt` has it, and what is made after it
 
 sys.meta_path.insert({place}, Finder())
 import torch
-from trackside.frameworks import pytorch
-print("captured" if pytorch.attached else "not captured")
+from trackside.frameworks import in_charge
+print("captured" if in_charge.attached() else "not captured")
 print(torch.optim.Optimizer.__init__.__wrapped__.__qualname__)
 print(hasattr(torch.optim.Optimizer.__init__.__wrapped__, "__wrapped__"))
 """

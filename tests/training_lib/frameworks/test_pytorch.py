@@ -153,6 +153,7 @@ def test_random_numbers_stay_the_users(capturing: Any) -> None:
 COUNTS_CALLS = """
 import sys, torch, trackside
 from pathlib import Path
+from trackside.capture.session import SessionOptions
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch import PyTorchAdapter

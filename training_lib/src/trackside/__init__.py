@@ -9,16 +9,18 @@ TYPE_CHECKING = False  # spares every process that trackside.pth wakes the impor
 if TYPE_CHECKING:
     from typing import Any
 
+    from trackside.frameworks.plain.run import Run
     from trackside.frameworks.pytorch.explicit import Hook
     from trackside.frameworks.pytorch.notebook import watch
     from trackside.trial.trial import Trial, open_trial
 
 __version__ = "0.1.0"
 
-__all__ = ["Hook", "Trial", "__version__", "open_trial", "watch"]
+__all__ = ["Hook", "Run", "Trial", "__version__", "open_trial", "watch"]
 
 _HOME = {
     "Hook": "trackside.frameworks.pytorch.explicit",
+    "Run": "trackside.frameworks.plain.run",
     "Trial": "trackside.trial.trial",
     "open_trial": "trackside.trial.trial",
     "watch": "trackside.frameworks.pytorch.notebook",

@@ -14,7 +14,7 @@ from torch import nn
 import trackside
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.run_layout import END_MARKER_KEY
-from trackside.frameworks import pytorch
+from trackside.frameworks import in_charge, pytorch
 from trackside.records.watermark import decode_watermark
 from trackside.storage.local import LocalStore
 
@@ -159,7 +159,7 @@ def test_it_takes_the_place_of_the_capture_that_needs_no_change(
     with trackside.Hook(str(tmp_path / "own"), save={"losses": 1}) as hook:
         hook.watch(subject.model)
         subject.run(3)
-    assert pytorch.attached is None
+    assert in_charge.attached() is None
     assert not (tmp_path / "own").exists()
     run = read(tmp_path / "told", read_modes)
     assert [sorted(tensors) for tensors in run.values()] == [
@@ -185,9 +185,10 @@ def test_a_run_that_has_begun_goes_on_without_it(
         assert caplog.text.count("has begun already") == 1
         assert not (tmp_path / "own").exists()
     finally:
-        assert pytorch.attached is not None
-        pytorch.attached.uninstall()
-        pytorch.attached = None
+        attached = in_charge.attached()
+        assert attached is not None
+        attached.uninstall()
+        in_charge.leave()
 
 
 def test_the_training_is_the_same_without_it(tmp_path: Path) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
+from collections.abc import Mapping
 from functools import cache
 
 from trackside.capture.guard import Guard, describe
 from trackside.capture.restart import within_seconds
-from trackside.contracts.capture_request import CaptureRequest
-from trackside.contracts.errors import ConfigurationError, StorageError, StorageUnavailableError
+from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
+from trackside.contracts.errors import ConfigurationError, Problem, StorageError, StorageUnavailableError
+from trackside.environment import CaptureEnvironment
+
+logger = logging.getLogger(__name__)
 
 MOST_BYTES = 4 << 20  # what is larger is cut there, and so is no JSON
 READ_SECONDS = 10.0  # how long training waits for it, once
@@ -24,6 +29,47 @@ def is_being_spawned() -> bool:
     an optimizer that is built there says nothing.
     """
     return bool(getattr(multiprocessing.current_process(), "_inheriting", False))
+
+
+def request_of(save: CaptureRequest | Mapping[str, int] | None, run: str, *, subject: str) -> CaptureRequest:
+    """Return the request of a hook or a run in the script.
+
+    Args:
+        save: A whole request, or for each collection every how many steps it is saved; None for the default.
+        run: Where the run lies, unless the environment says it.
+        subject: What has the problems, for the message.
+
+    Raises:
+        ConfigurationError: With every problem at once.
+    """
+    problems: list[Problem] = []
+    request = CaptureRequest()
+    if isinstance(save, CaptureRequest):
+        request = save
+    elif save is not None:
+        for name, interval in save.items():
+            if not isinstance(interval, int) or interval < 1:
+                problems.append(Problem(f"save[{name!r}]", f"must be a whole number from 1 on, but is {interval!r}."))
+        if not problems:
+            request = CaptureRequest(tuple(CollectionRequest(name, Schedule(every)) for name, every in save.items()))
+    try:
+        request = CaptureRequest.from_json(request.to_json())
+    except ConfigurationError as error:
+        problems += error.problems
+    if not run and not CaptureEnvironment.read().run_uri:
+        problems.append(Problem("run", "is missing.", "Name a new folder or s3://bucket/prefix for the run."))
+    if problems:
+        raise ConfigurationError(problems, subject=subject)
+    return request
+
+
+def with_request_of_run(request: CaptureRequest, text: str) -> CaptureRequest:
+    """Return the request of the script merged with the one of the environment, `text`; a wrong one is passed over."""
+    try:
+        return request.merged_with(read_capture_request(text)) if text else request
+    except (ConfigurationError, StorageError) as error:
+        logger.warning("Trackside: TRACKSIDE_CAPTURE_REQUEST is passed over: %s.", describe(error))
+        return request
 
 
 def read_capture_request(text: str) -> CaptureRequest:

@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch.optim.optimizer import Optimizer
 
+from trackside.capture.asked_request import request_of
 from trackside.capture.place import Place
 from trackside.capture.step_engine import TRAIN
-from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
-from trackside.contracts.errors import ConfigurationError, Problem
-from trackside.environment import CaptureEnvironment
+from trackside.contracts.capture_request import CaptureRequest
 from trackside.frameworks.pytorch.scripted import ScriptedCapture
 
 
@@ -35,11 +34,7 @@ class Hook:
         `save` is a whole request, or for each collection every how many steps it is saved; by default losses, every
         500 steps. Errors: `ConfigurationError` with every problem at once.
         """
-        request, problems = _request(save)
-        if not run and not CaptureEnvironment.read().run_uri:
-            problems.append(Problem("run", "is missing.", "Name a new folder or s3://bucket/prefix for the run."))
-        if problems:
-            raise ConfigurationError(problems, subject="The hook")
+        request = request_of(save, run, subject="The hook")
         self._capture = ScriptedCapture(lambda: request, place=Place(run=run))
 
     def watch(
@@ -106,20 +101,3 @@ class Hook:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _request(save: CaptureRequest | Mapping[str, int] | None) -> tuple[CaptureRequest, list[Problem]]:
-    problems: list[Problem] = []
-    if save is None:
-        return CaptureRequest(), problems
-    if not isinstance(save, CaptureRequest):
-        for name, interval in save.items():
-            if not isinstance(interval, int) or interval < 1:
-                problems.append(Problem(f"save[{name!r}]", f"must be a whole number from 1 on, but is {interval!r}."))
-        if problems:
-            return CaptureRequest(), problems
-        save = CaptureRequest(tuple(CollectionRequest(name, Schedule(every)) for name, every in save.items()))
-    try:
-        return CaptureRequest.from_json(save.to_json()), problems
-    except ConfigurationError as error:
-        return save, list(error.problems)

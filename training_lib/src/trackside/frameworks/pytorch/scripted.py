@@ -8,7 +8,6 @@ capture that needs no change of the script gives way, so nothing is saved twice.
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
@@ -17,17 +16,16 @@ import numpy as np
 import torch
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.asked_request import read_capture_request
-from trackside.capture.guard import Guard, describe
+from trackside.capture.asked_request import with_request_of_run
+from trackside.capture.guard import Guard
 from trackside.capture.kept_steps import KeptSteps
 from trackside.capture.open_step import SCALARS
 from trackside.capture.place import Place
 from trackside.capture.session import RunSession, SessionOptions
 from trackside.capture.step_engine import TRAIN, Position
 from trackside.contracts.capture_request import CaptureRequest
-from trackside.contracts.errors import ConfigurationError, StorageError
 from trackside.environment import CaptureEnvironment
-from trackside.frameworks import pytorch
+from trackside.frameworks import in_charge
 from trackside.frameworks.pytorch.first_call import FirstCall
 from trackside.frameworks.pytorch.losses import register_loss
 from trackside.frameworks.pytorch.names import unwrapped
@@ -37,8 +35,6 @@ from trackside.frameworks.pytorch.sources import ExtraSource
 from trackside.frameworks.pytorch.step_times import StepTimes
 from trackside.records.modes import checked_mode
 from trackside.records.state_file import TrainingState
-
-logger = logging.getLogger(__name__)
 
 StepEnds = Callable[[Position, "int | None"], object]
 
@@ -148,7 +144,7 @@ class ScriptedCapture:
         self._optimizers: list[Optimizer] = []
         self.mode = TRAIN
         self.control: ScriptControl | None = None
-        self.is_over = False
+        self.is_over = self._is_in_charge = False
         self.now = ScriptView(self)
         self._first_call = FirstCall(
             self._guard.protect("beginning to capture", self._begin),
@@ -216,6 +212,8 @@ class ScriptedCapture:
             self._guard.attempt("ending the run", control.begin)
             self._guard.attempt("ending the run", control.close)  # it looks ahead once more, so it comes first
             self._guard.attempt("ending the run", control.uninstall)
+            if self._is_in_charge:
+                in_charge.leave()
 
     def abandon(self) -> None:
         """Take it off before it has begun; it never will."""
@@ -248,7 +246,8 @@ class ScriptedCapture:
         if self.control is not None or self.is_over or torch.utils.data.get_worker_info() is not None:
             return
         asked = CaptureEnvironment.read()
-        if asked.run_uri and not pytorch.give_way():
+        self._is_in_charge = bool(asked.run_uri) and in_charge.give_way()
+        if asked.run_uri and not self._is_in_charge:
             what = "the run in %s has begun already, so the hook in the script captures nothing."
             self._guard.say_once("begun", what, asked.run_uri)
             self._guard.silence()
@@ -267,7 +266,7 @@ class ScriptedCapture:
         request = self._request()
         place = self._place
         if asked.run_uri:
-            request = _with_the_runs_own(request, asked.capture_request)
+            request = with_request_of_run(request, asked.capture_request)
             what = "the run lies in %s (TRACKSIDE_RUN), with what the hook in the script asks for%s."
             unused = place.run or place.tensors
             told = f"; nothing is written to {unused}" if unused else ""
@@ -317,11 +316,3 @@ def _extra_sources(times: StepTimes | None, step_ends: StepEnds | None) -> list[
     if times is not None:
         found.append(lambda session, modules: times.of(modules, guard=session.guard))
     return found
-
-
-def _with_the_runs_own(request: CaptureRequest, text: str) -> CaptureRequest:
-    try:
-        return request.merged_with(read_capture_request(text)) if text else request
-    except (ConfigurationError, StorageError) as error:
-        logger.warning("Trackside: TRACKSIDE_CAPTURE_REQUEST is passed over: %s.", describe(error))
-        return request
