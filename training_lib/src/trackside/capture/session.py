@@ -104,6 +104,8 @@ class RunSession:
         statistics: The always-on statistics.
         shards: Part of a sharded tensor that this worker saves, by name; an adapter adds to it.
         last: Holds the last step back, where the options ask for that.
+        has_begun: True once the run has begun in this process.
+        knows_start: False while it is not known where an earlier process stopped.
         is_reduced: True once tensors are stored as their reductions, where the request asks for those alone.
     """
 
@@ -124,8 +126,8 @@ class RunSession:
         self.statistics = StepStatistics(self.asked.request.statistics, self.guard)
         self.shards: dict[str, Shard] = {}
         self.last = LastStep() if self._options.holds_last_step else None
-        self.is_reduced = False
-        self.knows_start = True  # where an earlier process stopped
+        self.has_begun = self.is_reduced = False
+        self.knows_start = True
         self._writer: Writer | None = None
         self._watermark: WatermarkFile | None = None
         self._stored_mode_steps, self._handed_on_through = ModeSteps(), -1
@@ -137,11 +139,6 @@ class RunSession:
     def request(self) -> CaptureRequest:
         """What is captured."""
         return self.asked.request
-
-    @property
-    def has_begun(self) -> bool:
-        """True once the run has begun in this process."""
-        return self._writer is not None
 
     @property
     def stores_run(self) -> bool:
@@ -204,6 +201,7 @@ class RunSession:
         writer = self._writer = Writer(
             target, guard=self.guard, background=(*idle_parts, *self._parts(log, facts, target))
         )
+        self.has_begun = True
         writer.start()
         self.statistics.connect(log)
         if saves_tensors and not self._options.saves_nothing:
@@ -251,7 +249,7 @@ class RunSession:
 
     def _after_fork_in_child(self) -> None:
         """A child of a process that captures is a helper of it; one forked before the run begins may be the trainer."""
-        self._writer = None
+        self._writer, self.has_begun = None, False
         self.guard.silence()
 
     def _parts(self, log: StatisticsLog, facts: Sequence[FactsPart], target: Target) -> tuple[BackgroundPart, ...]:

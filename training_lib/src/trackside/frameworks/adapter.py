@@ -72,7 +72,7 @@ EVENTS = tuple(name for name in vars(Source) if not name.startswith("_"))
 
 
 class Sources:
-    """Calls the sources of an adapter at each event, in their order.
+    """The sources of an adapter, in their order: for each event the methods to call.
 
     Raises:
         TypeError: A source has a method for no event, as one with a misspelled name has.
@@ -96,14 +96,5 @@ class Sources:
         return [source.install() for source in self._sources if hasattr(source, "install")]
 
 
-def _each(sources: Iterable[object], event: str) -> Callable[..., None]:
-    calls = [getattr(source, event) for source in sources if hasattr(source, event)]
-    if len(calls) == 1:  # one frame fewer, at every step
-        only: Callable[..., None] = calls[0]
-        return only
-
-    def call_each(*args: Any, **kwargs: Any) -> None:
-        for call in calls:
-            call(*args, **kwargs)
-
-    return call_each
+def _each(sources: Iterable[object], event: str) -> tuple[Callable[..., None], ...]:
+    return tuple(getattr(source, event) for source in sources if hasattr(source, event))

@@ -61,7 +61,8 @@ class PyTorchAdapter:
     def install(self) -> None:
         """Register the hooks. Undone by `uninstall`, which only tests need."""
         self._undo = [*install_torch_calls(self.session, self.steps), *self.steps.sources.all.install()]
-        self.steps.sources.all.step_began(self.session.engine.step)
+        for begin in self.steps.sources.all.step_began:
+            begin(self.session.engine.step)
 
     def uninstall(self) -> None:
         """Close the run and remove every hook, the latest first."""

@@ -141,14 +141,18 @@ class PyTorchStatistics:
     def end_step(self, engine: StepEngine, *, keep_unsettled: bool = False) -> None:
         """End the engine's open step here as well. Call it right before the engine's own `end_step`."""
         record = self.record
-        if record.is_on and self._device.is_used:
-            try:
+        if not record.is_on:
+            return
+        try:
+            if self._device.is_used:
                 started = record.budget.clock()
                 self._device.send()
                 record.budget.spend(EVERY_STEP, started)
-            except Exception as error:  # noqa: BLE001 - as `give_up` says
-                record.give_up(error)
-        record.end_step(engine, keep_unsettled=keep_unsettled)
+            record.recorder.end_step(
+                step=engine.step, mode=engine.mode, mode_step=engine.mode_step(), keep_unsettled=keep_unsettled
+            )
+        except Exception as error:  # noqa: BLE001 - as `give_up` says
+            record.give_up(error)
 
     def _measured(self, plan: _Plan, rates: list[float] | Values, optimizer: Optimizer, started: float) -> _OpenReading:
         reading = _OpenReading(plan, rates)

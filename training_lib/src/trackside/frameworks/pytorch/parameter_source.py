@@ -123,7 +123,7 @@ class ParameterSource:
             if has_gradients and parameter.grad is not None and not engine.open_step.has(gradient_name):
                 self._saver.save(gradient_name, parameter.grad)
 
-    def step_ending(self) -> None:
+    def step_ended(self, _mode: str, *, keep_unsettled: bool) -> None:
         """Copy no more gradients for the open step."""
         for handle in self._handles:
             handle.remove()

@@ -36,9 +36,21 @@ class StepStrategy(Protocol):
 
     Attributes:
         boundary: The optimizers, and which of them have stepped.
+        takes: Returns True if a step that an optimizer is about to make is captured. None: each is.
+        counts: Returns True if a step that an optimizer has made is one of the captured training. None: each is.
+        step_ends: Takes note that the open step ends now. None: nobody need know.
     """
 
     boundary: StepBoundary
+
+    @property
+    def takes(self) -> Callable[..., bool] | None: ...
+
+    @property
+    def counts(self) -> Callable[[Optimizer], bool] | None: ...
+
+    @property
+    def step_ends(self) -> Callable[[], None] | None: ...
 
     @property
     def takes_short_way(self) -> bool:
@@ -64,20 +76,11 @@ class StepStrategy(Protocol):
     def loss_seen(self) -> None:
         """Take note of a backward pass."""
 
-    def takes(self, optimizer: Optimizer, *, has_closure: bool) -> bool:
-        """Return True if a step that this optimizer is about to make is captured."""
-
-    def counts(self, optimizer: Optimizer) -> bool:
-        """Return True if a step that this optimizer has made is one of the captured training."""
-
     def ends_before(self, optimizer: Optimizer) -> bool:
         """Return True if the open step has ended before this optimizer's; see `StepBoundary`."""
 
     def ends_after(self, optimizer: Optimizer) -> bool:
         """Return True if the open step ends with this optimizer's; see `StepBoundary`."""
-
-    def step_ends(self) -> None:
-        """Take note that the open step ends now."""
 
 
 MakeStrategy = Callable[[StepEngine, ParameterNames, Evaluation], StepStrategy]
@@ -88,6 +91,7 @@ class ByOptimizer:
 
     takes_short_way = property(lambda self: self.boundary.has_one)
     ends_by_calls, saves_seen_losses = False, True
+    takes = counts = step_ends = None
 
     def __init__(self, _engine: StepEngine, _names: ParameterNames, evaluation: Evaluation) -> None:
         self._evaluation = evaluation
@@ -107,15 +111,4 @@ class ByOptimizer:
         self.boundary.created(optimizer)
 
     def loss_seen(self) -> None:
-        """See `StepStrategy`."""
-
-    def takes(self, _optimizer: Optimizer, *, has_closure: bool) -> bool:
-        """See `StepStrategy`."""
-        return True
-
-    def counts(self, _optimizer: Optimizer) -> bool:
-        """See `StepStrategy`."""
-        return True
-
-    def step_ends(self) -> None:
         """See `StepStrategy`."""

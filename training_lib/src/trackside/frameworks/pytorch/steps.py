@@ -47,7 +47,9 @@ class TrainingSteps:
         self._closure_is_done = False
         self.is_down = False
         sources = self.sources = PyTorchSources(session, observer=self, strategy=strategy, extra=extra)
-        self._strategy, self._statistics, self._numbers = sources.strategy, sources.statistics, sources.step_numbers
+        decides = self._strategy = sources.strategy
+        self._takes, self._counts, self._step_ends = decides.takes, decides.counts, decides.step_ends
+        self._statistics, self._numbers = sources.statistics, sources.step_numbers
         self._evaluation, self._facts = sources.evaluation, sources.facts
         self.short_way = ShortWay(
             session,
@@ -84,23 +86,41 @@ class TrainingSteps:
         """An optimizer is about to step. Return the arguments it gets instead of its own, if any."""
         has_arguments = bool(kwargs) or len(args) > 1
         closure = _closure(args, kwargs) if has_arguments else None
-        if not self._strategy.takes(optimizer, has_closure=closure is not None):
+        if self._takes is not None and not self._takes(optimizer, has_closure=closure is not None):
             return None
         if self._session.last is not None:
             self._session.last.release()
-        if self._session.has_begun:
-            return self._before_optimizer(optimizer, args, kwargs, closure)
-        with one_look():
-            return self._before_optimizer(optimizer, args, kwargs, closure) if self._begin() else None
+        if not self._session.has_begun:
+            with one_look():
+                return self.before_optimizer(optimizer, args, kwargs) if self._begin() else None
+        self._closure_is_done = False
+        if self.short_way.is_open:
+            self.short_way.close()
+        self.sources.skipped_steps.has_stepped = True
+        if self._evaluation.is_watching:
+            self._evaluation.training_goes_on()
+        if self._strategy.ends_before(optimizer):
+            self.end_step(keep_unsettled=True)
+        if self._facts.is_looking:
+            self._facts.before_step(optimizer)
+        if self._engine.due is not NOTHING:
+            self.sources.skipped_steps.look_into(optimizer)
+        elif not self._record.is_on:
+            return None
+        if closure is not None:
+            return self._with_observed(closure, optimizer, args, kwargs)
+        self._copy(optimizer)
+        return None
 
     def after_optimizer(self, optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
         """An optimizer has stepped."""
-        if not self._session.has_begun or not self._strategy.counts(optimizer):
+        if not self._session.has_begun or (self._counts is not None and not self._counts(optimizer)):
             return
         self._closure_is_done = False
         is_due, ends_by_calls = self._engine.due is not NOTHING, self._strategy.ends_by_calls
         if is_due:
-            self.sources.all.after_optimizer(optimizer)
+            for see in self.sources.all.after_optimizer:
+                see(optimizer)
         if self._record.is_on:
             self._statistics.after_step(optimizer)
             if not ends_by_calls:
@@ -115,7 +135,8 @@ class TrainingSteps:
         self._record.settle(self._engine.mode)
         if is_due:
             self._engine.open_step.settle()
-            self.sources.all.settle(self._engine.mode)
+            for settle in self.sources.all.settle:
+                settle(self._engine.mode)
 
     # What sources have seen: see `Observer`.
 
@@ -123,7 +144,8 @@ class TrainingSteps:
         """What led to a step that AMP has left out is of no step; the others of the step do not wait for it."""
         if self._engine.due is not NOTHING:
             self._engine.open_step.drop_unsettled()
-            self.sources.all.drop_unsettled(self._engine.mode)
+            for drop in self.sources.all.drop_unsettled:
+                drop(self._engine.mode)
         if self._strategy.boundary.skipped(optimizer):
             self.end_step()
 
@@ -141,7 +163,8 @@ class TrainingSteps:
     def evaluation_step_ends(self, mode: str) -> None:
         """See `Observer`."""
         self._record.end_evaluation_step(self._engine, self._evaluation.losses)
-        self.sources.all.step_ended(mode, keep_unsettled=False)
+        for end in self.sources.all.step_ended:
+            end(mode, keep_unsettled=False)
 
     # The end of a step.
 
@@ -149,18 +172,22 @@ class TrainingSteps:
         """End the open step. `keep_unsettled`: what was added since the last `settle` is the next step's."""
         engine, sources = self._engine, self.sources.all
         due = engine.due
-        sources.step_ending()
-        self._strategy.step_ends()
+        for see in sources.step_ending:
+            see()
+        if self._step_ends is not None:
+            self._step_ends()
         self._facts.end_step(engine.step)
         if self._record.is_on:
             self._numbers.end_step()
             self._statistics.end_step(engine, keep_unsettled=keep_unsettled)
         if due is not NOTHING:
-            sources.step_ended(engine.mode, keep_unsettled=keep_unsettled)
+            for end in sources.step_ended:
+                end(engine.mode, keep_unsettled=keep_unsettled)
         engine.end_step(keep_unsettled=keep_unsettled, renamed=self.sources.numbering.renamed)
         if engine.due is not due:
             self.look_ahead()
-        sources.step_began(engine.step)
+        for begin in sources.step_began:
+            begin(engine.step)
 
     def look_ahead(self) -> None:
         """Have seen what the open step needs. Call it when a step or an evaluation begins or ends."""
@@ -193,33 +220,12 @@ class TrainingSteps:
             self._session.read_request()
             self.sources.calls.eager.is_allowed = self._session.request.compiled == "eager_step"
 
-    def _before_optimizer(
-        self, optimizer: Optimizer, args: Any, kwargs: Any, closure: Callable[..., Any] | None
-    ) -> tuple[Any, Any] | None:
-        self._closure_is_done = False
-        if self.short_way.is_open:
-            self.short_way.close()
-        self.sources.skipped_steps.has_stepped = True
-        if self._evaluation.is_watching:
-            self._evaluation.training_goes_on()
-        if self._strategy.ends_before(optimizer):
-            self.end_step(keep_unsettled=True)
-        if self._facts.is_looking:
-            self._facts.before_step(optimizer)
-        if self._engine.due is not NOTHING:
-            self.sources.skipped_steps.look_into(optimizer)
-        elif not self._record.is_on:
-            return None
-        if closure is not None:
-            return self._with_observed(closure, optimizer, args, kwargs)
-        self._copy(optimizer)
-        return None
-
     def _copy(self, optimizer: Optimizer) -> None:
         """Copy what is there right before an optimizer's step: what this step's forward and backward passes used."""
         self._statistics.before_step(optimizer)
         if self._engine.due is not NOTHING:
-            self.sources.all.before_optimizer(optimizer)
+            for see in self.sources.all.before_optimizer:
+                see(optimizer)
 
     def _with_observed(
         self, closure: Callable[..., Any], optimizer: Optimizer, args: Any, kwargs: Any
