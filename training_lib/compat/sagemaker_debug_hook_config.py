@@ -33,8 +33,8 @@ from trackside.contracts.capture_request import (
     Schedule,
 )
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
-from trackside.frameworks.pytorch.scripted import ScriptedCapture
-from trackside.frameworks.pytorch.step_times import StepTimes, TimeRow
+from trackside.frameworks.pytorch.script.capture import ScriptedCapture
+from trackside.frameworks.pytorch.steps.times import StepTimes, TimeRow
 
 __all__ = ["CollectionConfig", "DebugHookConfig", "Hook", "TimeRow"]
 

@@ -26,8 +26,8 @@ from trackside.contracts import run_layout
 from trackside.contracts.errors import StorageError
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch import PyTorchAdapter
-from trackside.frameworks.pytorch.copying import copy_to_array
-from trackside.frameworks.pytorch.losses import describe_loss
+from trackside.frameworks.pytorch.losses.description import describe_loss
+from trackside.frameworks.pytorch.saving.copying import copy_to_array
 from trackside.storage.memory import MemoryStore
 
 ALL = {"losses": 1, "weights": 1, "biases": 1, "gradients": 1}

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from trackside.frameworks.plain.run import Run
-    from trackside.frameworks.pytorch.explicit import Hook
-    from trackside.frameworks.pytorch.notebook import watch
+    from trackside.frameworks.pytorch.script.hook import Hook
+    from trackside.frameworks.pytorch.script.notebook import watch
     from trackside.trial.trial import Trial, open_trial
 
 __version__ = "0.1.0"
@@ -19,11 +19,11 @@ __version__ = "0.1.0"
 __all__ = ["Hook", "Run", "Trial", "__version__", "open_trial", "watch"]
 
 _HOME = {
-    "Hook": "trackside.frameworks.pytorch.explicit",
+    "Hook": "trackside.frameworks.pytorch.script.hook",
     "Run": "trackside.frameworks.plain.run",
     "Trial": "trackside.trial.trial",
     "open_trial": "trackside.trial.trial",
-    "watch": "trackside.frameworks.pytorch.notebook",
+    "watch": "trackside.frameworks.pytorch.script.notebook",
 }
 
 

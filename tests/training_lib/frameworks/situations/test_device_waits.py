@@ -26,8 +26,9 @@ from torch.utils._pytree import tree_map
 import trackside
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
 from trackside.environment import CaptureEnvironment
-from trackside.frameworks.pytorch import PyTorchAdapter, saving
-from trackside.frameworks.pytorch.device_copies import DeviceCopies
+from trackside.frameworks.pytorch import PyTorchAdapter
+from trackside.frameworks.pytorch.saving import tensor_saver as saving
+from trackside.frameworks.pytorch.saving.device_copies import DeviceCopies
 
 ALL = ("losses", "weights", "biases", "gradients", "optimizer_variables", "hyperparameters", "labels", "metrics")
 STEPS = 12

@@ -17,8 +17,8 @@ from smdebug.exceptions import SMDebugError
 from smdebug.pytorch.collection import Collection
 from trackside.capture.place import Place
 from trackside.contracts.capture_request import CaptureRequest
-from trackside.frameworks.pytorch.names import inner_modules, unwrapped
-from trackside.frameworks.pytorch.scripted import ScriptedCapture
+from trackside.frameworks.pytorch.ground.parameter_names import inner_modules, unwrapped
+from trackside.frameworks.pytorch.script.capture import ScriptedCapture
 
 __all__ = ["Hook", "del_hook", "get_hook", "set_hook"]
 

@@ -67,7 +67,7 @@ class StepStatistics:
         except Exception as error:  # noqa: BLE001 - as `give_up` says
             self.give_up(error)
 
-    def end_evaluation_step(self, engine: StepEngine, losses: Sequence[tuple[str, Any]]) -> None:
+    def end_validation_step(self, engine: StepEngine, losses: Sequence[tuple[str, Any]]) -> None:
         """Record the losses of an evaluation step, which are arrays of one element; as `end_step`."""
         if not losses:
             return

@@ -15,13 +15,13 @@ from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, Owner, Run
 from trackside.contracts.run_layout import worker_name
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.adapter import Undo
-from trackside.frameworks.pytorch.model_facts import ModelFactsFile
-from trackside.frameworks.pytorch.optimizers import optimizers_beside
-from trackside.frameworks.pytorch.ranks import agreed, rank_of_this_process
-from trackside.frameworks.pytorch.sources import ExtraSource
-from trackside.frameworks.pytorch.step_strategy import ByOptimizer, MakeStrategy
-from trackside.frameworks.pytorch.steps import TrainingSteps
-from trackside.frameworks.pytorch.torch_calls import install_torch_calls
+from trackside.frameworks.pytorch.facts.model_facts import ModelFactsFile
+from trackside.frameworks.pytorch.optimizers.source import optimizers_beside
+from trackside.frameworks.pytorch.sharding.ranks import agreed, rank_of_this_process
+from trackside.frameworks.pytorch.steps.sources import ExtraSource
+from trackside.frameworks.pytorch.steps.strategy import ByOptimizer, MakeStrategy
+from trackside.frameworks.pytorch.steps.torch_calls import install_torch_calls
+from trackside.frameworks.pytorch.steps.training_steps import TrainingSteps
 
 
 class PyTorchAdapter:
