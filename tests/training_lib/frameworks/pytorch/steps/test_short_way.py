@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from trackside.capture import step_numbers
+from trackside.capture.step_numbers import StepNumber
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
+from trackside.contracts.recorded_names import DEAR_INTERVAL, NORMS_INTERVAL, OVERHEAD
 from trackside.contracts.run_layout import RunLocation
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch import PyTorchAdapter
@@ -256,9 +260,38 @@ def test_an_error_on_it_ends_the_statistics_alone(
         raise RuntimeError("planted")
 
     with capturing(tmp_path / "run", CaptureRequest((), statistics=THINNED)) as capture:
-        monkeypatch.setattr(capture.steps.sources.step_numbers, "end_cleared_step", lambda: broken(None))
+        monkeypatch.setattr(capture.steps.sources.gradient_numbers, "end_cleared_step", lambda: broken(None))
         train(plain)
         assert not capture.session.statistics.is_on
         assert not capture.session.guard.is_off
         assert capture.session.engine.step == STEPS
     assert [r.getMessage() for r in caplog.records if "statistics are switched off" in r.getMessage()]
+
+
+def test_a_number_that_is_declared_is_recorded_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = itertools.count()
+    number = StepNumber("trackside/mine", "mean", "how many steps came before", lambda: float(next(read)))
+    monkeypatch.setattr(step_numbers, "STEP_NUMBERS", (*step_numbers.STEP_NUMBERS, number))
+    taken: list[bool] = []
+    end = ShortWay.end
+
+    def noted(self: ShortWay, optimizer: torch.optim.Optimizer) -> bool:
+        taken.append(end(self, optimizer))
+        return taken[-1]
+
+    monkeypatch.setattr(ShortWay, "end", noted)
+    with capturing(tmp_path / "run", CaptureRequest((), statistics=THINNED)):
+        train(plain)
+    assert 0 < sum(taken) < STEPS, "some steps take the short way, and some the long one"
+    ((steps, values),) = recorded(tmp_path / "run")["trackside/mine", "mean", "TRAIN"]
+    assert (list(steps), list(values)) == (list(range(STEPS)), [float(step) for step in range(STEPS)])
+
+
+def test_nothing_else_is_recorded_under_our_name(tmp_path: Path) -> None:
+    with capturing(tmp_path / "run", CaptureRequest((), statistics=THINNED)):
+        train(plain)
+        train(clipped)
+    declared = {number.key for number in step_numbers.STEP_NUMBERS}
+    declared |= {(name, "mean") for name in (OVERHEAD, NORMS_INTERVAL, DEAR_INTERVAL)}
+    found = {(name, statistic) for name, statistic, _ in recorded(tmp_path / "run") if name.startswith("trackside/")}
+    assert {("trackside/gradients_kept", "mean"), ("trackside/clipping", "mean")} <= found <= declared

@@ -14,9 +14,8 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple, cast
-
-import trackside
 
 MOST_FRAMES = 200
 MOST_SOURCE_BYTES = 512 << 10  # a longer file takes longer to parse than its lines are worth
@@ -24,7 +23,7 @@ MOST_FILES = 50
 
 _SCALINGS = {"scale", "mean", "sum", "div", "mul", "neg"}  # what a loss passes through on its way to `backward`
 _CONTAINERS = {"Sequential", "ModuleList", "ModuleDict"}
-_OURS = os.path.dirname(os.path.abspath(trackside.__file__))
+_OURS = str(Path(os.path.abspath(__file__)).parents[3])  # trackside
 _COLLECTIONS = (ast.List, ast.Tuple, ast.Dict, ast.ListComp, ast.GeneratorExp, ast.Name)
 _DEEPEST = 8  # container in container, or one function that returns what another makes
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -24,8 +24,8 @@ from trackside.frameworks.pytorch.facts.model_facts import ModelFactsSource
 from trackside.frameworks.pytorch.losses.description import describe_loss
 from trackside.frameworks.pytorch.modes.validation import Validation
 from trackside.frameworks.pytorch.optimizers.source import SkippedSteps
+from trackside.frameworks.pytorch.statistics.gradient_numbers import GradientNumbers
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
-from trackside.frameworks.pytorch.statistics.step_numbers import StepNumbers
 
 NOT_READ = Reading(Watched(()), [])
 
@@ -41,7 +41,7 @@ class ShortWay:
         session: RunSession,
         *,
         statistics: PyTorchStatistics,
-        numbers: StepNumbers,
+        numbers: GradientNumbers,
         facts: ModelFactsSource,
         validation: Validation,
         skipped_steps: SkippedSteps,

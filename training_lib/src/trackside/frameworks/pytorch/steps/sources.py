@@ -21,8 +21,8 @@ from trackside.frameworks.pytorch.optimizers.raw_gradients import RawGradients
 from trackside.frameworks.pytorch.optimizers.source import OptimizerSource, SkippedSteps
 from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
 from trackside.frameworks.pytorch.sharding.ranks import rank_of_this_process
+from trackside.frameworks.pytorch.statistics.gradient_numbers import GradientNumbers
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
-from trackside.frameworks.pytorch.statistics.step_numbers import StepNumbers
 from trackside.frameworks.pytorch.steps.losses import LossSource
 from trackside.frameworks.pytorch.steps.parameters import ParameterSource
 from trackside.frameworks.pytorch.steps.strategy import MakeStrategy, Observer
@@ -85,7 +85,7 @@ class PyTorchSources:
             numbering=self.numbering,
             is_eager_allowed=session.request.compiled == "eager_step",
         )
-        self.step_numbers = StepNumbers(
+        self.gradient_numbers = GradientNumbers(
             self.statistics, protect=Fuse(guard, "watching whether gradients are cleared").protect
         )
         self.raw_gradients = RawGradients(
@@ -93,7 +93,7 @@ class PyTorchSources:
             saver=self.saver,
             modules=self.modules,
             protect=Fuse(guard, "watching gradients before clipping").protect,
-            clipped=self.step_numbers.clipped,
+            clipped=self.gradient_numbers.clipped,
         )
         self.skipped_steps = SkippedSteps(
             engine, protect=Fuse(guard, "counting skipped steps").protect, skipped=observer.step_skipped
@@ -102,7 +102,7 @@ class PyTorchSources:
             names=self.names,
             optimizer_name=self.optimizers.name,
             program=lambda: self._program(session),
-            clipping=self.step_numbers.clipping_places,
+            clipping=self.gradient_numbers.clipping_places,
             unmasked=self.calls.unmasked,
             training_mode_evaluations=lambda: (self.in_training_mode.count, self.in_training_mode.place),
             protect=Fuse(guard, "recording what the model is made of").protect,

@@ -72,7 +72,7 @@ def _wrap_backward(session: RunSession, steps: TrainingSteps) -> Callable[[], No
     original = torch.autograd.backward
     see_loss = untraced(session.guard.protect("reading the loss", steps.backward_called))
     engine, validation, statistics = session.engine, steps.sources.validation, session.statistics
-    numbers, cleared = steps.sources.step_numbers, steps.sources.step_numbers.cleared
+    numbers, cleared = steps.sources.gradient_numbers, steps.sources.gradient_numbers.cleared
     short_way = steps.short_way
 
     @functools.wraps(original)

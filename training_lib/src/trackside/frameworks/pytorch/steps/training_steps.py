@@ -49,12 +49,12 @@ class TrainingSteps:
         sources = self.sources = PyTorchSources(session, observer=self, strategy=strategy, extra=extra)
         decides = self._strategy = sources.strategy
         self._takes, self._counts, self._step_ends = decides.takes, decides.counts, decides.step_ends
-        self._statistics, self._numbers = sources.statistics, sources.step_numbers
+        self._statistics, self._numbers = sources.statistics, sources.gradient_numbers
         self._validation, self._facts = sources.validation, sources.facts
         self.short_way = ShortWay(
             session,
             statistics=sources.statistics,
-            numbers=sources.step_numbers,
+            numbers=sources.gradient_numbers,
             facts=sources.facts,
             validation=sources.validation,
             skipped_steps=sources.skipped_steps,

@@ -1,4 +1,7 @@
-"""What the statistics tell of every step beside tensors: whether gradients were cleared, and how they were clipped."""
+"""Numbers of a step about its gradients: whether they were cleared, and how they were clipped.
+
+`capture/step_numbers.py` declares them.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +13,18 @@ from torch.optim.optimizer import Optimizer
 
 from trackside.capture.budget import EVERY_STEP
 from trackside.capture.statistic_rows import Values
+from trackside.capture.step_numbers import MOST_CLIPPINGS, clipping_name
+from trackside.contracts.recorded_names import GRADIENTS_KEPT
 from trackside.frameworks.pytorch.compiling.tracing import untraced
 from trackside.frameworks.pytorch.ground.source_lines import Place, user_place
 from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
 from trackside.frameworks.pytorch.statistics.cleared_gradients import ClearedGradients
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
 
-GRADIENTS_KEPT = "trackside/gradients_kept"  # mean: 1 where a step used the gradients of the one before again, else 0
-CLIPPING = "trackside/clipping"  # mean: the norm of all gradients before they were clipped; max_norm: to what
-
-MOST_CLIPPINGS = 4  # of one step
 MOST_LIMITS = 8  # that are remembered, for a limit that follows the gradients is another at each step
 
 
-class StepNumbers:
+class GradientNumbers:
     """Gathers them while `statistics` are on. Nothing raises: the first error ends this, and nothing else.
 
     `before_backward` and `after_backward` are to be called around each backward pass while `cleared.is_waiting`.
@@ -61,7 +62,7 @@ class StepNumbers:
     def end_cleared_step(self) -> None:
         """`after_step` and `end_step` where all gradients are known to have been cleared. May raise."""
         self._clippings = 0
-        self._record.recorder.add_number(GRADIENTS_KEPT, "mean", 0.0)
+        self._record.recorder.numbers.added[GRADIENTS_KEPT, "mean"] = 0.0
 
     def _clipped(self, function: str, args: Any, kwargs: Any, result: Any) -> None:
         """Sees a call of a clipping function, with its arguments after the parameters."""
@@ -87,13 +88,12 @@ class StepNumbers:
             number = self._statistics.numbers.take(total_norm.detach().reshape(1))
         else:
             number = float(total_norm.detach())
-        name = f"{CLIPPING}_{self._clippings}" if self._clippings else CLIPPING
+        name, added = clipping_name(self._clippings), self._record.recorder.numbers.added
         self._clippings += 1
-        self._record.recorder.add_number(name, "mean", number)
-        self._record.recorder.add_number(name, "max_norm", limit)
+        added[name, "mean"], added[name, "max_norm"] = number, limit
 
     def _end_step(self) -> None:
         self._clippings = 0
         kept = self.cleared.end_step()
         if kept is not None and self._record.is_on:
-            self._record.recorder.add_number(GRADIENTS_KEPT, "mean", kept)
+            self._record.recorder.numbers.added[GRADIENTS_KEPT, "mean"] = kept
