@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from trackside.capture.hook import Position
 from trackside.capture.run_files import RunFiles
+from trackside.capture.step_engine import Position
 from trackside.capture.writer import StepTensors
 from trackside.contracts import run_layout
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.training_lib.capture.object_store import GrowingStore, ObjectStore
 from tests.training_lib.marked_run import MINE, Clock, Content, Place, Process
 from trackside.capture.guard import Guard
-from trackside.capture.hook import Position
+from trackside.capture.step_engine import Position
 from trackside.capture.watermark import (
     FIRST_RETRY_SECONDS,
     LAST_RETRY_SECONDS,

@@ -13,7 +13,6 @@ import numpy as np
 
 from trackside.capture.collection import NON_REDUCTION, Membership
 from trackside.capture.event_files import EventFiles
-from trackside.capture.hook import Position
 from trackside.capture.packed_index import PackedIndexWriter
 from trackside.capture.reduction import reduced
 from trackside.capture.reduction_files import ReductionFiles
@@ -27,6 +26,7 @@ from trackside.capture.restart import (
     state_at_mark,
     write_state,
 )
+from trackside.capture.step_engine import Position
 from trackside.capture.tensorboard import TensorBoardFiles
 from trackside.capture.watermark import WatermarkFile
 from trackside.capture.worker_ends import WorkerEnds
@@ -153,7 +153,7 @@ class RunFiles:
         return functools.reduce(further, map(state_at_mark, marks), state)
 
     def resume_later(self) -> None:
-        """Has the steps counted on from there without the hook, which counts from 0: `resume` took too long, or failed.
+        """Count steps on from there here, for the engine counts from 0: `resume` took too long, or failed.
 
         Nothing is stored before it is known, so that no earlier step is overwritten.
         """
