@@ -54,7 +54,7 @@ command.add_command(test_rules)
 @format_option("table", "json", "jsonl")
 @shared_options
 def list_rules(output: str) -> None:
-    """List every rule with its severity, stage and problem.
+    """List every rule with its severity and life cycle.
 
     A rule in preview is off by default: choose it with --rule.
 

@@ -1,4 +1,4 @@
-"""What every framework adapter must do: inherit `AdapterContract` in a test module, write `train`, and the tests run.
+"""Test what every framework adapter must do: inherit `AdapterContract` in a test module, write `train`, and the tests run.
 
     class TestMyAdapter(AdapterContract):
         loss_name, weight_name = "MSELoss", "Net_fc.weight"  # as the adapter names them
@@ -76,7 +76,13 @@ class Expected:
 
 
 def training(steps: int, *, scale: float = 1.0, evaluated_after: tuple[int, ...] = ()) -> Training:
-    """Return a training on random numbers of that scale."""
+    """Return a training on random numbers.
+
+    Args:
+        steps: The number of optimizer steps.
+        scale: A factor of inputs and targets: with a large one the loss explodes.
+        evaluated_after: The steps after which the model is evaluated.
+    """
     random = np.random.default_rng(7)
     inputs, targets = random.normal(size=(steps, 4, 3)), random.normal(size=(steps, 4, 1))
     return Training(inputs * scale, targets * scale, evaluated_after=frozenset(evaluated_after))
