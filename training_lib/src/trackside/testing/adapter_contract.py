@@ -1,4 +1,4 @@
-"""Test what every framework adapter must do: inherit `AdapterContract` in a test module, write `train`, and the tests run.
+"""Test what every framework adapter must do: inherit `AdapterContract` in a test module and write `train`.
 
     class TestMyAdapter(AdapterContract):
         loss_name, weight_name = "MSELoss", "Net_fc.weight"  # as the adapter names them
