@@ -21,7 +21,7 @@ from trackside.contracts.errors import ConfigurationError
 
 def compose(app: cdk.App, settings: DeploymentSettings) -> None:
     """All stacks of one deployment; of a spoke, the one that it needs."""
-    if settings.hub_account:
+    if settings.accounts.hub_account:
         SpokeStack(app, "TracksideSpoke", settings=settings)
     else:
         _compose_whole(app, settings)
@@ -66,7 +66,7 @@ def _compose_whole(app: cdk.App, settings: DeploymentSettings) -> None:
         fleet=evaluation.fleet,
         webhooks=action.webhooks,
     )
-    if settings.spoke_accounts:
+    if settings.accounts.spoke_accounts:
         HubStack(app, "TracksideHub", settings=settings, stop_training=action.reactions["stop_training"].function)
 
 

@@ -27,8 +27,8 @@ from typing import Any
 
 import numpy as np
 
+from trackside.contracts.deployment.lease import OPEN_INDEX, LeaseRecord, LeaseState
 from trackside.contracts.event import TrainingJob
-from trackside.contracts.lease import OPEN_INDEX, LeaseRecord, LeaseState
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RULE_OUTPUT, RULE_REQUEST_KEY, TENSORS, VERDICTS_KEY, RunLocation
 from trackside.environment import inherited

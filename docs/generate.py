@@ -17,9 +17,13 @@ import click
 
 import trackside
 from trackside.contracts.capture_request import Schedule
+from trackside.contracts.cause import Suspicion
+from trackside.contracts.event import Evidence, RuleEvaluation
 from trackside.contracts.rule_catalogue import CATALOGUE_FILE, ParameterDescription, RuleDescription
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, RuleConfiguration, RuleRequest
 from trackside.contracts.schemas import EVENT_FILE, VERDICT_FILE, as_file, event_schema, verdict_schema
+from trackside.contracts.stored_fields import field_table
+from trackside.contracts.verdict import Finding, Verdict
 from trackside.rules.catalogue import built_in_rules, catalogue_json, documented_rules
 from trackside.rules.manual import read_manual
 from trackside.rules.rule import Rule
@@ -29,6 +33,8 @@ RULES = ROOT / "docs" / "rules"
 COMMAND_LINE = ROOT / "docs" / "reference" / "cli.md"
 PYTHON = ROOT / "docs" / "reference" / "python.md"
 DECISIONS = ROOT / "docs" / "decisions"
+VERDICTS = ROOT / "docs" / "formats" / "verdicts.md"
+DESCRIBED = {kind.__name__: kind for kind in (Verdict, Finding, Suspicion, RuleEvaluation, Evidence)}
 SITE = ROOT / "zensical.toml"
 SHELVES = ("use", "operate", "extend", "evidence")
 COMMAND = "python docs/generate.py"
@@ -65,6 +71,7 @@ def generate() -> Mapping[Path, str]:
         COMMAND_LINE: command_line_page(),
         PYTHON: python_page(),
         DECISIONS / "index.md": decision_index(),
+        VERDICTS: with_field_tables(VERDICTS.read_text(encoding="utf-8")),
         SITE: with_navigation(SITE.read_text(encoding="utf-8"), ROOT / "docs"),
     }
 
@@ -84,6 +91,16 @@ def write(pages: Mapping[Path, str], stale: list[Path]) -> None:
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(pages[path], encoding="utf-8", newline="\n")
+
+
+def with_field_tables(page: str) -> str:
+    """Return the page with each table between `<!-- fields of NAME -->` and `<!-- end -->` as NAME declares it."""
+    return re.sub(
+        r"(?<=<!-- fields of )(\w+)( -->\n).*?(?=<!-- end -->)",
+        lambda found: f"{found[1]}{found[2]}\n{field_table(DESCRIBED[found[1]])}\n\n",
+        page,
+        flags=re.DOTALL,
+    )
 
 
 def rule_index(rules: Mapping[str, type[Rule]]) -> str:

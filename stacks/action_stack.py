@@ -40,7 +40,7 @@ from stacks.event_patterns import (
 from stacks.spokes import spoke_role_name
 from stacks.webhooks import create_webhooks, let_tell_webhooks
 from trackside.contracts.action import Action
-from trackside.contracts.issue_metric import issue_namespace
+from trackside.contracts.deployment.metrics import issue_namespace
 
 MOST_ARCHIVE_NAME_CHARACTERS = 48  # API_CreateArchive
 SMS_HAS_NO_QUEUE = "What a phone could not be told stands in the e-mail, on the bus and in the table of runs."
@@ -68,24 +68,24 @@ class ActionStack(Stack):
         self._settings = settings
         self.bus = self._create_bus()
         self.topic = self._create_topic(key)
-        for phone in settings.owner_phones:
+        for phone in settings.notices.phones:
             subscription = self.topic.add_subscription(subscriptions.SmsSubscription(phone))
             acknowledge(subscription, {"Serverless-SNSRedrivePolicy": SMS_HAS_NO_QUEUE})
         self.webhooks = create_webhooks(self, settings=settings, bus=self.bus)
         self.table = self._create_table()
         layer = PowertoolsLayer(self, "Layer")
         self.reactions = {
-            "stop_training": self._create_stop_training(layer, key, run_table),
-            "notify_owner": self._create_notify_owner(layer, key, runs),
-            "publish_metric": self._create_publish_metric(layer),
+            Action.STOP_TRAINING.unit.name: self._create_stop_training(layer, key, run_table),
+            Action.NOTIFY.unit.name: self._create_notify_owner(layer, key, runs),
+            Action.PUBLISH_METRIC.unit.name: self._create_publish_metric(layer),
         }
         self._write_outputs()
 
     def _create_topic(self, key: kms.IKey) -> sns.ITopic:
-        if self._settings.notification_topic_arn:
-            return sns.Topic.from_topic_arn(self, "Issues", self._settings.notification_topic_arn)
+        if self._settings.place.notification_topic_arn:
+            return sns.Topic.from_topic_arn(self, "Issues", self._settings.place.notification_topic_arn)
         title = "Trackside: issues in training jobs"
-        return EncryptedTopic(self, "Issues", key=key, display_name=title, emails=self._settings.owner_emails)
+        return EncryptedTopic(self, "Issues", key=key, display_name=title, emails=self._settings.notices.emails)
 
     def _create_bus(self) -> events.EventBus:
         settings = self._settings
@@ -97,7 +97,7 @@ class ActionStack(Stack):
             description="Every verdict, to be replayed after an outage",
             # Not what webhooks were told: they know no "once".
             event_pattern=rule_status_changed(),
-            retention=Duration.days(settings.archive_retention_days),
+            retention=Duration.days(settings.retention.archive_days),
         )
         return bus
 
@@ -122,7 +122,7 @@ class ActionStack(Stack):
             self,
             "DryRun",
             parameter_name=f"/trackside/{self._settings.event_bus_name}/dry-run",
-            string_value="true" if self._settings.dry_run else "false",
+            string_value="true" if self._settings.stops.dry_run else "false",
             allowed_pattern="^(true|false)$",
             description="Trackside: true while no training job may be stopped",
         )
@@ -134,29 +134,24 @@ class ActionStack(Stack):
         reaction = self._create_reaction(
             Action.STOP_TRAINING,
             layer,
-            name="stop_training",
             # SageMaker takes one or two stops a second. Of a thousand at once, made by as many functions as Lambda
             # allows, eight in ten ended as dead letters (docs/scale.md).
-            most_at_once=settings.stops_made_at_once,
+            most_at_once=settings.stops.made_at_once,
             batch_size=1,
-            settings=lambda queue: StopTrainingSettings(
+            settings=lambda queue: StopTrainingSettings.of(
+                settings.stops,
+                settings.accounts,
                 idempotency_table=self.table.table_name,
                 run_table=run_table.table_name,
                 queue_url=queue.queue_url,
                 topic_arn=self.topic.topic_arn,
                 dry_run_parameter=dry_run.parameter_name,
-                stops_per_hour=settings.stops_per_hour,
-                cool_down_minutes=settings.stop_cool_down_minutes,
-                veto_minutes=settings.veto_minutes,
-                after_findings=settings.stop_after_findings,
-                after_rules=settings.stop_after_rules,
-                instance_prices=",".join(settings.instance_prices),
-                retention_days=settings.record_retention_days,
+                retention_days=settings.retention.record_days,
                 pause_milliseconds=pause_milliseconds(
-                    settings.control_calls_per_second, at_once=settings.stops_made_at_once
+                    settings.control_calls_per_second, at_once=settings.stops.made_at_once
                 ),
                 default_actions=settings.default_actions,
-                **self._how_spokes_are_entered(),
+                **self._role_in_spokes(),
             ),
         )
         function = reaction.function
@@ -169,12 +164,11 @@ class ActionStack(Stack):
         let_stop(function, settings)
         return reaction
 
-    def _how_spokes_are_entered(self) -> dict[str, str]:
+    def _role_in_spokes(self) -> dict[str, str]:
         settings = self._settings
-        if not settings.spoke_accounts:
+        if not settings.accounts.spoke_accounts:
             return {}
         return {
-            "spoke_accounts": ",".join(settings.spoke_accounts),
             "spoke_role": spoke_role_name(settings, self.region),
             "external_id": settings.event_bus_name,
         }
@@ -185,13 +179,12 @@ class ActionStack(Stack):
         reaction = self._create_reaction(
             Action.NOTIFY,
             layer,
-            name="notify_owner",
-            settings=lambda queue: NotifyOwnerSettings(
+            settings=lambda queue: NotifyOwnerSettings.of(
+                self._settings.notices,
                 topic_arn=self.topic.topic_arn,
                 idempotency_table=self.table.table_name,
                 queue_url=queue.queue_url,
                 event_bus=self.bus.event_bus_name if self.webhooks else "",
-                quiet_minutes=self._settings.notify_quiet_minutes,
                 default_actions=self._settings.default_actions,
             ),
         )
@@ -222,7 +215,6 @@ class ActionStack(Stack):
         reaction = self._create_reaction(
             Action.PUBLISH_METRIC,
             layer,
-            name="publish_metric",
             settings=PublishMetricSettings(
                 idempotency_table=self.table.table_name,
                 namespace=(namespace := issue_namespace(self._settings.environment)),
@@ -244,7 +236,6 @@ class ActionStack(Stack):
         action: Action,
         layer: lambda_.ILayerVersion,
         *,
-        name: str,
         settings: EnvironmentSettings | Callable[[sqs.IQueue], EnvironmentSettings],
         most_at_once: int | None = None,
         batch_size: int = MOST_BATCH_SIZE,
@@ -252,11 +243,11 @@ class ActionStack(Stack):
         reaction = QueueBackedFunction(
             self,
             action.value,
-            name=name,
+            name=action.unit.name,
             description=f"Trackside: {action.description}",
             settings=settings,
             layer=layer,
-            log_retention_days=self._settings.log_retention_days,
+            log_retention_days=self._settings.retention.log_days,
             most_at_once=most_at_once,
             batch_size=batch_size,
         )
@@ -293,6 +284,7 @@ class ActionStack(Stack):
         switch = f"/trackside/{self._settings.event_bus_name}/dry-run"
         CfnOutput(self, "DryRunParameterName", value=switch, description="true: nothing is stopped")
         CfnOutput(self, "IdempotencyTableName", value=self.table.table_name)
-        for action, reaction in zip(Action, self.reactions.values(), strict=True):
+        for action in Action:
+            reaction = self.reactions[action.unit.name]
             CfnOutput(self, f"{action.value}QueueUrl", value=reaction.queue.queue_url)
             CfnOutput(self, f"{action.value}DeadLettersUrl", value=reaction.dead_letters.queue_url)

@@ -36,7 +36,7 @@ from stacks.event_patterns import (
     training_ended,
     training_started,
 )
-from trackside.contracts.evaluator_mode import FLEET
+from trackside.contracts.deployment.evaluators import FLEET
 from trackside.contracts.event import SOURCE
 from trackside.contracts.run_layout import END_MARKER_KEY, RULE_OUTPUT, RULE_REQUEST_KEY, TENSORS, VERDICTS_KEY
 
@@ -78,11 +78,11 @@ class EvaluationStack(Stack):
         )
         self._settings, self._runs, self._key = settings, runs, key
         self._notify_queue = notify_queue
-        self.repository = self._create_repository("Evaluator", settings.evaluator_repository)
+        self.repository = self._create_repository("Evaluator", settings.evaluator.repository)
         self.role = EvaluatorRole(self, "EvaluatorRole", runs=runs, key=key, bus=bus, repository=self.repository)
-        self.custom_rules = self._create_custom_rules() if settings.custom_rules_from else None
+        self.custom_rules = self._create_custom_rules() if settings.custom_rules.rules_from else None
         self.failed_evaluations = self._keep_failed_evaluations()
-        self.fleet = self._create_fleet(bus) if settings.evaluator_mode == FLEET else None
+        self.fleet = self._create_fleet(bus) if settings.evaluator.mode == FLEET else None
         layer = PowertoolsLayer(self, "Layer")
         self.reactions = {
             "start_evaluation": self._create_start_evaluation(layer, bus),
@@ -100,7 +100,7 @@ class EvaluationStack(Stack):
     @property
     def image_uri(self) -> str:
         """The image that judges runs."""
-        return self.repository.repository_uri_for_tag(self._settings.evaluator_image_tag)
+        return self.repository.repository_uri_for_tag(self._settings.evaluator.image_tag)
 
     def _create_fleet(self, bus: events.IEventBus) -> EvaluatorFleet:
         return EvaluatorFleet(
@@ -116,16 +116,16 @@ class EvaluationStack(Stack):
 
     def _create_custom_rules(self) -> CustomRules:
         settings = self._settings
-        repository = self._create_repository("CustomRule", settings.custom_rule_repository)
+        repository = self._create_repository("CustomRule", settings.custom_rules.repository)
         role = CustomRuleRole(
             self,
             "CustomRuleRole",
             runs=self._runs,
             key=self._key,
             repository=repository,
-            place=settings.custom_rules_from,
+            place=settings.custom_rules.rules_from,
         )
-        return CustomRules(repository, repository.repository_uri_for_tag(settings.custom_rule_image_tag), role)
+        return CustomRules(repository, repository.repository_uri_for_tag(settings.custom_rules.image_tag), role)
 
     def _create_repository(self, construct_id: str, name: str) -> ecr.Repository:
         return ecr.Repository(
@@ -146,44 +146,34 @@ class EvaluationStack(Stack):
             "StartEvaluation",
             name="start_evaluation",
             description="Trackside: starts the processing job that judges a training job",
-            settings=StartEvaluationSettings(
+            settings=StartEvaluationSettings.of(
+                self._settings.evaluator,
+                self._settings.watching,
+                self._settings.place,
+                self._settings.accounts,
                 image_uri=self.image_uri,
                 role_arn=self.role.role_arn,
                 run_bucket=self._runs.bucket_name,
                 event_bus=bus.event_bus_name,
-                instance_type=self._settings.evaluator_instance_type,
-                volume_gb=self._settings.evaluator_volume_gb,
-                poll_seconds=self._settings.evaluator_poll_seconds,
-                max_runtime_seconds=self._settings.evaluator_max_runtime_seconds,
                 pause_milliseconds=pause_milliseconds(
-                    self._settings.control_calls_per_second, at_once=self._settings.evaluations_started_at_once
+                    self._settings.control_calls_per_second, at_once=self._settings.evaluator.started_at_once
                 ),
                 cost_tags=",".join("=".join(tag) for tag in cost_tags(self._settings)),
-                custom_rules_from=self._settings.custom_rules_from,
+                custom_rules_from=self._settings.custom_rules.rules_from,
                 custom_rule_image_uri=self.custom_rules.image_uri if self.custom_rules else "",
                 custom_rule_role_arn=self.custom_rules.role.role_arn if self.custom_rules else "",
-                subnets=",".join(self._settings.vpc_subnets),
-                security_groups=",".join(self._settings.vpc_security_groups),
-                volume_key_arn=self._settings.evaluator_volume_key_arn,
-                encrypt_traffic=self._settings.evaluator_encrypts_traffic,
-                spoke_accounts=",".join(self._settings.spoke_accounts),
-                evaluator_mode=self._settings.evaluator_mode,
-                most_rule_jobs=self._settings.evaluator_most_rule_jobs,
+                evaluator_mode=self._settings.evaluator.mode,
                 lease_table=self.fleet.table.table_name if self.fleet else "",
                 fleet_queue_url=self.fleet.queue.queue_url if self.fleet else "",
                 failed_queue_url=self.failed_evaluations.queue_url,
                 notify_queue_url=self._notify_queue.queue_url,
-                watch_by_environment=self._settings.watch_by_environment,
-                watched_jobs=",".join(self._settings.watched_jobs),
-                unwatched_jobs=",".join(self._settings.unwatched_jobs),
                 untagged_runs=untagged_runs(self._settings, self._runs),
-                default_rules=self._settings.default_rules,
                 rule_parameters_below=rule_parameters_below(self._settings),
             ),
             layer=layer,
-            log_retention_days=self._settings.log_retention_days,
+            log_retention_days=self._settings.retention.log_days,
             # SageMaker's control plane takes one or two calls a second: the queue holds the rest.
-            most_at_once=self._settings.evaluations_started_at_once,
+            most_at_once=self._settings.evaluator.started_at_once,
             batch_size=1,  # calls that are throttled take seconds: ten of them would outlast the function
         )
         reaction.react_to("TrainingStarted", training_started(), description="A training job that opted in is running")
@@ -236,7 +226,7 @@ class EvaluationStack(Stack):
             description="Trackside: says on the bus what a rule from a file found",
             settings=ReportCustomRuleSettings(event_bus=bus.event_bus_name, role_arn=role_arn),
             layer=layer,
-            log_retention_days=self._settings.log_retention_days,
+            log_retention_days=self._settings.retention.log_days,
         )
         reaction.react_to(
             "CustomRuleEnded", custom_rule_ended(role_arn), description="A job that judged by a rule from a file ended"
@@ -265,7 +255,7 @@ class EvaluationStack(Stack):
             description="Trackside: tells the worker that judges a run that it was written to",
             settings=NoteNewsSettings(lease_table=fleet.table.table_name),
             layer=layer,
-            log_retention_days=self._settings.log_retention_days,
+            log_retention_days=self._settings.retention.log_days,
         )
         reaction.react_to("RunWritten", run_written(self._runs.bucket_name), description="A run was written to")
         fleet.let_note_news(reaction.function)
@@ -277,11 +267,9 @@ class EvaluationStack(Stack):
             "FinishRun",
             name="finish_run",
             description="Trackside: marks the end of a run whose training job ended",
-            settings=FinishRunSettings(
-                run_bucket=self._runs.bucket_name, spoke_accounts=",".join(self._settings.spoke_accounts)
-            ),
+            settings=FinishRunSettings.of(self._settings.accounts, run_bucket=self._runs.bucket_name),
             layer=layer,
-            log_retention_days=self._settings.log_retention_days,
+            log_retention_days=self._settings.retention.log_days,
         )
         reaction.react_to("TrainingEnded", training_ended(), description="A training job that opted in has ended")
         marker = f"*/{TENSORS}/{END_MARKER_KEY}"

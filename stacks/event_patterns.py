@@ -7,10 +7,9 @@ from typing import Any
 
 from aws_cdk import aws_events as events
 
-from lambdas.notify_owner.unjudged import NOTHING_JUDGED
-from lambdas.shared.processing_jobs import NAME_PREFIX
 from trackside.contracts.action import Action
-from trackside.contracts.custom_rule_job import ACTIONS, RUN
+from trackside.contracts.deployment.custom_rule_job import ACTIONS, RUN
+from trackside.contracts.deployment.evaluators import JOB_NAME_PREFIX, NOTHING_JUDGED
 from trackside.contracts.event import (
     AWS_DETAIL_TYPE,
     AWS_SOURCE,
@@ -132,7 +131,7 @@ def _our_processing_job(
     """A processing job with a name of ours is in that state, has `more` in its detail, and was `told` that. By the
     bucket of its run it is known from those of another deployment in the same account."""
     environment = {RUN: [{"prefix": f"s3://{bucket_name}/"}], **(told or {})}
-    name = [{"prefix": NAME_PREFIX}]
+    name = [{"prefix": JOB_NAME_PREFIX}]
     detail = {"ProcessingJobStatus": [status], "ProcessingJobName": name, "Environment": environment, **more}
     return events.EventPattern(source=[AWS_SOURCE], detail_type=[PROCESSING_DETAIL_TYPE], detail=detail)
 

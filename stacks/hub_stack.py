@@ -38,9 +38,9 @@ class HubStack(Stack):
         condition: dict[str, Any] = {
             "StringEquals": {"events:source": AWS_SOURCE, "events:detail-type": AWS_DETAIL_TYPE},
         }
-        if self._settings.organization:
-            condition["StringEquals"]["aws:PrincipalOrgID"] = self._settings.organization
-        accounts = self._settings.spoke_accounts
+        if self._settings.accounts.organization:
+            condition["StringEquals"]["aws:PrincipalOrgID"] = self._settings.accounts.organization
+        accounts = self._settings.accounts.spoke_accounts
         statement_id = f"{self._settings.event_bus_name}-spokes"
         events.CfnEventBusPolicy(
             self,
@@ -69,7 +69,7 @@ class HubStack(Stack):
             ["sts:AssumeRole"],
             [
                 role_arn(stack, account, spoke_role_name(self._settings, stack.region))
-                for account in self._settings.spoke_accounts
+                for account in self._settings.accounts.spoke_accounts
             ],
             why="Jobs of the accounts that this hub watches; the role there may stop tagged training jobs only.",
         )

@@ -46,28 +46,28 @@ JOB_IN_VPC = (
 
 def fit_in(root: IConstruct, settings: DeploymentSettings) -> None:
     """Fits all stacks below `root` into what the settings say is there."""
-    if settings.permissions_boundary:
+    if settings.place.permissions_boundary:
         for stack in _all(root, Stack):
-            policy = iam.ManagedPolicy.from_managed_policy_arn(stack, "Boundary", settings.permissions_boundary)
+            policy = iam.ManagedPolicy.from_managed_policy_arn(stack, "Boundary", settings.place.permissions_boundary)
             iam.PermissionsBoundary.of(stack).apply(policy)
     for role in _all(root, ProcessingJobRole):
         _fit_in_role(role, settings)
     for function in _all(root, PythonLambda):
         function.add_environment("POWERTOOLS_SERVICE_NAME", settings.service_name(function.reaction))
-    if settings.functions_in_vpc:
+    if settings.place.functions_in_vpc:
         for function in _all(root, PythonLambda):
             _join_vpc(function, settings)
 
 
 def _fit_in_role(role: ProcessingJobRole, settings: DeploymentSettings) -> None:
-    if settings.vpc_subnets:
+    if settings.place.subnets:
         allow(role, "JoinTheVpc", JOB_IN_VPC, ["*"], why=f"Its jobs run there. {INTERFACES_KNOW_NO_RESOURCES}")
-    if settings.evaluator_volume_key_arn:
+    if settings.evaluator.volume_key_arn:
         allow(
             role,
             "EncryptTheDisk",
             ["kms:CreateGrant"],
-            [settings.evaluator_volume_key_arn],
+            [settings.evaluator.volume_key_arn],
             conditions={"Bool": {"kms:GrantIsForAWSResource": "true"}},
             why="SageMaker encrypts the disks of its jobs with this key.",
         )
@@ -79,7 +79,7 @@ def _join_vpc(function: lambda_.Function, settings: DeploymentSettings) -> None:
     if not isinstance(resource, lambda_.CfnFunction):
         raise TypeError(f"{function.node.path} is no function of CloudFormation.")
     resource.vpc_config = lambda_.CfnFunction.VpcConfigProperty(
-        subnet_ids=list(settings.vpc_subnets), security_group_ids=list(settings.vpc_security_groups)
+        subnet_ids=list(settings.place.subnets), security_group_ids=list(settings.place.security_groups)
     )
     why = f"It runs in the deployment's VPC. {INTERFACES_KNOW_NO_RESOURCES}"
     allow(function, "JoinTheVpc", FUNCTION_IN_VPC, ["*"], why=why)

@@ -12,7 +12,6 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from lambdas.shared.own_metrics import DETECTION_LATENCY, SILENT_EVALUATORS, SWEEPS
 from stacks.constructs.alarm import TellingAlarm
 from stacks.constructs.alarm_topic import AlarmTopic
 from stacks.constructs.evaluator_fleet import EvaluatorFleet
@@ -23,6 +22,7 @@ from stacks.constructs.undelivered_alarms import undelivered_alarms
 from stacks.constructs.webhook import Webhook
 from stacks.deployment_settings import DeploymentSettings
 from stacks.measures import issues, oldest, own, waiting
+from trackside.contracts.deployment.reaction_metrics import DETECTION_LATENCY, SILENT_EVALUATORS, SWEEPS
 
 MISSED_SWEEPS = 3  # so many in a row: one may fail, and is tried again
 
@@ -82,9 +82,9 @@ class MonitoringStack(Stack):
         CfnOutput(self, "DashboardName", value=dashboard)
 
     def _create_topic(self, key: kms.IKey) -> sns.ITopic:
-        if self._settings.alarm_topic_arn:
-            return sns.Topic.from_topic_arn(self, "Alarms", self._settings.alarm_topic_arn)
-        emails = self._settings.owner_emails
+        if self._settings.place.alarm_topic_arn:
+            return sns.Topic.from_topic_arn(self, "Alarms", self._settings.place.alarm_topic_arn)
+        emails = self._settings.notices.emails
         return AlarmTopic(self, "Alarms", key=key, display_name="Trackside: alarms", emails=emails)
 
     def _watch_training(self) -> TellingAlarm:
@@ -99,7 +99,7 @@ class MonitoringStack(Stack):
         )
 
     def _watch_latency(self) -> TellingAlarm:
-        seconds = self._settings.detection_latency_seconds
+        seconds = self._settings.monitoring.detection_latency_seconds
         return TellingAlarm(
             self,
             "DetectionLatency",
@@ -117,7 +117,7 @@ class MonitoringStack(Stack):
         )
 
     def _watch_evaluators(self) -> TellingAlarm:
-        minutes = self._settings.evaluator_silence_minutes
+        minutes = self._settings.monitoring.silence_minutes
         return TellingAlarm(
             self,
             "EvaluatorsSilent",
@@ -127,7 +127,7 @@ class MonitoringStack(Stack):
                 reaction="reconcile",
                 settings=self._settings,
                 statistic=cloudwatch.Stats.MAXIMUM,
-                minutes=max(self._settings.reconcile_minutes, 5),
+                minutes=max(self._settings.monitoring.reconcile_minutes, 5),
             ),
             threshold=1,
             description=f"A training job runs whose evaluator has given no sign of life for {minutes} minutes, so it "
@@ -135,7 +135,7 @@ class MonitoringStack(Stack):
         )
 
     def _watch_sweeps(self) -> TellingAlarm:
-        minutes = self._settings.reconcile_minutes
+        minutes = self._settings.monitoring.reconcile_minutes
         return TellingAlarm(
             self,
             "ReconcileSilent",
@@ -181,7 +181,7 @@ class MonitoringStack(Stack):
 
     def _watch_reaction(self, name: str, reaction: QueueBackedFunction) -> list[TellingAlarm]:
         title = "".join(word.capitalize() for word in name.split("_"))
-        minutes, five = self._settings.oldest_message_minutes, Duration.minutes(5)
+        minutes, five = self._settings.monitoring.oldest_message_minutes, Duration.minutes(5)
         function = reaction.function
 
         def watch(what: str, metric: cloudwatch.IMetric, threshold: float, description: str) -> TellingAlarm:

@@ -11,7 +11,6 @@ from constructs import Construct
 
 from lambdas.reconcile.settings import ReconcileSettings
 from lambdas.record_verdict.settings import RecordVerdictSettings
-from lambdas.shared.processing_jobs import NAME_PREFIX
 from stacks.constructs.acknowledge import accept_wildcard
 from stacks.constructs.allow import allow
 from stacks.constructs.evaluator_fleet import EvaluatorFleet
@@ -21,6 +20,7 @@ from stacks.constructs.run_table import RunTable
 from stacks.constructs.watching import watches_untagged
 from stacks.deployment_settings import DeploymentSettings
 from stacks.event_patterns import official_rule_status_changed, rule_status_changed, training_changed
+from trackside.contracts.deployment.evaluators import JOB_NAME_PREFIX
 from trackside.contracts.run_layout import RULE_OUTPUT
 
 SWEEP_SECONDS = 300  # 10,000 jobs are a hundred pages, one a second
@@ -77,10 +77,10 @@ class RecordStack(Stack):
             settings=RecordVerdictSettings(
                 run_table=self._table.table_name,
                 run_bucket=self._runs.bucket_name,
-                retention_days=self._settings.record_retention_days,
+                retention_days=self._settings.retention.record_days,
             ),
             layer=layer,
-            log_retention_days=self._settings.log_retention_days,
+            log_retention_days=self._settings.retention.log_days,
         )
         reaction.react_to(
             "RuleStatusChanged", rule_status_changed(), event_bus=bus, description="A rule said something of a job"
@@ -112,32 +112,36 @@ class RecordStack(Stack):
             "Reconcile",
             name="reconcile",
             description="Trackside: finds what events missed",
-            settings=ReconcileSettings(
+            settings=ReconcileSettings.of(
+                self._settings.monitoring,
                 run_table=self._table.table_name,
                 start_queue_url=start_queue.queue_url,
                 finish_queue_url=finish_queue.queue_url,
                 record_queue_url=record_queue.queue_url,
                 run_bucket=runs.bucket_name,
-                evaluator_mode=self._settings.evaluator_mode,
+                evaluator_mode=self._settings.evaluator.mode,
                 lease_table=fleet.table.table_name if fleet else "",
-                silence_minutes=self._settings.evaluator_silence_minutes,
-                every_minutes=self._settings.reconcile_minutes,
-                retention_days=self._settings.record_retention_days,
+                every_minutes=self._settings.monitoring.reconcile_minutes,
+                retention_days=self._settings.retention.record_days,
                 tells_untagged=watches_untagged(self._settings),
             ),
             layer=layer,
-            log_retention_days=self._settings.log_retention_days,
+            log_retention_days=self._settings.retention.log_days,
             most_at_once=LEAST_AT_ONCE,
             batch_size=1,
             timeout_seconds=SWEEP_SECONDS,
         )
         # Behind a queue like all others: a sweep that fails is tried again, and one that keeps failing raises an alarm.
-        reaction.run_every(self._settings.reconcile_minutes, description="What may have been missed is looked for")
+        reaction.run_every(
+            self._settings.monitoring.reconcile_minutes, description="What may have been missed is looked for"
+        )
         function = reaction.function
         why = "Knows which jobs run, and notes down whose tags it has read and who judges them."
         self._table.let(function, "BatchGetItem", "PutItem", "Query", "UpdateItem", and_shelves=True, why=why)
         jobs = self.format_arn(service="sagemaker", resource="training-job", resource_name="*")
-        evaluators = self.format_arn(service="sagemaker", resource="processing-job", resource_name=f"{NAME_PREFIX}*")
+        evaluators = self.format_arn(
+            service="sagemaker", resource="processing-job", resource_name=f"{JOB_NAME_PREFIX}*"
+        )
         queues = [queue.queue_arn for queue in (start_queue, finish_queue, record_queue)]
         why = "Finds jobs that no event told of. The call knows no resources."
         allow(function, "ListTrainingJobs", ["sagemaker:ListTrainingJobs"], ["*"], why=why)
@@ -163,6 +167,6 @@ class RecordStack(Stack):
         reason = "Reads only; whoever asked for Trackside is not known before its tags are read."
         accept_wildcard(reaction.function, f"{prefix}:training-job/*", reason=reason)
         accept_wildcard(
-            reaction.function, f"{prefix}:processing-job/{NAME_PREFIX}*", reason="Reads only, what is ours."
+            reaction.function, f"{prefix}:processing-job/{JOB_NAME_PREFIX}*", reason="Reads only, what is ours."
         )
         return reaction

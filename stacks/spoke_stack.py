@@ -29,12 +29,12 @@ class SpokeStack(Stack):
             scope,
             construct_id,
             stack_name=settings.stack_name(construct_id),
-            description=f"Trackside: a spoke of {settings.hub_account}",
+            description=f"Trackside: a spoke of {settings.accounts.hub_account}",
         )
         self._settings = settings
         dead_letters = self._create_dead_letters()
         self._forward(dead_letters)
-        if settings.alarm_topic_arn:
+        if settings.place.alarm_topic_arn:
             self._watch(dead_letters)
         role = self._create_stop_role()
         CfnOutput(self, "StopRoleArn", value=role.role_arn, description="The hub stops jobs with it")
@@ -58,7 +58,7 @@ class SpokeStack(Stack):
         return queue
 
     def _forward(self, dead_letters: sqs.Queue) -> None:
-        where = f"arn:{self.partition}:events:{self.region}:{self._settings.hub_account}:event-bus/default"
+        where = f"arn:{self.partition}:events:{self.region}:{self._settings.accounts.hub_account}:event-bus/default"
         role = iam.Role(
             self,
             "Forwarder",
@@ -85,27 +85,27 @@ class SpokeStack(Stack):
         TellingAlarm(
             self,
             "SpokeDeadLetters",
-            topic=sns.Topic.from_topic_arn(self, "Alarms", self._settings.alarm_topic_arn),
+            topic=sns.Topic.from_topic_arn(self, "Alarms", self._settings.place.alarm_topic_arn),
             metric=waiting(dead_letters),
             threshold=1,
-            description=f"The hub {self._settings.hub_account} did not take an event of this account for a day: it "
-            f"lies in {dead_letters.queue_name}. Is this account among its spoke_accounts?",
+            description=f"The hub {self._settings.accounts.hub_account} did not take an event of this account for a "
+            f"day: it lies in {dead_letters.queue_name}. Is this account among its spoke_accounts?",
         )
 
     def _create_stop_role(self) -> iam.Role:
         """Trusts one role of the hub by its name, whether or not it is there yet."""
         settings = self._settings
         asked: dict[str, Any] = {"sts:ExternalId": settings.event_bus_name}
-        if settings.organization:
-            asked["aws:PrincipalOrgID"] = settings.organization
-        trusted = role_arn(self, settings.hub_account, hub_role_name(settings, self.region))
+        if settings.accounts.organization:
+            asked["aws:PrincipalOrgID"] = settings.accounts.organization
+        trusted = role_arn(self, settings.accounts.hub_account, hub_role_name(settings, self.region))
         role = iam.Role(
             self,
             "Stop",
             role_name=spoke_role_name(settings, self.region),
-            description=f"Trackside: the hub {settings.hub_account} stops tagged training jobs with it",
+            description=f"Trackside: the hub {settings.accounts.hub_account} stops tagged training jobs with it",
             assumed_by=iam.PrincipalWithConditions(
-                iam.AccountPrincipal(settings.hub_account),
+                iam.AccountPrincipal(settings.accounts.hub_account),
                 {"StringEquals": asked, "ArnEquals": {"aws:PrincipalArn": trusted}},
             ),
         )

@@ -43,7 +43,7 @@ def let_spokes_write_runs(runs: s3.IBucket, key: kms.IKey, settings: DeploymentS
     """Lets each spoke's roles write runs below `<account>/`, and nowhere else. An existing bucket or key is its
     owner's: nothing is done to it."""
     stack = Stack.of(runs)
-    for account in settings.spoke_accounts:
+    for account in settings.accounts.spoke_accounts:
         root = [iam.AccountPrincipal(account)]
         runs.add_to_resource_policy(
             iam.PolicyStatement(
@@ -80,4 +80,8 @@ def let_spokes_write_runs(runs: s3.IBucket, key: kms.IKey, settings: DeploymentS
 
 
 def _of_the_organization(settings: DeploymentSettings) -> dict[str, dict[str, str]]:
-    return {"StringEquals": {"aws:PrincipalOrgID": settings.organization}} if settings.organization else {}
+    return (
+        {"StringEquals": {"aws:PrincipalOrgID": settings.accounts.organization}}
+        if settings.accounts.organization
+        else {}
+    )

@@ -12,7 +12,7 @@ from stacks.constructs.private_bucket import PrivateBucket
 from stacks.constructs.run_table import RunTable
 from stacks.deployment_settings import DeploymentSettings
 from stacks.spokes import let_spokes_write_runs
-from trackside.contracts.evaluator_mode import FLEET
+from trackside.contracts.deployment.evaluators import FLEET
 
 ACCESS_LOG_DAYS = 90
 
@@ -38,8 +38,8 @@ class StorageStack(Stack):
         CfnOutput(self, "RunTableName", value=self.table.table_name, description="What `trackside aws` reads")
 
     def _create_key(self, settings: DeploymentSettings) -> kms.IKey:
-        if settings.key_arn:
-            return kms.Key.from_key_arn(self, "Key", settings.key_arn)
+        if settings.place.key_arn:
+            return kms.Key.from_key_arn(self, "Key", settings.place.key_arn)
         key = kms.Key(
             self,
             "Key",
@@ -51,8 +51,8 @@ class StorageStack(Stack):
         return key
 
     def _create_runs(self, settings: DeploymentSettings) -> s3.IBucket:
-        if settings.run_bucket:
-            return s3.Bucket.from_bucket_name(self, "Runs", settings.run_bucket)
+        if settings.place.run_bucket:
+            return s3.Bucket.from_bucket_name(self, "Runs", settings.place.run_bucket)
         access_logs = PrivateBucket(self, "AccessLogs", keep=settings.keep_data, expire_after_days=ACCESS_LOG_DAYS)
         return PrivateBucket(
             self,
@@ -60,8 +60,8 @@ class StorageStack(Stack):
             key=self.key,
             access_log_bucket=access_logs,
             keep=settings.keep_data,
-            expire_after_days=settings.run_retention_days,
-            tells_of_objects=settings.evaluator_mode == FLEET,
+            expire_after_days=settings.retention.run_days,
+            tells_of_objects=settings.evaluator.mode == FLEET,
         )
 
     def _let_alarms_reach_encrypted_topics(self, key: kms.Key) -> None:

@@ -20,8 +20,8 @@ SLACK_URL = "https://slack.com/api/chat.postMessage"  # https://docs.slack.dev/r
 def create_webhooks(scope: Construct, *, settings: DeploymentSettings, bus: events.IEventBus) -> Mapping[str, Webhook]:
     """By name: `slack`, `webhook`; those that the settings ask for."""
     found: dict[str, Webhook] = {}
-    rate = settings.webhook_calls_per_second
-    if settings.slack_channel:
+    rate = settings.notices.webhook_calls_per_second
+    if settings.notices.slack_channel:
         text = events.EventField.from_path("$.detail.slack_text")
         found["slack"] = Webhook(
             scope,
@@ -30,20 +30,20 @@ def create_webhooks(scope: Construct, *, settings: DeploymentSettings, bus: even
             pattern=owner_told(),
             url=SLACK_URL,
             header="Authorization",
-            secret_name=settings.slack_secret,
-            body=events.RuleTargetInput.from_object({"channel": settings.slack_channel, "text": text}),
+            secret_name=settings.notices.slack_secret,
+            body=events.RuleTargetInput.from_object({"channel": settings.notices.slack_channel, "text": text}),
             calls_per_second=min(rate, 1),  # Slack takes one message a second for a channel
             description="Tells a channel of Slack what owners are told",
         )
-    if settings.webhook_url:
+    if settings.notices.webhook_url:
         found["webhook"] = Webhook(
             scope,
             "Webhook",
             bus=bus,
             pattern=owner_told(),
-            url=settings.webhook_url,
+            url=settings.notices.webhook_url,
             header="Authorization",
-            secret_name=settings.webhook_secret,
+            secret_name=settings.notices.webhook_secret,
             body=events.RuleTargetInput.from_event_path("$.detail"),
             calls_per_second=rate,
             description="Tells an HTTPS endpoint what owners are told",

@@ -11,7 +11,7 @@ from functools import partial
 from benchmarks.faults.cases import POISON, Case, draw, name_of, verdict_event
 from benchmarks.faults.simulated_account import Job, SimulatedAccount
 from benchmarks.faults.wiring import Wiring
-from trackside.contracts.stop_record import VetoRecord
+from trackside.contracts.deployment.stop_record import VetoRecord
 from trackside_localaccount.faults import Faults
 
 STARTED_AT = 1_790_000_000.0

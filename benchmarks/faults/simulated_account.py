@@ -37,7 +37,7 @@ from benchmarks.faults.wiring import Function, Wiring
 from lambdas.shared.clients import client
 from lambdas.shared.observability import logger, metrics
 from lambdas.start_evaluation import started
-from trackside.contracts.run_table import SHELVES
+from trackside.contracts.deployment.run_table import SHELVES
 from trackside_localaccount.event_pattern import matches
 from trackside_localaccount.faults import CallFault, Faults, FaultSwitch
 

@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "before": _then_and_now(then_and_now),
         "rates": _by(by_rate, "CreateProcessingJob a second", [f"{rate:g}" for rate in rates]),
         "instances": _by(by_instances, "processing instances", [str(count or "any number") for count in counts]),
-        "idle": idle_table(read_prices(), deployed().settings.reconcile_minutes),
+        "idle": idle_table(read_prices(), deployed().settings.monitoring.reconcile_minutes),
         "costs": _costs(sizes[0], asked.seed, quotas),
     }
     if asked.no_write:
@@ -146,7 +146,8 @@ def charts(grid: Sequence[Figures]) -> dict[str, str]:
 
 
 def _without_budget(design: Design) -> Design:
-    return dataclasses.replace(design, settings=dataclasses.replace(design.settings, stops_per_hour=0))
+    stops = dataclasses.replace(design.settings.stops, stops_per_hour=0)
+    return dataclasses.replace(design, settings=dataclasses.replace(design.settings, stops=stops))
 
 
 HEAD = (

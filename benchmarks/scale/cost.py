@@ -186,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _said(asked: argparse.Namespace) -> Iterator[str]:
     prices = read_prices(asked.prices)
     design = deployed()
-    yield f"{idle_table(prices, design.settings.reconcile_minutes)}\n"
+    yield f"{idle_table(prices, design.settings.monitoring.reconcile_minutes)}\n"
     for mode in MODES if asked.mode == "all" else (asked.mode,):
         load = Load("cost", asked.jobs, hours=asked.hours, faulty=asked.faulty, rules=asked.rules)
         result = Simulation(load, mode=mode, design=design, quotas=Quotas()).run()

@@ -66,31 +66,27 @@ class Design:
     def stop(self) -> StopTrainingSettings:
         """As `ActionStack` sets them."""
         settings = self.settings
-        return StopTrainingSettings(
+        return StopTrainingSettings.of(
+            settings.stops,
             idempotency_table="done",
             run_table="runs",
             queue_url="stop",
             topic_arn="topic",
             dry_run_parameter="dry-run",
-            stops_per_hour=settings.stops_per_hour,
-            cool_down_minutes=settings.stop_cool_down_minutes,
-            veto_minutes=settings.veto_minutes,
-            after_findings=settings.stop_after_findings,
-            after_rules=settings.stop_after_rules,
             default_actions=settings.default_actions,
         )
 
     @property
     def reconcile(self) -> ReconcileSettings:
         """As `RecordStack` sets them."""
-        return ReconcileSettings(
+        return ReconcileSettings.of(
+            self.settings.monitoring,
             run_table="runs",
             start_queue_url="start",
             finish_queue_url="finish",
             record_queue_url="record",
             run_bucket=BUCKET,
-            silence_minutes=self.settings.evaluator_silence_minutes,
-            every_minutes=self.settings.reconcile_minutes,
+            every_minutes=self.settings.monitoring.reconcile_minutes,
             most_pages=self.reconcile_most_pages,
             most_asked=self.reconcile_most_asked,
         )
@@ -98,7 +94,7 @@ class Design:
 
 def before() -> Design:
     """As it was before this simulation: every queue in batches of ten, and only starts held back."""
-    at_once = DeploymentSettings.evaluations_started_at_once
+    at_once = DeploymentSettings().evaluator.started_at_once
     queues = {"start_evaluation": QueueDesign(most_at_once=at_once), "reconcile": QueueDesign(most_at_once=2)}
     return Design(
         queues=queues, reconcile_most_pages=10, reconcile_most_asked=20, one_mail_an_hour=False, remembers_starts=False
@@ -111,8 +107,8 @@ def deployed() -> Design:
     return Design(
         settings,
         queues={
-            "start_evaluation": QueueDesign(batch_size=1, most_at_once=settings.evaluations_started_at_once),
-            "stop_training": QueueDesign(batch_size=1, most_at_once=settings.stops_made_at_once),
+            "start_evaluation": QueueDesign(batch_size=1, most_at_once=settings.evaluator.started_at_once),
+            "stop_training": QueueDesign(batch_size=1, most_at_once=settings.stops.made_at_once),
             "reconcile": QueueDesign(batch_size=1, most_at_once=2, timeout_seconds=300.0),
         },
     )

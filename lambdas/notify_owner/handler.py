@@ -11,18 +11,18 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from lambdas.notify_owner.logic import decide, tell_unjudged
 from lambdas.notify_owner.settings import NotifyOwnerSettings
 from lambdas.notify_owner.telling import Telling
-from lambdas.notify_owner.unjudged import DETAIL_TYPE, read_unjudged
+from lambdas.notify_owner.unjudged import read_unjudged
 from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.each import each
 from lambdas.shared.reaction import reaction
-from trackside.contracts.event import RuleEvaluation, read_rule_evaluations
+from trackside.contracts.event import PROCESSING_DETAIL_TYPE, RuleEvaluation, read_rule_evaluations
 
 
 @reaction
 def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | Nothing]:
     settings = NotifyOwnerSettings.from_environment()
     telling = Telling(event, settings, context, now=time.time())
-    if event.get("detail-type") == DETAIL_TYPE:
+    if event.get("detail-type") == PROCESSING_DETAIL_TYPE:
         said = read_unjudged(event)
         yield from telling.tell(said, tell_unjudged(said))
         return

@@ -18,7 +18,7 @@ from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.once import once
 from lambdas.shared.plain import plain
 from trackside.contracts.action import Action
-from trackside.contracts.action_terms import QUIET_MINUTES
+from trackside.contracts.actions.notify_owner import QUIET_MINUTES
 from trackside.contracts.event import NOTIFICATION_DETAIL_TYPE, SOURCE, RuleEvaluation
 
 MOST_DELAY_SECONDS = 900  # API_SendMessage

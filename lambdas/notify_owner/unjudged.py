@@ -9,8 +9,6 @@ from trackside.contracts.event import RuleEvaluation, RuleEvaluationStatus, Trai
 from trackside.contracts.fields import Fields
 from trackside.contracts.verdict import Severity
 
-DETAIL_TYPE = "SageMaker Processing Job State Change"
-NOTHING_JUDGED = "No rule could judge this run"  # how the evaluator's ExitMessage begins
 _FIX = "See its processing job in CloudWatch Logs, and `trackside findings` for what each rule lacked."
 
 

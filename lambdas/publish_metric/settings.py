@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lambdas.shared.settings import DEFAULT_ACTIONS, EnvironmentSettings
-from trackside.contracts.action import Action
-from trackside.contracts.issue_metric import issue_namespace
+from lambdas.shared.settings import EnvironmentSettings
+from trackside.contracts.action import DEFAULT_ACTIONS, Action
+from trackside.contracts.deployment.metrics import issue_namespace
 
 
 @dataclass(frozen=True)

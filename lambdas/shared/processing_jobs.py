@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 
+from trackside.contracts.deployment.evaluators import JOB_NAME_PREFIX
 from trackside.contracts.event import TrainingJob
 
-NAME_PREFIX = "trackside-"  # of every processing job that judges a training job
 MOST_NAME_CHARACTERS = 63  # API_CreateProcessingJob: [a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}
 HASH_CHARACTERS = 10
 
@@ -47,9 +47,9 @@ def chain_of(name: str, job: TrainingJob) -> str:
 
 
 def _name(job: TrainingJob, ending: str) -> str:
-    room = MOST_NAME_CHARACTERS - len(NAME_PREFIX) - len(ending) - 1
+    room = MOST_NAME_CHARACTERS - len(JOB_NAME_PREFIX) - len(ending) - 1
     readable = re.sub(r"[^a-zA-Z0-9]+", "-", job.name)[:room].strip("-")
-    return f"{NAME_PREFIX}{readable}-{ending}" if readable else f"{NAME_PREFIX}{ending}"
+    return f"{JOB_NAME_PREFIX}{readable}-{ending}" if readable else f"{JOB_NAME_PREFIX}{ending}"
 
 
 def _digest(text: str, characters: int) -> str:

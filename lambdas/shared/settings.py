@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
 
 from typing_extensions import Self
 
@@ -13,13 +13,32 @@ from trackside.contracts.action import Action
 from trackside.contracts.errors import ConfigurationError, Problem
 
 PREFIX = "TRACKSIDE_"
-DEFAULT_ACTIONS = (Action.NOTIFY, Action.PUBLISH_METRIC)  # training is never stopped unasked
 
 
 @dataclasses.dataclass(frozen=True)
 class EnvironmentSettings:
     """Base of a Lambda's settings: field `event_bus` is the variable TRACKSIDE_EVENT_BUS. Fields are texts, whole
     numbers, booleans or tuples of actions."""
+
+    @classmethod
+    def of(cls, *groups: object, **given: Any) -> Self:
+        """Return the settings that groups of the deployment's settings hold under the same names.
+
+        Args:
+            *groups: dataclasses. A list of texts becomes one text with commas where the field here is a text.
+            **given: the other values; they win over those of the groups.
+
+        Raises:
+            TypeError: two groups have a value for the same field, or nothing has one for a field without a default.
+        """
+        kinds = get_type_hints(cls)
+        values: dict[str, Any] = {}
+        for group in groups:
+            for name in (field.name for field in dataclasses.fields(cast("Any", group)) if field.name in kinds):
+                if name in values and name not in given:
+                    raise TypeError(f"Two groups have {name!r}, a field of {cls.__name__}: give it by name.")
+                values[name] = _as_kind(kinds[name], getattr(group, name))
+        return cls(**{**values, **given})
 
     def to_environment(self) -> dict[str, str]:
         """The variables for the function. Values that the deployment fills in later (CDK tokens) pass unchanged."""
@@ -46,6 +65,10 @@ class EnvironmentSettings:
         if problems:
             raise ConfigurationError(problems, subject=cls.__name__)
         return cls(**values)
+
+
+def _as_kind(kind: Any, value: object) -> object:
+    return ",".join(map(str, value)) if kind is str and isinstance(value, tuple) else value
 
 
 def _variable(field_name: str) -> str:

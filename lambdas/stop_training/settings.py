@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lambdas.shared.settings import DEFAULT_ACTIONS, EnvironmentSettings
-from trackside.contracts.action import Action
+from lambdas.shared.settings import EnvironmentSettings
+from trackside.contracts.action import DEFAULT_ACTIONS, Action
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from stacks.constructs.processing_job_role import let_pull
 from stacks.constructs.python_lambda import RETENTION
 from stacks.constructs.run_table import KEY_ACTIONS
 from stacks.deployment_settings import DeploymentSettings
-from trackside.contracts.fleet_metrics import FLEET, LOAD, NAMESPACE
-from trackside.contracts.lease import OPEN_INDEX
+from trackside.contracts.deployment.lease import OPEN_INDEX
+from trackside.contracts.deployment.metrics import FLEET_DIMENSION, FLEET_NAMESPACE, LOAD
 
 TARGET_LOAD_PERCENT = 70
 STOP_SECONDS = 120  # the longest that Fargate waits between SIGTERM and SIGKILL
@@ -58,7 +58,9 @@ class EvaluatorFleet(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._settings, self._key = settings, key
-        self.has_news = not settings.run_bucket  # whether another's bucket tells of its objects is not ours to decide
+        self.has_news = (
+            not settings.place.run_bucket
+        )  # whether another's bucket tells of its objects is not ours to decide
         self.table = LeaseTable(self, "Leases", key=key)
         self.queue, self.dead_letters = self._create_queue()
         self.role = self._create_role(runs=runs, bus=bus, failed=failed)
@@ -67,9 +69,9 @@ class EvaluatorFleet(Construct):
             FleetNetwork(
                 self,
                 "Network",
-                subnets=settings.vpc_subnets,
-                security_groups=settings.vpc_security_groups,
-                log_retention_days=settings.log_retention_days,
+                subnets=settings.place.subnets,
+                security_groups=settings.place.security_groups,
+                log_retention_days=settings.retention.log_days,
             ),
         )
         self._scale()
@@ -94,11 +96,11 @@ class EvaluatorFleet(Construct):
         self._let_open_table(function)
 
     def told(self, name: str, statistic: str, *, minutes: int) -> cloudwatch.Metric:
-        """What workers tell of themselves (`trackside.contracts.fleet_metrics`)."""
+        """What workers tell of themselves (`trackside.contracts.deployment.metrics`)."""
         return cloudwatch.Metric(
-            namespace=NAMESPACE,
+            namespace=FLEET_NAMESPACE,
             metric_name=name,
-            dimensions_map={FLEET: self._settings.event_bus_name},
+            dimensions_map={FLEET_DIMENSION: self._settings.event_bus_name},
             statistic=statistic,
             period=Duration.minutes(minutes),
         )
@@ -152,13 +154,13 @@ class EvaluatorFleet(Construct):
         task = ecs.FargateTaskDefinition(
             self,
             "Task",
-            cpu=settings.fleet_cpu_units,
-            memory_limit_mib=settings.fleet_memory_mb,
+            cpu=settings.fleet.cpu_units,
+            memory_limit_mib=settings.fleet.memory_mb,
             task_role=self.role,
             execution_role=self._create_execution_role(repository),
         )
         log_group = logs.LogGroup(
-            self, "Log", retention=RETENTION[settings.log_retention_days], removal_policy=RemovalPolicy.DESTROY
+            self, "Log", retention=RETENTION[settings.retention.log_days], removal_policy=RemovalPolicy.DESTROY
         )
         news = {"TRACKSIDE_FLEET_NEWS_SECONDS": str(NEWS_SECONDS)} if self.has_news else {}
         # Whose it is says the image's VOLUME: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/bind-mounts.html
@@ -166,7 +168,7 @@ class EvaluatorFleet(Construct):
         worker = task.add_container(
             "Worker",
             readonly_root_filesystem=True,
-            image=ecs.ContainerImage.from_registry(repository.repository_uri_for_tag(settings.evaluator_image_tag)),
+            image=ecs.ContainerImage.from_registry(repository.repository_uri_for_tag(settings.evaluator.image_tag)),
             logging=ecs.LogDrivers.aws_logs(stream_prefix="worker", log_group=log_group),
             stop_timeout=Duration.seconds(STOP_SECONDS),
             environment={
@@ -174,9 +176,9 @@ class EvaluatorFleet(Construct):
                 "TRACKSIDE_FLEET_TABLE": self.table.table_name,
                 "TRACKSIDE_FLEET_QUEUE_URL": self.queue.queue_url,
                 "TRACKSIDE_FLEET_FAILED_QUEUE_URL": failed.queue_url,
-                "TRACKSIDE_FLEET_RUNS": str(settings.fleet_runs_per_worker),
+                "TRACKSIDE_FLEET_RUNS": str(settings.fleet.runs_per_worker),
                 "TRACKSIDE_FLEET_GRACE_SECONDS": str(GRACE_SECONDS),
-                "TRACKSIDE_CUSTOM_RULES_FROM": settings.custom_rules_from,
+                "TRACKSIDE_CUSTOM_RULES_FROM": settings.custom_rules.rules_from,
                 "AWS_DEFAULT_REGION": Stack.of(self).region,
                 **news,
             },
@@ -234,8 +236,8 @@ class EvaluatorFleet(Construct):
             service_namespace=scaling.ServiceNamespace.ECS,
             resource_id=f"service/{self.cluster.ref}/{self.service.attr_name}",
             scalable_dimension="ecs:service:DesiredCount",
-            min_capacity=self._settings.fleet_least_workers,
-            max_capacity=self._settings.fleet_most_workers,
+            min_capacity=self._settings.fleet.least_workers,
+            max_capacity=self._settings.fleet.most_workers,
             # AWS's own for it; without this CDK makes one that nothing uses.
             role=iam.Role.from_role_arn(self, "ScalingRole", role_arn, mutable=False),
         )

@@ -10,7 +10,7 @@ from stacks.constructs.alarm import TellingAlarm
 from stacks.constructs.evaluator_fleet import EvaluatorFleet
 from stacks.deployment_settings import DeploymentSettings
 from stacks.measures import oldest, waiting
-from trackside.contracts.fleet_metrics import LOAD, LONGEST_WAIT
+from trackside.contracts.deployment.metrics import LOAD, LONGEST_WAIT
 
 SILENT_MINUTES = 10
 LONGEST_WAIT_SECONDS = 600
@@ -44,12 +44,12 @@ def watch_fleet(
             "FleetAnnouncementsLate",
             topic=topic,
             metric=oldest(fleet.queue),
-            threshold=settings.oldest_message_minutes * 60,
-            description=f"A run was announced to the fleet {settings.oldest_message_minutes} minutes ago, and no "
-            "worker has room for it, or there is none. Look at the events of the ECS service.",
+            threshold=settings.monitoring.oldest_message_minutes * 60,
+            description=f"A run was announced to the fleet {settings.monitoring.oldest_message_minutes} minutes ago, "
+            "and no worker has room for it, or there is none. Look at the events of the ECS service.",
         ),
     ]
-    if settings.fleet_least_workers:
+    if settings.fleet.least_workers:
         alarms.append(
             TellingAlarm(
                 scope,

@@ -9,10 +9,10 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from lambdas.shared.own_metrics import DETECTION_LATENCY, SILENT_EVALUATORS, SWEEPS, WATCHED_JOBS
 from stacks.constructs.queue_backed_function import QueueBackedFunction
 from stacks.deployment_settings import DeploymentSettings
 from stacks.measures import issues, oldest, own, waiting
+from trackside.contracts.deployment.reaction_metrics import DETECTION_LATENCY, SILENT_EVALUATORS, SWEEPS, WATCHED_JOBS
 
 WIDTH, HALF, THIRD = 24, 12, 8
 FIVE_MINUTES = Duration.minutes(5)

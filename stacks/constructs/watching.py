@@ -24,12 +24,12 @@ def rule_parameters_below(settings: DeploymentSettings) -> str:
 
 def untagged_runs(settings: DeploymentSettings, runs: s3.IBucket) -> str:
     """Where the runs of jobs lie that are watched for their name."""
-    return f"s3://{runs.bucket_name}/{settings.untagged_runs}/{JOB_PLACE}"
+    return f"s3://{runs.bucket_name}/{settings.watching.untagged_runs}/{JOB_PLACE}"
 
 
 def watches_untagged(settings: DeploymentSettings) -> bool:
     """True if jobs without the tag may be watched."""
-    return bool(settings.watched_jobs) or settings.watch_by_environment
+    return bool(settings.watching.watched_jobs) or settings.watching.watch_by_environment
 
 
 def let_settle_rules(
@@ -72,7 +72,7 @@ def watch_untagged_jobs(reaction: QueueBackedFunction, settings: DeploymentSetti
         return
     function = reaction.function
     # By environment: any job may be one of them, and it must be asked for its environment.
-    names = () if settings.watch_by_environment else settings.watched_jobs
+    names = () if settings.watching.watch_by_environment else settings.watching.watched_jobs
     reaction.react_to(
         "UntaggedTrainingStarted",
         untagged_training_started(names),
@@ -90,7 +90,7 @@ def watch_untagged_jobs(reaction: QueueBackedFunction, settings: DeploymentSetti
         },
         why="A job that is watched for its name or environment gets our tag, by which all else finds its run.",
     )
-    if settings.watch_by_environment:
+    if settings.watching.watch_by_environment:
         why = "No event tells a job's environment, where its run may be named. Reads only."
         allow(function, "ReadEnvironments", ["sagemaker:DescribeTrainingJob"], [jobs], why=why)
     where = "arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>:training-job/*"

@@ -90,6 +90,18 @@ def test_the_wheel_ships(wheels: dict[str, zipfile.ZipFile], entry: str) -> None
     assert entry in wheels["trackside"].namelist()
 
 
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [
+        ("trackside", "trackside"),
+        ("trackside_smdebug", "smdebug"),
+        ("trackside_smdebug", "sagemaker_debug_hook_config"),
+    ],
+)
+def test_each_package_says_that_it_is_typed(wheels: dict[str, zipfile.ZipFile], name: str, package: str) -> None:
+    assert f"{package}/py.typed" in wheels[name].namelist()
+
+
 def test_installing_trackside_never_overwrites_an_smdebug(wheels: dict[str, zipfile.ZipFile]) -> None:
     tops = {name.split("/")[0] for name in wheels["trackside"].namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"trackside", "trackside.pth"}

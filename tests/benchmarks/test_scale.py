@@ -38,7 +38,8 @@ def simulated(
 
 
 def without_budget(design: Design) -> Design:
-    return dataclasses.replace(design, settings=dataclasses.replace(design.settings, stops_per_hour=0))
+    stops = dataclasses.replace(design.settings.stops, stops_per_hour=0)
+    return dataclasses.replace(design, settings=dataclasses.replace(design.settings, stops=stops))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -78,7 +79,7 @@ def test_no_hour_has_more_stops_than_the_budget() -> None:
     stopped = [each.stopped_at for each in result.trainings if each.stopped_at is not None]
     hours = Counter(datetime.fromtimestamp(at, tz=timezone.utc).strftime("%d %H") for at in stopped)
     assert len(stopped) == 80
-    assert max(hours.values()) <= deployed().settings.stops_per_hour
+    assert max(hours.values()) <= deployed().settings.stops.stops_per_hour
     assert len(hours) >= 4
     assert result.mails == 80 + 3 + 0, "one for each finding, one for each hour in which the budget was used up"
 

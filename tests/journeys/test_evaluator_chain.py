@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.journeys.test_whole_chain import Cloud, _function_of, tag_of
-from trackside.contracts.evaluation_chain import CONTINUED_PREFIX
+from trackside.contracts.deployment.evaluators import CONTINUED_PREFIX
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import PROGRESS_KEY, RULE_OUTPUT, TENSORS, VERDICTS_KEY, RunLocation
 from trackside.evaluation.__main__ import main as judge_undisturbed

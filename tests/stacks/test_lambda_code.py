@@ -12,7 +12,8 @@ def test_holds_the_reactions_and_the_contracts_and_nothing_else() -> None:
         str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and "pycache" not in str(path)
     }
     wanted = {f"lambdas/{path.relative_to(LAMBDAS)}" for path in LAMBDAS.rglob("*.py")}
-    wanted |= {f"trackside/contracts/{path.name}" for path in (LIBRARY / "contracts").iterdir() if path.is_file()}
+    contracts = [path for path in (LIBRARY / "contracts").rglob("*") if path.suffix in (".py", ".json")]
+    wanted |= {f"trackside/{path.relative_to(LIBRARY)}" for path in contracts}
     assert files == wanted | {"trackside/__init__.py"}
 
 

@@ -14,6 +14,7 @@ from aws_cdk.assertions import Template
 from stacks.assembly import assembly
 from stacks.deployment_settings import DeploymentSettings
 from stacks.paths import ROOT
+from stacks.settings.accounts import AccountSettings
 from stacks.spoke_stack import SpokeStack
 from stacks.storage_stack import StorageStack
 from tests.stacks.variants import (
@@ -227,7 +228,7 @@ def test_spokes_send_events_of_sagemaker_and_nothing_else(hub: Resources) -> Non
 
 
 def test_a_spoke_writes_runs_below_its_own_number_only() -> None:
-    settings = DeploymentSettings(spoke_accounts=(SPOKE_ACCOUNT,), organization=ORGANIZATION)
+    settings = DeploymentSettings(accounts=AccountSettings(spoke_accounts=(SPOKE_ACCOUNT,), organization=ORGANIZATION))
     app = cdk.App(context=json.loads((ROOT / "cdk.json").read_text())["context"])
     template = Template.from_stack(StorageStack(app, "TracksideStorage", settings=settings)).to_json()
 

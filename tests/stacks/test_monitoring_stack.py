@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from lambdas.shared import own_metrics
 from stacks.deployment_settings import DeploymentSettings
 from stacks.paths import LAMBDAS
+from trackside.contracts.deployment import reaction_metrics
 
 REACTIONS = sorted(path.parent.name for path in LAMBDAS.glob("*/handler.py"))
 STACK = "TracksideMonitoring"
@@ -145,9 +145,9 @@ def test_all_alarms_but_that_of_issues_tell_those_who_run_trackside(alarms: Mapp
 def test_the_counted_names_are_those_that_are_asked_for(alarms: Mapping[str, Any]) -> None:
     own = {alarm["MetricName"]: dimensions(alarm) for alarm in alarms.values() if "Reactions" in alarm["Namespace"]}
     assert own == {
-        own_metrics.DETECTION_LATENCY: {"service": "record_verdict"},
-        own_metrics.SILENT_EVALUATORS: {"service": "reconcile"},
-        own_metrics.SWEEPS: {"service": "reconcile"},
+        reaction_metrics.DETECTION_LATENCY: {"service": "record_verdict"},
+        reaction_metrics.SILENT_EVALUATORS: {"service": "reconcile"},
+        reaction_metrics.SWEEPS: {"service": "reconcile"},
     }
 
 
@@ -190,4 +190,4 @@ def test_a_processing_job_carries_the_same_cost_tags(resources: Resources) -> No
 def test_thresholds_are_settings() -> None:
     given = {"trackside:evaluator_silence_minutes": "45", "trackside:detection_latency_seconds": "60"}
     settings = DeploymentSettings.from_context(given)
-    assert (settings.evaluator_silence_minutes, settings.detection_latency_seconds) == (45, 60)
+    assert (settings.monitoring.silence_minutes, settings.monitoring.detection_latency_seconds) == (45, 60)

@@ -45,3 +45,39 @@ def test_say_every_problem_at_once() -> None:
 def test_pass_over_variables_of_others() -> None:
     environment = {"TRACKSIDE_NAME": "a", "TRACKSIDE_OTHER": "b", "PATH": "/bin"}
     assert ExampleSettings.from_environment(environment) == ExampleSettings(name="a")
+
+
+@dataclass(frozen=True)
+class NamesGroup:
+    name: tuple[str, ...]
+    count: int = 7
+    unknown_here: str = "x"
+
+
+@dataclass(frozen=True)
+class DryRunGroup:
+    dry_run: bool = True
+    count: int = 8
+
+
+def test_are_made_of_groups_by_the_names_of_their_fields() -> None:
+    made = ExampleSettings.of(NamesGroup(("a", "b")), actions=tuple(Action))
+    assert made == ExampleSettings(name="a,b", count=7, actions=tuple(Action))
+
+
+def test_a_value_given_by_name_wins_over_those_of_groups() -> None:
+    made = ExampleSettings.of(NamesGroup(("a",)), DryRunGroup(), count=9)
+    assert made == ExampleSettings(name="a", count=9, dry_run=True)
+
+
+@pytest.mark.parametrize(
+    ("groups", "given", "words"),
+    [
+        pytest.param([NamesGroup(("a",)), DryRunGroup()], {}, "Two groups have 'count'", id="of two groups one"),
+        pytest.param([DryRunGroup()], {}, "name", id="a required one is missing"),
+        pytest.param([NamesGroup(("a",))], {"cuont": 3}, "cuont", id="a name mistyped"),
+    ],
+)
+def test_are_not_made_of_what_does_not_fit(groups: list[object], given: dict[str, int], words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        ExampleSettings.of(*groups, **given)

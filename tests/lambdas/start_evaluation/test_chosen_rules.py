@@ -13,10 +13,10 @@ from botocore.stub import ANY, Stubber
 from lambdas.start_evaluation.chosen_rules import chosen_rules
 from lambdas.start_evaluation.handler import handle
 from lambdas.start_evaluation.settings import StartEvaluationSettings
-from trackside.contracts.action import Action
+from trackside.contracts.action import DEFAULT_ACTIONS, Action
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.event import read_rule_evaluations
-from trackside.contracts.job_choice import CHOICE_NAME, USUAL_ACTIONS, JobChoice
+from trackside.contracts.job_choice import CHOICE_NAME, JobChoice
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 
@@ -39,13 +39,13 @@ def chosen(choice: JobChoice, default: str = "") -> Any:
 @pytest.mark.parametrize(
     ("choice", "default", "rules", "actions"),
     [
-        pytest.param(JobChoice(rules="overfit"), "", ["overfit"], USUAL_ACTIONS, id="words"),
+        pytest.param(JobChoice(rules="overfit"), "", ["overfit"], DEFAULT_ACTIONS, id="words"),
         pytest.param(
-            JobChoice(rules="overfit"), "dead-relu", ["overfit"], USUAL_ACTIONS, id="words before the default"
+            JobChoice(rules="overfit"), "dead-relu", ["overfit"], DEFAULT_ACTIONS, id="words before the default"
         ),
         pytest.param(JobChoice(actions="StopTraining"), "", USUAL, (STOP,), id="actions alone: the usual rules"),
         pytest.param(JobChoice(actions="none"), "dead-relu", ["dead-relu"], (), id="actions alone: the default rules"),
-        pytest.param(JobChoice(), "dead-relu", ["dead-relu"], USUAL_ACTIONS, id="the deployment's default"),
+        pytest.param(JobChoice(), "dead-relu", ["dead-relu"], DEFAULT_ACTIONS, id="the deployment's default"),
         pytest.param(
             JobChoice(rules="s3://runs-bucket/rule-request.json"),
             "",
@@ -156,7 +156,7 @@ def tagged(**tags: str) -> dict[str, str]:
     [
         pytest.param({}, "", None, id="nobody chose"),
         pytest.param({"rules": "overfit", "actions": "StopTraining"}, "", [("overfit", (STOP,))], id="by tags"),
-        pytest.param({}, "overfit", [("overfit", USUAL_ACTIONS)], id="the deployment's default"),
+        pytest.param({}, "overfit", [("overfit", DEFAULT_ACTIONS)], id="the deployment's default"),
         pytest.param(
             {"rules": "s3://runs-bucket/shared/rule-request.json"}, "", [("strict", (STOP,))], id="by an object"
         ),
@@ -312,7 +312,7 @@ def test_a_job_that_is_watched_for_its_environment_gets_the_tag(
         ),
     )
     assert deliver(handle, event) == []
-    assert request_in_run() == [("overfit", USUAL_ACTIONS)]
+    assert request_in_run() == [("overfit", DEFAULT_ACTIONS)]
 
 
 @pytest.mark.usefixtures("account")

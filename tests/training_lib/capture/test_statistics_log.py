@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.training_lib.capture.object_store import Clock, GrowingStore, ObjectStore
+from tests.training_lib.records.schema_blocks import read_schema
 from trackside.capture.segment_storage import SegmentLimits
 from trackside.capture.statistics_log import LogLimits, StatisticsLog, StatisticsTable
 from trackside.contracts.errors import StorageUnavailableError
@@ -25,7 +26,6 @@ from trackside.records.statistics_segment import (
     StatisticColumn,
     column_of,
     read_rows,
-    read_schema,
 )
 from trackside.storage.memory import MemoryStore
 

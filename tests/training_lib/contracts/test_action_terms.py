@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trackside.contracts.action import Action
-from trackside.contracts.action_terms import KNOWN_TERMS, NO_TERMS, ActionTerms
+from trackside.contracts.action_terms import NO_TERMS, ActionTerms
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 
@@ -18,9 +18,9 @@ def request_with(actions: object) -> str:
     return json.dumps({"version": 1, "rules": [{"rule": "overfit", "actions": actions}]})
 
 
-TERMS = st.sampled_from([action for action in Action if KNOWN_TERMS[action]]).flatmap(
-    lambda action: st.sampled_from(sorted(KNOWN_TERMS[action])).flatmap(
-        lambda term: st.integers(*KNOWN_TERMS[action][term]).map(lambda value: (action, term, value))
+TERMS = st.sampled_from([action for action in Action if action.unit.terms]).flatmap(
+    lambda action: st.sampled_from(sorted(action.unit.terms)).flatmap(
+        lambda term: st.integers(*action.unit.terms[term]).map(lambda value: (action, term, value))
     )
 )
 

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trackside.contracts.action import Action
+from trackside.contracts.action import DEFAULT_ACTIONS, Action
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.job_choice import (
-    USUAL_ACTIONS,
     JobChoice,
     ParameterReference,
     S3Reference,
@@ -42,7 +41,7 @@ def chosen(rules: str, actions: str = "") -> RuleRequest:
         pytest.param(
             "overfit",
             "",
-            (RuleConfiguration("overfit", actions=USUAL_ACTIONS),),
+            (RuleConfiguration("overfit", actions=DEFAULT_ACTIONS),),
             id="a rule, and nothing stopped unasked",
         ),
         pytest.param(

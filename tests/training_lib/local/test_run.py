@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from tests.patience import HANGS_SECONDS, ends_early
 from tests.training_lib.local.verdicts import issue
 from trackside.contracts.action import Action
 from trackside.contracts.capture_request import CaptureRequest
+from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.verdict import Severity, Verdict
 from trackside.environment import inherited
@@ -161,6 +162,41 @@ def test_other_issues_do_not_stop_it(
     assert told.result.stopped_for is None
     assert len(told.ear.issues) == cards
     assert told.result.verdicts == (verdict,)
+
+
+def test_an_issue_is_counted_in_the_metrics_of_a_run_that_asked_for_it(run_it: Callable[..., Told]) -> None:
+    told = run_it(WAIT_FOR_THE_VERDICT, said=[issue()], actions=(Action.PUBLISH_METRIC,))
+    lines = (told.result.folder / "rule-output" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {
+            "version": 1,
+            "namespace": "Trackside",
+            "metric": "IssuesFound",
+            "value": 1,
+            "timestamp": 1_000_000.0,
+            "dimensions": {"TrainingJobName": "digits", "RuleName": "vanishing-gradient", "Status": "IssuesFound"},
+        }
+    ]
+    assert told.ear.issues == []
+
+
+def test_an_action_that_fails_holds_up_no_other(run_it: Callable[..., Told]) -> None:
+    code = (
+        "(pathlib.Path(os.environ['TRACKSIDE_RUN']) / 'rule-output' / 'metrics.jsonl').mkdir(parents=True);" + FOREVER
+    )
+    told = run_it(code, said=[issue()], actions=tuple(Action))
+    assert told.result.stopped_for == issue()
+    assert told.ear.issues == [issue()]
+    assert sum("PublishMetric failed (IsADirectoryError" in note for note in told.ear.notes) == 1
+
+
+def test_an_action_without_a_local_twin_is_refused_before_the_training_starts(
+    run_it: Callable[..., Told], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(Action.NOTIFY, "unit", replace(Action.NOTIFY.unit, name="send_pigeon"))
+    with pytest.raises(ConfigurationError, match=r"actions\.Notify: cannot be carried out on one machine"):
+        run_it("sys.exit(0)")
+    assert not (tmp_path / "run" / "started").exists()
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
+from tests.training_lib.records.schema_blocks import read_schema
 from trackside.contracts.errors import RecordError
 from trackside.records.block_file import FOOTER_BYTES, HEAD_BYTES, Block, encode_block, read_blocks
 from trackside.records.statistics_segment import (
@@ -33,7 +34,6 @@ from trackside.records.statistics_segment import (
     encode_schema,
     read_header,
     read_rows,
-    read_schema,
 )
 
 GOLDEN = Path(__file__).parent / "golden" / "statistics.tss"

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
         TensorNotSavedError,
         TracksideError,
     )
-    from trackside.frameworks.pytorch.explicit import Hook
-    from trackside.frameworks.pytorch.notebook import watch
+    from trackside.frameworks.plain.run import Run
+    from trackside.frameworks.pytorch.script.hook import Hook
+    from trackside.frameworks.pytorch.script.notebook import watch
     from trackside.trial.trial import Trial, open_trial
 
 __version__ = "0.1.0"
@@ -38,6 +39,7 @@ __all__ = [
     "NotAFileError",
     "RecordError",
     "RuleEvaluationError",
+    "Run",
     "RunNotFoundError",
     "StorageError",
     "StorageUnavailableError",
@@ -50,10 +52,11 @@ __all__ = [
 ]
 
 _HOME = {
-    "Hook": "trackside.frameworks.pytorch.explicit",
+    "Hook": "trackside.frameworks.pytorch.script.hook",
+    "Run": "trackside.frameworks.plain.run",
     "Trial": "trackside.trial.trial",
     "open_trial": "trackside.trial.trial",
-    "watch": "trackside.frameworks.pytorch.notebook",
+    "watch": "trackside.frameworks.pytorch.script.notebook",
 }
 _HOME_OF_ERRORS = "trackside.contracts.errors"
 

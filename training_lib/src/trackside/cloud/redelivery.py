@@ -33,7 +33,6 @@ class Replay:
     """A replay of what came onto the bus between two moments. `is_new`: False if it was asked for before."""
 
     name: str
-    archive_arn: str
     bus_arn: str
     is_new: bool
 
@@ -117,7 +116,7 @@ class Redelivery:
                 EventEndTime=last,
                 Destination={"Arn": bus_arn},
             )
-        return Replay(name, str(archive["ArchiveArn"]), bus_arn, is_new=is_new)
+        return Replay(name, bus_arn, is_new=is_new)
 
     def _check(self, first: datetime, last: datetime, *, now: datetime, act_again: bool) -> None:
         problems = []

@@ -1,25 +1,36 @@
-"""What can be asked for when a rule finds an issue."""
+"""The registry of actions: the possible reactions to an issue. Each is declared in a file of `contracts/actions`."""
 
 from __future__ import annotations
 
 from enum import Enum
+from typing import Any
+
+from trackside.contracts.action_unit import ActionUnit
+from trackside.contracts.actions import notify_owner, publish_metric, stop_training
 
 
 class Action(str, Enum):
-    """The value is the word on the event bus; the description is what a user reads."""
+    """Actions by name; the value is the word in rule requests, tags and events."""
 
-    STOP_TRAINING = "StopTraining"
-    NOTIFY = "Notify"
-    PUBLISH_METRIC = "PublishMetric"
+    _value_: str
+    unit: ActionUnit
+
+    STOP_TRAINING = stop_training.UNIT
+    NOTIFY = notify_owner.UNIT
+    PUBLISH_METRIC = publish_metric.UNIT
+
+    def __new__(cls, unit: Any) -> Action:  # Any: type checkers also take `Action("Notify")` for this call
+        """Make the member that `unit` declares."""
+        member = str.__new__(cls, unit.word)
+        member._value_ = unit.word
+        member.unit = unit
+        return member
 
     @property
     def description(self) -> str:
-        """What the action does, in one sentence."""
-        return _DESCRIPTIONS[self]
+        """The effect of the action, in one sentence."""
+        return self.unit.description
 
 
-_DESCRIPTIONS = {
-    Action.STOP_TRAINING: "Stops the training job, by its exact ARN.",
-    Action.NOTIFY: "Tells the owner: an SNS message in the cloud, a card in the terminal locally.",
-    Action.PUBLISH_METRIC: "Publishes the CloudWatch metric IssuesFound with rule, job and status.",
-}
+DEFAULT_ACTIONS = tuple(action for action in Action if action.unit.is_default)
+"""The actions where nobody names one. Training is never stopped unasked."""

@@ -14,25 +14,14 @@ from typing import Any
 from trackside.contracts.action import Action
 from trackside.contracts.errors import did_you_mean
 from trackside.contracts.fields import Fields
-
-AFTER_FINDINGS, VETO_MINUTES, QUIET_MINUTES = "after_findings", "veto_minutes", "quiet_minutes"
-_WEEK = 7 * 24 * 60
-
-KNOWN_TERMS: Mapping[Action, Mapping[str, tuple[int, int]]] = {
-    Action.STOP_TRAINING: {AFTER_FINDINGS: (1, 100), VETO_MINUTES: (0, _WEEK)},
-    Action.NOTIFY: {QUIET_MINUTES: (0, _WEEK)},
-    Action.PUBLISH_METRIC: {},
-}
-"""Action -> term -> its least and greatest value."""
+from trackside.contracts.stored_fields import Kind
 
 
 @dataclass(frozen=True)
 class ActionTerms:
-    """`given`: (action, term, value), in the order given; what is not among them is as the deployment says.
+    """Terms of one rule. Terms that are not given are the deployment's.
 
-    after_findings   StopTraining: so many findings of this rule in the job, the first being told of only
-    veto_minutes     StopTraining: announced so long before
-    quiet_minutes    Notify: what the rule finds anew so soon after a message is told as one
+    given  (action, term, value), in the order given; each action declares its terms in `contracts/actions`
     """
 
     given: tuple[tuple[Action, str, int], ...] = ()
@@ -84,17 +73,25 @@ def read_terms(fields: Fields, name: str) -> ActionTerms:
             for word, given in fields.mapping(name, {}).items()
             if word in known and isinstance(given, Mapping)
             for term, value in given.items()
-            if term in KNOWN_TERMS[known[word]] and isinstance(value, int) and not isinstance(value, bool)
+            if term in known[word].unit.terms and isinstance(value, int) and not isinstance(value, bool)
         )
     )
+
+
+TERMS = Kind(
+    {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": {"type": "integer"}}},
+    lambda fields, name, absent: read_terms(fields, name),
+    ActionTerms.to_document,
+)
+"""The terms of an event and of a verdict, as a stored field."""
 
 
 def _read_terms(fields: Fields, where: str, action: Action, given: Mapping[str, Any]) -> list[tuple[Action, str, int]]:
     found = []
     for term, value in given.items():
-        limits = KNOWN_TERMS[action].get(term)
+        limits = action.unit.terms.get(term)
         if limits is None:
-            fix = did_you_mean(term, KNOWN_TERMS[action]) if KNOWN_TERMS[action] else "It has none."
+            fix = did_you_mean(term, action.unit.terms) if action.unit.terms else "It has none."
             fields.problem(where, f"{term!r} is no term of {action.value}.", fix)
         elif not isinstance(value, int) or isinstance(value, bool) or not limits[0] <= value <= limits[1]:
             fields.problem(f"{where}.{term}", f"must be a whole number, {limits[0]} to {limits[1]}, but is {value!r}.")

@@ -30,6 +30,11 @@ class Fields:
     def __contains__(self, name: str) -> bool:
         return name in self._data
 
+    def has(self, name: str) -> bool:
+        """True if a value other than null is given; the name counts as asked for."""
+        self._asked.add(name)
+        return self._data.get(name) is not None
+
     def is_object(self, name: str) -> bool:
         """True if an object stands there, for values that may be anything."""
         return isinstance(self._data.get(name), Mapping)
@@ -156,6 +161,11 @@ class Fields:
             where = ".".join(part for part in (self.where, f"{name}[{index}]") if part)
             found.append(read(Fields(item, where=where, problems=self.problems)))
         return tuple(found)
+
+    def inner(self, name: str) -> Fields:
+        """Return the fields of the object of that name, which may be absent; its problems are noted with these."""
+        where = ".".join(part for part in (self.where, name) if part)
+        return Fields(self.mapping(name, {}), where=where, problems=self.problems)
 
     def ignore(self, *names: str) -> None:
         """These names may be there and are not read."""

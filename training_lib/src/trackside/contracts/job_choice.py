@@ -22,7 +22,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from trackside.contracts.action import Action
+from trackside.contracts.action import DEFAULT_ACTIONS, Action
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.rule_catalogue import RuleCatalogue
 from trackside.contracts.rule_request import CALIBRATED, PRESETS, RuleConfiguration, RuleRequest
@@ -40,10 +40,7 @@ MOST_VARIABLE_CHARACTERS = 512
 
 CHOICE_NAME = "choice-of-rules"  # under which an event says that a job's choice is wrong; no rule has that name
 ALL_RULES, NO_ACTION = "all", "none"
-WATCHED, STATUS_ONLY, UNWATCHED = "yes", "status", "no"
-
-# Rules that a job chose and that name no action, and all rules where nobody chose: nothing is ever stopped unasked.
-USUAL_ACTIONS = (Action.NOTIFY, Action.PUBLISH_METRIC)
+STATUS_ONLY, UNWATCHED = "status", "no"
 
 SSM_SCHEME = "ssm:"
 _TAG_VALUE = re.compile(r"[\w .:/=+\-@]*")  # API_Tag: letters, blanks, numbers and these
@@ -142,7 +139,7 @@ def chosen_by_words(rules: str, actions: str, *, catalogue: RuleCatalogue) -> Ru
     for rule in found:
         problems += catalogue.problems(rule)
     _finish(problems)
-    return RuleRequest(tuple(replace(rule, actions=USUAL_ACTIONS if asked is None else asked) for rule in found))
+    return RuleRequest(tuple(replace(rule, actions=DEFAULT_ACTIONS if asked is None else asked) for rule in found))
 
 
 def chosen_by_document(text: str | bytes, actions: str, *, catalogue: RuleCatalogue) -> RuleRequest:
@@ -258,6 +255,6 @@ def _word(rule: RuleConfiguration) -> str:
 
 
 def _actions_word(actions: tuple[Action, ...]) -> str:
-    if actions == USUAL_ACTIONS:
+    if actions == DEFAULT_ACTIONS:
         return ""
     return " ".join(action.value for action in actions) or NO_ACTION

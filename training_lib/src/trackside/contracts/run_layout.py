@@ -19,6 +19,7 @@ A run is one folder or S3 prefix:
     <run>/watermarks/<worker>.json         through which step all of that worker is stored: docs/formats/watermark.md
     <run>/rule-output/verdicts.jsonl       one verdict a line
     <run>/rule-output/<configuration>/verdicts.jsonl   of a rule that a container of its own judged
+    <run>/rule-output/metrics.jsonl        local: one issue a line, where a rule asks for PublishMetric
     <run>/rule-output/progress.json        how far the evaluator has come
     <run>/rule-output/training-job.txt     ARN of the one training job that is judged here (in AWS)
 
@@ -38,6 +39,7 @@ RULE_OUTPUT = "rule-output"
 RULE_REQUEST_KEY = "rule-request.json"
 CAPTURE_REQUEST_KEY = "capture-request.json"
 VERDICTS_KEY = "verdicts.jsonl"
+METRICS_KEY = "metrics.jsonl"
 PROGRESS_KEY = "progress.json"
 TRAINING_JOB_KEY = "training-job.txt"
 

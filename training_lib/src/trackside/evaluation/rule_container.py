@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trackside.contracts.custom_rule_job import CLEAN_PREFIX, issue_sentence
+from trackside.contracts.deployment.custom_rule_job import CLEAN_PREFIX, issue_sentence
+from trackside.contracts.deployment.evaluators import NOTHING_JUDGED
 from trackside.contracts.errors import (
     ConfigurationError,
     KeyNotFoundError,
@@ -259,7 +260,7 @@ def message_of(summary: Summary, *, with_severity: bool = False) -> str:
     if not summary.has_ended and not has_answered.issuperset(summary.judged):
         return f"Stopped on request after step {summary.last_step}; no issue found so far.{trouble}"
     if not clean:
-        return f"No rule could judge this run.{trouble}"
+        return f"{NOTHING_JUDGED}.{trouble}"
     return f"{CLEAN_PREFIX} by {clean} of {len(summary.judged)} rules up to step {summary.last_step}.{trouble}"
 
 

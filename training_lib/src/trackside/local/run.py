@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from trackside.contracts.action import Action
 from trackside.contracts.capture_request import CaptureRequest, capture_environment
 from trackside.contracts.errors import StorageError
 from trackside.contracts.rule_request import RuleRequest
@@ -19,6 +18,7 @@ from trackside.contracts.verdict import Outcome, Severity, Verdict
 from trackside.local.capture_check import rule_progress, saved_steps, why_nothing_was_captured
 from trackside.local.evaluator_process import EVALUATOR, EvaluatorProcess, EvaluatorState
 from trackside.local.first_facts import FirstFacts
+from trackside.local.local_twins import local_twins
 from trackside.local.rule_state import RuleStatus, rule_statuses, worst_severity
 from trackside.local.run_folder import RunRecord, held, write_record
 from trackside.local.signal_inbox import SignalInbox
@@ -96,9 +96,10 @@ def run_locally(
 ) -> LocalRunResult:
     """Runs the command to its end, judged by the rules; returns when nothing of it is left running.
 
-    Errors: `OSError` if the command cannot be started. Whatever goes wrong on our side after that is told to the
-    observer, and the training goes on.
+    Errors: `OSError` if the command cannot be started, `ConfigurationError` if an action has no local twin. Whatever
+    goes wrong on our side after that is told to the observer, and the training goes on.
     """
+    local_twins(action for rule in run.request.rules for action in rule.actions)
     (run.folder / RULE_REQUEST_KEY).write_text(run.request.to_json(), encoding="utf-8")
     record = RunRecord(command=run.command, started_at=clock())
     write_record(run.folder, record)
@@ -141,7 +142,7 @@ class _Watch:
         self._inbox = inbox
         self._observer = observer
         self._monotonic = monotonic
-        self._actions = {rule.name: rule.actions for rule in run.request.rules}
+        self._twins = {rule.name: local_twins(rule.actions) for rule in run.request.rules}
         self._feed = VerdictFeed(run.folder / RULE_OUTPUT / VERDICTS_KEY)
         self._evaluator = EvaluatorProcess(
             run.folder, environment=run.environment, say=observer.note, monotonic=monotonic, command=evaluator
@@ -217,10 +218,12 @@ class _Watch:
         except Exception as error:  # the training must outlive any mistake of ours
             self._is_off = True
             _logger.debug("Watching failed", exc_info=error)
-            text = f"Watching failed ({type(error).__name__}: {error}). The training goes on unwatched."
-            if text not in self._failures:
-                self._failures.add(text)
-                self._observer.note(text)
+            self._note_once(f"Watching failed ({type(error).__name__}: {error}). The training goes on unwatched.")
+
+    def _note_once(self, text: str) -> None:
+        if text not in self._failures:
+            self._failures.add(text)
+            self._observer.note(text)
 
     def _look(self) -> None:
         if self._is_off:
@@ -233,11 +236,25 @@ class _Watch:
                 self._act(verdict)
 
     def _act(self, verdict: Verdict) -> None:
-        actions = self._actions.get(verdict.configuration_name, ())
-        if Action.NOTIFY in actions:
-            self._observer.issue(verdict)
-        must_stop = Action.STOP_TRAINING in actions and verdict.severity is Severity.CRITICAL
-        if must_stop and self._kill_at is None and self._training.poll() is None:
+        for action, carry_out in self._twins.get(verdict.configuration_name, {}).items():
+            try:
+                carry_out(verdict, self)
+            except OSError as error:  # a full disk must hold up neither the other actions nor the watching
+                _logger.debug("%s failed", action.value, exc_info=error)
+                self._note_once(f"{action.value} failed ({type(error).__name__}: {error}).")
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the run."""
+        return self._run.folder
+
+    def show(self, verdict: Verdict) -> None:
+        """Show the issue to the user."""
+        self._observer.issue(verdict)
+
+    def stop_for(self, verdict: Verdict) -> None:
+        """Stop the training, unless it is stopping or has ended."""
+        if self._kill_at is None and self._training.poll() is None:
             self.stopped_for = verdict
             self._stop(f"Stopping the training: {verdict.configuration_name} is critical.")
 

@@ -180,11 +180,6 @@ def read_header(block: Block, *, key: str) -> str:
     return header.text("worker")
 
 
-def read_schema(block: Block, *, key: str) -> tuple[int, Schema]:
-    """A schema and its id. Errors: `RecordError`."""
-    return parse_schema(inflate_schema(block, key=key), key=key, offset=block.offset)
-
-
 def inflate_schema(block: Block, *, key: str) -> bytes:
     """The JSON of a schema, at most `MOST_SCHEMA_BYTES` of it. Errors: `RecordError`."""
     inflating = zlib.decompressobj()

@@ -16,7 +16,7 @@ from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING
 
 import trackside.rules
-from trackside.contracts.action import Action
+from trackside.contracts.action import DEFAULT_ACTIONS, Action
 from trackside.contracts.capture_request import collections_document
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.rule_catalogue import RuleCatalogue, RuleDescription, built_in_catalogue
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 ENTRY_POINTS = "trackside.rules"
 _DOCUMENTED = "trackside.rules.documented."  # where rules in other senses than ours stand
-DEFAULT_ACTIONS = (Action.NOTIFY, Action.PUBLISH_METRIC)  # nothing is stopped unasked
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from typing import Any, ClassVar, TypeGuard, cast, get_args, get_origin, get_typ
 from trackside.contracts.capture_request import ALL, CollectionRequest
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
+from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.rule_catalogue import LifeCycle, ParameterDescription, RuleDescription
 from trackside.contracts.rule_request import CALIBRATED
 from trackside.contracts.verdict import Finding, Severity
-from trackside.records.model_facts import ModelFacts
 from trackside.trial.window import Window
 
 _KINDS: dict[Any, str] = {float: "number", int: "integer", bool: "boolean", str: "text"}

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from trackside.contracts.action import Action
+from trackside.contracts.action import DEFAULT_ACTIONS, Action
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.job_choice import (
@@ -30,13 +30,11 @@ from trackside.contracts.job_choice import (
     RUN_VARIABLE,
     STATUS_ONLY,
     TAG_PREFIX,
-    USUAL_ACTIONS,
     WATCH_TAG,
     chosen_by_words,
     is_tag_value,
     words_of,
 )
-from trackside.contracts.request_documents import Translation
 from trackside.contracts.rule_catalogue import RuleCatalogue, built_in_catalogue
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import (
@@ -47,7 +45,8 @@ from trackside.contracts.run_layout import (
     is_shared,
     shared_place,
 )
-from trackside.sagemaker.translation import translate
+from trackside.documents.requests import Translation
+from trackside.documents.sdk.translation import translate
 
 MOST_TAGS = 50  # API_CreateTrainingJob: Tags
 MOST_VARIABLES = 100  # API_CreateTrainingJob: Environment
@@ -226,7 +225,7 @@ def _translated(
 
 
 def _with_actions(request: RuleRequest, actions: tuple[Action, ...] | None) -> RuleRequest:
-    chosen = USUAL_ACTIONS if actions is None else actions
+    chosen = DEFAULT_ACTIONS if actions is None else actions
     return RuleRequest(tuple(rule if rule.actions else replace(rule, actions=chosen) for rule in request.rules))
 
 

@@ -52,14 +52,6 @@ class AppendableStore(Store, Protocol):
         """
 
 
-@runtime_checkable
-class PartsStore(Store, Protocol):
-    """A store that writes an object from parts, so that nobody has to join large ones in memory first."""
-
-    def put_parts(self, key: str, parts: Iterable[bytes | memoryview]) -> None:
-        """As `put`, of what the parts are together. They must stay as they are until it returns."""
-
-
 @dataclass(frozen=True)
 class Version:
     """An object as it was at one moment. `tag` differs from that of every other content of the object."""
@@ -93,7 +85,7 @@ def get_if_changed(store: Store, key: str, *, tag: str = "", length: int | None 
 
 
 def put_parts(store: Store, key: str, parts: Iterable[bytes | memoryview]) -> None:
-    """`PartsStore.put_parts` of any store; one that takes no parts gets them joined. Errors: as `put`."""
+    """Store an object from its parts; a store without a method of this name gets them joined. Errors: as `put`."""
     put = getattr(store, "put_parts", None)  # to ask a protocol takes longer than a small put
     if put is None:
         store.put(key, b"".join(parts))

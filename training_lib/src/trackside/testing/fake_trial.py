@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from trackside.capture.statistics_log import StatisticsLog
+from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.run_layout import END_MARKER_KEY, collections_key, model_facts_key, watermark_key
 from trackside.records.collections_file import CollectionRecord, encode_collections
-from trackside.records.model_facts import ModelFacts, encode_facts
+from trackside.records.model_facts import encode_facts
 from trackside.records.step_file import encode_step, write_step
 from trackside.records.watermark import Watermark, encode_watermark
 from trackside.storage.memory import MemoryStore

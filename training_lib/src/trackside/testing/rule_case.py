@@ -18,8 +18,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.verdict import Finding
-from trackside.records.model_facts import ModelFacts
 from trackside.rules.rule import FoldingRule, Rule, is_paced_step
 from trackside.storage.memory import MemoryStore
 from trackside.testing.fake_trial import (

@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from trackside.contracts.lease import LeaseRecord
+from trackside.contracts.deployment.lease import LeaseRecord
 
 MOST_MESSAGES = 10  # API_ReceiveMessage
 FAILED_DETAIL_TYPE = "Trackside Evaluation Failed"
@@ -62,11 +62,6 @@ class Inbox:
         }
         event = {"source": "trackside.fleet", "detail-type": FAILED_DETAIL_TYPE, "detail": detail}
         self._client.send_message(QueueUrl=self._failed_queue_url, MessageBody=json.dumps(event))
-
-
-def announcement_body(job_arn: str) -> str:
-    """The message that announces a training job."""
-    return json.dumps({"TrainingJobArn": job_arn})
 
 
 def _arn_in(body: str) -> str:

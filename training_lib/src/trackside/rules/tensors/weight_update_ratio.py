@@ -254,10 +254,6 @@ def _norms(window: Window, name: str) -> list[Column]:
     return [c for c in columns if c.values[0] > 0 and np.isfinite(c.values).all() and len(c.values) >= _FEWEST]
 
 
-def _typical(column: Column) -> float:
-    return float(np.median(column.values[-_MEASUREMENTS:]))
-
-
 def _losses_tell(window: Window) -> bool:
     """True where a loss that stays means that nothing is learned."""
     losses = training_losses(window)

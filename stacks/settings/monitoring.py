@@ -1,0 +1,24 @@
+"""Settings of monitoring: how often Trackside looks after itself, and when it raises an alarm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stacks.settings.setting import between, setting
+
+
+@dataclass(frozen=True)
+class MonitoringSettings:
+    """Sweeps and alarms.
+
+    reconcile_minutes          between two sweeps for what events missed
+    silence_minutes            time without a sign of life of an evaluator that raises an alarm
+    detection_latency_seconds  time from a verdict to its record that raises an alarm
+    oldest_message_minutes     time that a message waits for its function that raises an alarm
+    """
+
+    reconcile_minutes: int = setting(5, between(1, 1_440))
+    silence_minutes: int = setting(30, between(10, 1_440), key="evaluator_silence_minutes")
+    detection_latency_seconds: int = setting(300, between(10, 86_400))
+    # A stop that waits for its veto lies in the queue for up to 15 minutes.
+    oldest_message_minutes: int = setting(30, between(20, 1_440))

@@ -1,0 +1,69 @@
+"""Settings of notices: the people and the webhooks that are told of issues."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from stacks.settings.setting import between, matching, setting
+from trackside.contracts.recipient import phone_problem
+
+_secret_name = partial(matching, r"|[\w/+=.@-]{1,512}")
+
+
+def _check_emails(value: tuple[str, ...]) -> None:
+    wrong = [address for address in value if not re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", address)]
+    if wrong:
+        raise ValueError(f"not an e-mail address: {', '.join(wrong)}")
+
+
+def _check_phones(value: tuple[str, ...]) -> None:
+    problems = [problem for number in value if (problem := phone_problem(number))]
+    if problems:
+        raise ValueError(" ".join(problems).rstrip("."))
+
+
+def _check_webhook_url(value: str) -> None:
+    """The address stands in the template: one that is itself a secret must not be it."""
+    if not value:
+        return
+    if not re.fullmatch(r"https://[A-Za-z0-9.-]+(:\d+)?(/[\w.~%/+-]*)?", value):
+        raise ValueError("it must look like 'https://hooks.example.com/trackside', without a query")
+    if re.match(r"https://(hooks\.slack\.com|[^/]*\.webhook\.office\.com)", value):
+        raise ValueError("this address is a secret itself, and would stand in the template: use slack_channel")
+
+
+@dataclass(frozen=True)
+class NoticeSettings:
+    """Notices of issues.
+
+    emails                    addresses that get issues and alarms; each confirms once
+    phones                    numbers that get an SMS of issues (`+14155550100`)
+    quiet_minutes             time after a message about a rule of a job in which its further findings are collected
+                              into one message (0: each at once)
+    slack_channel             channel of Slack that gets what owners get ("": none)
+    slack_secret              name of the Secrets Manager secret that holds `Bearer xoxb-...`, a bot's token
+    webhook_url               https:// endpoint that gets what owners get, as JSON ("": none)
+    webhook_secret            name of the secret that holds the value of its header Authorization
+    webhook_calls_per_second  calls of it at most
+    """
+
+    emails: tuple[str, ...] = setting((), _check_emails, key="owner_emails")
+    phones: tuple[str, ...] = setting((), _check_phones, key="owner_phones")
+    quiet_minutes: int = setting(60, between(0, 10_080), key="notify_quiet_minutes")
+    slack_channel: str = setting("", matching(r"|[#\w-]{1,80}", "'C0123456789'"))
+    slack_secret: str = setting("", _secret_name("'trackside/slack'"))
+    webhook_url: str = setting("", _check_webhook_url)
+    webhook_secret: str = setting("", _secret_name("'trackside/webhook'"))
+    webhook_calls_per_second: int = setting(10, between(1, 300))
+
+
+def missing_secrets(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield (key, problem) of secrets that are missing. Nobody is told anything without proof of who tells it."""
+    pairs = {"slack_channel": "slack_secret", "webhook_url": "webhook_secret"}
+    for name, secret in pairs.items():
+        if values[name] and not values[secret]:
+            yield secret, f"is needed with {name}. Name a secret of Secrets Manager."

@@ -1,0 +1,48 @@
+"""Settings of watching: the training jobs that are watched, and the rules that judge them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from stacks.settings.setting import matching, setting
+from trackside.contracts.job_choice import MOST_TAG_CHARACTERS, chosen_by_words, is_reference
+from trackside.contracts.rule_catalogue import built_in_catalogue
+
+MOST_NAME_PATTERNS = 20  # a pattern of EventBridge has at most 2,048 characters
+
+
+def _check_job_names(value: tuple[str, ...]) -> None:
+    """Patterns of training job names, with asterisks, none beside another, as EventBridge takes them."""
+    wrong = [name for name in value if "**" in name or not re.fullmatch(r"[A-Za-z0-9*-]{1,63}", name)]
+    if wrong:
+        raise ValueError(f"not like 'nightly-*': {', '.join(wrong)}")
+    if len(value) > MOST_NAME_PATTERNS:
+        raise ValueError(f"at most {MOST_NAME_PATTERNS} patterns")
+
+
+def _check_default_rules(value: str) -> None:
+    if len(value) > MOST_TAG_CHARACTERS:
+        raise ValueError(
+            f"at most {MOST_TAG_CHARACTERS} characters; a longer one lies in an object, and its address here"
+        )
+    if value and not is_reference(value):
+        chosen_by_words(value, "", catalogue=built_in_catalogue())
+
+
+@dataclass(frozen=True)
+class WatchingSettings:
+    """The training jobs that are watched.
+
+    watched_jobs          patterns of names (`nightly-*`) of jobs that are watched although they carry no tag
+    unwatched_jobs        patterns of names of jobs that are not, unless they carry it
+    untagged_runs         prefix in the bucket of the runs of `watched_jobs`, each by the name of its job
+    watch_by_environment  True: jobs without the tag are watched that name their run in TRACKSIDE_RUN
+    default_rules         rules of jobs that choose none, in the words of a tag, or an address ("": all usual ones)
+    """
+
+    watched_jobs: tuple[str, ...] = setting((), _check_job_names)
+    unwatched_jobs: tuple[str, ...] = setting((), _check_job_names)
+    untagged_runs: str = setting("jobs", matching(r"[\w.=-]{1,50}(/[\w.=-]{1,50}){0,2}", "'jobs'"))
+    watch_by_environment: bool = setting(False)
+    default_rules: str = setting("", _check_default_rules)

@@ -1,0 +1,95 @@
+"""The promises of .importlinter hold for modules that nobody has listed: planted violations are found."""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from tests.patience import HANGS_SECONDS
+
+ROOT = Path(__file__).resolve().parents[2]
+LIBRARY = ROOT / "training_lib" / "src" / "trackside"
+PACKAGES = {
+    "trackside": LIBRARY,
+    "smdebug": ROOT / "training_lib" / "compat" / "smdebug",
+    "sagemaker_debug_hook_config": ROOT / "training_lib" / "compat" / "sagemaker_debug_hook_config",
+    "lambdas": ROOT / "lambdas",
+    "stacks": ROOT / "stacks",
+    "rule_containers": ROOT / "rule_containers",
+}
+# importing module -> the import that must be found
+PLANTED = {
+    "stacks.tagging_stack": "lambdas.tag_job.logic",
+    "stacks.constructs.tagging": "lambdas.tag_job.tagging",
+    "lambdas.tag_job.settings": "lambdas.tag_job.tagging",
+    "stacks.reading_stack": "trackside.records.model_facts",
+    "lambdas.tag_job.logic": "trackside.storage.store",
+    "trackside.storage.planted": "smdebug.exceptions",
+    "trackside.cli.planted": "sagemaker_debug_hook_config",
+    "lambdas.tag_job.tagging": "smdebug",
+    "rule_containers.planted": "smdebug.trials",
+    "trackside.frameworks.planted": "trackside.frameworks.pytorch.eager_steps",
+    "trackside.exchange.planted": "torch",
+    "trackside.collection_pause": "tensorflow",
+    "trackside.rules.planted.one": "trackside.rules.planted.other",
+    "trackside.rules.planted.clock": "time",
+}
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The report of lint-imports on a copy of the packages with all violations planted."""
+    copy = tmp_path_factory.mktemp("copy")
+    for name, folder in PACKAGES.items():
+        shutil.copytree(folder, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for module, imported in PLANTED.items():
+        file = copy.joinpath(*module.split(".")).with_suffix(".py")
+        file.parent.mkdir(exist_ok=True)
+        (file.parent / "__init__.py").touch()
+        with file.open("a") as source:
+            source.write(f"\nimport {imported}\n")
+    for module in set(PLANTED.values()) | {"trackside.rules.planted.other"}:
+        if module.split(".")[0] in PACKAGES and not (path := copy.joinpath(*module.split("."))).is_dir():
+            path.with_suffix(".py").touch()
+    config = copy / ".importlinter"
+    shutil.copy(ROOT / ".importlinter", config)
+    outcome = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--config", config, "--no-cache"],
+        cwd=copy,
+        env={**os.environ, "PYTHONPATH": str(copy)},  # noqa: TID251
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANGS_SECONDS,
+    )
+    assert outcome.returncode == 1, outcome.stderr + outcome.stdout
+    return outcome.stdout
+
+
+@pytest.mark.parametrize(("module", "imported"), PLANTED.items())
+def test_finds(report: str, module: str, imported: str) -> None:
+    root = imported.partition(".")[0]
+    found = f"{module} -> {imported if root in PACKAGES else root} ("
+    assert found in report
+
+
+def imported_roots(files: Iterable[Path]) -> set[str]:
+    found = set()
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {name.name.split(".")[0] for name in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                found.add(node.module.split(".")[0])
+    return found
+
+
+def test_contracts_import_the_standard_library_and_themselves() -> None:
+    assert imported_roots((LIBRARY / "contracts").rglob("*.py")) - set(sys.stdlib_module_names) == {"trackside"}

@@ -1,0 +1,1 @@
+"""The actions, one file each. `trackside.contracts.action.Action` registers them."""

@@ -1,0 +1,12 @@
+"""Count the issue in a metric."""
+
+from __future__ import annotations
+
+from trackside.contracts.action_unit import ActionUnit
+
+UNIT = ActionUnit(
+    word="PublishMetric",
+    name="publish_metric",
+    description="Publishes the CloudWatch metric IssuesFound with rule, job and status.",
+    is_default=True,
+)
