@@ -41,6 +41,7 @@ ALLOWED = {
     "model_facts_of": "Trial",
     "step_number": "trackside.Hook",
     "to_pandas": "Column",
+    "Adapter": "the protocol, for authors of adapters",
     "DEPRECATED": "LifeCycle, for authors of rules",
     "VersionedStore": "the protocol of a capability, for authors of stores",
     # Fields of documents that are written whole.
@@ -54,6 +55,7 @@ ALLOWED = {
     "ROLES": "ModelFacts: the words of a field",
     "ACTIVATIONS": "ModelFacts: the words of a field",
     # Only tests look, because nothing else can see the promise being kept.
+    "attached": "who captures, if anybody",
     "compaction_error": "the failure that a run survives",
     "kept_bytes": "the bound on memory",
     "load_rules": "the rules of installed packages, all at once",

@@ -118,7 +118,14 @@ def test_the_library_ships_no_tenant(wheels: dict[str, zipfile.ZipFile]) -> None
     shipped = {
         entry.split("/")[2] for entry in wheels["trackside"].namelist() if entry.startswith("trackside/testing/")
     }
-    assert shipped == {"__init__.py", "fake_trial.py", "local_account.py", "rule_case.py", "store_contract.py"}
+    assert shipped == {
+        "__init__.py",
+        "adapter_contract.py",
+        "fake_trial.py",
+        "local_account.py",
+        "rule_case.py",
+        "store_contract.py",
+    }
 
 
 def test_the_start_up_file_is_one_guarded_line(wheels: dict[str, zipfile.ZipFile]) -> None:

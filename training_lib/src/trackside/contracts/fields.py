@@ -62,12 +62,6 @@ class Fields:
             self.problem(name, f"must be at least {minimum}, but is {value}.")
         return int(value) if value is not None else 0
 
-    def optional_integer(self, name: str, *, minimum: int | None = None) -> int | None:
-        if self._data.get(name) is None:
-            self._asked.add(name)
-            return None
-        return self.integer(name, minimum=minimum)
-
     def number(self, name: str, default: float | None = None) -> float:
         """A number; `"NaN"`, `"Infinity"` and `"-Infinity"` are numbers too (JSON itself has no word for them)."""
         self._asked.add(name)
