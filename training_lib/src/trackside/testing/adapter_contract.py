@@ -76,7 +76,13 @@ class Expected:
 
 
 def training(steps: int, *, scale: float = 1.0, evaluated_after: tuple[int, ...] = ()) -> Training:
-    """Return a training on random numbers of that scale."""
+    """Return a training on random numbers.
+
+    Args:
+        steps: Number of training steps.
+        scale: Size of the numbers.
+        evaluated_after: Steps that an evaluation follows.
+    """
     random = np.random.default_rng(7)
     inputs, targets = random.normal(size=(steps, 4, 3)), random.normal(size=(steps, 4, 1))
     return Training(inputs * scale, targets * scale, evaluated_after=frozenset(evaluated_after))
