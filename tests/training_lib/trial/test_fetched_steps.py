@@ -10,7 +10,7 @@ import pytest
 from trackside.storage.memory import MemoryStore
 from trackside.trial import fetched_steps
 from trackside.trial.fetched_steps import MOST_STEP_BYTES, FetchedSteps
-from trackside.trial.step_index import Layout, SavedStep
+from trackside.trial.saved_step import Layout, SavedStep
 
 QUARTER = MOST_STEP_BYTES // 4
 

@@ -219,7 +219,7 @@ NUMBERS = Kind(
 
 
 def nullable(kind: Kind) -> Kind:
-    """The same form, or null for None; read as None where it is null or absent."""
+    """Allow None: written as null, read from null or from an absent name."""
     return Kind(
         {"oneOf": [kind.schema, {"type": "null"}]},
         lambda fields, name, absent: kind.read(fields, name, absent) if fields.has(name) else None,
@@ -228,7 +228,7 @@ def nullable(kind: Kind) -> Kind:
 
 
 def if_given(kind: Kind) -> Kind:
-    """The same form; read as None where it is absent. Null is a problem."""
+    """Read an absent name as None. Null is a problem."""
 
     def read(fields: Fields, name: str, absent: Any) -> Any:
         if name in fields:
@@ -306,7 +306,7 @@ def record(kind: type) -> Kind:
 
 
 def closed_record(kind: type) -> Kind:
-    """As `record`, but an unknown name in it is a problem."""
+    """An object: a dataclass with stored fields. An unknown name in it is a problem."""
 
     def read(fields: Fields, name: str, absent: Any) -> Any:
         inner = fields.inner(name)

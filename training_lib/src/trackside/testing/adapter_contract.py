@@ -1,4 +1,4 @@
-"""Tests that every framework adapter must pass: inherit `AdapterContract` in a test module, and write `train`.
+"""Test what every framework adapter must do: inherit `AdapterContract` in a test module and write `train`.
 
     class TestMyAdapter(AdapterContract):
         loss_name, weight_name = "MSELoss", "Net_fc.weight"  # as the adapter names them
@@ -79,9 +79,9 @@ def training(steps: int, *, scale: float = 1.0, evaluated_after: tuple[int, ...]
     """Return a training on random numbers.
 
     Args:
-        steps: Number of training steps.
-        scale: Size of the numbers.
-        evaluated_after: Steps that an evaluation follows.
+        steps: The number of optimizer steps.
+        scale: A factor of inputs and targets: with a large one the loss explodes.
+        evaluated_after: The steps after which the model is evaluated.
     """
     random = np.random.default_rng(7)
     inputs, targets = random.normal(size=(steps, 4, 3)), random.normal(size=(steps, 4, 1))

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 from trackside.contracts.errors import did_you_mean
 from trackside.trial.membership import Membership
 from trackside.trial.recorded import Recorded
+from trackside.trial.saved_step import Layout
 from trackside.trial.saved_tensors import REDUCTION_MARK, SavedTensors, base_name
-from trackside.trial.step_index import Layout, StepIndex
+from trackside.trial.step_index import StepIndex
 
 MOST_SETS_AT_HAND = 1024  # of tensors that were saved or recorded together
 

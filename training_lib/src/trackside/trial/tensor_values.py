@@ -14,8 +14,9 @@ from trackside.trial.completeness import Completeness
 from trackside.trial.membership import Membership
 from trackside.trial.parallel import in_parallel
 from trackside.trial.record_reader import RecordReader, missing
+from trackside.trial.saved_step import SavedStep
 from trackside.trial.shards import Shards, joined
-from trackside.trial.step_index import SavedStep, StepIndex
+from trackside.trial.step_index import StepIndex
 from trackside.trial.tensor_head import HEAD_BYTES, TensorHead, read_head
 from trackside.trial.tensor_names import TensorNames
 from trackside.trial.tensors import merged_ranges

@@ -34,10 +34,10 @@ from trackside.storage.store import Store
 from trackside.storage.subfolder import Subfolder
 from trackside.trial.notebook import html_table
 from trackside.trial.parts import TrialParts
+from trackside.trial.saved_step import SavedStep
 from trackside.trial.saved_tensors import REDUCTION_MARK
 from trackside.trial.selection import Selection, StepRange, parse_mode, parse_regex
 from trackside.trial.series import MOST_HTML_ROWS, TensorSeries
-from trackside.trial.step_index import SavedStep
 from trackside.trial.tensor_head import TensorHead
 from trackside.trial.waiting import wait_for_steps
 from trackside.trial.window import Column, Panel, StepValues, Window
