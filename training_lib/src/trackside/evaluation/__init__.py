@@ -1,1 +1,1 @@
-"""Judges a run while it grows: each complete step, each configured rule, one verdict for one cause."""
+"""Evaluation of a growing run: each rule judges each complete step, and each cause gets one verdict."""

@@ -1,7 +1,7 @@
-"""`python -m trackside.evaluation --run URI`: judges one run in a process of its own.
+"""Command `python -m trackside.evaluation --run URI`: judges one run in its own process.
 
-Reads `rule-request.json` from the run and writes verdicts to `rule-output/verdicts.jsonl`. Nothing on stdout; logs and
-errors go to stderr. Exit codes: `exit_codes.py`. SIGTERM: what is complete is judged, then it ends.
+Reads `rule-request.json` from the run and writes verdicts to `rule-output/verdicts.jsonl`. Stdout stays empty; logs and
+errors go to stderr. Exit codes: `exit_codes.py`. After SIGTERM it judges the steps that are complete, then ends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _logger = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
+    """Run the command and return its exit code."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s")
     logging.getLogger("botocore").setLevel(logging.WARNING)  # else it tells of each client

@@ -1,4 +1,4 @@
-"""One rule asked about one step: its findings, counted, weighed, and put into a verdict where one is due."""
+"""Judging of one step by one rule: findings are counted and weighed, and become a verdict when one is due."""
 
 from __future__ import annotations
 
@@ -28,7 +28,14 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class StepToJudge:
-    """What there is of a step: the collections of which anything was saved, and those with recorded statistics too."""
+    """One step, as rules are shown it.
+
+    window    the run up to this step
+    is_saved  True if any tensor was saved at this step
+    saved     collections with a saved tensor
+    all       collections with a saved tensor or a recorded statistic
+    is_last   True for the last step of a run that has ended
+    """
 
     window: Window
     is_saved: bool
@@ -38,7 +45,7 @@ class StepToJudge:
 
 
 class Asking(Enum):
-    """What a rule is shown of a step."""
+    """The data that a rule is shown of a step."""
 
     WHOLE = "all that there is"
     RECORDED = "the statistics that were recorded, which may not be those that it needs"
@@ -46,7 +53,12 @@ class Asking(Enum):
 
 @dataclass(frozen=True)
 class Answer:
-    """How far a rule has come with a step, and what there is to say: a verdict, or that its last issue recovered."""
+    """The result of judging one step.
+
+    progress   the rule's progress after the step
+    verdict    an issue, or the end of a rule that raised; None if nothing is to be reported
+    recovered  the moment at which the rule's last issue recovered; None if it did not
+    """
 
     progress: RuleProgress
     verdict: Verdict | None = None
@@ -54,16 +66,24 @@ class Answer:
 
 
 class Asker:
-    """Asks rules about one run; `run` is its name in verdicts. `lock` is held while the trial is read.
+    """Judges the steps of one run by one rule at a time.
 
-    A rule is asked in the evaluator's thread or in one of its own; nothing here is written to but the answer.
+    The evaluator's thread and the rules' own threads use it at the same time: it changes no state, and returns an
+    answer.
+
+    trial  the run
+    run    the run's name in verdicts
+    lock   held while the trial is read
     """
 
     def __init__(self, trial: Trial, *, run: str, lock: RLock) -> None:
         self._trial, self._run, self._lock = trial, run, lock
 
     def ask(self, configured: ConfiguredRule, progress: RuleProgress, there: StepToJudge) -> Answer:
-        """What a rule that has come this far says of a step. One that raises says so. Errors: `StorageError`."""
+        """Return a rule's answer for one step. A rule that raises gives the answer of `crashed`.
+
+        Errors: `StorageError`.
+        """
         try:
             return self._ask(configured, replace(progress), there)
         except StorageError:
@@ -72,7 +92,10 @@ class Asker:
             return self.crashed(configured, progress, self._moment(there.window), error)
 
     def ask_again(self, configured: ConfiguredRule, progress: RuleProgress, window: Window) -> Answer:
-        """The same of the newest step, while no other comes."""
+        """Return a rule's answer for the newest step once more, while no newer step exists.
+
+        Errors: `StorageError`.
+        """
         try:
             return self._ask_again(configured, replace(progress), window)
         except StorageError:
@@ -83,7 +106,7 @@ class Asker:
     def crashed(
         self, configured: ConfiguredRule, progress: RuleProgress, moment: Moment, error: BaseException
     ) -> Answer:
-        """That a rule raised, and judges no further."""
+        """Log the error of a rule. Return the answer that ends the rule: a verdict, and no further judging."""
         _logger.error("The rule %s crashed at step %d", configured.rule.rule_id, moment.step, exc_info=error)
         told = f"{type(error).__name__}: {error}"[:500]
         progress = replace(progress, judged_through=moment.step, has_concluded=True, error=told)
@@ -115,9 +138,9 @@ class Asker:
     def _check_recorded(
         self, configured: ConfiguredRule, progress: RuleProgress, window: Window
     ) -> tuple[Finding, ...] | None:
-        """What the rule finds in the statistics that were recorded of a step; None if it needs others.
+        """Return the findings in the recorded statistics of a step; None if the rule needs other data.
 
-        Recorded rows come in tiers: at most steps there are a few numbers of each tensor, at some there are more.
+        Rows are recorded in tiers: a few numbers of each tensor at most steps, more of them at some.
         """
         source = WatchedSource(window.source, step=window.step, collections=configured.rule.watches)
         try:
@@ -134,7 +157,10 @@ class Asker:
         lacks: str,
         window: Window,
     ) -> Answer:
-        """Counts the step as judged, or not, and opens an issue where the rule's patience is over."""
+        """Count the step as judged, missing its inputs, or unreadable.
+
+        Open an issue once the rule's patience is over.
+        """
         if not findings and self._is_damaged(window.step):
             progress.unreadable += 1  # not seen is not clean, and says nothing about the streak
         elif lacks:  # nothing found where nothing could be: not a judged step
@@ -186,7 +212,7 @@ class Asker:
 
 
 def how_to_ask(configured: ConfiguredRule, there: StepToJudge) -> Asking | None:
-    """How a rule is asked about a step; None where there is nothing for it."""
+    """Return the data to show a rule at a step; None if the step holds nothing for it."""
     rule = configured.rule
     if rule.paced or (there.is_saved and (rule.judges_every_step or rule.is_watching(there.saved))):
         return Asking.WHOLE
@@ -196,7 +222,10 @@ def how_to_ask(configured: ConfiguredRule, there: StepToJudge) -> Asking | None:
 
 
 def sees_only_what_was_saved(configured: ConfiguredRule) -> bool:
-    """True for a rule in Amazon's sense, whose steps are saved ones; but any step ends a stall."""
+    """Return True for a rule of an Amazon preset, which counts saved steps only.
+
+    Rules that judge while waiting are excepted: any step ends a stall.
+    """
     return configured.configuration.preset not in {"", CALIBRATED} and not configured.rule.judges_waiting
 
 
@@ -212,7 +241,10 @@ def _check(configured: ConfiguredRule, progress: RuleProgress, window: Window) -
 
 
 def _has_recovered(configured: ConfiguredRule, progress: RuleProgress) -> bool:
-    """Whether an issue has been gone for as long as it took to be found, and a little longer."""
+    """Close the open issue after enough steps without a finding. Return True if this step closed it.
+
+    Enough is the number of findings in a row that opened it, and at least `FEWEST_QUIET_STEPS`.
+    """
     if not progress.is_open:
         return False
     progress.quiet += 1

@@ -1,4 +1,4 @@
-"""What rules would have said about a run that was recorded before: nothing is written, nobody is told."""
+"""Judging of a recorded run by chosen rules. Nothing is written, and nobody is notified."""
 
 from __future__ import annotations
 
@@ -20,10 +20,15 @@ from trackside.trial.trial import trial_of
 
 @dataclass(frozen=True)
 class Backtest:
-    """What rules would have said: `verdicts` as they would have come; `last_step` is the newest of the run (-1: none).
+    """The verdicts that rules give on a recorded run.
 
-    `judged` counts the steps that each configuration judged, `crashed` names those whose rule raised, and `progress`
-    is how far each has come. A run that has not `has_ended` may still grow: then no rule has said its last word.
+    run        the run's name
+    last_step  the newest step; -1 if the run has none
+    verdicts   in the order in which they would have been sent
+    judged     the number of judged steps, by configuration
+    has_ended  False for a run that may still grow; its rules have no final verdict yet
+    crashed    configurations with a rule that raised
+    progress   the progress of each configuration
     """
 
     run: str
@@ -36,17 +41,17 @@ class Backtest:
 
     @property
     def issues(self) -> tuple[Verdict, ...]:
-        """The issues that would have been opened."""
+        """The issues that the rules would have opened."""
         return tuple([v for v in self.verdicts if v.outcome is Outcome.ISSUE_FOUND and v.state is State.OPENED])
 
     @property
     def stop_step(self) -> int | None:
-        """The step at which the first critical issue would have stopped the run; None if there is none."""
+        """The step of the first critical issue, which would have stopped the run; None without a critical issue."""
         return min((v.step for v in self.issues if v.severity is Severity.CRITICAL), default=None)
 
     @property
     def saved_steps(self) -> int:
-        """How many steps would not have been made."""
+        """The number of steps that a stop would have saved."""
         return 0 if self.stop_step is None else self.last_step - self.stop_step
 
 
@@ -57,9 +62,9 @@ def backtest(
     clock: Callable[[], float],
     stores: Callable[[str], Store] = open_store,
 ) -> Backtest:
-    """Judges a recorded run, as far as it is there. `clock` is in seconds since the epoch.
+    """Judge the recorded steps of a run. `clock` returns seconds since the epoch.
 
-    Errors: `ConfigurationError` for the rules; `StorageError` where the run cannot be read.
+    Errors: `ConfigurationError` for the rules; `StorageError` if the run cannot be read.
     """
     location = RunLocation(uri)
     progress_file = ProgressFile(MemoryStore())

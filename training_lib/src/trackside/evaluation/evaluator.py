@@ -1,4 +1,4 @@
-"""Judges a run while it grows: each complete step in order, each configured rule, and says each answer once."""
+"""The evaluator of a growing run: judges each complete step in order by each rule, and sends each verdict once."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from trackside.storage.store import Store
 from trackside.trial.trial import Trial, trial_of
 
 DELIVERY_SECONDS_AFTER_THE_END = 300.0
-SIGN_OF_LIFE_SECONDS = 300.0  # the progress is stored so often even if nothing is new: its age tells who is dead
-REMOTE_PROGRESS_SECONDS = 10.0  # where each time costs: what a kill has judged again
+SIGN_OF_LIFE_SECONDS = 300.0  # the progress is stored at least this often: by its age a dead evaluator is found
+REMOTE_PROGRESS_SECONDS = 10.0  # a request each time: after a kill, so many seconds are judged again
 MOST_SLOW_STEPS = 3  # of a rule that is asked in the evaluator's own thread: then it gets one of its own
 
 _logger = logging.getLogger(__name__)
@@ -51,13 +51,17 @@ def evaluate(
     runs_custom_rules: bool = True,
     limits: RuleLimits = RuleLimits(),  # noqa: B008  frozen
 ) -> Summary:
-    """Judges the run until it has ended and all of it is judged, or until `should_stop`.
+    """Judge the run until it has ended and is fully judged, or until `should_stop` returns True.
 
-    Goes on where an earlier evaluator of this run stopped or died. On `should_stop` what is complete is still judged,
-    but for rules that are slow. `clock` is in seconds since the epoch; `sleep` may return early. Without
-    `runs_custom_rules` no file that the request names is run: of that configuration it is said that it is not judged,
-    and the others are. `limits` says for how long a rule may take. Errors: `ConfigurationError` for the request;
-    `StorageError` where the run cannot be read (an outage is waited out).
+    Continues where an earlier evaluator of this run stopped or died. After `should_stop`, complete steps are still
+    judged, except by slow rules.
+
+    clock              returns seconds since the epoch
+    sleep              may return early
+    runs_custom_rules  False: a rule from a file that the request names is not run; its verdict is "not judged"
+    limits             time limits of a rule
+
+    Errors: `ConfigurationError` for the request; `StorageError` if the run cannot be read (outages are waited out).
     """
     refused = () if runs_custom_rules else tuple(rule for rule in request.rules if rule.custom is not None)
     rules = build_rules(RuleRequest(tuple(rule for rule in request.rules if rule not in refused)))
@@ -81,13 +85,18 @@ def evaluate(
 
 
 class Evaluator:
-    """Judges one run with rules that are ready. `run` is its name in the verdicts.
+    """Judges one run with rules that are already built.
 
-    Of the configurations in `refused` it says that they are not judged here. `stores` opens the runs that rules
-    compare with. Those in `apart`, and all whose code is in a file, are asked in a thread each; so is a rule that turns
-    out to be slow: see `RuleLimits`. A rule that is quick enough is asked about each step together with the others, and
-    then what is said, and in which order, does not depend on where it was asked. How far the rules have come is stored
-    with each verdict, and else every `progress_seconds`.
+    A rule that ships with Trackside is asked in the evaluator's thread. Other rules, and rules that turn out to be slow
+    (`RuleLimits`), get a thread each. While a rule is quick, its verdicts and their order do not depend on the thread.
+
+    run               the run's name in verdicts
+    clock             returns seconds since the epoch
+    refused           configurations that get the verdict "not judged here"
+    stores            opens the runs that rules compare with
+    limits            time limits of a rule
+    apart             configurations that get a thread, as does every rule from a file
+    progress_seconds  interval between writes of the progress while there is no verdict; each verdict writes it at once
     """
 
     def __init__(
@@ -135,9 +144,10 @@ class Evaluator:
         sleep: Callable[[float], object],
         should_stop: Callable[[], bool],
     ) -> Summary:
-        """Sweeps until everything is judged and delivered, or until `should_stop`.
+        """Sweep until everything is judged and delivered, or until `should_stop` returns True. Return the summary.
 
-        Looks every `poll_seconds` while steps are quick, and at least every `longest_seconds` while they are not.
+        poll_seconds     the pause between two sweeps while steps are quick
+        longest_seconds  the longest pause while steps are slow
         """
         pace = Pace(shortest_seconds=poll_seconds, longest_seconds=longest_seconds, now=self._clock())
         try:
@@ -165,9 +175,9 @@ class Evaluator:
                 sleep(pace.pause_seconds(self._clock()))
 
     def sweep(self) -> None:
-        """Judges every complete step that is new, says what there is to say, and tries again what did not arrive.
+        """Judge every new complete step, send the verdicts, and retry undelivered ones.
 
-        Errors: those of the trial's store; what was judged before stays judged.
+        Errors: those of the trial's store. Steps judged before the error stay judged.
         """
         with self._turns.lock:
             self._sweep()
@@ -202,11 +212,11 @@ class Evaluator:
 
     @property
     def is_done(self) -> bool:
-        """True once the run has ended and every rule has said its last word."""
+        """True once the run has ended and every rule has its final verdict."""
         return self._trial.has_ended and not self._ledger.open()
 
     def summary(self) -> Summary:
-        """How things stand."""
+        """Return the present state of the evaluation."""
         progress = self._ledger.progress
         with self._turns.lock:
             damaged = self._trial.damaged
@@ -228,11 +238,14 @@ class Evaluator:
             self._outbox.tell_once(f"The run cannot be read at the moment; looking again: {error}")
 
     def _abreast(self) -> tuple[str, ...]:
-        """Of those that have not said their last word, the ones that are asked about a step together."""
+        """Return the unfinished configurations that judge each step together."""
         return tuple(name for name in self._ledger.open() if not self._apart.is_behind(name))
 
     def _due(self, names: tuple[str, ...], there: StepToJudge) -> Sequence[str]:
-        """Without the paced rules at a step that is none of theirs: most rules are paced, and most steps are not."""
+        """Return the configurations to ask at this step: without the paced ones at a step that is none of theirs.
+
+        Most rules are paced, and most steps are none of theirs: this saves a call for each.
+        """
         if there.is_last or any(is_paced_step(there.window.step, through) for through in self._paced_through(names)):
             return names
         return [name for name in names if not self._rules[name].rule.paced]
@@ -247,7 +260,7 @@ class Evaluator:
         return self._apart.asked_through(name) if name in self._apart else self._ledger.of(name).judged_through
 
     def _judge_step(self, there: StepToJudge, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Asks these rules about a step; returns those that are still asked together."""
+        """Ask these rules about a step. Return the ones that still judge each step together."""
         self._asked_until = None
         found = [verdict for name in self._due(names, there) if (verdict := self._judge(name, there)) is not None]
         if found:
@@ -259,7 +272,7 @@ class Evaluator:
         return names
 
     def _judge(self, name: str, there: StepToJudge) -> Verdict | None:
-        """What one rule has to say at a step, as far as that is known at once."""
+        """Return one rule's verdict at a step, if it has one at once."""
         configured, progress = self._rules[name], self._ledger.of(name)
         if progress.has_concluded:  # since this sweep began
             return None
@@ -273,9 +286,12 @@ class Evaluator:
         return self._ask_here(name, configured, there)
 
     def _ask_here(self, name: str, configured: ConfiguredRule, there: StepToJudge) -> Verdict | None:
-        """Asks in this thread; one that needs much of the processor (reading a store needs little) gets its own.
+        """Ask a rule in this thread, and return its verdict.
 
-        The clock is a system call: it is read once between two rules.
+        Move a rule that needs much processor time to a thread of its own.
+
+        Reading a store needs little processor time and does not count. The clock is a system call: it is read once
+        between two rules.
         """
         window = self._steps.as_seen_by(configured, there.window)
         if window is not there.window:
@@ -293,7 +309,7 @@ class Evaluator:
         return verdict
 
     def _judge_waiting(self, name: str, now: float) -> Verdict | None:
-        """What a rule that watches the clock has to say while nothing new comes."""
+        """Return the verdict of a rule that watches the clock, while no new step comes."""
         configured = self._rules[name]
         if not configured.rule.judges_waiting:
             return None
@@ -309,7 +325,10 @@ class Evaluator:
             self._outbox.deliver()
 
     def _conclude(self, now: float) -> None:
-        """The end of the run: all last words are known before the first is said, for asking for one may fail."""
+        """Send the final verdicts at the end of the run.
+
+        All are computed before the first is sent, since computing one may fail.
+        """
         last_words = {name: self._last_word(name, now) for name in self._abreast()}
         for name in last_words:
             self._ledger.conclude(name)

@@ -1,4 +1,4 @@
-"""What the exit code of an evaluator says."""
+"""Exit codes of an evaluator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEASE_LOST = 6  # of a process that a worker of the fleet started: the worker is
 
 
 def exit_code_of(summary: Summary) -> int:
-    """The exit code for an evaluation that came to its end."""
+    """Return the exit code of an evaluation that was not broken off."""
     if summary.crashed:
         return RULE_CRASHED
     if summary.refused:

@@ -1,4 +1,4 @@
-"""What is said of a rule at the end of a run."""
+"""The final verdict on a rule at the end of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trackside.trial.trial import Trial
 
 
 def last_word(configured: ConfiguredRule, progress: RuleProgress, moment: Moment, trial: Trial) -> Verdict | None:
-    """Nothing more where an issue was found, whether it recovered or not."""
+    """Return the final verdict of a rule; None if the rule found an issue, recovered or not."""
     if progress.issues:
         return None
     answered = progress.judged > 0 and not progress.lacks

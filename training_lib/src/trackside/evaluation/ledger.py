@@ -1,4 +1,4 @@
-"""What each configuration has judged and said so far: how far it has come, whether it is done, what it may not run."""
+"""The progress of each configuration: its judged steps, its verdicts, and whether it is finished or refused."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ REFUSED = "not run here"  # what the progress of a configuration says whose code
 
 
 class Ledger:
-    """The progress of the rules and of those that are refused, as an earlier evaluator of the run left it.
+    """The progress of the judged and the refused configurations, continued from an earlier evaluator of the run.
 
-    `rules` are by the names of their configurations. What is to be said goes through `outbox`.
+    rules    judged rules, by configuration name
+    refused  configurations that may not run here, by name
+    outbox   the way that verdicts are sent
     """
 
     def __init__(
@@ -41,24 +43,24 @@ class Ledger:
         self.outbox = Outbox(self.progress, progress_file, by_name)
 
     def of(self, name: str) -> RuleProgress:
-        """How far a configuration has come."""
+        """Return the progress of a configuration."""
         return self.progress.rules[name]
 
     @property
     def judged_through(self) -> int:
-        """The newest step that any has judged; -1 if there is none."""
+        """The newest step that any configuration has judged; -1 before the first."""
         return max((rule.judged_through for rule in self.progress.rules.values()), default=-1)
 
     def open(self) -> tuple[str, ...]:
-        """Configurations that have not said their last word yet."""
+        """Return the configurations without a final verdict."""
         return tuple(name for name in self.rules if not self.progress.rules[name].has_concluded)
 
     def crashed(self) -> tuple[str, ...]:
-        """Configurations whose rule raised."""
+        """Return the configurations with a rule that raised."""
         return tuple(name for name, rule in self.progress.rules.items() if rule.error and name not in self.refused)
 
     def note(self, name: str, answer: Answer) -> Verdict | None:
-        """How far a rule has come, and what it said."""
+        """Store the progress of an answer. Return the verdict to send: an issue, a recovery, or None."""
         if answer.progress != self.progress.rules[name]:
             self.progress.rules[name], self.outbox.has_moved = answer.progress, True
         opened = self.outbox.last_issue(name) if answer.recovered is not None else None
@@ -67,15 +69,15 @@ class Ledger:
         return answer.verdict
 
     def pass_over(self, name: str, step: int) -> None:
-        """A rule has nothing to look at up to that step."""
+        """Store that the steps up to `step` hold nothing for the rule."""
         self.progress.rules[name].judged_through, self.outbox.has_moved = step, True
 
     def conclude(self, name: str) -> None:
-        """It has said its last word, or is about to."""
+        """Mark a configuration as finished. Its final verdict is sent, or about to be."""
         self.progress.rules[name].has_concluded = self.outbox.is_unsaved = True
 
     def refuse(self, now: float) -> None:
-        """Once for each configuration, whatever the run holds."""
+        """Send the verdict "not judged here" once for each refused configuration."""
         answered = {verdict.configuration_name for verdict in self.progress.verdicts}
         unanswered = [one for name, one in self.refused.items() if name not in answered]
         for configuration in unanswered:
@@ -84,7 +86,7 @@ class Ledger:
         self.outbox.say([verdicts.refused(one, Moment(self._run, 0, now)) for one in unanswered])
 
     def _forget_refusals(self) -> None:
-        """What an earlier evaluator would not run, this one judges from the start."""
+        """Reset the configurations that an earlier evaluator refused and this one judges."""
         rules = self.progress.rules
         again = {name for name in self.rules if rules[name].error == REFUSED}
         rules.update({name: RuleProgress() for name in again})

@@ -1,4 +1,4 @@
-"""A judging process on the lifeline of a worker: it ends when the worker does, or when its lease is over.
+"""The lifeline between a worker and its judging process: the process ends with the worker, or with its lease.
 
 The worker writes lines to the process's standard input:
 
@@ -6,7 +6,7 @@ The worker writes lines to the process's standard input:
     news                  the run was written to: look now
 
 The end of the input means that the worker is dead. Then, or once the lease is over, the process ends at once, wherever
-it is: another worker may have begun to judge the same run. What it had said is stored, as after any kill.
+it is: another worker may already judge the same run. Verdicts sent before are stored, as after any kill.
 """
 
 from __future__ import annotations
@@ -25,17 +25,23 @@ LONGEST_WAIT_SECONDS = 3600.0  # select refuses what is far too long
 
 
 def until_line(moment: float) -> bytes:
-    """What tells that the lease holds until then."""
+    """Return the line that extends the lease until `moment` (seconds since the epoch)."""
     return f"{UNTIL} {moment!r}\n".encode()
 
 
 def news_line() -> bytes:
-    """What tells that there is something new in the run."""
+    """Return the line that reports new data in the run."""
     return f"{NEWS}\n".encode()
 
 
 class Lifeline:
-    """Watches `descriptor` from a thread of its own. `wake` is called for news; `end` ends the process."""
+    """The process's end of the lifeline, read in a thread of its own.
+
+    descriptor  the file that the worker writes to
+    wake        called when the run has new data
+    clock       returns seconds since the epoch
+    end         ends the process with an exit code
+    """
 
     def __init__(
         self,
@@ -49,11 +55,11 @@ class Lifeline:
         self._until = float("inf")  # until the worker has said it
 
     def start(self) -> None:
-        """Begins to watch."""
+        """Start the thread that watches."""
         threading.Thread(target=self.watch, name="lifeline", daemon=True).start()
 
     def watch(self) -> None:
-        """Until the worker or the lease ends."""
+        """Read lines until the worker or the lease ends, then end the process."""
         buffered = b""
         while True:
             left = self._until - self._clock()
@@ -71,7 +77,7 @@ class Lifeline:
         self._end(exit_codes.LEASE_LOST)
 
     def check(self) -> None:
-        """Ends the process if the lease is over, for it may have been frozen until now."""
+        """End the process if the lease is over: the process may have been frozen until now."""
         if self._clock() >= self._until:
             self._end(exit_codes.LEASE_LOST)
 
@@ -91,27 +97,27 @@ class LeasedStore:
 
     @property
     def uri(self) -> str:
-        """As `Store`."""
+        """The location of the wrapped store."""
         return self._store.uri
 
     def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
-        """As `Store`; the process ends if the lease is over."""
+        """Implement `Store.put`. End the process instead if the lease is over."""
         self._lifeline.check()
         self._store.put(key, data)
 
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
-        """As `Store`."""
+        """Implement `Store.get`."""
         return self._store.get(key, start=start, length=length)
 
     def exists(self, key: str) -> bool:
-        """As `Store`."""
+        """Implement `Store.exists`."""
         return self._store.exists(key)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[str]:
-        """As `Store`."""
+        """Implement `Store.list`."""
         return self._store.list(prefix, start_after=start_after)
 
     def delete(self, key: str) -> None:
-        """As `Store`; the process ends if the lease is over."""
+        """Implement `Store.delete`. End the process instead if the lease is over."""
         self._lifeline.check()
         self._store.delete(key)

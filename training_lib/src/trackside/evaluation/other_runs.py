@@ -1,4 +1,4 @@
-"""The runs that rules compare the judged one with: opened once, read as far as they are there."""
+"""The runs that rules compare the judged run with. Each is opened once and read as far as it has been written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ _logger = logging.getLogger(__name__)
 
 
 class OtherRuns:
-    """The other runs that these rules name. `stores` opens a store at a path or s3:// URI."""
+    """The other runs that the rules name.
+
+    rules   the rules of one evaluator
+    stores  opens the store at a path or an s3:// URI
+    """
 
     def __init__(self, rules: Iterable[Rule], stores: Callable[[str], Store]) -> None:
         self._stores = stores
@@ -24,7 +28,10 @@ class OtherRuns:
         self._told: set[str] = set()
 
     def refresh(self) -> None:
-        """Reads on in each run that has not ended. One that cannot be read is said once, and tried again each time."""
+        """Read the new steps of each run that has not ended.
+
+        A run that cannot be read is logged once, and tried again at each call.
+        """
         for name in self._wanted:
             try:
                 self._read_on(name)
@@ -34,7 +41,7 @@ class OtherRuns:
                 self._told.add(name)
 
     def of(self, rule: Rule) -> Mapping[str, TensorSource]:
-        """The runs that a rule asked for, as far as they can be read."""
+        """Return the readable runs that a rule compares with, by name."""
         return {name: self._trials[name] for name in names_in(rule) if name in self._trials}
 
     def _read_on(self, name: str) -> None:
@@ -46,6 +53,6 @@ class OtherRuns:
 
 
 def names_in(rule: Rule) -> tuple[str, ...]:
-    """The runs that a rule was given to compare with."""
+    """Return the names of the runs that a rule compares with."""
     names = getattr(rule, rule.other_runs).split(",") if rule.other_runs else ()
     return tuple([name.strip() for name in names if name.strip()])

@@ -1,4 +1,4 @@
-"""What was said: grouped, noted down, then delivered, so that a kill at any point loses nothing."""
+"""The outbox of verdicts. They are grouped, stored, then delivered, so that a kill at any point loses none."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _logger = logging.getLogger(__name__)
 
 
 class Outbox:
-    """Says verdicts and stores the progress that they belong to.
+    """Sends verdicts to the sinks, and stores the progress that they belong to.
 
-    Set `is_unsaved` when the progress must be stored, and `has_moved` when it has only come further: after a kill the
-    same steps are judged again, to the same end.
+    is_unsaved  set it when the progress must be stored
+    has_moved   set it when the progress has only advanced: after a kill the same steps give the same verdicts again
     """
 
     def __init__(self, progress: Progress, file: ProgressFile, sinks: Mapping[str, Sink]) -> None:
@@ -27,7 +27,7 @@ class Outbox:
         self._troubles: set[str] = set()
 
     def say(self, found: Sequence[Verdict]) -> None:
-        """Notes the verdicts down, then delivers: in this order nothing is lost, whenever the process is killed."""
+        """Store the verdicts, then deliver them. In this order a kill at any moment loses none."""
         if not found:
             return
         for verdict in found:
@@ -37,7 +37,7 @@ class Outbox:
         self.deliver()
 
     def deliver(self) -> None:
-        """Stores what is new, and tries again what did not arrive."""
+        """Store unsaved progress, and hand undelivered verdicts to their sinks."""
         self._save()
         for name, sink in self._sinks.items():
             waiting = [said for said in self._progress.outbox if name in said.undelivered]
@@ -46,13 +46,13 @@ class Outbox:
         self._save()
 
     def tell_once(self, trouble: str) -> None:
-        """Into the log."""
+        """Log a warning once per distinct message."""
         if trouble not in self._troubles:
             self._troubles.add(trouble)
             _logger.warning("%s", trouble)
 
     def last_issue(self, name: str) -> Verdict | None:
-        """The newest issue of a configuration."""
+        """Return the newest issue of a configuration; None if it has none."""
         return next((v for v in reversed(self._issues()) if v.configuration_name == name), None)
 
     def _hand_over(self, name: str, sink: Sink, waiting: Sequence[Said]) -> None:
@@ -81,10 +81,10 @@ class Outbox:
         return tuple([v for v in self._progress.verdicts if v.outcome is Outcome.ISSUE_FOUND])
 
     def _grouped(self, verdict: Verdict) -> Verdict:
-        """One by one: of issues that are opened at the same step, the first leads.
+        """Return the verdict with its group. Of several issues opened at one step, the first leads the group.
 
-        Which one leads may differ between a run that was watched and the same run judged afterwards where a rule is
-        slow: the others go on without it. What is found does not differ.
+        Where a rule is slow, the others continue without it: then the leader may differ between a run judged live and
+        the same run judged afterwards. The findings do not differ.
         """
         if verdict.outcome is not Outcome.ISSUE_FOUND:
             return verdict
@@ -94,7 +94,10 @@ class Outbox:
         )
 
     def _standing_beside(self, configuration: str) -> tuple[Verdict, ...]:
-        """The issues of other rules that stand, oldest first: what recovered is told anew when it comes back."""
+        """Return the open issues of other rules, oldest first.
+
+        A recovered issue is left out, so its return is notified anew.
+        """
         standing = {name for name, rule in self._progress.rules.items() if rule.is_open and name != configuration}
         newest = {issue.configuration_name: issue for issue in self._issues()}
         return tuple(

@@ -1,4 +1,4 @@
-"""How often a run is looked at: often while its steps are quick, seldom where one takes minutes."""
+"""The interval between two looks at a run: short while its steps are quick, long while one takes minutes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Pace:
         self._news_at, self._gap = now, 0.0
 
     def note_news(self, now: float) -> None:
-        """Note that there were new steps."""
+        """Store the time at which new steps were found."""
         self._gap, self._news_at = now - self._news_at, now
 
     def pause_seconds(self, now: float) -> float:
-        """Return how long to wait before the next look."""
+        """Return the number of seconds to wait before the next look."""
         wanted = max(self._gap, now - self._news_at) / LOOKS_BETWEEN_NEWS
         return max(self._shortest, min(wanted, self._longest))

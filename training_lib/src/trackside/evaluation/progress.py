@@ -1,8 +1,8 @@
-"""How far an evaluator has come: what it needs to go on after a restart as if nothing had happened.
+"""The stored progress of an evaluator: a restarted one continues as if nothing had happened.
 
 Lies in `<run>/rule-output/progress.json`, written whole or not at all. A verdict is stored here before it is sent and
-marked as delivered afterwards, so that a kill at any point loses nothing; what was sent but not yet marked is sent
-again, and a sink knows it by its id.
+marked as delivered afterwards, so that a kill at any point loses nothing. A verdict that was sent but not yet marked is
+sent again, and a sink recognizes it by its id.
 """
 
 from __future__ import annotations
@@ -82,7 +82,11 @@ class Said:
 
 @dataclass
 class Progress:
-    """Of all rule configurations, by name. Mutable: the evaluator's own notebook."""
+    """The progress of all rule configurations of a run, changed in place by the evaluator.
+
+    rules  progress by configuration name
+    said   all verdicts so far, with their undelivered sinks
+    """
 
     rules: dict[str, RuleProgress] = field(default_factory=dict)
     said: list[Said] = field(default_factory=list)
@@ -98,7 +102,7 @@ class Progress:
         return tuple(said for said in self.said if said.undelivered)
 
     def to_json(self) -> str:
-        """One line of JSON."""
+        """Return the progress as one line of JSON."""
         return to_json(
             {
                 "version": VERSION,
@@ -109,7 +113,7 @@ class Progress:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Progress:
-        """Reads `to_json`'s text. Errors: `ConfigurationError`."""
+        """Return the progress in a text of `to_json`. Errors: `ConfigurationError`."""
         subject = "The evaluator's progress"
         fields = Fields(parse_json(text, subject=subject), where="")
         if fields.integer("version") != VERSION:
@@ -121,15 +125,15 @@ class Progress:
 
 
 class ProgressFile:
-    """The progress of one run in its `rule-output`."""
+    """The progress file of one run. `store` is rooted at the run's `rule-output`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def load(self) -> Progress:
-        """What was saved last; a fresh start if there is nothing, or nothing that can be read.
+        """Return the stored progress; a fresh start if it is missing or unreadable.
 
-        Judging again from the start is always safe: rules are pure, and a verdict said twice has the same id.
+        Judging again from the start is always safe: rules are pure, and a verdict sent twice has the same id.
         """
         try:
             return Progress.from_json(self._store.get(PROGRESS_KEY, length=MOST_BYTES))
@@ -140,12 +144,12 @@ class ProgressFile:
             return Progress()
 
     def save(self, progress: Progress) -> None:
-        """Stores it whole. Errors: those of the store."""
+        """Store the progress, whole or not at all. Errors: those of the store."""
         self._store.put(PROGRESS_KEY, progress.to_json().encode())
 
 
 def keep_only(progress: Progress, *, configurations: Iterable[str], sinks: Iterable[str]) -> Progress:
-    """Without what a restarted evaluator no longer judges, or no longer sends to."""
+    """Return the progress without the configurations and sinks that a restarted evaluator no longer has."""
     names, known = tuple(configurations), set(sinks)
     return Progress(
         rules={name: progress.rules.get(name) or RuleProgress() for name in names},

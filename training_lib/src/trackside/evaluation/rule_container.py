@@ -1,9 +1,10 @@
-"""What the rule containers have in common: how they are told what to do, where they write, and how they end.
+"""The common part of the rule containers: their task, their output folder, and their exit.
 
-A container is started in one of two ways. A deployment of Trackside names the run (`TRACKSIDE_RUN`), whose
-`rule-request.json` says which rules. SageMaker Debugger starts a container for one rule, each parameter of which is a
-variable of its own, beside a folder into which it copies the tensors (contracts: a managed rule container); such a
-container judges that rule whatever lies in the run, ends with the first verdict, and writes to a folder of its own.
+A container is started in one of two ways. A deployment of Trackside names the run (`TRACKSIDE_RUN`), and the run's
+`rule-request.json` names the rules. SageMaker Debugger starts a container for one rule, with each parameter in a
+variable of its own, beside a folder into which it copies the tensors (contracts: a managed rule container). Such a
+container judges that rule whatever the run's request holds, ends with the first verdict, and writes to a folder of its
+own.
 """
 
 from __future__ import annotations
@@ -49,10 +50,14 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Job:
-    """What a rule container was asked to do.
+    """The task of a rule container.
 
-    `request` is the one rule that its environment names; None: the run's own request counts. `tensors` and
-    `rule_output` say where they lie instead of within `run`; "": within it.
+    environment         variables of the container
+    run                 the run to judge
+    processing_job_arn  ARN of the processing job that the container is
+    request             the one rule that the environment names; None: the run's own request counts
+    tensors             location of the tensors if outside `run`, else ""
+    rule_output         location of the verdicts if outside `run`, else ""
     """
 
     environment: EvaluatorEnvironment
@@ -63,18 +68,18 @@ class Job:
     rule_output: str = ""
 
     def open_store(self, uri: str) -> Store:
-        """The store of one of the places of `run`, wherever that is. Errors: those of `open_store`."""
+        """Return the store of one of the places of `run`, wherever that place is. Errors: those of `open_store`."""
         elsewhere = {self.run.tensors: self.tensors, self.run.rule_output: self.rule_output}
         return open_store(elsewhere.get(uri) or uri)
 
     @property
     def origin(self) -> EventOrigin:
-        """Whose the verdicts are."""
+        """The training job, run and processing job that the events name."""
         job = TrainingJob(name=self.environment.training_job_name, arn=self.environment.training_job_arn)
         return EventOrigin(job=job, run_uri=self.run.uri, evaluation_job_arn=self.processing_job_arn)
 
     def is_asked_to_end(self, now: float) -> bool:
-        """True once the file of SageMaker Debugger's stop signal lies there and its time, and the grace, are over."""
+        """Return True once SageMaker Debugger's stop file exists and the time in it, plus the grace period, is over."""
         if not self.environment.stop_file:
             return False
         try:
@@ -90,7 +95,7 @@ class Job:
 
 
 def run_container(judge: Callable[[Job], Summary], *, message_of: Callable[[Summary], str]) -> int:
-    """Reads what is to be done, judges, says the outcome in one sentence; returns the exit code."""
+    """Read the task, judge the run, and write the outcome as one sentence. Return the exit code."""
     environment = EvaluatorEnvironment.read()
     ml_root = environment.ml_root
     # Beside those of other runs in the log of one worker, each line says whose it is.
@@ -122,8 +127,11 @@ def patiently(
     sleep: Callable[[float], object] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> T:
-    """What `read` gives, after an outage of the store if need be: once the evaluator looks at the run, it waits by
-    itself. Errors: those of `read`; of an outage that lasts longer than `START_SECONDS`.
+    """Return the result of `read`, after waiting out an outage of the store.
+
+    For reads before the evaluator itself starts.
+
+    Errors: those of `read`; those of an outage that lasts longer than `START_SECONDS`.
     """
     give_up_at = clock() + START_SECONDS
     while True:
@@ -137,7 +145,7 @@ def patiently(
 
 
 def read_job(ml_root: Path) -> Job:
-    """From the environment, completed by the processing job's configuration.
+    """Return the task in the environment, completed by the processing job's configuration file.
 
     Errors: `ConfigurationError` with every problem at once.
     """
@@ -201,11 +209,12 @@ def _read_configuration(file: Path) -> Mapping[str, Any]:
 
 
 def check_owner(job: Job) -> str:
-    """The ARN of the training job that the run was judged for before, or "".
+    """Return the ARN of the training job that the run was judged for before, or "".
 
-    What was said about an earlier job would pass for the verdict on this one. A folder that SageMaker Debugger fills is
-    of one job. Errors: `ConfigurationError` if the run
-    was judged for another job; those of the store.
+    Verdicts on an earlier job would pass for verdicts on this one. A folder that SageMaker Debugger fills belongs to
+    one job and is not checked.
+
+    Errors: `ConfigurationError` if the run was judged for another job; those of the store.
     """
     if not job.environment.run_uri:
         return job.environment.training_job_arn
@@ -223,16 +232,16 @@ def check_owner(job: Job) -> str:
 
 
 class FirstWord:
-    """A sink that notes whether the rule has found an issue or cannot judge: a container for one rule ends then."""
+    """A sink that remembers whether any verdict came. A container for one rule ends then."""
 
     name = "first-word"
 
     def __init__(self, rule_output: Store | None = None) -> None:
-        """`rule_output`: where an earlier start of the same container may have left it. Errors: the store's."""
+        """Look for a verdict of an earlier start of the same container in `rule_output`. Errors: the store's."""
         self.was_said = rule_output is not None and _holds_verdict(rule_output)
 
     def emit(self, verdicts: Sequence[Verdict]) -> None:
-        """Looks at them, and takes all."""
+        """Remember that verdicts came. Refuses none."""
         self.was_said |= bool(verdicts)
 
 
@@ -244,7 +253,7 @@ def _holds_verdict(rule_output: Store) -> bool:
 
 
 def message_of(summary: Summary, *, with_severity: bool = False) -> str:
-    """One sentence for ExitMessage; the first issue leads, as in AWS's own rule containers."""
+    """Return one sentence for ExitMessage. The first issue leads, as in AWS's own rule containers."""
     trouble = _trouble(summary)
     clean = sum(verdict.outcome is Outcome.CLEAN for verdict in summary.verdicts)
     if summary.issues:
@@ -265,7 +274,7 @@ def message_of(summary: Summary, *, with_severity: bool = False) -> str:
 
 
 def write_message(ml_root: Path, message: str) -> None:
-    """The first 1 KB, cut between characters."""
+    """Write the first 1 KB of the message, cut between characters."""
     whole = message.encode("utf-8", errors="replace")[:MOST_MESSAGE_BYTES].decode("utf-8", errors="ignore")
     file = ml_root / "output" / "message"
     try:

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RuleLimits:
-    """All in seconds.
+    """Time limits of rules, in seconds.
 
-    A rule that may be slow is asked in a thread of its own, where it goes on at its own pace: each one whose code does
-    not ship with Trackside, and each that has used more than `quick_seconds` of the processor at three steps.
-    `wait_seconds` is how long the evaluator waits for them, in one sweep and for all together: quick ones stay abreast.
+    A rule gets a thread of its own, and its own pace, if its code does not ship with Trackside or if it was slow at
+    three steps.
 
-    A rule that is at one step for longer than `step_seconds`, reading the run not counted, is given up. `end_seconds`
-    after the run has ended and everything else is judged, those that are still behind are given up too.
+    quick_seconds  processor time at one step above which a rule was slow there
+    wait_seconds   waiting time in one sweep, for all threads together, so that quick rules do not fall behind
+    step_seconds   time at one step, reading the run not counted, after which a rule is given up
+    end_seconds    time after the end of the run, with all else judged, after which rules that are behind are given up
     """
 
     quick_seconds: float = 0.25

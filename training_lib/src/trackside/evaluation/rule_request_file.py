@@ -1,4 +1,4 @@
-"""Which rules judge a run: the request that lies in it, or the one rule that a rule container's environment names."""
+"""The rules that judge a run: from the request in the run, or from the environment of a container for one rule."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ _logger = logging.getLogger(__name__)
 
 
 def read_rule_request(store: Store) -> RuleRequest:
-    """What was asked for in the run at `store`; where nothing was, every built-in rule, with nothing stopped unasked.
+    """Return the rule request of the run at `store`.
+
+    Without one: every built-in rule, with no action that stops the run.
 
     Errors: `ConfigurationError` with every problem of the file; those of the store.
     """
@@ -29,14 +31,14 @@ def read_rule_request(store: Store) -> RuleRequest:
 
 
 def names_a_rule(environment: Mapping[str, str]) -> bool:
-    """True for the environment of a container that was started for one rule, as SageMaker Debugger starts its own."""
+    """Return True for the environment of a container that was started for one rule, as by SageMaker Debugger."""
     return bool(environment.get(CLASS_PARAMETER, "").strip() or environment.get(SOURCE_PARAMETER, "").strip())
 
 
 def rule_of_environment(environment: Mapping[str, str]) -> RuleRequest:
-    """The request for the one rule that `names_a_rule` found; each of its parameters is a variable of its own.
+    """Return the request for the one rule that `names_a_rule` found. Each parameter is a variable of its own.
 
-    Errors: `ConfigurationError` with every problem, also for a rule that is known and not judged yet.
+    Errors: `ConfigurationError` with every problem, also for a rule that is known but not supported yet.
     """
     from trackside.documents.requests import read_environment  # much to import for what few need
 

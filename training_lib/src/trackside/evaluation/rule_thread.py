@@ -1,4 +1,4 @@
-"""A thread in which one rule is asked, so that nobody else waits for it."""
+"""A thread for one rule, so that nothing else waits for it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ _IDLE_SECONDS = 5.0  # after which a thread with nothing to do ends; it is start
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a rule about a step, given how far it has come: `through` once it has answered.
+    """One step for a rule to judge.
 
-    `ask` errors: `StorageError`.
+    step     the step
+    through  the newest step the rule was asked about, once it has answered
+    ask      judges the step, given the rule's progress; errors: `StorageError`
     """
 
     step: int
@@ -31,7 +33,10 @@ class Question:
 
 @dataclass(frozen=True)
 class Failure:
-    """A step that was not judged: a `StorageError`, or what ends a thread, such as `SystemExit`."""
+    """A step that was not judged, with its error.
+
+    The error is a `StorageError`, or an exception that ends a thread, such as `SystemExit`.
+    """
 
     step: int
     error: BaseException
@@ -39,17 +44,21 @@ class Failure:
 
 @dataclass(frozen=True)
 class Stuck:
-    """Where a rule is, and for how many seconds of its own."""
+    """The step that a rule is at, and the number of seconds it has spent on it."""
 
     step: int
     seconds: float
 
 
 class RuleThread:
-    """Asks one rule, one question after the other, each with the progress of the answer before.
+    """Judges steps by one rule in a thread. Each step starts from the progress of the answer before.
 
-    All methods are for the evaluator's thread; none waits for the rule but `wait`. `reading` is for the rule's. It is a
-    daemon: a rule that never answers keeps no process from its end.
+    The evaluator's thread calls the methods; only `wait` waits for the rule. The rule's thread enters `reading`. The
+    thread is a daemon: a rule that never answers does not keep the process alive.
+
+    name      the configuration, for the thread's name
+    progress  the rule's progress so far
+    file      the rule's source file, as in its frames; "" if unknown
     """
 
     def __init__(self, name: str, progress: RuleProgress, *, file: str = "") -> None:
@@ -68,16 +77,16 @@ class RuleThread:
 
     @property
     def room(self) -> int:
-        """How many more questions it takes."""
+        """The number of questions that the thread takes now."""
         return MOST_QUESTIONS - len(self._questions)
 
     @property
     def is_idle(self) -> bool:
-        """True if it has answered everything."""
+        """True if every question is answered."""
         return not self._questions and self._step is None
 
     def give(self, question: Question) -> None:
-        """Asks; the answer comes in `take`. Nothing is asked after a failure, or the rule's last word."""
+        """Queue a question; `take` returns its answer. Ignored after a failure, and after the rule's final answer."""
         with self._changed:
             if self._failure is not None or self._progress.has_concluded:
                 return
@@ -90,18 +99,18 @@ class RuleThread:
                 self._changed.notify_all()
 
     def wait(self, seconds: float) -> bool:
-        """Whether it has answered everything, at the latest after that time."""
+        """Wait until every question is answered, at most `seconds`. Return True if they are."""
         with self._changed:
             return self._changed.wait_for(lambda: self.is_idle, seconds)
 
     def take(self) -> tuple[list[Answer], Failure | None]:
-        """The answers since the last time, in order, and the failure that came after them: then `start_over`."""
+        """Return the new answers in order, and the failure after them, if any. After a failure call `start_over`."""
         with self._changed:
             answers, self._answers = self._answers, []
             return answers, self._failure
 
     def start_over(self, progress: RuleProgress) -> None:
-        """Goes on from there: what was asked and not answered is to be asked again."""
+        """Drop the unanswered questions and continue from `progress`. The caller gives them again."""
         with self._changed:
             self._questions.clear()
             self._failure = None
@@ -109,18 +118,21 @@ class RuleThread:
 
     @property
     def stuck(self) -> Stuck | None:
-        """Where it is; None if it is idle. The time in which it waited for the run to be read is not its own."""
+        """The rule's present step and the time spent on it; None if idle.
+
+        Time spent waiting to read the run does not count.
+        """
         with self._changed:
             if self._step is None:
                 return None
             return Stuck(self._step, (self.reading.since or time.monotonic()) - self._began - self.reading.seconds)
 
     def give_up(self) -> bool:
-        """No answer is wanted any more. Ends the rule where it can be ended; True once it has.
+        """Refuse further answers and end the rule if possible. Return True once the thread has ended.
 
-        A thread cannot be ended from outside, but an exception can be put into it. That is done only where the
-        innermost frame is the rule's own file: elsewhere the thread may hold a lock that others need, of `logging` for
-        example. What sits in a system call stays, and costs nothing; what loops in C stays too.
+        A thread cannot be ended from outside, but an exception can be raised in it. This is done only if the innermost
+        frame is in the rule's own file: elsewhere the thread may hold a lock that others need, for example that of
+        `logging`. A thread in a system call stays, and costs nothing; a loop in C stays too.
         """
         with self._changed:
             self._is_given_up = True
@@ -176,7 +188,7 @@ class RuleThread:
 
 
 class _Reading:
-    """Entered by the rule's thread while it reads the run: for how many seconds at this step."""
+    """Measures the seconds that the rule's thread has spent reading the run at this step."""
 
     def __init__(self) -> None:
         self.seconds, self.since = 0.0, 0.0  # since: 0 while it does not
@@ -190,4 +202,4 @@ class _Reading:
 
 
 class _GivenUpError(BaseException):
-    """Put into the thread of a rule that was given up. No `Exception`: a rule's own handlers must not swallow it."""
+    """Raised in the thread of a rule that was given up. No `Exception`: the rule's own handlers must not swallow it."""

@@ -1,4 +1,4 @@
-"""Rules that are asked in threads of their own, each at its own pace: none waits for one that is slow or hangs."""
+"""Rules in threads of their own, each at its own pace: no rule waits for one that is slow or hangs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,13 @@ _logger = logging.getLogger(__name__)
 
 @dataclass
 class _Apart:
-    """A rule that is asked in a thread of its own, and the steps that it is given next where it is behind."""
+    """One rule with a thread of its own.
+
+    is_behind   True if the rule no longer judges each step together with the others
+    is_resting  True until the next sweep: the store could not be reached
+    steps       steps to hand on to a rule that is behind
+    last        the last step of a run that has ended, else None
+    """
 
     thread: RuleThread
     is_behind: bool = False
@@ -40,7 +46,7 @@ class _Apart:
 
 
 class RulesApart:
-    """The rules of a ledger that have threads. Falsy where there are none."""
+    """The rules of a ledger that have threads of their own. Falsy if no rule has one."""
 
     def __init__(
         self,
@@ -69,26 +75,26 @@ class RulesApart:
         return name in self._apart
 
     def add(self, name: str) -> None:
-        """Gives a rule a thread."""
+        """Start judging by a rule in a thread of its own."""
         thread = RuleThread(name, self._ledger.of(name), file=_file_of(self._ledger.rules[name]))
         self._apart[name] = _Apart(thread)
 
     def drop(self, name: str) -> None:
-        """It has said its last word, if it was one of these."""
+        """Remove a finished rule, if it is one of these."""
         self._apart.pop(name, None)
 
     def is_behind(self, name: str) -> bool:
-        """True for a rule that is no longer asked about a step together with the others."""
+        """Return True for a rule that no longer judges each step together with the others."""
         return name in self._apart and self._apart[name].is_behind
 
     def asked_through(self, name: str) -> int:
-        """The newest step that it was asked about."""
+        """Return the newest step that the rule was asked about."""
         return self._apart[name].thread.asked_through
 
     # What a rule is asked, and what it says at once.
 
     def ask(self, name: str, there: StepToJudge) -> Verdict | None:
-        """What it has to say at a step, where it says it soon enough."""
+        """Ask the rule about a step. Return its verdict if it answers soon enough."""
         apart = self._apart[name]
         if apart.is_behind:
             return None
@@ -96,7 +102,7 @@ class RulesApart:
         return self._heard_at_once(name, apart)
 
     def ask_again(self, name: str, window: Window) -> Verdict | None:
-        """What it has to say while nothing new comes."""
+        """Ask the rule about the newest step once more. Return its verdict if it answers soon enough."""
         configured, apart = self._ledger.rules[name], self._apart[name]
         window = _shared(window, self._turns, apart.thread)
         apart.thread.give(
@@ -114,7 +120,7 @@ class RulesApart:
         return Question(window.step, window.step, lambda progress: self._asker.ask(configured, progress, there))
 
     def _heard_at_once(self, name: str, apart: _Apart) -> Verdict | None:
-        """What a rule apart has just been asked; one that does not answer soon enough is behind from now on."""
+        """Return the verdict on the question just asked. Mark a rule that does not answer soon enough as behind."""
         self._wait_for(apart.thread)
         if apart.thread.is_idle:
             return next(iter([*self._heard(name)]), None)
@@ -122,7 +128,7 @@ class RulesApart:
         return None
 
     def _wait_for(self, thread: RuleThread) -> None:
-        """For what is left of this sweep's patience, or until it is stuck."""
+        """Wait for the thread until it is idle or stuck, at most for the waiting time left in this sweep."""
         began = time.monotonic()
         with self._turns.let_go():
             while not thread.is_idle and not self._is_stuck(thread):
@@ -133,7 +139,7 @@ class RulesApart:
         self._wait_seconds -= time.monotonic() - began
 
     def _heard(self, name: str) -> Iterator[Verdict]:
-        """What a rule apart has said since the last time, to be said before the next is taken."""
+        """Yield the new verdicts of a rule. The caller sends each one before it takes the next."""
         apart = self._apart[name]
         answers, failure = apart.thread.take()
         for answer in answers:
@@ -155,7 +161,7 @@ class RulesApart:
     # Those that are behind.
 
     def begin_sweep(self) -> None:
-        """A new sweep has its patience before it, and the store may be reached again."""
+        """Reset the waiting time, and let rules try the store again that could not reach it."""
         self._wait_seconds = self._limits.wait_seconds
         self._given_up = [thread for thread in self._given_up if not thread.give_up()]
         for apart in self._apart.values():
@@ -163,7 +169,10 @@ class RulesApart:
         self.attend()
 
     def attend(self) -> None:
-        """Hears the rules that are behind, hands them more steps, and gives up one that is stuck. Waits for none."""
+        """Send the verdicts of the rules that are behind, hand them more steps, and give up stuck ones.
+
+        Waits for none.
+        """
         for name in tuple(self._apart):
             apart = self._apart[name]
             if not apart.is_behind or apart.is_resting:
@@ -175,7 +184,7 @@ class RulesApart:
                 self._give_up_if_stuck(name, apart)
 
     def _hand_on(self, name: str, apart: _Apart) -> None:
-        """The next steps, as many as it takes; where there are none, it is abreast of the others."""
+        """Hand a rule its next steps, as many as its queue takes. Without a step left, the rule is no longer behind."""
         if apart.thread.room <= MOST_QUESTIONS // 2 or self._hand_on_what_is_left(name, apart):
             return
         if apart.thread.is_idle:
@@ -193,7 +202,7 @@ class RulesApart:
         return is_given
 
     def catch_up(self) -> None:
-        """Gives rules that are behind a little time."""
+        """Wait up to `CATCH_UP_SECONDS` for the rules that are behind."""
         until = time.monotonic() + CATCH_UP_SECONDS
         while time.monotonic() < until:
             self.attend()
@@ -218,7 +227,7 @@ class RulesApart:
         self._give_up(name, verdict, error=f"still at step {stuck.step} after {stuck.seconds:.0f} seconds")
 
     def give_up_the_late(self, newest_step: int) -> None:
-        """Of a run that has ended long ago, whose other rules have all said their last word."""
+        """Give up the rules still behind `end_seconds` after the run ended and every other rule finished."""
         now = time.monotonic()
         self._ended_at = now if self._ended_at is None else self._ended_at
         seconds = now - self._ended_at
@@ -241,7 +250,7 @@ class RulesApart:
         self._ledger.outbox.say([verdict])
 
     def end(self) -> None:
-        """As far as they can be ended at once; what is left ends with the process."""
+        """End the threads, as far as they end within `END_THREADS_SECONDS`. The rest ends with the process."""
         threads = [*(apart.thread for apart in self._apart.values()), *self._given_up]
         until = time.monotonic() + END_THREADS_SECONDS
         while threads := [thread for thread in threads if not thread.give_up()]:
@@ -251,13 +260,13 @@ class RulesApart:
 
 
 def _shared(window: Window, turns: Turns, thread: RuleThread) -> Window:
-    """The window for a rule in a thread of its own."""
+    """Return the window with sources that a rule's own thread may read."""
     others = {name: SharedSource(source, turns, thread.reading) for name, source in window.others.items()}
     return replace(window, source=SharedSource(window.source, turns, thread.reading), others=others)
 
 
 def _file_of(configured: ConfiguredRule) -> str:
-    """Where the rule's code is, as its frames name it; "" if that cannot be told."""
+    """Return the path of the rule's code, as in its frames; "" if unknown."""
     custom = configured.configuration.custom
     if custom is not None:
         return custom.source

@@ -1,4 +1,4 @@
-"""A run as the original's rules saw it: what was saved, without the statistics that Trackside records at every step."""
+"""A run as rules of SageMaker Debugger see it: saved tensors, without the statistics recorded at every step."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _Steps = dict[str, NDArray[np.int64]]  # by worker, sorted
 
 
 class SavedSource:
-    """A trial as a window's source, whose columns hold steps at which the tensor, or a reduction of it, was saved.
+    """A window's source with only the steps at which a tensor, or a reduction of it, was saved.
 
-    `num_steps` or a patience of Amazon's count such steps: with rows of every step between them, five of them would be
-    five steps of the training and not five thousand.
+    An Amazon rule's `num_steps` or patience counts such steps. With the rows of every step between them, five of these
+    would be five training steps instead of, say, five thousand.
     """
 
     def __init__(self, trial: Trial) -> None:
@@ -28,11 +28,11 @@ class SavedSource:
         self._version: object = None
 
     def tensor_names(self, *, collection: str, last_step: int | None = None) -> tuple[str, ...]:
-        """As `TensorSource`."""
+        """Implement `TensorSource.tensor_names`."""
         return self._trial.tensor_names(collection=collection, last_step=last_step)
 
     def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
-        """As `TensorSource`."""
+        """Implement `TensorSource.columns`, for the steps at which the tensor was saved."""
         saved = self._saved_steps(tensor)
         if not saved:
             return ()
@@ -40,27 +40,27 @@ class SavedSource:
         return tuple([c for column in found if (c := _only(column, saved.get(column.worker))) is not None])
 
     def at_step(self, tensors: Sequence[str], statistic: str, *, step: int, mode: str | None) -> StepValues:
-        """As `TensorSource`."""
+        """Implement `TensorSource.at_step`, for the steps at which each tensor was saved."""
         columns_of = partial(self.columns, statistic=statistic, last_step=step, mode=mode)
         return step_values(tensors, columns_of, step=step)
 
     def newest(
         self, tensors: Sequence[str], statistic: str, *, last: int, last_step: int, mode: str | None
     ) -> tuple[Panel, ...]:
-        """As `TensorSource`."""
+        """Implement `TensorSource.newest`, for the steps at which each tensor was saved."""
         columns_of = partial(self.columns, statistic=statistic, last_step=last_step, mode=mode)
         return newest_values(tensors, columns_of, last=last)
 
     def value(self, tensor: str, *, step: int, worker: str) -> NDArray[np.generic]:
-        """As `TensorSource`."""
+        """Implement `TensorSource.value`."""
         return self._trial.value(tensor, step=step, worker=worker)
 
     def facts_at(self, step: int) -> ModelFacts | None:
-        """As `TensorSource`."""
+        """Implement `TensorSource.facts_at`."""
         return self._trial.facts_at(step)
 
     def _saved_steps(self, tensor: str) -> _Steps:
-        """The steps at which each worker saved it: looked up once between two refreshes."""
+        """Return the steps at which each worker saved the tensor. Looked up once between two refreshes of the trial."""
         if self._version != self._trial.version:
             self._steps, self._version = {}, self._trial.version
         known = self._steps.get(tensor)
@@ -74,7 +74,7 @@ class SavedSource:
 
 
 def _only(column: Column, steps: NDArray[np.int64] | None) -> Column | None:
-    """The part of a column at these steps; None if there is none."""
+    """Return the part of a column at these steps; None if it is empty."""
     if steps is None:
         return None
     if np.array_equal(column.steps, steps[: len(column.steps)]):  # nothing of it was but recorded

@@ -1,4 +1,4 @@
-"""One trial read by the evaluator and by rules in threads of their own: one at a time, and each gets its turn."""
+"""Reading of one trial by the evaluator and by rules in threads: one at a time, in fair turns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _ROOM_SECONDS = 0.0005  # long enough for a thread that waits for the lock to wa
 
 
 class Turns:
-    """Whose turn it is to read the run. The evaluator holds `lock` while it judges, rules in threads for each read."""
+    """The lock on a run, shared fairly.
+
+    The evaluator holds `lock` while it judges, a rule's thread during each read.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -30,7 +33,7 @@ class Turns:
         self._make_room_at = 0.0
 
     def read(self, ask: Callable[[], T]) -> T:
-        """Reads from a rule's thread."""
+        """Call `ask` with the lock held, from a rule's thread, and return its result."""
         if self.lock.acquire(blocking=False):
             try:
                 return ask()
@@ -46,14 +49,17 @@ class Turns:
             self._waiting.discard(thread)
 
     def make_room(self) -> None:
-        """Between two steps of the evaluator, which holds the lock once: a lock is not fair by itself."""
+        """Let waiting threads read, between two steps of the evaluator, which holds the lock once.
+
+        Locks are not fair.
+        """
         if self._waiting and time.monotonic() >= self._make_room_at:
             with self.let_go():
                 time.sleep(_ROOM_SECONDS)
 
     @contextmanager
     def let_go(self) -> Iterator[None]:
-        """Meanwhile others may read. For the evaluator, which holds the lock once."""
+        """Release the lock within the block. For the evaluator, which holds it once."""
         self.lock.release()
         try:
             yield
@@ -63,41 +69,49 @@ class Turns:
 
 
 class SharedSource:
-    """What a window reads from, for a rule in a thread of its own. `reading` is entered for as long as it reads."""
+    """A window's source for a rule in a thread of its own.
+
+    source   the source to read
+    turns    the lock on the run
+    reading  entered during each read, to measure its time
+    """
 
     def __init__(self, source: TensorSource, turns: Turns, reading: AbstractContextManager[None]) -> None:
         self._source, self._turns, self._reading = source, turns, reading
 
     @property
     def uri(self) -> str:
-        """Where the run's tensors lie, for a rule that reads by itself; "" if there is no such place."""
+        """Location of the run's tensors, for a rule that reads by itself; "" if the source is no trial."""
         return self._source.uri if isinstance(self._source, Trial) else ""
 
     def tensor_names(self, *, collection: str, last_step: int | None = None) -> tuple[str, ...]:
-        """As `TensorSource`."""
+        """Implement `TensorSource.tensor_names`."""
         return self._read(lambda: self._source.tensor_names(collection=collection, last_step=last_step))
 
     def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
-        """As `TensorSource`."""
+        """Implement `TensorSource.columns`."""
         return self._read(lambda: self._source.columns(tensor, statistic, last_step=last_step, mode=mode))
 
     def at_step(self, tensors: Sequence[str], statistic: str, *, step: int, mode: str | None) -> StepValues:
-        """As `TensorSource`."""
+        """Implement `TensorSource.at_step`."""
         return self._read(lambda: self._source.at_step(tensors, statistic, step=step, mode=mode))
 
     def newest(
         self, tensors: Sequence[str], statistic: str, *, last: int, last_step: int, mode: str | None
     ) -> tuple[Panel, ...]:
-        """As `TensorSource`."""
+        """Implement `TensorSource.newest`."""
         return self._read(lambda: self._source.newest(tensors, statistic, last=last, last_step=last_step, mode=mode))
 
     def value(self, tensor: str, *, step: int, worker: str) -> NDArray[np.generic]:
-        """As `TensorSource`. Whole tensors may take seconds, and a trial fetches them from several threads anyway."""
+        """Implement `TensorSource.value`, without the lock.
+
+        A whole tensor may take seconds, and a trial can fetch tensors from several threads.
+        """
         with self._reading:
             return self._source.value(tensor, step=step, worker=worker)
 
     def facts_at(self, step: int) -> ModelFacts | None:
-        """As `TensorSource`."""
+        """Implement `TensorSource.facts_at`."""
         return self._read(lambda: self._source.facts_at(step))
 
     def _read(self, ask: Callable[[], T]) -> T:

@@ -1,4 +1,4 @@
-"""The steps that rules are asked about: what there is at each, and whether a rule is asked."""
+"""The data that rules see of each step, and the choice of steps for each rule."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from trackside.trial.window import Window
 
 
 class StepsToJudge:
-    """The run as rules are shown it, step by step."""
+    """The run as rules see it, step by step."""
 
     def __init__(self, trial: Trial, others: OtherRuns) -> None:
         self._trial, self._others = trial, others
         self._saved = SavedSource(trial)
 
     def at(self, step: int, now: float, *, is_last: bool) -> StepToJudge:
-        """What there is at a step."""
+        """Return one step as rules see it. `now` is in seconds since the epoch."""
         trial = self._trial
         return StepToJudge(
             window=trial.window(step, now=now),
@@ -32,14 +32,17 @@ class StepsToJudge:
         )
 
     def as_seen_by(self, configured: ConfiguredRule, window: Window) -> Window:
-        """The window with what the rule compares with; in Amazon's sense, of what was saved alone."""
+        """Return the window with the runs that the rule compares with.
+
+        A rule of an Amazon preset gets saved steps only.
+        """
         if configured.rule.other_runs:
             window = replace(window, others=self._others.of(configured.rule))
         return replace(window, source=self._saved) if sees_only_what_was_saved(configured) else window
 
 
 def is_asked(configured: ConfiguredRule, judged_through: int, there: StepToJudge) -> bool:
-    """Whether a rule is asked about a step; of the steps of one that is paced, only now and then."""
+    """Return True if the rule judges this step. A paced rule judges only some steps, and the last one."""
     step = there.window.step
     if step <= judged_through:
         return False

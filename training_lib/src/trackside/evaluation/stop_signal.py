@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT as a question the evaluator can ask, and a sleep that ends when they come, or on news."""
+"""SIGTERM and SIGINT as a flag, and a sleep that ends early on a signal or on news."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopSignal:
-    """While entered, the first SIGTERM or SIGINT asks for an end; a second one has its usual effect. Main thread."""
+    """A context in which the first SIGTERM or SIGINT sets `is_set`; a second one has its usual effect.
+
+    Main thread only.
+    """
 
     def __init__(self) -> None:
         self.is_set = False
@@ -40,7 +43,7 @@ class StopSignal:
             os.close(self._write)
 
     def sleep(self, seconds: float) -> None:
-        """Returns after that time, or as soon as an end is asked for, or somebody wakes it."""
+        """Wait for `seconds`, or until a signal or `wake`."""
         if not self.is_set:
             # The pipe keeps a signal that comes between the question and the sleep.
             select.select([self._read], [], [], seconds)
@@ -48,7 +51,7 @@ class StopSignal:
                 os.read(self._read, MOST_WAKES)  # `is_set` remembers an end; to be woken twice is to be woken
 
     def wake(self) -> None:
-        """Ends the sleep of now, or else the next one. From any thread, also when all is over."""
+        """End the current sleep, or else the next one. Safe from any thread, and after the context has ended."""
         with self._lock, contextlib.suppress(BlockingIOError):
             if self._is_open:
                 os.write(self._write, b"!")

@@ -1,4 +1,4 @@
-"""What an evaluation came to."""
+"""The result of an evaluation."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from trackside.contracts.verdict import Outcome, Verdict
 
 @dataclass(frozen=True)
 class Summary:
-    """What an evaluation came to.
+    """The result of an evaluation.
 
-    `verdicts` are all of the run so far, those of earlier evaluators of the same run included. `judged` counts the
-    steps each configuration judged. `has_ended` is False where the evaluator was stopped before the run had ended.
-    `crashed` names the configurations whose rule raised, `refused` those whose code is not run here, `undelivered` the
-    verdicts that some sink did not take.
+    verdicts     all verdicts of the run, including those of earlier evaluators of the same run
+    judged       the number of judged steps, by configuration
+    last_step    the newest judged step; -1 for none
+    has_ended    False if the evaluator stopped before the end of the run
+    crashed      configurations with a rule that raised
+    refused      configurations with code that is not run here
+    undelivered  verdicts that some sink did not take
+    damaged      errors of records that could not be read
     """
 
     verdicts: tuple[Verdict, ...]
@@ -30,5 +34,5 @@ class Summary:
 
     @property
     def issues(self) -> tuple[Verdict, ...]:
-        """The verdicts that found something."""
+        """The verdicts with an issue."""
         return tuple(verdict for verdict in self.verdicts if verdict.outcome is Outcome.ISSUE_FOUND)

@@ -1,4 +1,4 @@
-"""From findings to what is said: one verdict for one rule configuration, in sentences a user can act on. Pure."""
+"""Verdicts from findings: one for each rule configuration, in sentences a user can act on. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trackside.rules.catalogue import ConfiguredRule
 
 @dataclass(frozen=True)
 class Moment:
-    """Of which run and when something is said."""
+    """The run, step and time (seconds since the epoch) of a verdict."""
 
     run: str
     step: int
@@ -25,7 +25,7 @@ class Moment:
 
 
 def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """By how far each lies beyond its threshold, then by how long; otherwise in the rule's own order."""
+    """Sort findings by their distance beyond the threshold, then by their duration, else in the rule's own order."""
     return tuple(sorted(findings, key=lambda finding: (-_excess(finding), finding.since_step)))
 
 
@@ -39,7 +39,7 @@ def issue_found(
     suspicions: tuple[Suspicion, ...] = (),
     occurrence: int = 1,
 ) -> Verdict:
-    """IssuesFound, for findings sorted worst first. Only a critical rule stops a run, whatever was asked."""
+    """Return IssuesFound, for findings sorted worst first. Only a critical rule stops a run, whatever was requested."""
     severity = configured.rule.severity_of(findings)
     rule, lead = configured.rule, findings[0]
     since = min(finding.since_step for finding in findings)
@@ -69,7 +69,7 @@ def issue_found(
 
 
 def recovered(opened: Verdict, moment: Moment) -> Verdict:
-    """NoIssuesFound for the time being: what `opened` told of has gone."""
+    """Return NoIssuesFound for the time being: the issue `opened` is gone."""
     lead = opened.lead
     what = f": {lead.subject}" if lead is not None else ""
     return replace(
@@ -89,9 +89,11 @@ def recovered(opened: Verdict, moment: Moment) -> Verdict:
 
 
 def grouped(verdict: Verdict, standing: Iterable[Verdict], *, before: Verdict | None = None) -> Verdict:
-    """The verdict as one of its group: nobody is notified again of a problem that was told as gravely before.
+    """Return the verdict with its group.
 
-    `before` is what its configuration last told of, if that has recovered: whoever heard so hears that it came back.
+    It notifies nobody of a problem already notified at the same severity or above.
+
+    before  the last issue of this configuration, if it recovered; its return is notified again
     """
     known = tuple(standing)
     group = group_of(verdict, (before, *known) if before is not None else known)
@@ -102,9 +104,9 @@ def grouped(verdict: Verdict, standing: Iterable[Verdict], *, before: Verdict | 
 
 
 def group_of(verdict: Verdict, others: Iterable[Verdict]) -> str:
-    """The group of the first other issue that is of one problem with it; else its own.
+    """Return the group of the first other issue with the same problem; else the verdict's own.
 
-    Where a fault shows in many ways, many rules see it, and the user has one problem.
+    One fault can show in many ways: many rules find it, and the user has one problem.
     """
     for other in others:
         if is_one_problem(verdict, other):
@@ -113,7 +115,10 @@ def group_of(verdict: Verdict, others: Iterable[Verdict]) -> str:
 
 
 def is_one_problem(one: Verdict, other: Verdict) -> bool:
-    """True where they share one of their two likeliest causes, or where the likeliest of one looks like the other's."""
+    """Return True if two verdicts are signs of one problem.
+
+    They share one of their two likeliest causes, or the likeliest cause of one looks like that of the other.
+    """
     causes, others = _likeliest(one), _likeliest(other)
     if not causes or not others:
         return False
@@ -127,20 +132,20 @@ def _likeliest(verdict: Verdict) -> list[Cause]:
 
 
 def clean(configured: ConfiguredRule, moment: Moment, *, judged: int) -> Verdict:
-    """NoIssuesFound, at the end of the run."""
+    """Return NoIssuesFound, at the end of the run."""
     message = f"{_steps(judged)} judged up to step {moment.step}, no issue found."
     return _said(configured, moment, Outcome.CLEAN, message=message)
 
 
 def crashed(configured: ConfiguredRule, moment: Moment, *, error: str) -> Verdict:
-    """Not evaluated: the rule itself raised."""
+    """Return "not evaluated": the rule itself raised."""
     message = f"The rule {configured.rule.rule_id} crashed at step {moment.step} and judges no further: {error}"
     fix = "Look at the evaluator's log for the traceback, and report or mend the rule; the other rules went on."
     return _said(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
 
 
 def given_up(configured: ConfiguredRule, moment: Moment, *, seconds: float) -> Verdict:
-    """Not evaluated: the rule was at one step for too long."""
+    """Return "not evaluated": the rule was at one step for too long."""
     message = (
         f"The rule {configured.rule.rule_id} was still at step {moment.step} after {seconds:.0f} seconds, "
         "and judges no further."
@@ -158,7 +163,7 @@ def given_up(configured: ConfiguredRule, moment: Moment, *, seconds: float) -> V
 
 
 def out_of_time(configured: ConfiguredRule, moment: Moment, *, last_step: int, seconds: float) -> Verdict:
-    """Not evaluated: the run had ended long ago, and the rule was still far behind. It is at `moment.step`."""
+    """Return "not evaluated": long after the end of the run the rule was still at `moment.step`, far behind."""
     message = (
         f"The rule {configured.rule.rule_id} is too slow: {seconds:.0f} seconds after the end of the run "
         f"it had come to step {moment.step} of {last_step}."
@@ -176,7 +181,7 @@ def out_of_time(configured: ConfiguredRule, moment: Moment, *, last_step: int, s
 
 
 def refused(configuration: RuleConfiguration, moment: Moment) -> Verdict:
-    """Not evaluated: the rule's code is a file that the request names, and this evaluator runs no such code."""
+    """Return "not evaluated": the rule's code is a file named by the request, and this evaluator runs no such code."""
     custom = configuration.custom
     source, class_name = (custom.source, custom.class_name) if custom else ("", configuration.rule_id)
     message = (
@@ -199,7 +204,7 @@ def refused(configuration: RuleConfiguration, moment: Moment) -> Verdict:
 
 
 def no_data(configured: ConfiguredRule, moment: Moment, *, run_saved_steps: bool, unreadable: int) -> Verdict:
-    """Not evaluated: not a single step had what the rule watches, or could be read."""
+    """Return "not evaluated": no step held the data that the rule watches, or none could be read."""
     rule = configured.rule
     watches = [name for name in rule.watches if name != ALL] or [ALL]
     watched = " or ".join(watches)
@@ -218,32 +223,32 @@ def no_data(configured: ConfiguredRule, moment: Moment, *, run_saved_steps: bool
 
 
 def not_ready(configured: ConfiguredRule, moment: Moment, *, lacks: str) -> Verdict:
-    """Not evaluated: the run was too short, or too thinly saved, for the rule to answer."""
+    """Return "not evaluated": the run was too short, or saved too few steps, for the rule to answer."""
     message = f"The run ended before the rule could answer: it needs {lacks}."
     fix = "Let the run go on for longer, or set the rule's parameters to what a run of this length can answer."
     return _said(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
 
 
 def not_applicable(configured: ConfiguredRule, moment: Moment, *, reason: str) -> Verdict:
-    """NoIssuesFound, because there is nothing that the rule judges; `reason` is a clause."""
+    """Return NoIssuesFound: the program has nothing that the rule judges. `reason` is a clause."""
     return _said(configured, moment, Outcome.CLEAN, message=f"{NOTHING_TO_JUDGE}{reason}.")
 
 
 def selects_nothing(configured: ConfiguredRule, moment: Moment, *, told: str, fix: str) -> Verdict:
-    """Not evaluated: no tensor of the run is what the rule was `told` to look at (`tensor_regex 'fc9'`)."""
+    """Return "not evaluated": the rule's settings, `told` (`tensor_regex 'fc9'`), select no tensor of the run."""
     message = f"Nothing was judged: no tensor of the run is selected by {told}. {fix}"
     return _said(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
 
 
 def no_loss(configured: ConfiguredRule, moment: Moment) -> Verdict:
-    """Not evaluated: a rule of losses, and a training that shows none."""
+    """Return "not evaluated": the rule judges losses, and the training showed none."""
     message = "No loss was seen: `backward` was called on no scalar, and no loss was saved."
     fix = "Save it in the training script: hook.save_tensor('loss', loss, collection='losses')."
     return _said(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
 
 
 def too_little_data(configured: ConfiguredRule, moment: Moment, *, judged: int) -> Verdict:
-    """Not evaluated: fewer steps than the rule's patience, so that it could not have spoken."""
+    """Return "not evaluated": fewer steps were judged than the rule's patience, so it could not find an issue."""
     rule = configured.rule
     watched = " or ".join(rule.watches)
     needed = rule.findings_in_a_row
@@ -274,7 +279,7 @@ def _said(
 
 
 def _excess(finding: Finding) -> float:
-    """How many times the observed value lies beyond the threshold; infinite where it is no number at all."""
+    """Return the observed value over the threshold; infinity for a value that is not finite."""
     observed, threshold = finding.observed, finding.threshold
     if not math.isfinite(observed):
         return math.inf
@@ -285,14 +290,14 @@ def _excess(finding: Finding) -> float:
 
 
 def _may(severity: Severity, action: Action) -> bool:
-    """Only what is critical stops a run, and nobody is disturbed for what is good to know."""
+    """Return True if the severity allows the action: only critical issues stop a run, and INFO notifies nobody."""
     if action is Action.STOP_TRAINING:
         return severity is Severity.CRITICAL
     return severity is not Severity.INFO or action is not Action.NOTIFY
 
 
 def _spelled(configured: ConfiguredRule) -> str:
-    """A rule as the command line names it."""
+    """Return the rule's name on the command line."""
     custom = configured.configuration.custom
     return f"{custom.source}:{custom.class_name}" if custom else configured.configuration.rule_id
 

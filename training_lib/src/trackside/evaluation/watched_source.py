@@ -1,4 +1,4 @@
-"""What a rule looks at where only some statistics were recorded: whether there was anything for it to judge."""
+"""A window's source that notes whether it showed a rule anything to judge. For steps with recorded statistics alone."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from trackside.trial.window import Column, Panel, StepValues, TensorSource, newe
 
 
 class WatchedSource:
-    """A window's source, watched. `has_shown` once it showed something of `step` of a tensor of the collections.
+    """A window's source that sets `has_shown` once it has returned data of `step` for a tensor of `collections`.
 
-    A row says of a few statistics what they were. A rule that asks for others has not judged that step.
+    A row holds only some statistics. A rule that asks for others has not judged that step.
     """
 
     def __init__(self, source: TensorSource, *, step: int, collections: Collection[str]) -> None:
@@ -23,18 +23,18 @@ class WatchedSource:
         self.has_shown = False
 
     def tensor_names(self, *, collection: str, last_step: int | None = None) -> tuple[str, ...]:
-        """As `TensorSource`."""
+        """Implement `TensorSource.tensor_names`."""
         return self._source.tensor_names(collection=collection, last_step=last_step)
 
     def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
-        """As `TensorSource`."""
+        """Implement `TensorSource.columns`, and note data of the step."""
         columns = self._source.columns(tensor, statistic, last_step=last_step, mode=mode)
         if not self.has_shown and any(column.steps[-1] == self._step for column in columns):
             self.has_shown = self._is_watched(tensor)
         return columns
 
     def at_step(self, tensors: Sequence[str], statistic: str, *, step: int, mode: str | None) -> StepValues:
-        """As `TensorSource`."""
+        """Implement `TensorSource.at_step`, and note data of the step."""
         found = self._source.at_step(tensors, statistic, step=step, mode=mode)
         if not self.has_shown and step == self._step:
             self.has_shown = any(map(self._is_watched, found.tensors))
@@ -43,16 +43,16 @@ class WatchedSource:
     def newest(
         self, tensors: Sequence[str], statistic: str, *, last: int, last_step: int, mode: str | None
     ) -> tuple[Panel, ...]:
-        """As `TensorSource`."""
+        """Implement `TensorSource.newest`, and note data of the step."""
         columns_of = partial(self.columns, statistic=statistic, last_step=last_step, mode=mode)
         return newest_values(tensors, columns_of, last=last)
 
     def value(self, tensor: str, *, step: int, worker: str) -> NDArray[np.generic]:
-        """As `TensorSource`."""
+        """Implement `TensorSource.value`."""
         return self._source.value(tensor, step=step, worker=worker)
 
     def facts_at(self, step: int) -> ModelFacts | None:
-        """As `TensorSource`."""
+        """Implement `TensorSource.facts_at`."""
         return self._source.facts_at(step)
 
     def _is_watched(self, tensor: str) -> bool:

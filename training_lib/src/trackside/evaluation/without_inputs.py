@@ -1,4 +1,4 @@
-"""The last word about a rule that had nothing to look at: it does not apply, or what it was told of is not there."""
+"""The final verdict on a rule without input: it does not apply, or its settings select no tensor."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ _logger = logging.getLogger(__name__)
 
 
 def without_inputs(configured: ConfiguredRule, moment: Moment, trial: Trial, *, answered: bool) -> Verdict | None:
-    """The verdict; None where there was something to look at. `answered`: the rule judged, and lacked nothing.
+    """Return the verdict on a rule without input; None if the rule had something to judge.
+
+    answered  True if the rule judged a step and lacked nothing
 
     Errors: `StorageError`.
     """
@@ -42,7 +44,7 @@ def without_inputs(configured: ConfiguredRule, moment: Moment, trial: Trial, *, 
 
 
 def nothing_to_judge(rule: Rule, facts: ModelFacts | None, *, answered: bool = False) -> str:
-    """Why such a program has nothing that the rule judges, as a clause; empty: it may have, or nobody knows."""
+    """Return why this program has nothing for the rule to judge, as a clause; "" if it may have."""
     if facts is None:
         return ""
     try:
@@ -54,7 +56,7 @@ def nothing_to_judge(rule: Rule, facts: ModelFacts | None, *, answered: bool = F
 
 
 def sees_no_loss(rule: Rule, facts: ModelFacts | None) -> bool:
-    """True for a rule of losses alone, and a training whose steps show none so far."""
+    """Return True if the rule judges losses alone and the run has shown no loss so far."""
     return set(rule.watches) == {LOSSES} and facts is not None and bool(facts.parameters) and not facts.losses
 
 
@@ -73,7 +75,7 @@ def _regexes(text: str) -> tuple[re.Pattern[str], ...]:
 
 
 def _fix(told: Mapping[str, str], trial: Trial) -> str:
-    """What would have selected something."""
+    """Return a setting that would select a tensor."""
     if COLLECTIONS in told:
         known = sorted(name for name, members in trial.collections.items() if members)
         return did_you_mean(next(iter(words(told[COLLECTIONS])), ""), known)

@@ -1,1 +1,1 @@
-"""Where verdicts go."""
+"""Destinations of verdicts."""

@@ -1,7 +1,7 @@
-"""Verdicts on an EventBridge bus. The only module of the evaluation that imports botocore.
+"""A sink that sends verdicts to an EventBridge bus. The only module of the evaluation that imports botocore.
 
 Delivery is at least once: after a crash or a lost answer the same verdict is sent again, with the same run, rule and
-status. Whoever acts on events must be idempotent; the Lambdas are, by [job, configuration, action].
+status. Actions on events must be idempotent; the Lambdas are, by [job, configuration, action].
 """
 
 from __future__ import annotations
@@ -29,7 +29,12 @@ Entry = Mapping[str, str]
 
 @dataclass(frozen=True)
 class EventOrigin:
-    """What every event of a run says beside the verdict: whose it is."""
+    """The source that each event names beside its verdict.
+
+    job                 the training job
+    run_uri             location of the run
+    evaluation_job_arn  ARN of the processing job that judges, or ""
+    """
 
     job: TrainingJob
     run_uri: str
@@ -37,7 +42,7 @@ class EventOrigin:
 
 
 class EventBridgeSink:
-    """Sends each verdict as one event; what the bus refuses is tried again a few times, then reported undelivered."""
+    """Sends each verdict as one event. Retries refused events a few times, then reports them as undelivered."""
 
     name = "event-bridge"
 
@@ -45,7 +50,7 @@ class EventBridgeSink:
         self._client, self._bus, self._origin, self._sleep = client, bus, origin, sleep
 
     def emit(self, verdicts: Sequence[Verdict]) -> None:
-        """Sends the verdicts. Errors: `UndeliveredError` with those that the bus did not take."""
+        """Send the verdicts. Errors: `UndeliveredError` with the ones that the bus did not take."""
         undelivered: list[Verdict] = []
         reasons: list[str] = []
         for batch in _batches([(verdict, self._entry(verdict)) for verdict in verdicts]):
@@ -56,7 +61,7 @@ class EventBridgeSink:
             raise UndeliveredError(f"The event bus {self._bus!r} did not take it: {reasons[0]}", undelivered)
 
     def _send(self, batch: Sequence[tuple[Verdict, Entry]]) -> tuple[list[Verdict], str]:
-        """What the bus has not taken after all attempts, and why."""
+        """Send one batch, with retries. Return the verdicts that the bus refused, and the reason."""
         reason = ""
         for pause in (*PAUSES_SECONDS, None):
             batch, reason = self._attempt(batch)
@@ -101,7 +106,7 @@ class EventBridgeSink:
 
 
 def connect_event_bridge(*, bus: str, origin: EventOrigin, sleep: Callable[[float], object]) -> EventBridgeSink:
-    """A sink on `bus` (name or ARN) with boto3's own configuration, but the region of AWS_REGION.
+    """Return a sink on `bus` (name or ARN), with boto3's own configuration and the region of AWS_REGION.
 
     Errors: `ConfigurationError` without boto3.
     """
@@ -124,5 +129,5 @@ def _batches(items: Sequence[tuple[Verdict, Entry]]) -> Iterator[Sequence[tuple[
 
 
 def _size(entry: Entry) -> int:
-    """As EventBridge counts it: the UTF-8 bytes of source, detail type and detail."""
+    """Return the size in EventBridge's count: the UTF-8 bytes of source, detail type and detail."""
     return sum(len(entry[name].encode()) for name in ("Source", "DetailType", "Detail"))

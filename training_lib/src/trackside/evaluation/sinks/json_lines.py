@@ -1,4 +1,4 @@
-"""Verdicts as lines of JSON in the run itself: `rule-output/verdicts.jsonl`, each verdict once."""
+"""A sink that writes verdicts into the run, as lines of JSON: `rule-output/verdicts.jsonl`, each verdict once."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ MOST_VERDICTS_BYTES = 64 << 20  # a hundred thousand verdicts; more is not read,
 
 
 class JsonLinesSink:
-    """Writes the whole file anew with each emit, so that no reader ever sees half a line: verdicts are few.
+    """Adds verdicts to the run's file of verdicts. `store` is rooted at the run's `rule-output`.
 
-    `store` is rooted at the run's `rule-output`. A verdict whose id is in the file already is not written again. One
-    evaluator judges a run; two that write at the same time could overwrite one another.
+    Each `emit` writes the whole file anew, so that no reader sees half a line; verdicts are few. A verdict with an id
+    that the file has is not written again. One evaluator judges a run: two that write at the same time could overwrite
+    one another.
     """
 
     name = "json-lines"
@@ -27,7 +28,7 @@ class JsonLinesSink:
         self._store = store
 
     def emit(self, verdicts: Sequence[Verdict]) -> None:
-        """Appends what is new. Errors: `UndeliveredError`; then the file is as it was."""
+        """Append the new verdicts. Errors: `UndeliveredError`; then the file is unchanged."""
         try:
             written = self._read()
             seen = _ids(written)

@@ -1,4 +1,4 @@
-"""What a sink is: it takes verdicts, or says which of them it could not take."""
+"""The protocol of sinks: take verdicts, or raise an error with the ones not taken."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ class UndeliveredError(TracksideError):
 
 
 class Sink(Protocol):
-    """A verdict may be handed over more than once (after a crash, after an outage): the same id is the same verdict.
+    """A destination of verdicts.
 
-    `name` is stored with what is still to be delivered, so that a restarted evaluator finds the sink again.
+    A verdict may be handed over more than once, after a crash or an outage: the same id is the same verdict. `name` is
+    stored with the undelivered verdicts, so that a restarted evaluator finds the sink again.
     """
 
     @property
@@ -28,4 +29,4 @@ class Sink(Protocol):
         """The sink's name, unique among the sinks of an evaluator."""
 
     def emit(self, verdicts: Sequence[Verdict]) -> None:
-        """Hands the verdicts over. Errors: `UndeliveredError` with those that did not arrive."""
+        """Deliver the verdicts. Errors: `UndeliveredError` with the ones that did not arrive."""
