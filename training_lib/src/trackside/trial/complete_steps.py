@@ -66,11 +66,11 @@ class CompleteSteps:
         return found[0] if len(found) == 1 else frozenset[str]().union(*found)
 
     def is_saved(self, step: int) -> bool:
-        """True if a worker saved tensors at this step."""
+        """Return True if a worker saved tensors at this step."""
         return bool(self._index.workers_at(step))
 
     def is_damaged(self, step: int) -> bool:
-        """True if a file of this step has turned out to be unreadable."""
+        """Return True if a file of this step has turned out to be unreadable."""
         if not self._damage:
             return False
         files = (saved.event_key for saved in self._index.saved(step).values())
@@ -91,11 +91,11 @@ class CompleteSteps:
         return tuple(sorted({*self._index.workers, *self._recorded.workers}))
 
     def is_worker(self, name: str) -> bool:
-        """True for the name of a worker seen."""
+        """Return True for the name of a worker seen."""
         return name in self._index.workers or name in self._recorded.workers
 
     def has_several_workers(self, last_step: int) -> bool:
-        """True if more than one worker saved or recorded anything at `last_step` or before."""
+        """Return True if more than one worker saved or recorded anything at `last_step` or before."""
         recorded = self._recorded.steps
         firsts = [self._index.first_by_worker, recorded.first_by_worker if recorded is not None else {}]
         return len({worker for first in firsts for worker, step in first.items() if step <= last_step}) > 1

@@ -1,4 +1,4 @@
-"""Reading of a run's new files, and the steps that are complete: by watermarks, or by a search where there are none."""
+"""The reading of a run's new files, and its complete steps: from watermarks, or by a search for runs without them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _LAST_STEP = 2**63 - 1
 
 
 class Completeness:
-    """The moment that a trial has come to.
+    """The state of a trial's reading.
 
-    version   changes whenever a refresh brought a step, or completed one
+    version  changes whenever a refresh brought a step, or completed one
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Completeness:
         return self._index.has_ended
 
     def refresh(self) -> None:
-        """Read what is new: one conditional GET where nothing is; of a run without watermarks one LIST."""
+        """Read new data. Without any, this costs one conditional GET, or one LIST for a run without watermarks."""
         if self._is_read_to_its_end:
             self._facts.refresh()
             return
@@ -78,7 +78,7 @@ class Completeness:
         return self._through if self._marks else min(self._newest_step(), self._newest_before)
 
     def _newest_step(self) -> int:
-        """Return the newest step of all workers; of a run that grows no more, of any worker."""
+        """Return the newest step that all workers have reached. In a run that grows no more, one worker is enough."""
         recorded = self._recorded.steps
         rows = recorded.last_by_worker.values() if recorded is not None else ()
         last = self._index.last_complete
@@ -90,7 +90,7 @@ class Completeness:
         return self._will_grow and not self.has_ended
 
     def _read_marked(self, watermarks: Watermarks) -> None:
-        """Read the news of the watermarks, and everything once the run has ended."""
+        """Read the files that the watermarks announce, and everything once the run has ended."""
         marks, known = watermarks.marks, self._marks
         has_ended = watermarks.should_ask_for_the_end() and self._store.exists(END_MARKER_KEY)
         # A worker that is gone may have stored more than its watermark covers; so may a process with a successor.
@@ -116,7 +116,10 @@ class Completeness:
         self._marks, self._gone = marks, watermarks.gone
 
     def _search(self) -> None:
-        """Look for everything that may be new; with the first of it, for watermarks, which are stored before it."""
+        """Look for new files without watermarks.
+
+        With the first file look for watermarks, which are stored before it.
+        """
         if self._recorded.has_any:
             self._newest_before = self._newest_step()
         if self._watermarks is not None:

@@ -1,7 +1,7 @@
-"""Records of saved steps in a store far away: the second question about a small step fetches all of it.
+"""Records of saved steps in a remote store: the second request for a small step fetches the whole step.
 
-A set of rules asks for a dozen tensors of each step, and each record by itself is a request. Somebody who follows one
-tensor over many steps asks once a step, and gets no more than that.
+A set of rules needs a dozen tensors of each step, and each record by itself is a request. A user who follows one tensor
+over many steps needs one record of each step, and fetches no more.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST_BYTES = 64 << 20  # of steps that were fetched whole
 
 
 class FetchedSteps:
-    """Fetches records. Safe to use from several threads."""
+    """Fetches records, and keeps whole steps. Safe to use from several threads."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -30,7 +30,7 @@ class FetchedSteps:
         self._lock = threading.Lock()
 
     def fetch(self, saved: SavedStep, *, start: int, length: int) -> bytes:
-        """Return the bytes of a record, as `fetch_record`. Errors: those of the store."""
+        """Return the bytes of a record, like `fetch_record`. Errors: those of the store."""
         if not self._is_remote or self._size_of(saved.layout) > MOST_STEP_BYTES:
             return fetch_record(self._store, saved.event_key, start=start, length=length)
         step = self._step(saved.event_key)
@@ -44,7 +44,7 @@ class FetchedSteps:
         return fetch_record(self._store, saved.event_key, start=start, length=length)
 
     def forget(self, event_key: str) -> None:
-        """Fetch a step anew the next time: it has been written again."""
+        """Drop a step that has been written again, so that the next request fetches it anew."""
         with self._lock:
             self._steps.pop(event_key, None)
 
@@ -59,7 +59,7 @@ class FetchedSteps:
             return step
 
     def _make_room(self, newest: str) -> None:
-        """Let the steps go that were asked for longest ago, until the rest is small enough."""
+        """Drop the least recently used steps until the rest fits into `MOST_BYTES`."""
         with self._lock:
             held = sum(len(step.data) for step in self._steps.values() if step.data is not None)
             for key in list(self._steps):
@@ -68,7 +68,7 @@ class FetchedSteps:
                 held -= len(self._steps.pop(key).data or b"")
 
     def _size_of(self, layout: Layout) -> int:
-        """Up to where the records of a step reach."""
+        """Return the number of bytes up to the end of a step's last record."""
         size = self._sizes.get(layout)
         if size is None:
             size = self._sizes[layout] = max((start + length for start, length in layout.records.values()), default=0)
@@ -76,7 +76,7 @@ class FetchedSteps:
 
 
 class _Step:
-    """What is known of one event file."""
+    """One event file: whether a record of it was requested, and its bytes if it was fetched whole."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

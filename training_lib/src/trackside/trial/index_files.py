@@ -1,4 +1,4 @@
-"""The index files of a run: listed, read, decoded. Nothing is kept but what makes decoding quick."""
+"""The index files of a run: listed, read and decoded. Only decoding state is kept."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ class IndexFiles:
         self._same_layouts: dict[tuple[int, int], tuple[Layout, object]] = {}
 
     def listed(self, start_after: str) -> ListedFiles:
-        """List the files behind a key of the index: one LIST.
+        """List the files after a key of the index, with one LIST.
 
-        The packed index and the end marker sort after the index, so the same listing shows them. Only where other
-        things lie in between (the original's `tensorboard/`) a second question may be needed.
+        The packed index and the end marker sort after the index, so the same listing shows them. Only if other files
+        lie in between (smdebug's `tensorboard/`) a second request may be needed.
         """
         index: list[str] = []
         packed: list[str] = []
@@ -88,7 +88,7 @@ class IndexFiles:
         return self.packed(chosen)
 
     def unpacked(self, packed: PackedWorker, *, is_wanted: Callable[[int, str], bool]) -> Iterator[SavedStep]:
-        """Return the packed steps that are wanted."""
+        """Yield the packed steps that `is_wanted` accepts."""
         worker = packed.worker
         layouts = [(self._layout(each.entries, each.shapes), each.event_key) for each in packed.known_layouts]
         rows = zip(
@@ -105,14 +105,14 @@ class IndexFiles:
                 yield SavedStep(step, worker, MODE_NAMES[mode], events, layout, mode_step)
 
     def read(self, wanted: Sequence[tuple[str, int, str]]) -> Iterator[FoundStep]:
-        """Read smdebug's index of each (key, step, worker); files that are gone are left out."""
+        """Yield smdebug's index of each (key, step, worker). Files that are gone are left out."""
         contents = each_in_parallel(self._store, self._read, [key for key, _, _ in wanted])
         for (key, step, worker), content in zip(wanted, contents, strict=True):
             if content is not None:
                 yield step, worker, self._decoded(key, step, worker, content)
 
     def read_one(self, step: int, worker: str) -> SavedStep | RecordError | None:
-        """Read smdebug's index of one step and worker; None if the file is gone."""
+        """Return smdebug's index of one step and worker; None if the file is gone."""
         key = index_key(step, worker)
         content = self._read(key)
         return None if content is None else self._decoded(key, step, worker, content)
@@ -142,7 +142,10 @@ class IndexFiles:
         return SavedStep(step, worker, index.mode, index.event_key or "", layout, index.mode_step)
 
     def _layout(self, entries: tuple[IndexEntry, ...], shapes: tuple[ShapeEntry, ...]) -> Layout:
-        """The one layout of all steps that are alike. Errors: `ValueError` for records that there cannot be."""
+        """Return the layout shared by all steps with these entries.
+
+        Errors: `ValueError` for an impossible record length.
+        """
         same = self._same_layouts.get((id(entries), id(shapes)))
         if same is not None:  # to compare hundreds of entries for each step would be most of the work
             return same[0]

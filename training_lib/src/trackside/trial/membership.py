@@ -1,4 +1,4 @@
-"""Which tensors belong to which collection: by name or by regex, from the run's collections files."""
+"""The members of each collection: by name or by regex, from the run's collections files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RECORDED_REGEXES: Mapping[str, tuple[str, ...]] = {"hyperparameters": (r"^hyper
 
 
 class Membership:
-    """The collections of a run. Each worker's collections file is read once, and again where it is said to be new."""
+    """The collections of a run. Each worker's collections file is read once, and again after `read_again`."""
 
     def __init__(self, store: Store, *, report: Callable[[RecordError], None]) -> None:
         self._store = store
@@ -34,21 +34,21 @@ class Membership:
         self.worker_count: int | None = None
 
     def read_again(self, worker: str) -> None:
-        """Have the next `refresh` read a worker's file anew: it has been replaced."""
+        """Make the next `refresh` read a worker's file again, because it has been replaced."""
         self._seen.discard(collections_key(worker))
 
     @property
     def is_whole(self) -> bool:
-        """True once every worker's file has been seen."""
+        """True once the files of all workers have been read."""
         return self.worker_count is not None and len(self._seen) >= self.worker_count
 
     @property
     def workers(self) -> frozenset[str]:
-        """The workers whose file has been seen."""
+        """The workers with a file that has been read."""
         return frozenset(worker for key in self._seen if (worker := parse_collections_key(key)))
 
     def refresh(self) -> bool:
-        """Reads the files that are new; True if there were any."""
+        """Read new collections files. Return True if any was new."""
         new = [key for key in self._store.list(COLLECTIONS_PREFIX) if parse_collections_key(key) and self._is_new(key)]
         for key in new:
             try:
@@ -63,7 +63,7 @@ class Membership:
         return bool(new)
 
     def members(self, collection: str, names: Iterable[str]) -> tuple[str, ...]:
-        """Those of `names` that belong to the collection, sorted."""
+        """Return the members of the collection among `names`, sorted."""
         named = self._named.get(collection, ())
         patterns = self._regexes.get(collection)
         if patterns is None:
@@ -72,7 +72,7 @@ class Membership:
         return tuple(sorted(n for n in names if n in named or any(pattern.search(n) for pattern in patterns)))
 
     def known(self) -> frozenset[str]:
-        """Names of all collections."""
+        """Return the names of all collections."""
         return frozenset({*DEFAULT_REGEXES, *self._regexes})
 
     def _is_new(self, key: str) -> bool:

@@ -1,4 +1,4 @@
-"""Reads what the training program is made of: see `records.model_facts`."""
+"""The reader of facts about the training program: see `records.model_facts`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _FIRST = "worker_0"
 
 
 class ModelFactsReader:
-    """The facts of a run, by worker: read when they are asked for, and again only if they have changed.
+    """The facts of a run, by worker: read on request, and again only if they have changed.
 
-    After a `refresh` the next question costs one small GET; before there are any facts, one LIST.
+    After a `refresh` the next request costs one small GET; one LIST while the run has no facts.
     """
 
     def __init__(self, store: Store, *, report: Callable[[RecordError], None]) -> None:
@@ -27,20 +27,20 @@ class ModelFactsReader:
         self._first = ""
 
     def refresh(self) -> None:
-        """Says that there may be news."""
+        """Allow the next request to look for newer facts."""
         self._looked.clear()
 
     def newest(self) -> ModelFacts | None:
-        """The newest revision of the first worker that has any; None if there is none."""
+        """Return the newest revision of the first worker with facts; None for a run without."""
         revisions = self._of_first()
         return revisions[-1] if revisions else None
 
     def at(self, step: int) -> ModelFacts | None:
-        """The revision of the first worker that has any which holds at `step`."""
+        """Return the revision that holds at `step`, of the first worker with facts."""
         return at_step(self._of_first(), step)
 
     def revisions(self, worker: str) -> Revisions:
-        """All revisions of that worker, oldest first; () if there are none."""
+        """Return all revisions of a worker, oldest first; () for a worker without."""
         if worker not in self._looked:
             self._looked.add(worker)
             self._look(worker)

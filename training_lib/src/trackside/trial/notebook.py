@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def html_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, note: str = "") -> str:
-    """A titled table; it takes its colours from the notebook."""
+    """Return a table with a title. Its colours are those of the notebook."""
     head = "".join(f"<th>{_text(cell)}</th>" for cell in header)
     body = "".join("<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     below = f"<p>{_text(note)}</p>" if note else ""

@@ -1,4 +1,4 @@
-"""The packed index of a run: what its files say together, and how to make it where there is none."""
+"""The packed index of a run: reading its files, and rebuilding it."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ REBUILT_BYTES = 4 << 20
 
 @dataclass(frozen=True, eq=False)
 class PackedWorker:
-    """All packed steps of one worker, ascending, each once. The arrays have one place for each step.
+    """All packed steps of one worker, ascending, each once. The arrays have one element for each step.
 
-    `layouts` counts in `known_layouts`. All steps that the worker has saved up to `covered_step` are among them; None:
-    there may be others anywhere.
+    layouts        indexes into `known_layouts`
+    covered_step   every step that the worker saved up to this one is included; None: any step may be missing
     """
 
     worker: str
@@ -55,7 +55,10 @@ class PackedWorker:
 def read_packed_index(
     store: Store, keys: Iterable[str], *, report: Callable[[RecordError], None]
 ) -> tuple[PackedWorker, ...]:
-    """What the packed files `keys` say, by worker, in one request each. What is damaged is reported and left out."""
+    """Return the content of the packed files `keys`, by worker, with one request for each file.
+
+    Damaged files are reported and left out.
+    """
     named = [key for key in keys if parse_packed_index_key(key)]
     by_worker: dict[str, dict[str, PackedIndex | None]] = {}
     contents = each_in_parallel(store, lambda key: _get(store, key, MOST_FILE_BYTES), named)
@@ -66,11 +69,13 @@ def read_packed_index(
 
 
 def rebuild_packed_index(store: Store) -> int:
-    """Writes the packed index of a run anew, from smdebug's index of every step; says how many steps it now holds.
+    """Write the packed index of a run anew, from smdebug's index of every step. Return the number of steps in it.
 
-    For a run that has none, or one that is stale, and that nobody writes any more: what a running writer stores beside
-    it is only read more slowly. Whatever an index cannot be read of is left out, and found by readers as before.
-    Errors: those of the store; then the old packed index is still there, and readers make up for what is wrong in it.
+    For a run with no packed index, or a stale one, that no process writes any more: files that a running writer stores
+    beside it would only be read more slowly. A step with an unreadable index is left out, and readers find it as
+    before.
+
+    Errors: those of the store. Then the old packed index still exists, and readers make up for its gaps.
     """
     old = [key for key in store.list(PACKED_INDEX_PREFIX) if parse_packed_index_key(key)]
     started_ms = 1 + max((named[1] for key in old if (named := parse_packed_index_key(key))), default=0)
@@ -90,7 +95,7 @@ def rebuild_packed_index(store: Store) -> int:
 
 
 class _Rebuilding:
-    """The files of one worker, filled one after the other."""
+    """The packed files of one worker, filled one after the other."""
 
     def __init__(self, store: Store, worker: str, started_ms: int) -> None:
         self._store = store
@@ -117,7 +122,7 @@ class _Rebuilding:
             self.step_count += 1
 
     def store(self) -> None:
-        """Stores the open file, if there is one."""
+        """Store the open file, if any."""
         if self._file is None:
             return
         self._store.put(self._key, self._file.encode())
@@ -183,7 +188,7 @@ def _of_worker(worker: str, files: Mapping[str, PackedIndex | None]) -> PackedWo
 
 
 def _covered_step(files: Mapping[str, PackedIndex | None]) -> int | None:
-    """The last step of the last file, if all files follow on one another and the first on nothing."""
+    """Return the last step of the last file, if the files form one chain from the first on; else None."""
     following: dict[str | None, PackedIndex] = {}
     for file in files.values():
         if file is None or file.follows in following:

@@ -1,4 +1,4 @@
-"""Several reads at the same time, where each of them waits for a network."""
+"""Several reads at the same time, for stores behind a network."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ R = TypeVar("R")
 
 
 def is_remote(store: Store) -> bool:
-    """True if every question to the store is a request to another machine."""
+    """Return True if every call of the store is a request to another machine."""
     return "://" in store.uri
 
 
 def in_parallel(store: Store, read: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """`read` of each item, in order; at the same time where each read waits for a network."""
+    """Return the result of `read` for each item, in order. Reads from a remote store run at the same time."""
     if len(items) < 2 or not is_remote(store):
         return [read(item) for item in items]
     with ThreadPoolExecutor(min(REMOTE_READS_AT_ONCE, len(items))) as pool:
@@ -30,7 +30,10 @@ def in_parallel(store: Store, read: Callable[[T], R], items: Sequence[T]) -> lis
 
 
 def each_in_parallel(store: Store, read: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
-    """As `in_parallel`, but one after the other is handed on: at most `READS_AHEAD` are held, without a network one."""
+    """Yield the result of `read` for each item, in order.
+
+    Reads from a remote store run ahead, at most `READS_AHEAD`.
+    """
     if len(items) < 2 or not is_remote(store):
         yield from map(read, items)
         return

@@ -26,11 +26,11 @@ from trackside.trial.watermarks import Watermarks
 class TrialParts:
     """The parts of a trial.
 
-    uri            the location of the tensors
+    uri            location of the tensors
     damage         files that could not be read, steps that capture lost
     facts          facts about the training program
     names          tensors and collections
-    completeness   reading of what is new, the last complete step
+    completeness   reading of new data, the last complete step
     steps          complete steps, their modes and workers
     saved          the steps and workers that saved a tensor
     columns        statistics over steps

@@ -1,4 +1,4 @@
-"""The tensors of saved steps, fetched and decoded: by template where their records are alike, else in full."""
+"""The tensors of saved steps, fetched and decoded: by a template if records are alike, else in full."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Array = NDArray[np.generic]
 
 
 class Found(NamedTuple):
-    """A tensor, and the step as its index says it after all: see `RecordReader.again`."""
+    """A tensor, and its step as the index has it now: see `RecordReader.again`."""
 
     saved: SavedStep
     value: Array
 
 
 class RecordReader:
-    """Reads records of one run. What cannot be read is looked up in the step's index once more, then reported.
+    """Reads records of one run. For an unreadable record it reads the step's index once more, then reports the damage.
 
     Safe to use from several threads.
     """
@@ -41,11 +41,11 @@ class RecordReader:
         self._mending = threading.Lock()
 
     def fetch(self, saved: SavedStep, *, start: int, length: int) -> bytes:
-        """The bytes of records of a step. Errors: those of the store."""
+        """Return the bytes of records of a step. Errors: those of the store."""
         return self._steps.fetch(saved, start=start, length=length)
 
     def value(self, saved: SavedStep, name: str) -> Array:
-        """The whole tensor. The step must hold it. Errors: `RecordError`, reported."""
+        """Return the whole tensor. The step must hold it. Errors: `RecordError`, reported."""
         start, length = saved.layout.records[name]
         try:
             data = self.fetch(saved, start=start, length=length)
@@ -56,7 +56,7 @@ class RecordReader:
             return self.again(saved, name, damage).value
 
     def decode(self, saved: SavedStep, name: str, data: bytes | memoryview) -> Array:
-        """The tensor in its whole record. Errors: `RecordError`, not yet reported."""
+        """Return the tensor in its whole record. Errors: `RecordError`, not yet reported."""
         layout = saved.layout
         templates = self._templates.get(layout)
         if templates is None:
@@ -78,7 +78,7 @@ class RecordReader:
         return record.value
 
     def template(self, saved: SavedStep, name: str, data: bytes) -> RecordTemplate | None:
-        """What reads many records like this one, if they are of the kind and this one is whole."""
+        """Return a decoder of many records like this one; None if the record is damaged or of no such kind."""
         templates = self._templates.setdefault(saved.layout, {})
         if templates.get(name) is None:
             try:
@@ -89,7 +89,7 @@ class RecordReader:
         return templates[name]
 
     def again(self, saved: SavedStep, name: str, damage: RecordError) -> Found:
-        """The tensor by what the step's index says now: the step may have been written again after it was read.
+        """Return the tensor by the step's present index: the step may have been written again after the index was read.
 
         Errors: `RecordError`, reported.
         """
@@ -113,7 +113,7 @@ class RecordReader:
 
 
 def missing(saved: SavedStep, error: KeyNotFoundError | None = None) -> RecordError:
-    """What to say of an event file that is not there, or where something else is. `error` is the store's."""
+    """Return the error for an event file that is missing or no file. `error` is the store's."""
     if isinstance(error, NotAFileError):
         return RecordError(saved.event_key, 0, str(error))
     return RecordError(saved.event_key, 0, "the index names this event file, but it is not there.")

@@ -1,4 +1,4 @@
-"""The always-on statistics beside the saved tensors: looked at once somebody asks, and merged with what was saved."""
+"""The always-on statistics beside the saved tensors: read from the first request on, and merged with saved ones."""
 
 from __future__ import annotations
 
@@ -16,30 +16,32 @@ _LAST_STEP = 2**63 - 1
 
 
 class StatisticsSource(Protocol):
-    """What `trial.recorded_statistics.RecordedStatistics` offers."""
+    """The interface of `trial.recorded_statistics.RecordedStatistics`."""
 
     @property
     def tensors(self) -> frozenset[str]:
-        """Names of the tensors that any statistic is recorded of."""
+        """Names of the tensors with any recorded statistic."""
 
     def refresh(self, *, newest: Sequence[SegmentName] | None = None) -> bool:
-        """Reads what is new, `newest` saying where that is; True if there was anything."""
+        """Read new rows; `newest` names the newest segments. Return True if any row was new."""
 
     @property
     def steps(self) -> RecordedSteps:
-        """The steps of which there are rows."""
+        """The steps with rows."""
 
     def statistics_of(self, tensor: str) -> frozenset[str]:
-        """Names of the statistics recorded of a tensor."""
+        """Return the names of the statistics recorded of a tensor."""
 
     def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
-        """One column per worker, ascending by step."""
+        """Return one column per worker, ascending by step."""
 
 
 class Recorded:
-    """The statistics that a run records at every step. Nothing is asked of the store before the first question.
+    """The statistics that a run records at every step. The store is not read before the first request.
 
-    `source` is None for a run that has no place for them.
+    source         None for a run without a place for statistics
+    version        changes with the rows
+    names_version  changes with the set of recorded statistics of any tensor
     """
 
     def __init__(self, source: StatisticsSource | None) -> None:
@@ -60,27 +62,29 @@ class Recorded:
 
     @property
     def has_any(self) -> bool:
-        """True if there are rows, as far as anybody has asked."""
+        """True if rows were found. False before the first request."""
         return bool(self._known)
 
     @property
     def steps(self) -> RecordedSteps | None:
-        """The steps of which there are rows; None where there are none so far."""
+        """The steps with rows; None while the run has none."""
         return self._source.steps if self._source is not None and self.tensors else None
 
     @property
     def workers(self) -> frozenset[str]:
-        """The workers that recorded something, as far as anybody has asked."""
+        """The workers with rows. Empty before the first request."""
         return frozenset(self._source.steps.last_by_worker) if self._source is not None and self._known else frozenset()
 
     def refresh(self, *, newest: Sequence[SegmentName] | None = None) -> None:
-        """Looks for what is new, if anybody ever asked. `newest`: the newest segments, where watermarks name them; None
-        where they have to be searched for. Errors: the store's."""
+        """Read new rows, unless nothing was requested yet.
+
+        `newest` names the newest segments, from the watermarks; None makes it search for them. Errors: the store's.
+        """
         if self._is_asked:
             self._look(newest)
 
     def columns(self, tensor: str, statistic: str, mode: str | None) -> Mapping[str, Column]:
-        """The whole column of each worker, by worker."""
+        """Return the whole column of each worker, by worker."""
         key = (tensor, statistic, mode)
         columns = self._columns.get(key)
         if columns is None:
@@ -89,7 +93,7 @@ class Recorded:
         return columns
 
     def holds(self, tensor: str, statistic: str, saved: SavedStep) -> bool:
-        """True if the statistic is recorded of this step and worker."""
+        """Return True if the statistic is recorded of this step and worker."""
         column = self.columns(tensor, statistic, saved.mode).get(saved.worker)
         if column is None:
             return False
@@ -108,7 +112,7 @@ class Recorded:
 
 
 def merged(recorded: Mapping[str, Column], others: Mapping[str, Column]) -> Iterator[Column]:
-    """A column per worker, by worker: recorded numbers first, others where a step has none of those."""
+    """Yield a column per worker, by worker: recorded numbers first, others at steps without those."""
     for worker in sorted({*recorded, *others}):
         first, second = recorded.get(worker), others.get(worker)
         if first is None or second is None:

@@ -1,6 +1,6 @@
 """The always-on statistics of a run, read as they grow: every step of every worker, as columns.
 
-The format is `records.statistics_segment`. Reading costs what is new; nothing is asked for that is known already.
+The format is `records.statistics_segment`. Reading costs only new data.
 """
 
 from __future__ import annotations
@@ -48,10 +48,14 @@ _MOST_PASSES = 3
 
 
 class RecordedStatistics:
-    """What the statistics segments of a run hold so far. Nothing is read before the first `refresh`.
+    """The content of a run's statistics segments. Nothing is read before the first `refresh`.
 
-    `store` is rooted at the run's statistics. What is damaged or missing is passed over, and `report` hears of it once.
-    Memory: the rows as stored, and up to `cache_bytes` of columns. Not to be shared between threads.
+    Damaged and missing blocks are skipped, and reported once. Memory: the rows as stored, and up to `cache_bytes` of
+    columns. Not to be shared between threads.
+
+    store        rooted at the run's statistics
+    report       called with each damage, once
+    cache_bytes  the most bytes of columns to keep
     """
 
     def __init__(self, store: Store, *, report: Callable[[RecordError], None], cache_bytes: int = CACHE_BYTES) -> None:
@@ -66,10 +70,12 @@ class RecordedStatistics:
         self._version = 0
 
     def refresh(self, *, newest: Sequence[SegmentName] | None = None) -> bool:
-        """Reads what is new: one LIST, one read of each file that may have grown, and one of each new object.
+        """Read new rows. Return True if any came.
 
-        Where `newest` names the newest segments, the oldest first, those are read without a LIST, unless something is
-        missing before them. True if rows came. Errors: those of the store; then what was read before stays.
+        This costs one LIST, one read of each file that may have grown, and one of each new object. If `newest` names
+        the newest segments, oldest first, they are read without a LIST, unless a block before them is missing.
+
+        Errors: those of the store. Rows read before stay.
         """
         before = self._version
         try:
@@ -82,16 +88,16 @@ class RecordedStatistics:
 
     @property
     def tensors(self) -> frozenset[str]:
-        """Tensors, and named groups of tensors, of which there are rows."""
+        """Tensors, and named groups of tensors, with rows."""
         return frozenset(self._statistics)
 
     def statistics_of(self, tensor: str) -> frozenset[str]:
-        """Names of the statistics of a tensor of which there are rows."""
+        """Return the names of a tensor's statistics with rows."""
         return frozenset(self._statistics.get(tensor, ()))
 
     @property
     def steps(self) -> RecordedSteps:
-        """The steps of which there are rows."""
+        """The steps with rows."""
         if self._steps_version != self._version:
             self._steps.update(self._tables)
             self._steps_version = self._version
@@ -99,20 +105,20 @@ class RecordedStatistics:
 
     @property
     def groups(self) -> Mapping[str, tuple[str, ...]]:
-        """The tensors behind each name that stands for several."""
+        """The member tensors of each named group."""
         schemas = (schema for _, log in sorted(self._logs.items()) for schema in log.schemas.values())
         return {name: members for schema in schemas for name, members in schema.groups.items()}
 
     @property
     def missing_blocks(self) -> int:
-        """Blocks that were numbered and are not here: the writer had to drop them, or they are damaged."""
+        """The number of missing blocks: dropped by the writer, or damaged."""
         return sum(log.numbers.missing for log in self._logs.values())
 
     def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
-        """One column per worker, by name of the worker, over the steps <= `last_step` at which it was measured.
+        """Return one column per worker, by worker name, over the measured steps <= `last_step`.
 
-        `mode` None means every mode. Of several rows for one step and mode that of the latest log holds, and of its
-        rows the latest. The arrays are read-only.
+        `mode` None means every mode. Of several rows for one step and mode, the last row of the latest log counts. The
+        arrays are read-only.
         """
         if statistic not in self._statistics.get(tensor, ()):
             return ()
@@ -121,8 +127,10 @@ class RecordedStatistics:
         )
 
     def _catch_up(self) -> None:
-        """Reads what is listed. What was merged between being listed and being read is found by listing once more;
-        so is a gap, which a listing of several pages may show where there is none."""
+        """Read the listed files, and list again if some were merged meanwhile.
+
+        A gap also leads to another listing: a listing of several pages may show a gap by mistake.
+        """
         for _ in range(_MOST_PASSES):
             missing = self.missing_blocks
             was_gone = self._read(self._listed())
@@ -130,7 +138,7 @@ class RecordedStatistics:
                 return
 
     def _read_newest(self, names: Sequence[SegmentName]) -> bool:
-        """Reads the segments of these names. False if they are not all that is new."""
+        """Read the segments of these names. Return False if they are not all the new data."""
         logs = {(name.worker, name.started_ms) for name in names}
         missing = self.missing_blocks
         for name in names:
@@ -147,7 +155,7 @@ class RecordedStatistics:
         return not was_gone and logs <= self._logs.keys() and self.missing_blocks <= missing
 
     def _listed(self) -> list[_File]:
-        """Files that may hold something new, the larger ones first: they make those that they replace needless."""
+        """Return the files that may hold new rows, larger ones first: they replace smaller ones."""
         found = {key: self._files.get(key) or _File.of(key) for key in self._store.list()}
         self._files = {key: file for key, file in found.items() if file is not None}
         newest: dict[tuple[str, int], int] = {}
@@ -160,7 +168,7 @@ class RecordedStatistics:
         return sorted(unread, key=lambda file: (-file.span, file.log, file.name.first))
 
     def _read(self, files: Iterable[_File]) -> bool:
-        """Reads what is new in `files`, several at a time. True if one was gone."""
+        """Read the new part of `files`, several at a time. Return True if one was gone."""
         was_gone = False
         batch: list[_File] = []
         for file in files:
@@ -221,7 +229,10 @@ class RecordedStatistics:
         file.is_settled = file.is_given_up or not file.may_grow
 
     def _read_on(self, file: _File, data: bytes) -> Iterator[ReadBlocks]:
-        """The file from where it was read to last, to its present end; `data` are the first bytes of that."""
+        """Yield the blocks from the file's last read position to its present end.
+
+        `data` are the first bytes after it.
+        """
         length = READ_BYTES
         while data:
             found = read_blocks(data, key=file.key, offset=file.offset)
@@ -251,7 +262,7 @@ class RecordedStatistics:
                 return
 
     def _take_block(self, log: _Log, block: Block, key: str) -> bool:
-        """Takes what a block holds. False if the rest of the file is not for us."""
+        """Take the content of a block. Return False if the rest of the file is not readable for this version."""
         try:
             if block.offset == 0 and block.kind != HEADER_KIND:
                 self._damaged(log, RecordError(key, 0, "the file does not begin with a header"))
@@ -309,7 +320,7 @@ class RecordedStatistics:
         self._report(error)
 
     def _report_gaps(self) -> None:
-        """Says once per log what is missing, unless damage has said so already."""
+        """Report the missing blocks of each log once, unless damage of that log is reported already."""
         for log in self._logs.values():
             what = log.complaint()
             if what and not log.is_damaged:
@@ -319,7 +330,7 @@ class RecordedStatistics:
 
 @dataclass(eq=False)
 class _File:
-    """A segment as listed, and how far it has been read. Settled: it can tell nothing new."""
+    """A segment as listed, and its read position. A settled segment holds nothing new."""
 
     key: str
     name: SegmentName
@@ -347,14 +358,14 @@ class _File:
         return 0 if self.name.last is None else self.name.last - self.name.first
 
     def overlaps(self, other: _File) -> bool:
-        """True if both hold blocks of the same numbers."""
+        """Return True if both hold blocks of the same numbers."""
         if self.log != other.log or self.name.last is None or other.name.last is None:
             return False
         return self.name.first <= other.name.last and other.name.first <= self.name.last
 
 
 class _Log:
-    """What is known of the blocks of one writing process."""
+    """The blocks of one writing process, as far as they are read."""
 
     def __init__(self, identity: tuple[str, int]) -> None:
         self.worker, self.started_ms = identity
@@ -366,20 +377,20 @@ class _Log:
         self._orphan_bytes = 0
 
     def keep_orphan(self, schema_id: int, block: Block, key: str) -> None:
-        """Keeps rows whose schema is not known. Errors: `RecordError` if there are too many of them."""
+        """Keep rows of an unknown schema. Errors: `RecordError` if their bytes exceed `MOST_ORPHAN_BYTES`."""
         if self._orphan_bytes + len(block.payload) > MOST_ORPHAN_BYTES:
             raise RecordError(key, block.offset, f"nothing says what the rows of schema {schema_id} are")
         self._orphans.setdefault(schema_id, []).append((block, key))
         self._orphan_bytes += len(block.payload)
 
     def orphans_of(self, schema_id: int) -> list[tuple[Block, str]]:
-        """Those that waited for this schema, which wait no longer."""
+        """Remove and return the kept rows of this schema."""
         found = self._orphans.pop(schema_id, [])
         self._orphan_bytes -= sum(len(block.payload) for block, _ in found)
         return found
 
     def complaint(self) -> str:
-        """What is missing, or ""."""
+        """Return a sentence about missing blocks or schemas; "" if the log is complete."""
         if self._orphans:
             return f"nothing says what the rows of schema {min(self._orphans)} are"
         if self.numbers.missing:
@@ -389,14 +400,14 @@ class _Log:
 
 
 class _Schemas:
-    """Schemas by what they are stored as: those of all workers and objects are mostly the same, and read once."""
+    """Schemas by their stored bytes. Those of all workers and objects are mostly equal, and are parsed once."""
 
     def __init__(self) -> None:
         self._read: dict[bytes, tuple[int, Schema]] = {}
         self._size_bytes = 0
 
     def read(self, block: Block, *, key: str) -> tuple[int, Schema]:
-        """A schema and its id. Errors: `RecordError`."""
+        """Return a schema and its id. Errors: `RecordError`."""
         found = self._read.get(block.payload)
         if found is None:
             text = inflate_schema(block, key=key)

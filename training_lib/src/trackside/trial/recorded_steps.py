@@ -1,4 +1,4 @@
-"""At which steps a run has recorded statistics, in which mode, and of which tensors."""
+"""The steps with recorded statistics, their modes, and the tensors measured at them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _Arrays = tuple[NDArray[Any], ...]  # steps, modes, kinds
 
 
 class RecordedSteps:
-    """What the rows of all workers say together. To bring it up to date costs what is new.
+    """The steps in the rows of all workers. An update costs only new rows.
 
-    A step has one mode: of rows in several that of the lowest number, TRAIN before EVAL. A kind of rows is the set of
-    the tensors of which they hold anything that was measured.
+    A step has one mode: of rows in several modes the one with the lowest number, TRAIN before EVAL. A kind of rows is
+    the set of tensors with a measured value in them.
     """
 
     def __init__(self) -> None:
@@ -42,11 +42,11 @@ class RecordedSteps:
 
     @property
     def steps(self) -> NDArray[np.int64]:
-        """All of them, ascending. A view: it must be gone before more rows are added."""
+        """All steps, ascending. A view: drop it before more rows are added."""
         return self._arrays[0][: self._count]
 
     def update(self, tables: Mapping[str, Sequence[RowTable]]) -> None:
-        """Takes the rows that are new in the tables of each worker."""
+        """Add the new rows in the tables of each worker."""
         parts: list[_Arrays] = []
         for worker, of_worker in tables.items():
             new = [part for table in of_worker for part in self._new_rows(table)]
@@ -60,18 +60,18 @@ class RecordedSteps:
             self._add(tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
     def between(self, after: int, last: int) -> list[int]:
-        """The steps above `after`, up to `last`."""
+        """Return the steps above `after`, up to `last`."""
         first, end = np.searchsorted(self.steps, (after, last), side="right").tolist()
         found: list[int] = self.steps[first:end].tolist()
         return found
 
     def mode_of(self, step: int) -> str | None:
-        """The mode of a step; None if it has no row."""
+        """Return the mode of a step; None if it has no row."""
         place = self._place_of(step)
         return None if place is None else MODE_NAMES.get(int(self._arrays[1][place]))
 
     def tensors_at(self, step: int) -> frozenset[str]:
-        """The tensors of which anything was measured at the step, by any worker. Always the same object for a kind."""
+        """Return the tensors that any worker measured at the step. The same kind returns the same object."""
         place = self._place_of(step)
         if place is None:
             return frozenset()
@@ -110,7 +110,10 @@ class RecordedSteps:
         return np.array(kinds, np.uint64)[which]
 
     def _kind(self, schema: Schema, mask: bytes, *, first_step: int) -> np.uint64:
-        """The kind of rows of which that was measured, from this step on; no mask: all of it."""
+        """Return the kind of rows with this mask of measured columns (b"": all).
+
+        Also lower the first steps of its tensors to `first_step`.
+        """
         known = self._kinds_of_rows.get((schema, mask))
         if known is None:
             if len(self._kinds_of_rows) >= MOST_MASKS_AT_HAND:
@@ -140,7 +143,7 @@ class RecordedSteps:
         return kind
 
     def _add(self, new: _Arrays) -> None:
-        """Merges rows in; most lie behind all that is there."""
+        """Merge rows in. Most lie after all present rows."""
         first = int(np.searchsorted(self.steps, new[0].min()))
         if first < self._count:
             old = (array[first : self._count] for array in self._arrays)
@@ -156,14 +159,14 @@ class RecordedSteps:
 
 
 def _measured(schema: Schema, mask: bytes) -> frozenset[str]:
-    """The tensors of which something was measured; without a mask all of them."""
+    """Return the tensors with a measured value; all of them without a mask."""
     bits = np.unpackbits(np.frombuffer(mask, np.uint8), bitorder="little") if mask else None
     columns = enumerate(schema.columns)
     return frozenset(column.tensor for place, column in columns if bits is None or bits[place])
 
 
 def _joined(steps: NDArray[np.int64], modes: NDArray[np.uint8], kinds: NDArray[np.uint64]) -> _Arrays:
-    """Ascending, each step once."""
+    """Return the arrays ascending by step, each step once."""
     order = np.argsort(steps, kind="stable")
     steps, modes, kinds = steps[order], modes[order], kinds[order]
     firsts = np.flatnonzero(np.append(True, steps[1:] != steps[:-1]))

@@ -10,9 +10,10 @@ from trackside.records.index_file import ShapeEntry
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """The places of tensors in an event file: name -> (start, length) in bytes. Steps that are alike share one.
+    """The places of tensors in an event file. Steps that are alike share one layout.
 
-    `shapes` are those that were saved by themselves, by tensor.
+    records  name -> (start, length) in bytes
+    shapes   shapes that were saved by themselves, by tensor
     """
 
     records: Mapping[str, tuple[int, int]]
@@ -21,7 +22,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class SavedStep:
-    """The file of one worker at one step. `mode_step` counts the steps of that mode alone."""
+    """The file of one worker at one step. `mode_step` counts only the steps of its mode."""
 
     step: int
     worker: str

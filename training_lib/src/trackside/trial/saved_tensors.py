@@ -1,4 +1,4 @@
-"""Which steps hold which tensor: what the index says of each step, sorted by tensor and worker."""
+"""The steps that hold each tensor: the index of each step, sorted by tensor and worker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REDUCTION_MARK = "smdebug/reductions/"
 
 @dataclass(eq=False)
 class _Group:
-    """The steps of one worker and mode that are alike: their places in the index, and the first of them."""
+    """The steps of one worker and mode with one layout: their places in the index, and the first of them."""
 
     layout: Layout
     names: frozenset[str]
@@ -29,7 +29,7 @@ class _Group:
 
 
 class SavedTensors:
-    """Answers of complete steps only. What is new in the index is sorted in when something is asked."""
+    """The saved tensors of complete steps. New steps of the index are sorted in on request."""
 
     def __init__(self, index: StepIndex) -> None:
         self._index = index
@@ -38,20 +38,20 @@ class SavedTensors:
         self._names: dict[Layout, frozenset[str]] = {}
 
     def names_in(self, layout: Layout) -> frozenset[str]:
-        """The tensors of which something was saved at steps like this, be it reductions only."""
+        """Return the tensors saved at steps of this layout, including those with reductions only."""
         names = self._names.get(layout)
         if names is None:
             names = self._names[layout] = frozenset(map(base_name, layout.records))
         return names
 
     def names(self, selection: Selection) -> frozenset[str]:
-        """The tensors that the selection holds."""
+        """Return the tensors that the selection holds."""
         groups = (group for group in self._all_groups() if group.may_hold(selection))
         layouts = {group.layout for group in groups if self._holds_any(group, selection)}
         return frozenset[str]().union(*map(self.names_in, layouts))
 
     def saved(self, tensor: str, selection: Selection) -> tuple[SavedStep, ...]:
-        """What each worker saved of the tensor, or of its reductions, in the order found."""
+        """Return the steps and workers with the tensor, or with reductions of it, in the order found."""
         last = self._index.last_complete
         if last is None:
             return ()
@@ -64,12 +64,12 @@ class SavedTensors:
         return tuple(s for s in found if s.step <= last and s.step in steps and self._holds(s, tensor))
 
     def workers(self, tensor: str, selection: Selection) -> tuple[str, ...]:
-        """The workers that saved it, sorted."""
+        """Return the workers that saved the tensor, sorted."""
         groups = self._groups_of(tensor, selection)
         return tuple(sorted({group.worker for group in groups if self._holds_any(group, selection)}))
 
     def newest(self, record: str, selection: Selection) -> SavedStep | None:
-        """The last of the selected steps that holds this very record."""
+        """Return the last selected step that holds exactly this record; None without one."""
         last = self._index.last_complete
         newest: SavedStep | None = None
         for group in self._all_groups():
@@ -99,7 +99,7 @@ class SavedTensors:
         return [group for group in self._all_groups() if tensor in group.names and group.may_hold(selection)]
 
     def _holds_any(self, group: _Group, selection: Selection) -> bool:
-        """True if one of the group's steps is complete and selected."""
+        """Return True if one of the group's steps is complete and selected."""
         last, steps = self._index.last_complete, selection.steps
         if last is None:
             return False
@@ -108,11 +108,14 @@ class SavedTensors:
         return any((s := self._index.arrivals[p].step) <= last and s in steps for p in group.places)
 
     def _holds(self, saved: SavedStep, tensor: str) -> bool:
-        """False where the step was read again, and has changed."""
+        """Return False if the step was read again and no longer holds the tensor."""
         return tensor in self.names_in(saved.layout)
 
 
 def base_name(name: str) -> str:
-    """`smdebug/reductions/abs_mean/fc.weight` -> `fc.weight`; any other name is its own."""
+    """Return the tensor of a reduction; any other name unchanged.
+
+    Example: `smdebug/reductions/abs_mean/fc.weight` -> `fc.weight`.
+    """
     _, mark, reduced = name.partition(REDUCTION_MARK)
     return reduced.partition("/")[2] if mark else name

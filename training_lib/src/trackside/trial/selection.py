@@ -1,4 +1,4 @@
-"""Which of a run's steps, modes and workers a question is about."""
+"""A selection of a run's steps, modes and workers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STEPS = re.compile(r"(?P<first>[0-9]*)(?P<range>:(?P<end>[0-9]*)(:(?P<stride>[0
 
 @dataclass(frozen=True)
 class StepRange:
-    """Steps `first`, `first + stride`, ... below `end`, as Python's `range`; `end` None means without end."""
+    """Steps `first`, `first + stride`, ... below `end`, like Python's `range`. `end` None means without end."""
 
     first: int = 0
     end: int | None = None
@@ -29,9 +29,11 @@ class StepRange:
 
     @classmethod
     def of(cls, steps: StepRange | slice | range | int | str | None) -> StepRange:
-        """`slice(10, 200, 10)`, `range(10, 200, 10)`, `"10:200:10"`; 20 and "20" are that step alone, None all.
+        """Return the range for `slice(10, 200, 10)`, `range(10, 200, 10)` or `"10:200:10"`.
 
-        Errors: `ConfigurationError` for anything else, negative numbers included: steps count from 0.
+        20 and "20" mean that step alone, None all steps.
+
+        Errors: `ConfigurationError` for anything else, including negative numbers: steps count from 0.
         """
         if isinstance(steps, StepRange):
             return steps
@@ -58,14 +60,14 @@ class StepRange:
 
 @dataclass(frozen=True)
 class Selection:
-    """Part of a run; None means every mode, or every worker."""
+    """A part of a run. `mode` None means every mode, `worker` None every worker."""
 
     steps: StepRange = StepRange()
     mode: str | None = None
     worker: str | None = None
 
     def covers(self, saved: SavedStep) -> bool:
-        """True if what was saved belongs to the part."""
+        """Return True if the saved step belongs to the selection."""
         return (
             saved.step in self.steps
             and (self.mode is None or saved.mode == self.mode)
@@ -74,7 +76,7 @@ class Selection:
 
 
 def parse_mode(mode: str | None) -> str | None:
-    """`train` -> `TRAIN`. Errors: `ConfigurationError` with the modes there are."""
+    """Return the mode in capitals: `train` -> `TRAIN`. Errors: `ConfigurationError` with the known modes."""
     if mode is None or mode.upper() in MODE_NUMBERS:
         return mode.upper() if mode else None
     problem = Problem("mode", f"{mode!r} is no mode.", f"Modes: {', '.join(MODE_NUMBERS)}.")
@@ -82,7 +84,7 @@ def parse_mode(mode: str | None) -> str | None:
 
 
 def parse_regex(regex: str) -> re.Pattern[str]:
-    """The pattern. Errors: `ConfigurationError` with what is wrong in it and where."""
+    """Return the compiled pattern. Errors: `ConfigurationError` with the mistake and its place."""
     try:
         return re.compile(regex)
     except re.error as error:

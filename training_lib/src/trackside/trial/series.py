@@ -1,4 +1,4 @@
-"""One tensor of a run over its saved steps, as a user of Python meets it."""
+"""One tensor of a run over its saved steps, for users of Python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_HTML_ROWS = 50
 
 @dataclass(frozen=True, eq=False)
 class TensorValue:
-    """The whole tensor as one worker saved it at one step."""
+    """A whole tensor of one worker at one step."""
 
     step: int
     worker: str
@@ -32,9 +32,9 @@ class TensorValue:
 
 
 class TensorSeries:
-    """A tensor over the complete steps at which it was saved. Nothing is read before it is asked for.
+    """A tensor over the complete steps at which it was saved. Values are read on request.
 
-    It grows with its trial: after `Trial.refresh` it shows the new steps too.
+    It grows with its trial: after `Trial.refresh` it holds the new steps too.
     """
 
     def __init__(self, parts: TrialParts, name: str, selection: Selection) -> None:
@@ -63,9 +63,9 @@ class TensorSeries:
         return len(self.steps)
 
     def __iter__(self) -> Iterator[TensorValue]:
-        """Every value of every worker, by step, fetched one at a time.
+        """Yield every value of every worker, by step, fetched one at a time.
 
-        A damaged one is left out, and stands in `Trial.damaged`. Errors: `TensorNotSavedError` where only reductions
+        A damaged value is left out, and listed in `Trial.damaged`. Errors: `TensorNotSavedError` if only reductions
         were saved, and those of the store.
         """
         saved_steps = self._parts.saved.saved(self.name, self.selection)
@@ -78,10 +78,10 @@ class TensorSeries:
 
     @property
     def values(self) -> NDArray[np.generic] | tuple[NDArray[np.generic], ...]:
-        """The values in the order of `steps`: shape (steps, *shape), or a tuple where shapes or types differ.
+        """The values in the order of `steps`: shape (steps, *shape), or a tuple if shapes or types differ.
 
-        Fetched anew on each use. Errors: `ConfigurationError` where several workers saved it and none was chosen;
-        `RecordError` at a damaged one (iterate instead to have the rest); else as `__iter__`.
+        Fetched anew on each use. Errors: `ConfigurationError` if several workers saved it and none was chosen;
+        `RecordError` at a damaged value (iterate instead to get the rest); else those of `__iter__`.
         """
         if self._is_sharded():
             arrays = [self._parts.values.whole_value(self.name, step=step, workers=self.workers) for step in self.steps]
@@ -92,9 +92,10 @@ class TensorSeries:
         return tuple(arrays)
 
     def value(self, step: int | None = None) -> NDArray[np.generic]:
-        """The whole tensor at `step`; without one, at the last. Errors: as `values`, and `TensorNotSavedError`.
+        """Return the whole tensor at `step`; None: at the last step.
 
-        Of a tensor that is sharded over the workers (FSDP) the parts are put together, unless a worker was chosen.
+        The parts of a tensor that is sharded over the workers (FSDP) are put together, unless a worker was chosen.
+        Errors: those of `values`, and `TensorNotSavedError`.
         """
         is_sharded = self._is_sharded()
         worker = "" if is_sharded else self._only_worker()
@@ -107,10 +108,10 @@ class TensorSeries:
         return self._parts.values.value(self.name, step=step, worker=worker)
 
     def statistic(self, name: str) -> Column:
-        """One statistic over the steps. Names: `trackside.trial.statistics.STATISTICS`.
+        """Return one statistic over the steps. Names: `trackside.trial.statistics.STATISTICS`.
 
-        Errors: `ConfigurationError` for an unknown statistic, or where several workers saved the tensor and none was
-        chosen; `TensorNotSavedError` where no step holds numbers that can be read.
+        Errors: `ConfigurationError` for an unknown statistic, or if several workers saved the tensor and none was
+        chosen; `TensorNotSavedError` if no step holds numbers that can be read.
         """
         columns = self.columns(name)
         if not columns or self.workers:  # else it is recorded only
@@ -127,17 +128,17 @@ class TensorSeries:
         return TensorSeries(self._parts, self.name, replace(self.selection, mode=mode))
 
     def columns(self, statistic: str) -> tuple[Column, ...]:
-        """One statistic as a column per worker, sorted by worker; workers without a number are left out.
+        """Return one statistic as a column per worker, sorted by worker. Workers without a number are left out.
 
         Errors: `ConfigurationError` for an unknown statistic, and those of the store.
         """
         return self._parts.columns.selected(self.name, statistic, self.selection)
 
     def to_columns(self) -> dict[str, NDArray[Any]]:
-        """`step`, `worker`, `mode` and every statistic, each an array of shape (n,): a row for each step and worker.
+        """Return `step`, `worker`, `mode` and every statistic, each an array of shape (n,): a row for each step and worker.
 
-        Sorted by worker, then by step. NaN where a step has no such number: statistics that are recorded at every step
-        are fewer than those that follow from a saved tensor.
+        Sorted by worker, then by step. NaN at a step without such a number: the statistics recorded at every step are
+        fewer than those of a saved tensor.
         """
         parts = [self._rows(mode) for mode in ([self.selection.mode] if self.selection.mode else MODE_NUMBERS)]
         worker, step = (np.concatenate([part[key] for part in parts]) for key in ("worker", "step"))
@@ -147,7 +148,7 @@ class TensorSeries:
         }
 
     def _rows(self, mode: str) -> dict[str, NDArray[Any]]:
-        """`to_columns` of one mode, in any order."""
+        """Return `to_columns` for one mode, in any order."""
         selection = replace(self.selection, mode=mode)
         found = {name: self._parts.columns.selected(self.name, name, selection) for name in STATISTICS}
         by_worker: dict[str, list[tuple[str, Column]]] = {}
@@ -170,7 +171,7 @@ class TensorSeries:
         return rows
 
     def to_pandas(self) -> Any:
-        """`to_columns` as a pandas.DataFrame. Errors: `ConfigurationError` where pandas is not installed."""
+        """Return `to_columns` as a pandas.DataFrame. Errors: `ConfigurationError` if pandas is not installed."""
         try:
             pandas = import_module("pandas")
         except ImportError as missing:
@@ -192,7 +193,7 @@ class TensorSeries:
         return html_table(repr(self), list(columns), rows, note=left_out)
 
     def _newest(self, most_steps: int) -> TensorSeries:
-        """The same tensor over the newest steps."""
+        """Return the series over the newest steps."""
         steps, selected = self.steps, self.selection.steps
         if len(steps) <= most_steps:
             return self

@@ -1,4 +1,4 @@
-"""Sharded tensors made whole: each worker saved its part, and noted where it lies."""
+"""Assembly of sharded tensors: each worker saved its part, and noted its place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trackside.storage.store import Store
 
 
 class Shards:
-    """The notes of all workers, each read when first asked for, and again where a name is new."""
+    """The shard notes of all workers. A worker's note is read on the first request, and again for a new name."""
 
     def __init__(self, store: Store, *, report: Callable[[RecordError], None]) -> None:
         self._store, self._report = store, report
@@ -24,9 +24,9 @@ class Shards:
         self._read_at: dict[str, object] = {}
 
     def of(self, name: str, *, worker: str, version: object) -> Shard | None:
-        """Where that worker's part of the tensor lies; None if it is not sharded. `version` is the trial's.
+        """Return the place of a worker's part of the tensor; None if the tensor is not sharded.
 
-        Errors: those of the store.
+        `version` is the trial's. Errors: those of the store.
         """
         found = self._notes.get(worker, {}).get(name)
         if found is None and (worker not in self._read_at or self._read_at[worker] != version):
@@ -46,9 +46,9 @@ class Shards:
 
 
 def joined(name: str, parts: Sequence[tuple[Shard, NDArray[np.generic]]]) -> NDArray[np.generic]:
-    """The whole tensor of its parts; replicas may overlap.
+    """Return the whole tensor, from its parts. Replicas may overlap.
 
-    Errors: `ConfigurationError` where parts are missing, or do not fit one tensor.
+    Errors: `ConfigurationError` if parts are missing, or do not fit one tensor.
     """
     placement = next((shard.placement for shard, _ in parts if shard.placement), "")
     if placement:
@@ -70,7 +70,7 @@ def joined(name: str, parts: Sequence[tuple[Shard, NDArray[np.generic]]]) -> NDA
 
 
 def _box(shard: Shard, part: NDArray[np.generic]) -> tuple[slice, ...] | None:
-    """Where the part lies in the whole; None where it does not fit."""
+    """Return the part's place in the whole; None if it does not fit."""
     shape = (math.prod(shard.shape),) if shard.is_flat else shard.shape
     ends = [start + size for start, size in zip(shard.offset, part.shape, strict=False)]
     if part.ndim != len(shape) or any(end > size for end, size in zip(ends, shape, strict=True)):

@@ -1,4 +1,4 @@
-"""Rows of statistics in memory, as the bytes they came in, and the columns that are cut out of them when asked for."""
+"""Rows of statistics in memory, as the bytes they came in, and the columns cut out of them on request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SLAB_BYTES = 1 << 20
 
 
 class BlockNumbers:
-    """Which blocks of a log are known, as runs."""
+    """The known block numbers of a log, as runs of consecutive numbers."""
 
     def __init__(self) -> None:
         self._firsts: list[int] = []
@@ -27,23 +27,23 @@ class BlockNumbers:
 
     @property
     def missing(self) -> int:
-        """How many numbers are left out below the highest."""
+        """The number of missing block numbers below the highest."""
         return self._lasts[-1] + 1 - self._count if self._lasts else 0
 
     @property
     def first_gap(self) -> tuple[int, int]:
-        """The first numbers that are left out, (first, last); only where some are."""
+        """The first missing numbers, (first, last). Only valid if some are missing."""
         if self._firsts[0] > 0:
             return 0, self._firsts[0] - 1
         return self._lasts[0] + 1, self._firsts[1] - 1
 
     def covers(self, first: int, last: int) -> bool:
-        """True if all from `first` to `last` are known."""
+        """Return True if all numbers from `first` to `last` are known."""
         place = bisect_right(self._firsts, first) - 1
         return place >= 0 and self._lasts[place] >= last
 
     def add(self, number: int) -> bool:
-        """Notes a number that is not known. False if that would be one gap too many."""
+        """Add a number that is not known yet. Return False if that would exceed `MOST_GAPS`."""
         firsts, lasts = self._firsts, self._lasts
         place = bisect_right(firsts, number)
         follows = place > 0 and lasts[place - 1] == number - 1
@@ -65,7 +65,7 @@ class BlockNumbers:
 
 
 class RowTable:
-    """Rows of one schema of one log, in the order they were read. `order` is that of the log among others."""
+    """Rows of one schema of one log, in the order they were read. `order` is the place of the log among others."""
 
     def __init__(self, schema: Schema, *, has_holes: bool, order: int) -> None:
         self.schema, self.order = schema, order
@@ -76,7 +76,7 @@ class RowTable:
         self.count = 0
 
     def add(self, rows: Rows) -> None:
-        """Keeps a copy of the rows, which must be whole."""
+        """Keep a copy of the rows, which must be whole."""
         self._parts.clear()  # views of slabs, which do not grow while they are viewed
         body = rows.body
         while body:
@@ -88,14 +88,14 @@ class RowTable:
         self.count += rows.count
 
     def rows_from(self, start: int) -> Iterator[NDArray[np.void]]:
-        """The rows from the `start`-th on. A view: it must be gone before more rows are added."""
+        """Yield the rows from index `start` on. Views: drop them before more rows are added."""
         in_slab = self._slab_bytes // self._dtype.itemsize
         for number in range(start // in_slab, len(self._slabs)):
             rows = np.frombuffer(self._slabs[number], self._dtype)
             yield rows[max(0, start - number * in_slab) :]
 
     def cut(self, place: int, *, start: int, mode: int | None) -> list[_Cut]:
-        """The column at `place` of the rows from `start` on, of one mode or of all; what was not measured left out."""
+        """Return the measured values of the column at `place`, of the rows from `start` on, in one mode or in all (None)."""
         parts = self._parts.get((start, mode))
         if parts is None:
             parts = [_Part(rows, self.schema, order=self.order, mode=mode) for rows in self.rows_from(start)]
@@ -104,7 +104,7 @@ class RowTable:
 
 
 class _Part:
-    """Rows of one slab, of one mode or of all. What columns that were measured together share is worked out once."""
+    """Rows of one slab, of one mode or of all. Columns that were measured together share their steps, computed once."""
 
     def __init__(self, rows: NDArray[np.void], schema: Schema, *, order: int, mode: int | None) -> None:
         self._rows, self._schema, self._order = rows, schema, order
@@ -132,7 +132,7 @@ class _Part:
 
 
 class _Moments:
-    """The steps of a piece of a column, with what decides between two rows for one step. Its arrays are its own."""
+    """The steps of a piece of a column, with the order of rows for the same step. Its arrays are copies."""
 
     def __init__(self, *arrays: NDArray[Any]) -> None:
         self._arrays = arrays
@@ -143,7 +143,7 @@ class _Moments:
         return _Moments(*(array[chosen] for array in self._arrays))
 
     def latest(self) -> NDArray[np.intp]:
-        """The places of the rows that hold, by step and mode: those of the latest log, and of its rows the latest."""
+        """Return the places of the rows that count, by step and mode: the last row of the latest log."""
         order = np.lexsort((self._times, self._orders, self._modes, self.steps))
         steps, modes = self.steps[order], self._modes[order]
         is_last = np.append((steps[1:] != steps[:-1]) | (modes[1:] != modes[:-1]), True)
@@ -163,7 +163,7 @@ class _Cut:
         self.steps: NDArray[np.int64] = moments.steps
 
     def in_order(self) -> _Cut:
-        """Ascending by step and mode, each pair once: the row of the latest log holds, and of its rows the latest."""
+        """Return the piece ascending by step and mode, each pair once: the last row of the latest log counts."""
         if self._moments.is_ascending:
             return self
         places = self._moments.latest()
@@ -177,7 +177,7 @@ class _Cut:
 
 
 class _Steps:
-    """Steps of a column, or of several. What lies below `count` never changes: only more may follow."""
+    """Steps of one or several columns. The first `count` never change: only more may follow."""
 
     def __init__(self) -> None:
         self.array, self.count = np.empty(0, np.int64), 0
@@ -185,7 +185,7 @@ class _Steps:
         self._view = self.array
 
     def take(self, start: int, new: NDArray[np.int64]) -> bool:
-        """True if from `start` on, `new` lies here; it is added if nothing does."""
+        """Append `new` at `start`, or compare with the steps present. Return True if `new` lies at `start` now."""
         if new is self._taken[1] and start == self._taken[0]:  # as the column before, which was measured with this one
             return True
         end = start + len(new)
@@ -198,7 +198,7 @@ class _Steps:
         return self.count >= end and np.array_equal(self.array[start:end], new)
 
     def first(self, count: int) -> NDArray[np.int64]:
-        """The first `count`, read-only; of columns that share them the same object."""
+        """Return the first `count` steps, read-only. Columns that share them get the same object."""
         if len(self._view) != count or self._view.base is not self.array:
             self._view = self.array[:count]
             self._view.flags.writeable = False
@@ -206,13 +206,13 @@ class _Steps:
 
 
 class _SharedSteps:
-    """The steps that most columns of the same tables have in common, so that there is one array for all of them."""
+    """The steps that most columns of the same tables have in common, kept in one array."""
 
     def __init__(self) -> None:
         self.latest = _Steps()
 
     def extended(self, steps: _Steps, start: int, new: NDArray[np.int64]) -> _Steps:
-        """Steps that begin with the first `start` of `steps`, and go on with `new`."""
+        """Return steps that begin with the first `start` of `steps` and continue with `new`."""
         if steps.take(start, new):
             return steps
         wanted = np.concatenate((steps.array[:start], new))
@@ -249,7 +249,7 @@ class _WorkerColumn:
         return Column(self._tensor, self._worker, self._steps.first(count), values)
 
     def update(self, tables: Sequence[RowTable]) -> None:
-        """Adds what is new. Where that is not behind all that is there (a restart), the column is made anew."""
+        """Add new rows. If they do not lie after all present ones (a restart), build the column anew."""
         new = self._cut(tables)
         if new is None or not len(new.steps):
             return
@@ -275,7 +275,7 @@ class _WorkerColumn:
 
 
 class _Entry:
-    """One statistic of one tensor, all workers."""
+    """One statistic of one tensor of all workers."""
 
     def __init__(self) -> None:
         self.version = -1
@@ -284,9 +284,9 @@ class _Entry:
 
 
 class StatisticColumns:
-    """The columns that were asked for, up to `most_bytes`: beyond them the longest unused are forgotten.
+    """The requested columns, up to `most_bytes`; beyond them the least recently used are dropped.
 
-    Steps are not counted: columns share them, but for those that were not measured together with the others.
+    Steps are not counted: columns share them, except columns that were not measured together with the others.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -305,7 +305,7 @@ class StatisticColumns:
         version: int,
         last_step: int,
     ) -> tuple[Column, ...]:
-        """A column per worker of `tables`, by name. `version` says whether these have changed."""
+        """Return a column per worker of `tables`, by name. `version` changes with the tables."""
         identity = (tensor, statistic, mode)
         entry = self._entries.pop(identity, None) or _Entry()
         self._entries[identity] = entry  # the last is the one used latest
@@ -336,7 +336,7 @@ class StatisticColumns:
 
 
 def _with_room(array: NDArray[Any], count: int, needed: int) -> NDArray[Any]:
-    """`array` if `needed` fit into it, else a larger one with its first `count`."""
+    """Return `array` if `needed` elements fit into it, else a larger copy of its first `count`."""
     if needed <= len(array):
         return array
     larger = np.empty(needed + needed // 8, array.dtype)

@@ -1,4 +1,4 @@
-"""The statistics a rule may ask for: each a plain function of a tensor's values, or of many alike tensors at once.
+"""The statistics of a tensor: each a plain function of its values, or of many tensors of one shape at once.
 
 Non-finite values are not hidden: a tensor that holds a NaN has a NaN mean, as in NumPy. Sums are float64, whatever the
 tensor's own type, so that a float16 gradient cannot overflow on the way.
@@ -17,54 +17,54 @@ Values = NDArray[np.float64]  # one tensor: shape (elements,); several of one sh
 
 
 def mean(x: Values) -> Values:
-    """Arithmetic mean."""
+    """Return the arithmetic mean."""
     return np.asarray(x.mean(axis=-1))
 
 
 def std(x: Values) -> Values:
-    """Population standard deviation (divides by n), as NumPy's default."""
+    """Return the population standard deviation (divides by n), NumPy's default."""
     return np.asarray(x.std(axis=-1))
 
 
 def smallest(x: Values) -> Values:
-    """Smallest value."""
+    """Return the smallest value."""
     return np.asarray(x.min(axis=-1))
 
 
 def largest(x: Values) -> Values:
-    """Largest value."""
+    """Return the largest value."""
     return np.asarray(x.max(axis=-1))
 
 
 def abs_mean(x: Values) -> Values:
-    """Mean of the absolute values."""
+    """Return the mean of the absolute values."""
     return np.asarray(np.abs(x).mean(axis=-1))
 
 
 def abs_max(x: Values) -> Values:
-    """Largest absolute value."""
+    """Return the largest absolute value."""
     return np.asarray(np.maximum(np.abs(x.min(axis=-1)), np.abs(x.max(axis=-1))))
 
 
 def l2(x: Values) -> Values:
-    """Euclidean norm over all elements."""
+    """Return the Euclidean norm over all elements."""
     return np.asarray(
         np.sqrt(np.square(x).sum(axis=-1))
     )  # not np.dot: BLAS threads spin against the training for a core
 
 
 def zero_share(x: Values) -> Values:
-    """Share of exact zeros, 0 to 1."""
+    """Return the share of exact zeros, 0 to 1."""
     return np.asarray(1.0 - np.count_nonzero(x, axis=-1) / x.shape[-1])
 
 
 def nonfinite_count(x: Values) -> Values:
-    """How many elements are NaN or infinite."""
+    """Return the number of NaN or infinite elements."""
     return np.asarray(x.shape[-1] - np.count_nonzero(np.isfinite(x), axis=-1), np.float64)
 
 
 def nan_count(x: Values) -> Values:
-    """How many elements are NaN."""
+    """Return the number of NaN elements."""
     return np.asarray(np.count_nonzero(np.isnan(x), axis=-1), np.float64)
 
 
@@ -112,7 +112,7 @@ REDUCTIONS: Mapping[str, tuple[str, ...]] = {
 
 
 def summarise(tensor: NDArray[np.generic]) -> float | Values | None:
-    """All of `STATISTICS` in their order, shape (statistics,); the value itself of a tensor of one element.
+    """Return all of `STATISTICS` in their order, shape (statistics,); the value itself for a tensor of one element.
 
     None for a tensor that is empty or holds no real numbers (text, complex).
     """
@@ -124,9 +124,9 @@ def summarise(tensor: NDArray[np.generic]) -> float | Values | None:
 
 
 def summarise_many(tensors: NDArray[np.generic]) -> Values:
-    """`summarise` for real tensors of one shape, (tensors, elements): shape (statistics, tensors).
+    """Return `summarise` for real tensors of one shape, (tensors, elements): shape (statistics, tensors).
 
-    Tensors of one element come as (1, tensors): their values.
+    Tensors of one element give (1, tensors): their values.
     """
     count, elements = tensors.shape
     if elements == 1:
@@ -142,5 +142,5 @@ def summarise_many(tensors: NDArray[np.generic]) -> Values:
 
 
 def widened(singles: Values) -> Values:
-    """All of `STATISTICS` of tensors of one element each, from their values: (1, n) -> (statistics, n)."""
+    """Return all of `STATISTICS` of tensors of one element each, from their values: (1, n) -> (statistics, n)."""
     return np.stack([statistic(singles[0]) for statistic in OF_SINGLES.values()])

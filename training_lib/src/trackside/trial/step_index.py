@@ -21,14 +21,17 @@ _AFTER_INDEX = INDEX_PREFIX[:-1] + chr(ord("/") + 1)  # sorts behind every key o
 
 
 class StepIndex:
-    """The index of a growing run. `refresh` costs one LIST and one GET per new index file, whatever came before.
+    """The index of a growing run. A `refresh` costs one LIST and one GET per new index file, whatever came before.
 
-    The first one reads the packed index, where there is one, and lists smdebug's index only behind what that is known
-    to hold; so does a later one that finds many new steps. Whatever a packed index lacks is read from smdebug's.
+    The first refresh reads the packed index, if any, and lists smdebug's index only after the steps that the packed
+    index is known to hold; so does a later refresh that finds many new steps. Steps missing from a packed index are
+    read from smdebug's.
 
-    Steps outside [first_step, end_step) are passed over unread. A step waits for a missing worker until `window` newer
-    ones are there (default `INCOMPLETE_STEP_WINDOW`). `membership` says which workers the run has; one that is given is
-    refreshed, and need not be read by anybody else.
+    report      called with each damaged file
+    first_step  steps before it are ignored unread
+    end_step    this step and later ones are ignored unread; None: no end
+    window      newer steps after which a step no longer waits for a missing worker; None: `INCOMPLETE_STEP_WINDOW`
+    membership  the run's workers; refreshed here if given
     """
 
     def __init__(
@@ -65,7 +68,7 @@ class StepIndex:
 
     @property
     def names(self) -> Collection[str]:
-        """Every name that was saved, those of reductions included."""
+        """Every saved name, including names of reductions."""
         return self.first_steps.keys()
 
     @property
@@ -74,16 +77,16 @@ class StepIndex:
         return self.first_by_worker.keys()
 
     def complete_through(self, step: int | None) -> None:
-        """Say which steps are complete, where watermarks tell: all up to `step`, and none after it before the end.
+        """Set the complete steps by the watermarks: all up to `step`, and none after it before the end.
 
-        None where there are no watermarks.
+        None for a run without watermarks.
         """
         if step != self._through:
             self._through = step
             self._complete()
 
     def refresh(self) -> bool:
-        """Finds what is new; True if anything was. After the end of the run it asks nothing.
+        """Read new steps. Return True if anything was new. After the end of the run it reads nothing.
 
         Errors: those of the store; then nothing has changed.
         """
@@ -102,7 +105,7 @@ class StepIndex:
         return found or ended
 
     def expect_workers(self, count: int) -> None:
-        """A step is complete once that many workers have saved it."""
+        """Set the number of workers: a step is complete once that many have saved it."""
         if count == self._worker_count:
             return
         self._worker_count = count
@@ -110,11 +113,10 @@ class StepIndex:
         self._complete()
 
     def reread(self, step: int, worker: str) -> SavedStep | None:
-        """What smdebug's index says of a step now, where that is something else than what is known of it; else None.
+        """Read smdebug's index of a step again. Return it if it differs from the known one, else None.
 
-        For a reader who has met a record that is not where it should be: the step was written again, after this index
-        or the packed one was read. Once for each step and worker. Tensors may have come or gone. Errors: those of the
-        store.
+        For a reader with a record that is not at its place: the step was written again, after this index or the packed
+        one was read. Done once for each step and worker. Tensors may have come or gone. Errors: those of the store.
         """
         known = self._files.get(step, {}).get(worker)
         if known is None or (step, worker) in self._read_again:
@@ -132,38 +134,44 @@ class StepIndex:
         return saved
 
     def saved(self, step: int) -> Mapping[str, SavedStep]:
-        """What each worker saved at `step`, as far as its index can be read."""
+        """Return the saved step of each worker at `step`, without unreadable ones."""
         return {worker: saved for worker, saved in self._files.get(step, {}).items() if saved is not None}
 
     def saved_by(self, step: int, worker: str) -> SavedStep | None:
-        """What one worker saved at `step`; None if that is nothing, or its index cannot be read."""
+        """Return one worker's saved step; None if it saved nothing or its index cannot be read."""
         files = self._files.get(step)
         return files.get(worker) if files is not None else None
 
     def workers_at(self, step: int) -> frozenset[str]:
-        """The workers that have saved `step`, with those whose index cannot be read."""
+        """Return the workers that saved `step`, including ones with an unreadable index."""
         return frozenset(self._files.get(step, ()))
 
     def has_unreadable_index(self, step: int) -> bool:
-        """True if a worker's index of this step is there and cannot be read."""
+        """Return True if a worker's index of this step exists but cannot be read."""
         return None in self._files.get(step, {}).values()
 
     def complete_steps(self, *, after: int | None = None) -> Sequence[int]:
-        """Complete steps above `after`, ascending."""
+        """Return the complete steps above `after`, ascending."""
         if self.last_complete is None:
             return ()
         first = 0 if after is None else bisect.bisect_right(self.steps, after)
         return self.steps[first : bisect.bisect_right(self.steps, self.last_complete)]
 
     def _open(self) -> tuple[bool, bool, bool]:
-        """The first scan, after the packed index: what `_scan` says, and whether nothing can have come meanwhile."""
+        """Read the packed index, then scan for the first time.
+
+        Return the result of `_scan`, and True if nothing can have come meanwhile.
+        """
         listed = self._index_files.listed(_AFTER_INDEX)
         packed = self._index_files.packed(listed.packed)
         found, ended = self._scan(self._behind(packed), packed)
         return found, ended, ended and listed.has_ended
 
     def _scan(self, start_after: str, packed: Sequence[PackedWorker] | None = None) -> tuple[bool, bool]:
-        """Adds what is packed and what smdebug's index has behind a key: (whether that was anything, the end)."""
+        """Add the packed steps, and the steps of smdebug's index after a key.
+
+        Return (anything was new, the run has ended).
+        """
         listed = self._index_files.listed(start_after)
         new = [(key, *found) for key in listed.index if (found := parse_index_key(key)) and self._wants(*found)]
         if packed is None:
@@ -187,7 +195,7 @@ class StepIndex:
         return _before_step(self.steps[place]) if place >= 0 else self._first_key
 
     def _behind(self, packed: Sequence[PackedWorker]) -> str:
-        """The key behind which steps may lie that are not packed."""
+        """Return the key after which steps may lie that are not packed."""
         if not packed:
             return self._first_key
         if not self._membership.is_whole:
@@ -248,7 +256,7 @@ class StepIndex:
         self._lacking = {step for step in waiting if step >= window[0]} if window else set()
 
     def _complete(self) -> None:
-        """Moves `last_complete` on. Steps below a complete one are as complete as they will ever be."""
+        """Advance `last_complete`. Steps below a complete one are as complete as they will ever be."""
         if not self.steps:
             return
         start = 0 if self.last_complete is None else bisect.bisect_right(self.steps, self.last_complete)
@@ -268,7 +276,7 @@ class StepIndex:
 
 
 def _before_step(step: int) -> str:
-    """A key that sorts before every index of the step, and after those of steps before it."""
+    """Return a key that sorts before every index of the step, and after those of earlier steps."""
     return f"{index_prefix(step)}{step:012d}"
 
 

@@ -16,10 +16,10 @@ ColumnsOf = Callable[[str, str, str | None, int], Sequence[Column]]
 
 
 class StepTables:
-    """The tables of a trial, made when they are asked for.
+    """The tables of a trial, made on request.
 
-    `columns_of(tensor, statistic, mode, last_step)` are whole columns, which hold all steps up to that one at least.
-    `last_step()` is the last complete one.
+    columns_of  (tensor, statistic, mode, last_step) -> whole columns, with all steps up to `last_step` at least
+    last_step   returns the last complete step
     """
 
     def __init__(self, columns_of: ColumnsOf, *, last_step: Callable[[], int]) -> None:
@@ -30,13 +30,13 @@ class StepTables:
     def at(
         self, tensors: tuple[str, ...], statistic: str, mode: str | None, *, step: int, moment: object
     ) -> StepValues:
-        """See `Window.at_step`. `moment` is another one whenever the trial has read something new."""
+        """Return the values for `Window.at_step`. `moment` changes whenever the trial has read new data."""
         return self._table(tensors, statistic, mode, step=step, moment=moment).at(step)
 
     def newest(
         self, tensors: tuple[str, ...], statistic: str, mode: str | None, *, last: int, last_step: int, moment: object
     ) -> tuple[Panel, ...]:
-        """See `Window.newest`."""
+        """Return the panels for `Window.newest`. `moment` changes whenever the trial has read new data."""
         return self._table(tensors, statistic, mode, step=last_step, moment=moment).newest(last, last_step)
 
     def _table(
@@ -58,8 +58,8 @@ class StepTables:
 class StepTable:
     """The values of many columns at the steps from `first_step` to `last_step`, a row for each step.
 
-    Columns that were measured at the same steps share a matrix. `columns` holds those of each tensor over all that has
-    been read, and may go beyond `last_step`.
+    Columns that were measured at the same steps share a matrix. `columns` are those of each tensor over all steps read,
+    and may go beyond `last_step`.
     """
 
     def __init__(self, columns: Mapping[str, Sequence[Column]], *, first_step: int, last_step: int) -> None:
@@ -73,11 +73,11 @@ class StepTable:
         self._parts = tuple(parts)
 
     def newest(self, last: int, last_step: int) -> tuple[Panel, ...]:
-        """The newest values of the columns that have any up to `last_step`, which is one of the table's."""
+        """Return the newest values of the columns with any up to `last_step`, which is one of the table's steps."""
         return tuple([panel for part in self._parts if (panel := part.newest(last, last_step)) is not None])
 
     def at(self, step: int) -> StepValues:
-        """The values at a step between the first and the last."""
+        """Return the values at a step between the first and the last."""
         unknown = self._unknown
         if self._late and (late := {name for name, first in self._late.items() if first > step}):
             late.update(unknown)
@@ -95,8 +95,11 @@ class StepTable:
 
 
 class _Part:
-    """Columns of the same steps. `values` are those of the table's steps and of some before, (columns, steps); `rows`
-    leads from a step to its place there."""
+    """Columns with the same steps.
+
+    values  those at the table's steps and at some before, shape (columns, steps)
+    rows    step -> its place in `values`
+    """
 
     def __init__(self, columns: Sequence[Column], *, first_step: int, last_step: int) -> None:
         self.tensors = tuple([column.tensor for column in columns])
@@ -111,7 +114,7 @@ class _Part:
         self.values.flags.writeable = self._oldest.flags.writeable = False
 
     def newest(self, last: int, last_step: int) -> Panel | None:
-        """The newest values up to that step; None if there is none."""
+        """Return the newest values up to `last_step`; None without any."""
         end = int(self._steps.searchsorted(last_step, side="right"))
         if not end:
             return None
@@ -121,7 +124,7 @@ class _Part:
 
 
 def _by_steps(columns: Iterable[Column]) -> list[list[Column]]:
-    """The columns in groups that have the same steps."""
+    """Return the columns, grouped by equal steps."""
     groups: dict[tuple[int, int, int], list[list[Column]]] = {}
     for column in columns:
         steps = column.steps

@@ -1,4 +1,4 @@
-"""All statistics of one tensor over the steps, in arrays that grow at their end."""
+"""All statistics of one tensor over its steps, in growing arrays."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _ARE_THE_VALUES = frozenset(place for place, name in enumerate(OF_SINGLES) if OF
 class Table:
     """All statistics of one tensor of one worker in one mode: a row for each step, ascending.
 
-    As long as every tensor has one element, only its value is kept; the statistics follow from it. Columns are
-    read-only views that later rows do not change.
+    While every value has one element, only the value is kept; the statistics follow from it. Columns are read-only
+    views that later rows do not change.
     """
 
     def __init__(self, tensor: str, worker: str) -> None:
@@ -38,7 +38,7 @@ class Table:
         return self._count
 
     def append(self, step: int, summary: float | Values) -> None:
-        """Adds what `summarise` says of one step."""
+        """Add one step with the result of `summarise`."""
         count, is_single = self._count, isinstance(summary, float)
         fits = count < len(self._steps) and is_single == (len(self._numbers) == 1)
         if not fits or (count and step < self._steps[count - 1]):
@@ -49,7 +49,7 @@ class Table:
         self._count = count + 1
 
     def extend(self, steps: NDArray[np.int64], numbers: Values) -> None:
-        """Adds what `summarise_many` says of steps, ascending: at the end, or, from a late worker, in their places."""
+        """Add ascending steps with the result of `summarise_many`: at the end, or in between for a late worker."""
         if not len(steps):
             return
         if not self._count:
@@ -69,7 +69,7 @@ class Table:
         self._show(end)
 
     def column(self, place: int, last_step: int) -> Column | None:
-        """The statistic at that place of `STATISTICS` over the steps up to `last_step`; None where there are none."""
+        """Return the statistic at `place` of `STATISTICS` over the steps up to `last_step`; None without any step."""
         count = self._count
         if not count:
             return None
@@ -82,7 +82,7 @@ class Table:
         return Column(self.tensor, self.worker, self._shown_steps[:count], values[:count])
 
     def _derive(self, place: int) -> Values:
-        """The statistic of single values, read-only; of `_count` of them at least."""
+        """Return a statistic of tensors of one element, read-only, for at least `_count` rows."""
         values, done = self._derived.get(place, (None, 0))
         if values is None or len(values) != len(self._steps):
             values, done = np.empty(len(self._steps)), 0
@@ -94,7 +94,7 @@ class Table:
         return values
 
     def _merge(self, steps: NDArray[np.int64], numbers: Values) -> None:
-        """New arrays: columns that were given away keep the old ones."""
+        """Sort rows into new arrays. Columns that were handed out keep the old arrays."""
         all_steps = np.concatenate((self._step_array[: self._count], steps))
         order = np.argsort(all_steps, kind="stable")
         all_numbers = np.concatenate((self._numbers[:, : self._count], numbers), axis=1)[:, order]

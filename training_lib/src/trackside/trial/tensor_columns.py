@@ -1,4 +1,4 @@
-"""Statistics of tensors as columns over steps: recorded numbers first, else numbers of what was saved."""
+"""Statistics of tensors as columns over steps: recorded numbers first, else numbers of saved tensors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trackside.trial.window import MOST_IN_PANEL, Column, Panel, StepValues, new
 
 
 class TensorColumns:
-    """Answers to the questions of rules and users. A question over all steps is kept and read on."""
+    """The columns for rules and users. A question over all steps is kept, and answered from the last step read on."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class TensorColumns:
         self._step_values = StepTables(self._columns_beyond, last_step=completeness.last_step)
 
     def forget_old(self) -> None:
-        """Drop the questions if there are other names: other records may answer them now."""
+        """Drop the questions if the set of names changed: other records may answer them now."""
         if self._names.version != self._names_version:
             self._questions.clear()
 
@@ -97,7 +97,7 @@ class TensorColumns:
         return [(name, self._sources(name, statistic)) for name in near if name not in self._recorded.tensors]
 
     def _question(self, tensor: str, statistic: str, mode: str | None) -> Question:
-        """Return the question over all steps, always the same one."""
+        """Return the question over all steps. The same arguments return the same object."""
         question = self._questions.get((tensor, statistic, mode))
         if question is None:
             self._names.all()  # reads the names of recorded tensors at the first question
@@ -141,7 +141,7 @@ class TensorColumns:
 
 
 def _within(column: Column, steps: StepRange) -> Column | None:
-    """Return the part of the column that lies in the steps; None if there is none."""
+    """Return the part of the column within the steps; None if it is empty."""
     if steps == StepRange():
         return column
     inside = (column.steps >= steps.first) & ((column.steps - steps.first) % steps.stride == 0)

@@ -37,16 +37,21 @@ _DTYPES = {
 
 @dataclass(frozen=True)
 class TensorHead:
-    """What a saved tensor is. `shape` in elements; `dtype` as NumPy names it, "str" for texts."""
+    """Shape and type of a saved tensor.
+
+    shape  in elements
+    dtype  NumPy's name; "str" for texts
+    """
 
     shape: tuple[int, ...]
     dtype: str
 
 
 def read_head(data: bytes, *, name: str, key: str, offset: int) -> TensorHead | None:
-    """The head in the first bytes of a record; None where they end before it does.
+    """Return the head in the first bytes of a record; None if the bytes end before it does.
 
-    Checksums cover whole records and are not checked here. Errors: `RecordError` for what is no record of this tensor.
+    Checksums cover whole records and are not checked here. Errors: `RecordError` for bytes that are no record of this
+    tensor.
     """
     view = memoryview(data)
     try:
@@ -94,7 +99,7 @@ def _dimension(view: memoryview, start: int) -> int:
 
 
 def _descend(view: memoryview, start: int, path: tuple[int, ...]) -> int | None:
-    """Where the content of the field at the end of `path` begins."""
+    """Return the start of the content of the field at the end of `path`."""
     for wanted in path:
         found = next((first for number, first, _ in _fields(view, start) if number == wanted), None)
         if found is None:
@@ -104,7 +109,10 @@ def _descend(view: memoryview, start: int, path: tuple[int, ...]) -> int | None:
 
 
 def _fields(view: memoryview, position: int) -> Iterator[tuple[int, int, int]]:
-    """(number, start, end) of the fields from `position` on; the last may end beyond `view`. Errors: `WireError`."""
+    """Yield (number, start, end) of the fields from `position` on. The last may end beyond `view`.
+
+    Errors: `WireError`.
+    """
     while position < len(view):
         tag, start = read_varint(view, position, 0)
         wire_type = tag & 7

@@ -34,7 +34,7 @@ class TensorNames:
 
     @property
     def version(self) -> tuple[int, int]:
-        """A value that is another one if there may be other names."""
+        """A value that changes whenever the set of names may have changed."""
         return len(self._index.names), self._recorded.names_version
 
     def read_collections(self) -> None:
@@ -63,7 +63,7 @@ class TensorNames:
         return self._reductions
 
     def holds(self, name: str) -> bool:
-        """True for the name of a tensor that was saved or recorded."""
+        """Return True for the name of a tensor that was saved or recorded."""
         self.all()
         return name in self._names
 
@@ -85,7 +85,7 @@ class TensorNames:
         return {name: tensors for name, tensors in found.items() if tensors}
 
     def is_collection(self, name: str) -> bool:
-        """True for the name of a collection of this run."""
+        """Return True for the name of a collection of this run."""
         return name in self._membership.known()
 
     def collections_in(self, layout: Layout) -> frozenset[str]:
@@ -127,7 +127,7 @@ class TensorNames:
         return did_you_mean(wrong, self._membership.known())
 
     def reason_not_saved(self, tensor: str, *, step: int, worker: str) -> str:
-        """Return why there is no whole tensor of this step and worker."""
+        """Return why no whole tensor of this step and worker exists."""
         missing = f"{tensor!r} was not saved at step {step} by {worker}."
         if not self.holds(tensor):
             return f"{missing} {did_you_mean(tensor, self._names)}"

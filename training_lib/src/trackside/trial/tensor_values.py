@@ -57,7 +57,7 @@ class TensorValues:
         return in_parallel(self._store, lambda step: self.value(tensor, step=step, worker=worker), steps)
 
     def is_sharded(self, tensor: str, *, workers: Sequence[str]) -> bool:
-        """True if these workers saved parts of one tensor (FSDP), and not a tensor each."""
+        """Return True if these workers saved parts of one tensor (FSDP), and not a tensor each."""
         if (self._membership.worker_count or 1) <= 1 or not workers:
             return False
         version = self._completeness.version

@@ -1,7 +1,7 @@
-"""Statistics of saved tensors as columns over steps: each tensor is fetched and decoded once, its numbers are kept.
+"""Statistics of saved tensors as columns over steps. Each tensor is fetched and decoded once, and its numbers are kept.
 
-Steps are read in blocks, for every tensor that is being followed at once: the records of a block that are alike are
-decoded and summarised together.
+Steps are read in blocks, for all followed tensors at once: records of a block that are alike are decoded and summarised
+together.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ Chunk = tuple[str, str, NDArray[np.int64], Values]  # mode, worker, steps, what 
 
 
 class Follower:
-    """One tensor being followed: how far it has been read, and its tables by mode and worker.
+    """One followed tensor: its read position, and its tables by mode and worker.
 
-    `sources` are the records that can answer, best first: a saved reduction before the whole tensor. Steps of which
-    `is_known` says so have their answer from elsewhere, and are not read.
+    sources   the records that can answer, best first: a saved reduction before the whole tensor
+    is_known  returns True for steps with an answer from elsewhere; these are not read
     """
 
     def __init__(self, tensor: str, sources: Sources, *, is_known: Callable[[SavedStep], bool] | None = None) -> None:
@@ -56,22 +56,22 @@ class Follower:
         self.tables: dict[str, dict[str, Table]] = {}
 
     def source_in(self, layout: Layout) -> str | None:
-        """The record that answers at steps like this, if there is one."""
+        """Return the record that answers at steps of this layout; None without one."""
         return next((name for name in self.sources if name in layout.records), None)
 
     def append(self, saved: SavedStep, summary: float | Values | None) -> None:
-        """Adds a step; None is no number."""
+        """Add a step. A summary of None, which is no number, is left out."""
         if summary is not None:
             self._table(saved.mode, saved.worker).append(saved.step, summary)
             self.rows += 1
 
     def extend(self, mode: str, worker: str, steps: NDArray[np.int64], numbers: Values) -> None:
-        """Adds steps, ascending."""
+        """Add ascending steps."""
         self._table(mode, worker).extend(steps, numbers)
         self.rows += len(steps)
 
     def columns(self, place: int, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
-        """The statistic at that place of `STATISTICS`, per worker; of what has been read."""
+        """Return the statistic at `place` of `STATISTICS`, per worker, over the steps read."""
         if mode is None:
             tables = [table for workers in self.tables.values() for table in workers.values()]
             columns = [c for table in tables if (c := table.column(place, last_step)) is not None]
@@ -91,7 +91,7 @@ class Follower:
 
 @dataclass(frozen=True, eq=False)
 class _Member:
-    """A record within a range of bytes, and who wants it."""
+    """A record within a range of bytes, and the followers that need it."""
 
     name: str
     start: int
@@ -110,7 +110,10 @@ class _Range:
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
-    """What is fetched of a step. `too_large` are the followers whose record is no small neighbour's."""
+    """The byte ranges to fetch of a step.
+
+    too_large  followers that nobody asked for, with a record too large to fetch ahead
+    """
 
     ranges: tuple[_Range, ...]
     size: int
@@ -118,7 +121,10 @@ class _Plan:
 
 
 class _Company:
-    """Followers that have come equally far and are read together, with their plans by layout and by who is left out."""
+    """Followers at the same read position, which are read together.
+
+    Plans are kept by layout and by left-out followers.
+    """
 
     def __init__(self, followers: list[Follower]) -> None:
         self.followers = followers
@@ -138,10 +144,11 @@ Block = list[tuple[SavedStep, _Plan]]
 
 
 class Reading:
-    """Followers over the same part of a run: `covers` says of which steps, None of all. Their bytes are not kept.
+    """Followers over the same part of a run. The bytes read are not kept.
 
-    `neighbours(tensor, statistic)` names the tensors that are likely to be asked for next, with their sources, so that
-    small records that lie side by side come in one request.
+    neighbours  (tensor, statistic) -> tensors likely to be requested next, with their sources, so that small adjacent
+                records come in one request
+    covers      returns True for steps of this part; None: all steps
     """
 
     def __init__(
@@ -166,7 +173,7 @@ class Reading:
         *,
         is_known: Callable[[SavedStep], bool] | None = None,
     ) -> Follower:
-        """Who answers for the tensor. Those with an `is_known` answer for that statistic alone."""
+        """Return the follower of the tensor. One with `is_known` answers for that statistic alone."""
         key = (sources, statistic if is_known else "")
         follower = self._followers.get(key)
         if follower is None:
@@ -174,21 +181,23 @@ class Reading:
         return follower
 
     def lags(self, follower: Follower, last_step: int) -> bool:
-        """True if there may be something to read up to that step."""
+        """Return True if an unread step up to `last_step` may exist."""
         arrivals, cursor = self._index.arrivals, follower.cursor
         if cursor >= len(arrivals):
             return False
         return cursor < self._index.late_until or arrivals[cursor].step <= last_step
 
     def catch_up(self, follower: Follower, statistic: str, last_step: int) -> None:
-        """Reads what there is up to that step, and a block beyond it. Errors: those of the store; then asking again
-        goes on where this ended."""
+        """Read the steps up to `last_step`, and up to a block beyond.
+
+        Errors: those of the store. The next call continues from the point of failure.
+        """
         beside = self._beside(follower, statistic) if follower.cursor == 0 else frozenset()
         while self.lags(follower, last_step):
             self._read_block(follower, beside)
 
     def _beside(self, follower: Follower, statistic: str) -> frozenset[Follower]:
-        """The neighbours as followers, as far as they have not been read."""
+        """Return the neighbours as followers."""
         near = []
         for tensor, sources in self._neighbours(follower.tensor, statistic):
             key = (sources, "")
@@ -211,7 +220,7 @@ class Reading:
             follower.cursor = end
 
     def _next_block(self, at: int) -> tuple[Block, int, set[Follower]]:
-        """The steps to read from `at` on, up to where; and who cannot join because nobody asked for so much."""
+        """Return the steps to read from `at` on, the end of the block, and the followers to leave out as too large."""
         arrivals, covers, company = self._index.arrivals, self._covers, self._company
         # Not beyond those that are ahead: from there on all are read together.
         ahead = (f.cursor for f in self._followers.values() if f.is_asked and f.cursor > at)
@@ -249,7 +258,7 @@ class Reading:
                 follower.append(saved, summary)
 
     def _read_alike(self, block: Block) -> None:
-        """Many steps at once: what lies alike is decoded together."""
+        """Read many steps at once, decoding records that are alike together."""
         collected: dict[Follower, list[Chunk]] = {}
         wanted = [(saved, part) for saved, plan in block for part in plan.ranges]
         groups: dict[_Range, tuple[list[SavedStep], list[bytes | None]]] = {}
@@ -273,7 +282,7 @@ class Reading:
             return None
 
     def _found(self, saved: SavedStep, member: _Member, part: _Range, data: bytes | None) -> Found | None:
-        """One tensor, read in full; None for one that cannot be read, which is reported."""
+        """Return one tensor, decoded in full; None if it cannot be read, which is reported."""
         try:
             if data is None:
                 return self._reader.again(saved, member.name, missing(saved))
@@ -289,7 +298,7 @@ class Reading:
     def _chunks(
         self, part: _Range, saved_steps: Sequence[SavedStep], contents: Sequence[bytes | None]
     ) -> Iterator[tuple[_Member, Chunk]]:
-        """The numbers of each member at steps that hold it at the same place."""
+        """Yield the numbers of each member at the steps with the same range."""
         whole = [place for place, data in enumerate(contents) if data is not None and len(data) == part.length]
         alike = _Alike.of(part, [saved_steps[p] for p in whole], [contents[p] or b"" for p in whole])
         for member in part.members:
@@ -311,7 +320,7 @@ class Reading:
 
 @dataclass(frozen=True, eq=False)
 class _Alike:
-    """Contents of the same range of many steps, as rows of bytes."""
+    """Contents of the same byte range of many steps, as rows of bytes."""
 
     saved_steps: Sequence[SavedStep]
     rows: NDArray[np.uint8]
@@ -339,7 +348,7 @@ class _Alike:
         return self.rows[place, member.start : member.end].tobytes()
 
     def chunks(self, values: Array, fits: NDArray[np.bool_]) -> Iterator[Chunk]:
-        """The summaries of the values that fit; none of those that are no numbers."""
+        """Yield the summaries of the values that fit. Yield nothing for values that are no numbers."""
         if values.dtype.kind not in "biuf" or not values.size:
             return
         flat = values.reshape(len(values), -1)
@@ -353,7 +362,7 @@ class _Alike:
 
 
 class TensorStatistics:
-    """The columns of a trial: over all steps, and over the few selections that were asked for last."""
+    """The columns of a trial: over all steps, and over the most recently requested selections."""
 
     def __init__(self, store: Store, index: StepIndex, reader: RecordReader, *, neighbours: Neighbours) -> None:
         self._store, self._index, self._reader, self._neighbours = store, index, reader, neighbours
@@ -361,7 +370,7 @@ class TensorStatistics:
         self._selected: OrderedDict[Selection, Reading] = OrderedDict()
 
     def selected(self, selection: Selection) -> Reading:
-        """The reading of what the selection covers, and of nothing else."""
+        """Return the reading of only the selected steps."""
         reading = self._selected.pop(selection, None)
         if reading is None:
             reading = Reading(
@@ -374,7 +383,7 @@ class TensorStatistics:
 
 
 def merged_ranges(records: Mapping[str, tuple[int, int]]) -> Iterator[tuple[int, int, list[str]]]:
-    """(start, end, names) of the byte ranges to ask for: records that lie close together share one."""
+    """Yield (start, end, names) of the byte ranges to fetch. Records that lie close together share one."""
     start = end = -1
     members: list[str] = []
     for name in sorted(records, key=lambda name: records[name]):
@@ -410,7 +419,7 @@ def _plan(layout: Layout, followers: Iterable[Follower]) -> _Plan:
 
 
 def _batches(wanted: Iterable[tuple[SavedStep, _Range]]) -> Iterator[list[tuple[SavedStep, _Range]]]:
-    """Requests in portions of bytes that may be held at once."""
+    """Yield the requests in batches of at most `MOST_BLOCK_BYTES`."""
     batch: list[tuple[SavedStep, _Range]] = []
     size = 0
     for saved, part in wanted:
@@ -432,7 +441,7 @@ def _chunk_of_one(found: Found | None) -> Iterator[Chunk]:
 
 
 def _joined(chunks: Sequence[Chunk]) -> Iterator[Chunk]:
-    """One chunk for each mode and worker, ascending by step."""
+    """Yield one chunk for each mode and worker, ascending by step."""
     by_origin: dict[tuple[str, str], list[Chunk]] = {}
     for chunk in chunks:
         by_origin.setdefault(chunk[:2], []).append(chunk)
@@ -449,7 +458,7 @@ def _joined(chunks: Sequence[Chunk]) -> Iterator[Chunk]:
 
 
 def _over_all_modes(columns: Iterable[Column]) -> Iterator[Column]:
-    """The columns of one worker in several modes as one, ascending by step."""
+    """Yield the columns of one worker in several modes as one, ascending by step."""
     ordered = sorted(columns, key=lambda column: column.worker)
     for worker, group in itertools.groupby(ordered, key=lambda column: column.worker):
         parts = list(group)

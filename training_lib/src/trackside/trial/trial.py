@@ -1,4 +1,4 @@
-"""The reader of a run: a growing one, a finished one, or one of the original smdebug."""
+"""The reader of a run: growing or finished, of Trackside or of smdebug."""
 
 from __future__ import annotations
 
@@ -46,10 +46,14 @@ __all__ = ["REDUCTION_MARK", "Trial", "open_trial"]
 
 
 def open_trial(run: str | Store) -> Trial:
-    """The trial of a run: its folder or `s3://` prefix, its `debug-output`, or a folder of the original.
+    """Return the trial of a run, with all steps read that exist so far; `Trial.refresh` reads newer ones.
 
-    Reads what is there so far; `Trial.refresh` reads on. Errors: `RunNotFoundError` where nothing lies that looks like
-    a run, and those of the store.
+    Args:
+        run: The run's folder or `s3://` prefix, its `debug-output`, or a folder that smdebug wrote.
+
+    Raises:
+        RunNotFoundError: Nothing at the location looks like a run.
+        StorageError: The store cannot be read.
     """
     store = open_store(run) if isinstance(run, str) else run
     if any(next(iter(store.list(prefix)), None) for prefix in (INDEX_PREFIX, COLLECTIONS_PREFIX, END_MARKER_KEY)):
@@ -69,7 +73,13 @@ def open_trial(run: str | Store) -> Trial:
 
 
 def trial_of(run: RunLocation, stores: Callable[[str], Store] = open_store, *, will_grow: bool = True) -> Trial:
-    """The trial of a run that may not have begun yet. Nothing is read before the first `refresh`."""
+    """Return the trial of a run that may not have begun yet. Nothing is read before the first `refresh`.
+
+    Args:
+        run: The location of the run.
+        stores: Opens the store at a path or an s3:// URI.
+        will_grow: False if everything counts as complete, though the end is not marked.
+    """
     return Trial(stores(run.tensors), stores(run.statistics), stores(run.watermarks), will_grow=will_grow)
 
 
@@ -78,7 +88,7 @@ def _below(run: str | Store, folder: str) -> Store:
 
 
 def _beside(tensors: str | Store, wanted: str) -> Store | None:
-    """Another folder of the run that these tensors are of; None where they are no part of a run of ours."""
+    """Return another folder of the run of these tensors; None if they are not in a run of Trackside."""
     if not isinstance(tensors, str):
         return None
     run, _, folder = tensors.rstrip("/").rpartition("/")
@@ -88,18 +98,17 @@ def _beside(tensors: str | Store, wanted: str) -> Store | None:
 
 
 class Trial:
-    """A run as it has been seen so far. Nothing is read before the first `refresh`.
+    """A run, as far as it has been read. Nothing is read before the first `refresh`.
 
     Each kind of question has an object of its own (`trial.parts`), and the trial passes the questions on.
-
     Steps are optimizer steps (smdebug: global steps). Damaged files are left out, reported once in `damaged`, and the
     rest stays readable. A trial is not to be shared between threads.
 
     Args:
         store: The tensors.
-        statistics: The statistics of every step, where the run has a place for them. They are read once somebody asks
-            for names or statistics.
-        watermarks: The progress of the run. Without them (runs of the original, older ones of ours) completeness is
+        statistics: The statistics of every step, if the run has a place for them. Nothing of them is read before the
+            first request for names or statistics.
+        watermarks: The progress of the run. Without them (runs of smdebug, older runs of Trackside) completeness is
             concluded from the index and the rows.
         will_grow: False if everything counts as complete, though the end is not marked.
         clock: Returns seconds.
@@ -128,9 +137,9 @@ class Trial:
         return self._parts.completeness.version
 
     def refresh(self) -> None:
-        """Read what is new: one conditional GET where nothing is; of a run without watermarks one LIST.
+        """Read new data. Without any, this costs one conditional GET, or one LIST for a run without watermarks.
 
-        Errors are those of the store; what was read before stays.
+        Errors are those of the store; data read before stay.
         """
         self._parts.completeness.refresh()
         self._parts.columns.forget_old()
@@ -158,11 +167,19 @@ class Trial:
         return self._parts.facts.newest()
 
     def model_facts_of(self, worker: str) -> tuple[ModelFacts, ...]:
-        """Return all facts of one worker, oldest first."""
+        """Return all facts of one worker, oldest first.
+
+        Args:
+            worker: The name of the worker.
+        """
         return self._parts.facts.revisions(worker)
 
     def facts_at(self, step: int) -> ModelFacts | None:
-        """Return `model_facts` as they were at a step."""
+        """Return `model_facts` as they were at a step.
+
+        Args:
+            step: The step.
+        """
         return self._parts.facts.at(step)
 
     @property
@@ -172,13 +189,15 @@ class Trial:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of all tensors seen, sorted; a tensor of which only reductions were saved has its own name here."""
+        """Names of all tensors seen, sorted. A tensor with saved reductions only appears under its own name."""
         return self._parts.names.all()
 
     def tensor_names(self, *, collection: str, last_step: int | None = None) -> tuple[str, ...]:
         """Return the names of the tensors in a collection, sorted; () for an unknown collection.
 
-        With `last_step`, only those with anything saved or recorded at that step or before.
+        Args:
+            collection: The name of the collection.
+            last_step: Return only tensors with data at this step or before; None for all.
         """
         return self._parts.names.members(collection, last_step)
 
@@ -220,7 +239,14 @@ class Trial:
         mode: str | None = None,
         worker: str | None = None,
     ) -> tuple[TensorSeries, ...]:
-        """Return the tensors that the regex finds, that belong to the collection and were saved there, by name.
+        """Return the tensors that match every given condition, by name.
+
+        Args:
+            regex: A regular expression found in the name.
+            collection: A collection that holds the tensor.
+            steps: Steps with data of the tensor: Python's slice or range, or text: "10:200:10".
+            mode: "TRAIN", "EVAL", "PREDICT" or "GLOBAL".
+            worker: The name of a worker.
 
         Raises:
             ConfigurationError: A wrong regex, collection, mode, worker or steps.
@@ -264,7 +290,12 @@ class Trial:
         return self._follow(poll_seconds, after, until, sleep)
 
     def saved_steps(self, tensor: str, selection: Selection | None = None) -> tuple[SavedStep, ...]:
-        """Return each complete step and worker with this tensor or its reductions, in the order found."""
+        """Return each complete step and worker with this tensor or its reductions, in the order found.
+
+        Args:
+            tensor: The name of the tensor.
+            selection: The part of the run; None for all of it.
+        """
         return self._parts.saved.saved(tensor, selection or Selection())
 
     def heads(self, series: Iterable[TensorSeries]) -> dict[str, TensorHead]:
@@ -272,6 +303,9 @@ class Trial:
 
         Tensors with reductions only, and those that cannot be read, are left out. Records that lie close together cost
         one request, whole steps of a small model one for all.
+
+        Args:
+            series: The tensors.
         """
         wanted: dict[SavedStep, list[str]] = {}
         for one in series:
@@ -286,51 +320,97 @@ class Trial:
         return self._parts.steps.workers()
 
     def has_several_workers(self, last_step: int) -> bool:
-        """True if more than one worker saved or recorded anything at `last_step` or before."""
+        """Return True if more than one worker saved or recorded anything at `last_step` or before.
+
+        Args:
+            last_step: The last step to look at.
+        """
         return self._parts.steps.has_several_workers(last_step)
 
     def steps(self, mode: str | None = None) -> tuple[int, ...]:
-        """Return the complete steps (saved by every worker, or as complete as they will ever be), ascending."""
+        """Return the complete steps (saved by every worker, or as complete as they will ever be), ascending.
+
+        Args:
+            mode: Return only steps of this mode; None for all.
+        """
         return self._parts.steps.saved(mode)
 
     def new_saved_steps(self, after: int) -> Sequence[int]:
-        """Return `steps` above `after`, ascending; -1 for all."""
+        """Return `steps` above `after`, ascending.
+
+        Args:
+            after: The step before the first one; -1 for all.
+        """
         return self._parts.steps.new_saved(after)
 
     def new_complete_steps(self, after: int) -> Sequence[int]:
-        """Return the steps above `after` that a rule may judge, saved or recorded, ascending; -1 for all.
+        """Return the steps above `after` that a rule may judge, saved or recorded, ascending.
 
         Nothing comes any more at or below a complete step: the watermarks of all workers have passed it; in a run
-        without watermarks, it was found by the look before. Statistics are read with the first question.
+        without watermarks, the previous look found it. Statistics are read from the first request on.
+
+        Args:
+            after: The step before the first one; -1 for all.
         """
         return self._parts.steps.new_complete(after)
 
     def mode_of(self, step: int) -> str:
-        """Return the mode of the first worker with a mode at this step, "GLOBAL" without one."""
+        """Return the mode of the first worker with a mode at this step, "GLOBAL" without one.
+
+        Args:
+            step: The step.
+        """
         return self._parts.steps.mode_of(step)
 
     def collections_at(self, step: int) -> frozenset[str]:
-        """Return the collections with a saved tensor, or with any recorded statistic, at this step."""
+        """Return the collections with a saved tensor, or with any recorded statistic, at this step.
+
+        Args:
+            step: The step.
+        """
         return self._parts.steps.collections_at(step)
 
     def saved_collections_at(self, step: int) -> frozenset[str]:
-        """Return the collections with a saved tensor at this step."""
+        """Return the collections with a saved tensor at this step.
+
+        Args:
+            step: The step.
+        """
         return self._parts.steps.saved_collections_at(step)
 
     def is_saved(self, step: int) -> bool:
-        """True if a worker saved tensors at this step; else it has statistics at most."""
+        """Return True if a worker saved tensors at this step; else it has statistics at most.
+
+        Args:
+            step: The step.
+        """
         return self._parts.steps.is_saved(step)
 
     def is_damaged(self, step: int) -> bool:
-        """True if a file of this step has turned out to be unreadable."""
+        """Return True if a file of this step has turned out to be unreadable.
+
+        Args:
+            step: The step.
+        """
         return self._parts.steps.is_damaged(step)
 
     def event_key(self, step: int, worker: str) -> str:
-        """Return the key of the event file of one step and worker, "" if it saved none."""
+        """Return the key of the event file of one step and worker, "" if it saved none.
+
+        Args:
+            step: The step.
+            worker: The name of the worker.
+        """
         return self._parts.steps.event_key(step, worker)
 
     def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
         """Return one column per worker over every step <= `last_step`: see `Window.statistic`.
+
+        Args:
+            tensor: The name of the tensor.
+            statistic: The name of the statistic.
+            last_step: The last step to include.
+            mode: Include only steps of this mode; None for all.
 
         Raises:
             ConfigurationError: The statistic is neither in `STATISTICS` nor recorded by this run.
@@ -338,17 +418,37 @@ class Trial:
         return self._parts.columns.columns(tensor, statistic, last_step=last_step, mode=mode)
 
     def at_step(self, tensors: Sequence[str], statistic: str, *, step: int, mode: str | None) -> StepValues:
-        """Return the values of `columns` of each of the tensors at `step`: see `Window.at_step`."""
+        """Return the values of `columns` of each of the tensors at `step`: see `Window.at_step`.
+
+        Args:
+            tensors: Names of tensors.
+            statistic: The name of the statistic.
+            step: The step.
+            mode: Include only steps of this mode; None for all.
+        """
         return self._parts.columns.at_step(tensors, statistic, step=step, mode=mode)
 
     def newest(
         self, tensors: Sequence[str], statistic: str, *, last: int, last_step: int, mode: str | None
     ) -> tuple[Panel, ...]:
-        """Return the newest values of these tensors up to `last_step`: see `Window.newest`."""
+        """Return the newest values of these tensors up to `last_step`: see `Window.newest`.
+
+        Args:
+            tensors: Names of tensors.
+            statistic: The name of the statistic.
+            last: The most values of each tensor.
+            last_step: The last step to include.
+            mode: Include only steps of this mode; None for all.
+        """
         return self._parts.columns.newest(tensors, statistic, last=last, last_step=last_step, mode=mode)
 
     def value(self, tensor: str, *, step: int, worker: str) -> NDArray[np.generic]:
         """Return the whole tensor, fetched anew on each call.
+
+        Args:
+            tensor: The name of the tensor.
+            step: The step.
+            worker: The name of the worker.
 
         Raises:
             TensorNotSavedError: It was not saved at this step by this worker.
@@ -357,11 +457,23 @@ class Trial:
         return self._parts.values.value(tensor, step=step, worker=worker)
 
     def values(self, tensor: str, *, steps: Sequence[int], worker: str) -> list[NDArray[np.generic]]:
-        """Return `value` at each of the steps; from S3 several at a time. The first error is raised."""
+        """Return `value` at each of the steps; from S3 several at a time. The first error is raised.
+
+        Args:
+            tensor: The name of the tensor.
+            steps: The steps.
+            worker: The name of the worker.
+        """
         return self._parts.values.values(tensor, steps=steps, worker=worker)
 
     def window(self, step: int, *, now: float, newest_step_at: float | None = None) -> Window:
-        """Return the view of a rule at `step`; times in seconds since the epoch."""
+        """Return the view of a rule at `step`.
+
+        Args:
+            step: The step to judge.
+            now: The time of judging, in seconds since the epoch.
+            newest_step_at: The time at which the step was seen, in seconds since the epoch; None for `now`.
+        """
         seen_at = now if newest_step_at is None else newest_step_at
         return Window(source=self, step=step, mode=self.mode_of(step), now=now, newest_step_at=seen_at)
 

@@ -28,10 +28,10 @@ def wait_for_steps(
     sleep: Callable[[float], object],
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Sequence[int]:
-    """Complete saved steps above `after`, ascending, as soon as there is one; none once the run has ended without.
+    """Return the complete saved steps above `after`, ascending, as soon as one exists; () if the run ended without one.
 
-    Asks at once, then every `poll_seconds`. Also returns, with none, when `should_stop` says so. Errors: those of the
-    store.
+    Looks at once, then every `poll_seconds`. Also returns, without steps, once `should_stop` returns True. Errors:
+    those of the store.
     """
     while True:
         trial.refresh()

@@ -1,4 +1,4 @@
-"""How far the workers of a run are, as their watermarks say: read with as few requests as can be."""
+"""The progress of a run's workers, from their watermarks, with as few requests as possible."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FIRST = worker_name(0)
 
 @dataclass
 class _Seen:
-    """The watermark of one worker as it was last read, and when that was by the reader's clock."""
+    """The last watermark read of one worker, its tag, and the reader's time of reading."""
 
     mark: Watermark
     tag: str
@@ -32,12 +32,16 @@ class _Seen:
 class Watermarks:
     """The watermarks of a growing run.
 
-    A look asks for the watermark that holds the others back, and for another only if that one has moved on: one
-    conditional GET while nothing is new, however many workers there are. A worker whose watermark has not changed for
-    `GONE_SECONDS` is gone, and nobody waits for it any longer; nor for one that has stored its final watermark, or is
-    `MOST_STEPS_BEHIND` behind.
+    A look reads the watermark that holds the others back, and another only if that one has advanced: one conditional
+    GET while nothing is new, however many workers the run has. A worker is not waited for if its watermark has not
+    changed for `GONE_SECONDS` (it is gone), if it has stored its final watermark, or if it is `MOST_STEPS_BEHIND`
+    behind.
 
-    `store` is rooted at the run's watermarks. `clock` counts seconds. Not to be shared between threads.
+    store   rooted at the run's watermarks
+    report  called with each damaged watermark
+    clock   returns seconds
+
+    Not to be shared between threads.
     """
 
     def __init__(self, store: Store, *, report: Callable[[RecordError], None], clock: Callable[[], float]) -> None:
@@ -60,7 +64,7 @@ class Watermarks:
 
     @property
     def gone(self) -> frozenset[str]:
-        """The workers that give no sign of life."""
+        """The workers without a sign of life."""
         return frozenset(self._gone)
 
     @property
@@ -69,7 +73,10 @@ class Watermarks:
         return [name for seen in self._seen.values() for name in seen.mark.segments]
 
     def should_ask_for_the_end(self) -> bool:
-        """True if it is worth a request: all workers say so, or nothing was new for a while. It is taken for asked."""
+        """Return True if a request for the end marker is worth its cost, and note the time.
+
+        It is if the watermarks of all workers are final, or if nothing was new for `QUIET_SECONDS`; always in a folder.
+        """
         if not is_remote(self._store):
             return True
         if self._clock() - self._quiet_since >= QUIET_SECONDS:
@@ -78,14 +85,17 @@ class Watermarks:
         return all(self._seen[w].mark.is_final if w in self._seen else w in self._gone for w in self._workers())
 
     def find(self) -> bool:
-        """Look for the watermarks of all workers: one LIST. True if there is any. Errors: those of the store."""
+        """Look for the watermarks of all workers with one LIST. Return True if any exists.
+
+        Errors: those of the store.
+        """
         for worker in filter(None, map(parse_watermark_key, self._store.list())):
             self._look(worker)
         self._move_on()
         return self.are_there
 
     def refresh(self) -> bool:
-        """Look for what is new; True if a watermark has changed. Errors: those of the store."""
+        """Read new watermarks. Return True if one has changed. Errors: those of the store."""
         looked: set[str] = set()
         has_news = False
         while (worker := self._next_to_look_at()) not in looked:
@@ -114,7 +124,7 @@ class Watermarks:
         }
 
     def _next_to_look_at(self) -> str:
-        """The worker that the others wait for; the first one where nobody is waited for."""
+        """Return the worker that the others wait for; the first one if nobody is waited for."""
         workers = self._workers()
         awaited = [worker for worker in workers if worker not in self._not_waited_for()]
         return min(awaited or workers[:1] or [_FIRST], key=self._through_of)
@@ -129,7 +139,7 @@ class Watermarks:
         self.through = max(self.through, through)
 
     def _look(self, worker: str) -> bool:
-        """Read one watermark, if it has changed. True if it has."""
+        """Read one watermark, if it has changed. Return True if it has."""
         now, key, seen = self._clock(), watermark_key(worker), self._seen.get(worker)
         try:
             found = get_if_changed(self._store, key, tag=seen.tag if seen else "", length=MOST_BYTES + 1)
@@ -150,7 +160,10 @@ class Watermarks:
         return True
 
     def _note_silence(self, worker: str, now: float, *, since: float | None) -> None:
-        """An unchanged watermark is at least as old as our copy of it."""
+        """Count a worker as gone after `GONE_SECONDS` without a new watermark.
+
+        An unchanged watermark is at least as old as our copy of it.
+        """
         if since is None:
             since = self._missing_since.setdefault(worker, now)
         if now - since >= GONE_SECONDS and self._seen:

@@ -1,4 +1,4 @@
-"""What a rule may see: one frozen moment of a run, up to one step."""
+"""The view of a rule: one frozen moment of a run, up to one step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _OWN = "the window's own"
 class Column:
     """One statistic of one tensor of one worker over its saved steps, oldest first.
 
-    `steps` is int64 of shape (n,), `values` float64 of shape (n,); n >= 1.
+    steps   int64 of shape (n,), n >= 1
+    values  float64 of shape (n,)
     """
 
     tensor: str
@@ -37,9 +38,9 @@ class Column:
 class StepValues:
     """One statistic of many tensors at one step.
 
-    tensors, workers   of each value, in any order; one that has none at this step is left out
+    tensors, workers   of each value, in any order; a tensor without a value at this step is left out
     values             float64 of shape (n,)
-    unknown            the tensors of which no value is known up to this step
+    unknown            the tensors without a value up to this step
     """
 
     tensors: tuple[str, ...]
@@ -48,7 +49,7 @@ class StepValues:
     unknown: tuple[str, ...]
 
     def by_worker(self) -> dict[str, dict[str, float]]:
-        """The values by worker, then by tensor."""
+        """Return the values by worker, then by tensor."""
         found: dict[str, dict[str, float]] = {}
         for tensor, worker, value in zip(self.tensors, self.workers, self.values.tolist(), strict=True):
             found.setdefault(worker, {})[tensor] = value
@@ -60,7 +61,7 @@ class Panel:
     """The newest values of one statistic of tensors that were measured at the same steps.
 
     tensors, workers   of each column
-    count              how many values each column has so far, at least 1
+    count              the number of values of each column so far, at least 1
     oldest             their first values, at most `MOST_IN_PANEL`: float64 of shape (columns, m), m >= 1
     newest             their newest values, oldest first: float64 of shape (columns, n), n >= 1
     """
@@ -72,7 +73,11 @@ class Panel:
     newest: NDArray[np.float64]
 
     def of_worker(self, worker: str) -> Panel:
-        """The columns of one worker, which must have some."""
+        """Return the columns of one worker.
+
+        Args:
+            worker: The name of a worker with at least one column.
+        """
         if all(one == worker for one in self.workers):
             return self
         places = [place for place, one in enumerate(self.workers) if one == worker]
@@ -81,37 +86,76 @@ class Panel:
 
 
 class TensorSource(Protocol):
-    """Where a window reads from: a trial."""
+    """The data behind a window: a trial, or a view of one."""
 
     def tensor_names(self, *, collection: str, last_step: int | None = None) -> tuple[str, ...]:
-        """Names of the tensors in that collection, sorted: those seen so far, or at `last_step` or before."""
+        """Return the names of the tensors in a collection, sorted.
+
+        Args:
+            collection: The name of the collection.
+            last_step: Return only tensors with data at this step or before; None for all seen so far.
+        """
 
     def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
-        """One column per worker over every saved step <= `last_step` (of `mode`, or of every mode)."""
+        """Return one column per worker over every saved step <= `last_step`.
+
+        Args:
+            tensor: The name of the tensor.
+            statistic: The name of the statistic.
+            last_step: The last step to include.
+            mode: Include only steps of this mode; None for all.
+        """
 
     def at_step(self, tensors: Sequence[str], statistic: str, *, step: int, mode: str | None) -> StepValues:
-        """What `columns` of each of the tensors holds at `step`, and of which it holds nothing up to then."""
+        """Return the values of `columns` of each tensor at `step`, and the tensors without a value up to then.
+
+        Args:
+            tensors: Names of tensors.
+            statistic: The name of the statistic.
+            step: The step.
+            mode: Include only steps of this mode; None for all.
+        """
 
     def newest(
         self, tensors: Sequence[str], statistic: str, *, last: int, last_step: int, mode: str | None
     ) -> tuple[Panel, ...]:
-        """The newest `last` values (all, where there are fewer) of each of the `columns` of these tensors."""
+        """Return the newest `last` values of each of the `columns` of these tensors; all values of a shorter column.
+
+        Args:
+            tensors: Names of tensors.
+            statistic: The name of the statistic.
+            last: The most values of each column.
+            last_step: The last step to include.
+            mode: Include only steps of this mode; None for all.
+        """
 
     def value(self, tensor: str, *, step: int, worker: str) -> NDArray[np.generic]:
-        """The whole tensor."""
+        """Return the whole tensor.
+
+        Args:
+            tensor: The name of the tensor.
+            step: The step.
+            worker: The name of the worker.
+        """
 
     def facts_at(self, step: int) -> ModelFacts | None:
-        """What the training program was made of at that step; None if the run does not tell."""
+        """Return the facts about the training program at a step; None for a run without facts.
+
+        Args:
+            step: The step.
+        """
 
 
 @dataclass(frozen=True)
 class Window:
-    """A run as a rule may see it at `step`: nothing newer, and the same however often it is asked.
+    """A run as a rule may see it at `step`: nothing newer, and the same however often it is read.
 
-    `mode` is the mode of `step` ("TRAIN", "EVAL", "PREDICT" or "GLOBAL"). `now` is the time of judging and
-    `newest_step_at` the time at which `step` was seen, both in seconds since the epoch.
-    `others` are the runs that the rule compares with, by the names under which it asked for them; one of which nothing
-    can be read is left out.
+    source          the data
+    step            the step to judge
+    mode            the step's mode: "TRAIN", "EVAL", "PREDICT" or "GLOBAL"
+    now             the time of judging, in seconds since the epoch
+    newest_step_at  the time at which `step` was seen, in seconds since the epoch
+    others          runs that the rule compares with, by the names in its parameter; unreadable ones are left out
     """
 
     source: TensorSource
@@ -123,22 +167,31 @@ class Window:
 
     @property
     def facts(self) -> ModelFacts | None:
-        """What the training program is made of at this step; None for a run that has not told (or an older one)."""
+        """The facts about the training program at this step; None for a run without them, or with newer ones only."""
         facts = self.source.facts_at(self.step)
         return facts if facts is None or facts.from_step <= self.step else None
 
     def tensors(self, collection: str) -> tuple[str, ...]:
-        """Names of the tensors of a collection of which there was anything until this step, sorted."""
+        """Return the names of a collection's tensors with data up to this step, sorted.
+
+        Args:
+            collection: The name of the collection.
+        """
         return self.source.tensor_names(collection=collection, last_step=self.step)
 
     def statistic(
         self, tensor: str, name: str, *, last: int | None = None, mode: str | None = _OWN
     ) -> tuple[Column, ...]:
-        """A statistic as columns over steps, one per worker that saved the tensor, the newest `last` steps of it.
+        """Return a statistic over steps, as one column per worker that saved the tensor.
 
-        Names: `trackside.trial.statistics.STATISTICS`, and what else the run records of itself at every step. Answers
-        from what was recorded, else from a saved reduction, else from the full tensor; the rule never cares which.
-        Of the steps of the window's own mode, unless `mode` names another ("EVAL"), or all (None).
+        The numbers come from recorded statistics, else from a saved reduction, else from the full tensor; a rule need
+        not distinguish them.
+
+        Args:
+            tensor: The name of the tensor.
+            name: A name of `trackside.trial.statistics.STATISTICS`, or of another statistic that the run records.
+            last: The most steps of each column, the newest ones; None for all.
+            mode: Include only steps of this mode ("EVAL"); None for all. Default: the window's own mode.
         """
         wanted = self.mode if mode is _OWN else mode
         columns = self.source.columns(tensor, name, last_step=self.step, mode=wanted)
@@ -147,29 +200,53 @@ class Window:
         return tuple([Column(c.tensor, c.worker, c.steps[-last:], c.values[-last:]) for c in columns])
 
     def at_step(self, tensors: Sequence[str], name: str, *, mode: str | None = _OWN) -> StepValues:
-        """A statistic of many tensors at this step, as the last values of `statistic` where these are of this step.
+        """Return a statistic of many tensors at this step: the last values of `statistic`, if they are of this step.
 
-        A rule that is asked at every step looks here first: whole columns are for the few tensors that may be at fault.
+        A rule that judges every step looks here first, and reads whole columns only of the few tensors that may be at
+        fault.
+
+        Args:
+            tensors: Names of tensors.
+            name: The name of the statistic.
+            mode: Include only steps of this mode; None for all. Default: the window's own mode.
         """
         wanted = self.mode if mode is _OWN else mode
         return self.source.at_step(tensors, name, step=self.step, mode=wanted)
 
     def newest(self, tensors: Sequence[str], name: str, *, last: int, mode: str | None = _OWN) -> tuple[Panel, ...]:
-        """The newest `last` values of a statistic of many tensors, side by side: fast for at most `MOST_IN_PANEL`.
+        """Return the newest values of a statistic of many tensors, side by side.
 
-        The columns of `statistic`, in groups that were measured at the same steps. A rule that compares all tensors of
-        a model looks here first, and at whole columns where something may be at fault.
+        These are the columns of `statistic`, in groups that were measured at the same steps. A rule that compares all
+        tensors of a model looks here first, and at whole columns if something may be at fault.
+
+        Args:
+            tensors: Names of tensors.
+            name: The name of the statistic.
+            last: The most values of each tensor; fast for at most `MOST_IN_PANEL`.
+            mode: Include only steps of this mode; None for all. Default: the window's own mode.
         """
         wanted = self.mode if mode is _OWN else mode
         return self.source.newest(tensors, name, last=last, last_step=self.step, mode=wanted)
 
     def value(self, tensor: str, *, worker: str, step: int | None = None) -> NDArray[np.generic]:
-        """The whole tensor at `step` (default: this window's)."""
+        """Return the whole tensor.
+
+        Args:
+            tensor: The name of the tensor.
+            worker: The name of the worker.
+            step: The step; None for this window's.
+        """
         return self.source.value(tensor, step=self.step if step is None else step, worker=worker)
 
 
 def step_values(tensors: Sequence[str], columns_of: Callable[[str], tuple[Column, ...]], *, step: int) -> StepValues:
-    """`TensorSource.at_step` for a source that has nothing better than `columns`, which end at `step`."""
+    """Return the result of `TensorSource.at_step`, for a source with `columns` alone.
+
+    Args:
+        tensors: Names of tensors.
+        columns_of: Returns the columns of a tensor, which end at `step`.
+        step: The step.
+    """
     columns = {name: columns_of(name) for name in tensors}
     there = [column for some in columns.values() for column in some if column.steps[-1] == step]
     return StepValues(
@@ -183,7 +260,13 @@ def step_values(tensors: Sequence[str], columns_of: Callable[[str], tuple[Column
 def newest_values(
     tensors: Sequence[str], columns_of: Callable[[str], tuple[Column, ...]], *, last: int
 ) -> tuple[Panel, ...]:
-    """`TensorSource.newest` for a source that has nothing better than `columns`: each for itself."""
+    """Return the result of `TensorSource.newest`, for a source with `columns` alone: one panel for each column.
+
+    Args:
+        tensors: Names of tensors.
+        columns_of: Returns the columns of a tensor.
+        last: The most values of each column.
+    """
     columns = [column for name in tensors for column in columns_of(name)]
     return tuple(
         [
