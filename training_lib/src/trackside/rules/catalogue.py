@@ -1,6 +1,6 @@
-"""How rules are found: a file in this package is a rule, and so is an entry point of the group `trackside.rules`.
+"""The catalogue of rules: files of this package, and entry points of the group `trackside.rules`.
 
-A rule of the user's own comes from a file that the request names: `rule_file.py`.
+A user's own rule comes from a file that the request names: `rule_file.py`.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ class ConfiguredRule:
 
 
 def built_in_rules() -> Mapping[str, type[Rule]]:
-    """The rules that ship with Trackside, by id, sorted. Imports every file of this package, once."""
+    """Return the rules that ship with Trackside, by id, sorted. Imports every file of this package, once."""
     return _built_in()
 
 
 def load_rules() -> Mapping[str, type[Rule]]:
-    """All rules by id: those that ship with Trackside and those that installed packages offer.
+    """Return all rules by id: those that ship with Trackside and those of installed packages.
 
     A package offers a rule by an entry point of the group `trackside.rules`, named by the rule's id:
-    `my-rule = "my_package.my_rule:MyRule"`. Errors: `ConfigurationError` that names every entry point that is broken.
+    `my-rule = "my_package.my_rule:MyRule"`. Errors: `ConfigurationError` that names every broken entry point.
     """
     return MappingProxyType({**_built_in(), **_load_plugins(_plugins().values())})
 
 
 def build_rules(request: RuleRequest) -> tuple[ConfiguredRule, ...]:
-    """The rules of a request, ready to judge, in its order.
+    """Return the rules of a request, ready to judge, in its order.
 
-    Of our own rules, installed packages and files, only those that the request names are imported. Errors: one
-    `ConfigurationError` that lists every unknown rule, unknown parameter, wrong value and file that does not work.
+    Only the modules, packages and files of the requested rules are imported. Errors: one `ConfigurationError` that
+    lists every unknown rule, unknown parameter, wrong value and file that does not work.
     """
     rules = _Rules.asked_for(request)
     catalogue = rules.catalogue()
@@ -84,20 +84,20 @@ def _build(configuration: RuleConfiguration, rules: _Rules) -> Rule:
 
 
 def default_request(actions: tuple[Action, ...] = DEFAULT_ACTIONS) -> RuleRequest:
-    """The built-in rules with their defaults: what is judged when nobody said otherwise."""
+    """Return the request for the built-in rules with their defaults, which judge a run without a request."""
     usual = built_in_catalogue().usual
     return RuleRequest(tuple([RuleConfiguration(rule_id, actions=actions) for rule_id in usual]))
 
 
 def catalogue_json() -> str:
-    """The text of `contracts/rule_catalogue.json`: every built-in rule, the same on every machine and Python."""
+    """Return the text of `contracts/rule_catalogue.json`: every built-in rule, the same on every machine and Python."""
     ours = _Rules(_built_in(), documented_rules())
     rules = [_entry(ours.described(rule_id)) for rule_id in ours.calibrated]
     return json.dumps({"rules": rules}, indent=2) + "\n"
 
 
 def rules_in(module: ModuleType) -> Iterator[type[Rule]]:
-    """The rules that a module defines itself."""
+    """Yield the rules that a module defines itself."""
     for _, member in inspect.getmembers(module, is_rule):
         if member.__module__ == module.__name__:
             yield member
@@ -110,7 +110,7 @@ def _built_in() -> Mapping[str, type[Rule]]:
 
 @cache
 def documented_rules() -> Mapping[tuple[str, str], type[Rule]]:
-    """The rules in the senses other than ours, by id and preset."""
+    """Return the rules of presets other than Trackside's own, by id and preset."""
     return _documented(_all_built_in())
 
 
@@ -130,14 +130,14 @@ def _documented(rules: Iterable[type[Rule]]) -> Mapping[tuple[str, str], type[Ru
 
 @dataclass(frozen=True)
 class _Rules:
-    """Some rules: in our sense, by id, and in other senses, by id and preset."""
+    """A set of rules: Trackside's own by id, those of other presets by id and preset."""
 
     calibrated: Mapping[str, type[Rule]]
     documented: Mapping[tuple[str, str], type[Rule]]
 
     @classmethod
     def asked_for(cls, request: RuleRequest) -> _Rules:
-        """Those that it names: ours, and of the others those that installed packages offer."""
+        """Return the rules that the request names: built-in ones, and those of installed packages."""
         named = [configuration for configuration in request.rules if configuration.custom is None]
         rule_ids = {each.rule_id for each in named}
         with_preset = {each.rule_id for each in named if each.preset not in {"", CALIBRATED}}
@@ -153,21 +153,21 @@ class _Rules:
         return cls({**calibrated, **_load_plugins(plugins)}, _documented(ours))
 
     def of(self, rule_id: str, preset: str) -> type[Rule]:
-        """The rule in the sense of a preset."""
+        """Return the rule of a preset."""
         return self.calibrated[rule_id] if preset == CALIBRATED else self.documented[rule_id, preset]
 
     def described(self, rule_id: str) -> RuleDescription:
-        """A rule with its presets."""
+        """Return the description of a rule, with its presets."""
         presets = {p: rule.describe(p) for (other, p), rule in sorted(self.documented.items()) if other == rule_id}
         return replace(self.calibrated[rule_id].describe(), presets=presets)
 
     def catalogue(self) -> RuleCatalogue:
-        """These rules beside all that ship with Trackside, which the message about an unknown one may name."""
+        """Return these rules together with all that ship with Trackside, for suggestions after a wrong name."""
         return RuleCatalogue({**built_in_catalogue().rules, **{each: self.described(each) for each in self.calibrated}})
 
 
 def by_id(rules: Iterable[type[Rule]]) -> Mapping[str, type[Rule]]:
-    """The rules by id, in the order of their ids. Errors: `ConfigurationError` where two have the same."""
+    """Return the rules by id, in the order of their ids. Errors: `ConfigurationError` if two have the same id."""
     found: dict[str, type[Rule]] = {}
     problems = []
     for rule in rules:
@@ -187,7 +187,7 @@ def _names_of_modules() -> Iterator[str]:
 
 
 def _rule_id_of(module: str) -> str:
-    """A rule stands in a file of its own name, whatever its sense."""
+    """Return the id of the rule in a module: the file's name, whatever the preset."""
     return module.rpartition(".")[2].replace("_", "-")
 
 

@@ -1,6 +1,6 @@
-"""What a run tells of itself, for rules that look for the cause behind a symptom. Pure functions of a window.
+"""Evidence in a run for rules that look for the cause behind a symptom. Pure functions of a window.
 
-Every answer may be None: an old run, or one without always-on statistics, tells less.
+Every result may be None: an old run, or a run without always-on statistics, holds less.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LOW_PRECISION = ("float16",)
 
 @dataclass(frozen=True)
 class Evidence:
-    """The numbers of one window that causes are told apart by."""
+    """The numbers of one window that distinguish causes."""
 
     window: Window
 
@@ -53,11 +53,11 @@ class Evidence:
 
     @cached_property
     def way(self) -> tuple[float, int] | None:
-        """How far the weight that came farthest may have come, as a share of its size, and in how many steps.
+        """The longest way of a weight, as a share of its size, and the number of steps it took.
 
-        The sum of the relative updates |w' - w| / |w| over all steps, those between two measurements on the line from
-        one to the other: an upper bound, for steps to and fro add up too. Vectors, what is frozen, and what began at
-        zero (whose updates are relative to nothing) are left out; None where nothing is left.
+        The way is the sum of the relative updates |w' - w| / |w| over all steps, interpolated between measurements: an
+        upper bound, since steps to and fro add up too. Vectors, frozen weights, and weights that began at zero (with
+        updates relative to nothing) are left out; None without any other.
         """
         ways = [
             found
@@ -70,7 +70,7 @@ class Evidence:
 
     @cached_property
     def goes_nowhere(self) -> bool:
-        """True where no weight has come far enough for anything to be learned, though it had the steps for it."""
+        """True if no weight has moved far enough to learn anything, though it had the steps for it."""
         return self.way is not None and self.way[1] >= _FEWEST_STEPS and 0 < self.way[0] < SHORT_WAY
 
     @cached_property
@@ -81,7 +81,7 @@ class Evidence:
 
     @cached_property
     def collapsed_rate(self) -> tuple[int, float, float] | None:
-        """(since which step, peak, now) of a learning rate that has all but gone long before now."""
+        """(first step, peak, now) of a learning rate that collapsed long ago; None without one."""
         for column in self.learning_rates:
             if (since := collapsed_at(column.values)) is not None:
                 return int(column.steps[since]), float(column.values.max()), float(column.values[-1])
@@ -89,7 +89,7 @@ class Evidence:
 
     @cached_property
     def risen_rate(self) -> tuple[float, float] | None:
-        """(first, now) of a learning rate that is a multiple of what it began with, and did not warm up to it."""
+        """(first, now) of a learning rate that rose to a multiple of its first value without a warm-up, else None."""
         for column in self.learning_rates:
             first, now = float(column.values[0]), float(column.values[-1])
             if 0 < _RISEN * first < now and not warms_up(column.values):
@@ -104,7 +104,7 @@ class Evidence:
 
     @cached_property
     def zero_gradients(self) -> float | None:
-        """The share of the weights (by tensors) whose newest gradients are nothing but zeros."""
+        """The share of weights (by tensors) with a newest gradient of zeros only; None without gradients."""
         norms = [
             float(column.values[-_NEWEST:].max())
             for name in self.window.tensors("gradients")
@@ -114,7 +114,7 @@ class Evidence:
 
     @cached_property
     def had_gradients(self) -> bool:
-        """True if some gradient that is nothing but zeros now was not at first."""
+        """True if some gradient is all zeros now and was not at first."""
         return any(
             float(column.values[-_NEWEST:].max()) == 0 < float(column.values[0])
             for name in self.window.tensors("gradients")
@@ -134,7 +134,7 @@ class Evidence:
 
     @cached_property
     def gradient_spread(self) -> float | None:
-        """The largest gradient norm of a weight over the smallest that is not zero, medians of the newest."""
+        """The largest gradient norm of a weight over the smallest above zero, medians of the newest."""
         norms = [
             float(np.median(column.values[-_NEWEST:]))
             for name in self.window.tensors("gradients")
@@ -146,7 +146,7 @@ class Evidence:
 
     @cached_property
     def gradient_growth(self) -> float | None:
-        """The norm of all gradients now, as a multiple of what it was at first (medians of the newest, the first)."""
+        """The present norm of all gradients over the first one, from medians of the newest and of the first values."""
         columns = [c for n in self.window.tensors("gradients") for c in self.window.statistic(n, "l2", mode=None)]
         if not columns or min(len(column.values) for column in columns) < 3 * _NEWEST:
             return None
@@ -158,13 +158,13 @@ class Evidence:
 
     @cached_property
     def weight_growth(self) -> float | None:
-        """The norm of all weights now, as a multiple of the first."""
+        """The present norm of all weights over the first one."""
         columns = [c for name in self.window.tensors("weights") for c in self.window.statistic(name, "l2", mode=None)]
         first = math.hypot(*[float(column.values[0]) for column in columns])
         return math.hypot(*[float(column.values[-1]) for column in columns]) / first if first > 0 else None
 
     def too_high_a_rate(self) -> Suspicion:
-        """A learning rate that is too high, with what speaks for it."""
+        """Return the suspicion of a learning rate that is too high, with its evidence if any."""
         ratio, torn = self.update_ratio, _torn(self)
         if ratio is not None and math.isfinite(ratio) and ratio >= _VISIBLE:
             return Suspicion(Cause.LEARNING_RATE_TOO_HIGH, f"a step changes weights by {ratio:.1%} of their size")
@@ -172,7 +172,7 @@ class Evidence:
 
     @cached_property
     def kept_by_clipping(self) -> float | None:
-        """The median share of the gradient's norm that clipping leaves; None where nothing is clipped."""
+        """The median share of the gradient's norm that clipping leaves; None without clipping."""
         facts = self.window.facts
         limits = [clip.limit for clip in facts.program.clipping if clip.kind == "norm"] if facts else []
         columns = self.window.statistic(CLIPPING, "mean", mode=None)
@@ -184,13 +184,13 @@ class Evidence:
 
     @cached_property
     def losses(self) -> tuple[LossFacts, ...]:
-        """What the hook tells of the training's losses."""
+        """Facts about the training's losses, from the hook."""
         facts = self.window.facts
         return facts.losses if facts is not None else ()
 
     @cached_property
     def is_low_precision(self) -> bool:
-        """True where anything is computed in float16, whose largest number is 65,504."""
+        """True if anything is computed in float16, with its largest number of 65,504."""
         facts = self.window.facts
         if facts is None:
             return False
@@ -200,34 +200,41 @@ class Evidence:
 
     @cached_property
     def outside_optimizers(self) -> tuple[ParameterFacts, ...]:
-        """Parameters that get a gradient, look untrained, and that no optimizer holds."""
+        """Parameters that get a gradient, look untrained, and belong to no optimizer."""
         facts = self.window.facts
         held = facts.parameters if facts is not None else ()
         return tuple([p for p in held if p.requires_grad and not p.optimizer and p.has_gradient and p.looks_untrained])
 
     @cached_property
     def weight_decay(self) -> float:
-        """The weight decay of the group that has most of it, negative where it makes weights grow."""
+        """The largest weight decay of any parameter group by size; negative if it makes weights grow."""
         facts = self.window.facts
         groups = [group for optimizer in facts.optimizers for group in optimizer.groups] if facts else []
         return max((group.get("weight_decay", 0.0) for group in groups), key=abs, default=0.0)
 
 
 def warms_up(rates: NDArray[np.float64]) -> bool:
-    """True where the rates have risen to their peak about in a straight line, as a warm-up does.
+    """Return True if the rates rise to their peak in about a straight line, as in a warm-up.
 
-    `rates`: one per step, oldest first, shape (n,). Half way to the peak a line is at a half of it, and so is half a
-    cosine; what grows by a factor at each step, or jumps, is far below.
+    Half way to the peak a line is at a half of it, and so is half a cosine; exponential growth and jumps are far below.
+
+    Args:
+        rates: One rate per step, oldest first, shape (n,).
     """
     peak = int(np.argmax(rates >= 0.99 * rates.max()))
     return bool(rates[peak // 2] > _HALF_WAY * rates[peak])
 
 
 def collapsed_at(rates: NDArray[np.float64], *, share: float = 1e-3, steps: int = 20) -> int | None:
-    """The index from which on the rates stayed below `share` of their peak, if that was long enough ago; else None.
+    """Return the index from which on the rates stayed below `share` of their peak, if long enough ago; else None.
 
-    `rates`: one per step, oldest first, shape (n,). Long enough: `steps` steps, and more than half as many as before,
-    so that a schedule that ends at zero at the end of the run is none.
+    Long enough: `steps` steps, and more than half as many as before. So a schedule that ends at zero at the end of the
+    run does not count.
+
+    Args:
+        rates: One rate per step, oldest first, shape (n,).
+        share: The share of the peak below which a rate has collapsed.
+        steps: The fewest steps since the collapse.
     """
     peak = float(rates.max()) if len(rates) else 0.0
     if not peak > 0 or not rates[-1] < share * peak:
@@ -238,7 +245,11 @@ def collapsed_at(rates: NDArray[np.float64], *, share: float = 1e-3, steps: int 
 
 
 def way_of(column: Column) -> tuple[float, int] | None:
-    """(the sum of the relative updates over all steps, how many these are); None for too few that are finite."""
+    """Return (sum of the relative updates over all steps, number of steps); None with fewer than three finite values.
+
+    Args:
+        column: The relative updates of one weight.
+    """
     steps, ratios = finite(column)
     if len(steps) < 3:
         return None
@@ -254,7 +265,11 @@ def _is_trained_matrix(window: Window, name: str) -> bool:
 
 
 def training_losses(window: Window) -> tuple[Column, ...]:
-    """The columns of the training losses (mode TRAIN, or GLOBAL where the script sets none), values as they are."""
+    """Return the columns of the training losses (mode TRAIN, or GLOBAL if the script sets none), as recorded.
+
+    Args:
+        window: The window to read.
+    """
     names = window.tensors("losses")
     for mode in TRAINING_MODES:
         columns = tuple([column for name in names for column in window.statistic(name, "mean", mode=mode)])
@@ -264,10 +279,15 @@ def training_losses(window: Window) -> tuple[Column, ...]:
 
 
 def learned_share(window: Window, *, newest: int = 20) -> float | None:
-    """The largest share of its first value that a training loss has lost; negative where it rose; None without one.
+    """Return the largest share of its first value that a training loss has lost.
 
-    The first value is the larger of the first loss and the median of the first `newest`; now is the median of the
-    newest. Losses that are ever negative tell nothing.
+    Negative if it rose, -infinity for a loss that is not finite, None without a loss. The first value is the larger of
+    the first loss and the median of the first `newest`; the present one is the median of the newest. Losses that are
+    ever negative do not count.
+
+    Args:
+        window: The window to read.
+        newest: The number of losses in a median.
     """
     shares = []
     for column in training_losses(window):
@@ -282,22 +302,31 @@ def learned_share(window: Window, *, newest: int = 20) -> float | None:
 
 
 def has_gained(window: Window, *, share: float) -> bool:
-    """True where a training loss has fallen by more than `share` of its size at first, and more than its noise.
+    """Return True if a training loss has fallen by more than `share` of its first size, and more than its noise.
 
-    At first and now are the medians of the first and of the newest quarter of the steps, 5 to 50 of each. The size is
-    |the median| at first, or the deviation of the losses, whichever is larger, so that losses about zero count too.
+    The loss at first and now are the medians of the first and of the newest quarter of the steps, 5 to 50 of each. The
+    size is |the median| at first, or the deviation of the losses, whichever is larger, so that losses about zero count
+    too.
+
+    Args:
+        window: The window to read.
+        share: The share of the loss's size.
     """
     return any(_gain(finite(column)[1]) > share for column in training_losses(window))
 
 
 def still_falls(window: Window) -> bool:
-    """True where a training loss falls in the newer half of its steps, by more than its noise."""
+    """Return True if a training loss falls in the newer half of its steps, by more than its noise.
+
+    Args:
+        window: The window to read.
+    """
     halves = [finite(column)[1] for column in training_losses(window)]
     return any(_gain(losses[len(losses) // 2 :]) > 0 for losses in halves)
 
 
 def _gain(losses: NDArray[np.float64]) -> float:
-    """By what share of their size losses have fallen, less twice the error of that; -inf where they are too few."""
+    """Return the fall of losses as a share of their size, less twice its error; -inf for too few losses."""
     count = min(50, len(losses) // 4)
     if count < 5:
         return -math.inf
@@ -310,25 +339,41 @@ def _gain(losses: NDArray[np.float64]) -> float:
 
 
 def error_of_median(values: NDArray[np.float64]) -> float:
-    """Standard error of the median of normal noise, from the median absolute deviation; `values` of shape (n,)."""
+    """Return the standard error of the median of normal noise, from the median absolute deviation.
+
+    Args:
+        values: The values, shape (n,).
+    """
     deviation = float(np.median(np.abs(values - np.median(values))))
     return 1.2533 * 1.4826 * deviation / math.sqrt(len(values))
 
 
 def has_several_aims(window: Window) -> bool:
-    """True for models that compete, or that are trained in turns: no single loss must fall, no label is a class."""
+    """Return True for models that compete, or are trained in turns: no single loss must fall, no label is a class.
+
+    Args:
+        window: The window to read.
+    """
     return window.facts is not None and len(window.facts.optimizers) > 1
 
 
 def chance_level(loss: LossFacts | None) -> float | None:
-    """The cross entropy of guessing, ln(classes); None for what is no cross entropy over known classes."""
+    """Return the cross entropy of guessing, ln(classes); None if the loss is no mean cross entropy over known classes.
+
+    Args:
+        loss: The facts about a loss.
+    """
     if loss is None or loss.class_count is None or loss.class_count < 2 or loss.reduction != "mean":
         return None
     return math.log(loss.class_count) if loss.type_name in {"CrossEntropyLoss", "NLLLoss"} else None
 
 
 def certain_causes(window: Window) -> tuple[Suspicion, ...]:
-    """What is known to be wrong with the program or its settings, whatever the symptom; mostly nothing."""
+    """Return mistakes of the program or its settings that are certain, whatever the symptom; mostly none.
+
+    Args:
+        window: The window to read.
+    """
     seen = Evidence(window)
     found = _certain(seen)
     if (decay := _decay(seen)) is not None:
@@ -339,7 +384,11 @@ def certain_causes(window: Window) -> tuple[Suspicion, ...]:
 
 
 def why_nothing_is_learned(window: Window) -> tuple[Suspicion, ...]:
-    """What may be behind a loss that does not fall, likeliest first: what is certain, then what is measured."""
+    """Return possible causes of a loss that does not fall, likeliest first: certain ones, then measured ones.
+
+    Args:
+        window: The window to read.
+    """
     seen = Evidence(window)
     return tuple(_certain(seen) + _measured(seen)) or (
         Suspicion(Cause.WRONG_LABELS),
@@ -348,7 +397,11 @@ def why_nothing_is_learned(window: Window) -> tuple[Suspicion, ...]:
 
 
 def why_it_moves_wildly(window: Window) -> tuple[Suspicion, ...]:
-    """What is certain, and a learning rate with which most steps replace the weights; mostly nothing."""
+    """Return certain causes, else a learning rate with which most steps replace the weights; mostly none.
+
+    Args:
+        window: The window to read.
+    """
     seen = Evidence(window)
     found = certain_causes(window)
     if found:
@@ -361,12 +414,20 @@ def why_it_moves_wildly(window: Window) -> tuple[Suspicion, ...]:
 
 
 def what_broke_units(window: Window) -> Suspicion | None:
-    """A rate that is too high, where the weights tell that units were broken by steps; None where they do not."""
+    """Return a learning rate that is too high as the cause of broken units; None if the weights do not show it.
+
+    Args:
+        window: The window to read.
+    """
     return _torn(Evidence(window))
 
 
 def why_it_diverges(window: Window) -> tuple[Suspicion, ...]:
-    """What may be behind numbers that grow without bound, likeliest first."""
+    """Return possible causes of numbers that grow without bound, likeliest first.
+
+    Args:
+        window: The window to read.
+    """
     seen = Evidence(window)
     found = list(certain_causes(window))
     if seen.is_low_precision:
@@ -378,7 +439,12 @@ def why_it_diverges(window: Window) -> tuple[Suspicion, ...]:
 
 
 def why_it_breaks(window: Window, *, since: int) -> tuple[Suspicion, ...]:
-    """What may be behind numbers that are no longer finite from step `since` on, likeliest first."""
+    """Return possible causes of numbers that are not finite, likeliest first.
+
+    Args:
+        window: The window to read.
+        since: The first step with such a number.
+    """
     growth = growth_before(window, step=since)
     causes = why_it_diverges(window)
     if growth is None or growth > _SUDDEN:
@@ -390,9 +456,13 @@ def why_it_breaks(window: Window, *, since: int) -> tuple[Suspicion, ...]:
 
 
 def growth_before(window: Window, *, step: int) -> float | None:
-    """The largest loss or gradient norm of the ten steps before `step`, over the median of all before these.
+    """Return the largest loss or gradient norm of the ten steps before `step`, over the median of all earlier ones.
 
-    The largest over all losses and gradients; None where fewer than three steps are known.
+    The largest quotient of all losses and gradients; None if fewer than three steps are known.
+
+    Args:
+        window: The window to read.
+        step: The step.
     """
     names = [*((name, "mean") for name in window.tensors("losses")), *((n, "l2") for n in window.tensors("gradients"))]
     growths = []
@@ -409,7 +479,7 @@ def growth_before(window: Window, *, step: int) -> float | None:
 
 
 def _certain(seen: Evidence) -> list[Suspicion]:
-    """What is known of the program, not inferred from its numbers."""
+    """Return causes known from the program, not inferred from its numbers."""
     found = []
     if seen.keeps_gradients:
         found.append(Suspicion(Cause.MISSING_ZERO_GRAD, "gradients of earlier steps still stand at each step"))
@@ -448,7 +518,10 @@ def _measured(seen: Evidence) -> list[Suspicion]:
 
 
 def _torn(seen: Evidence) -> Suspicion | None:
-    """A rate so high that early steps left little of the weights, or that all steps together made them large."""
+    """Return a learning rate that is too high; None without a sign of it.
+
+    The signs: early steps left little of the weights, or all steps together made them large.
+    """
     first, growth = seen.first_update_ratio, seen.weight_growth
     if first is not None and first > _AT_ONCE / 2:
         return Suspicion(Cause.LEARNING_RATE_TOO_HIGH, f"early steps changed weights by {first:.0%} of their size")
@@ -458,7 +531,7 @@ def _torn(seen: Evidence) -> Suspicion | None:
 
 
 def _behind_zeros(seen: Evidence) -> Suspicion:
-    """Why gradients are zero: units that started alike, that were killed by too large a step, or that never lived."""
+    """Return the cause of zero gradients: units that started alike, died from a large step, or never were alive."""
     facts = seen.window.facts
     if facts is None or any(parameter.has_equal_rows for parameter in facts.parameters):
         return Suspicion(Cause.SYMMETRIC_INITIALIZATION)
@@ -469,7 +542,7 @@ def _behind_zeros(seen: Evidence) -> Suspicion:
 
 
 def _decay(seen: Evidence) -> Suspicion | None:
-    """Decay that left less than half of the weights, or that makes them grow."""
+    """Return weight decay that left less than half of the weights, or that makes them grow; else None."""
     growth, decay = seen.weight_growth, seen.weight_decay
     if decay < 0:
         return Suspicion(Cause.WEIGHT_DECAY_TOO_STRONG, f"weight_decay is {decay:g}, below zero: weights grow by it")
@@ -479,6 +552,10 @@ def _decay(seen: Evidence) -> Suspicion | None:
 
 
 def finite(column: Column) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The steps and values of a column that are finite."""
+    """Return the steps and values of a column that are finite.
+
+    Args:
+        column: The column.
+    """
     kept = np.isfinite(column.values)
     return column.steps[kept], column.values[kept]

@@ -1,4 +1,4 @@
-"""The losses of a run's evaluations beside those of its training: what rules about validation data compare."""
+"""The losses of a run's evaluations beside those of its training, for rules about validation data."""
 
 from __future__ import annotations
 
@@ -25,9 +25,12 @@ Losses = NDArray[np.float64]
 class Evaluations:
     """All evaluations of a run, oldest first: n of them.
 
-    `steps`, `means`, `training` and `training_means` are of shape (n,): the step of its last batch, the mean loss, the
-    median and the mean of the training losses since the one before. `batches` holds the losses of each. `first` is the
-    training's first loss.
+    steps           step of the last batch of each, shape (n,)
+    means           mean loss of each, shape (n,)
+    training        median of the training losses since the evaluation before, shape (n,)
+    training_means  mean of the same training losses, shape (n,)
+    batches         the losses of each
+    first           the training's first loss
     """
 
     steps: NDArray[np.int64]
@@ -38,15 +41,15 @@ class Evaluations:
     first: float
 
     def unshared(self, now: float) -> float:
-        """The share of what the training gained that a validation loss of `now` does not have; 0 if it gained none."""
+        """Return the share of the training's gain that a validation loss of `now` lacks; 0 without a gain."""
         gained = self.first - float(np.median(self.training[-NEWEST:]))
         return (now - self.first + gained) / gained if gained > 0 else 0.0
 
 
 def by_evaluation(evaluated: Column, trained: Column) -> Evaluations | None:
-    """The evaluations: each is what was evaluated between two training steps; None if there is none.
+    """Return the evaluations, one for all losses between two training steps; None without any.
 
-    The training loss of one that came before the first training step is the first one after it.
+    The training loss of an evaluation before the first training step is the first one after it.
     """
     steps, losses = finite(evaluated)
     trained_steps, trained_losses = finite(trained)
@@ -68,16 +71,16 @@ def by_evaluation(evaluated: Column, trained: Column) -> Evaluations | None:
 
 
 def training_of(evaluated: Column, trained: Sequence[Column]) -> Column | None:
-    """The training losses beside these validation losses: of the same name, or the worker's only ones."""
+    """Return the training losses beside these validation losses: of the same name, or the worker's only ones."""
     own = [column for column in trained if column.worker == evaluated.worker]
     same = [column for column in own if column.tensor == evaluated.tensor]
     return same[0] if same else own[0] if len(own) == 1 else None
 
 
 def error_of_rise(before: Losses, after: Losses) -> float:
-    """The standard error of the difference between two evaluations' means; 0 where each is a single batch.
+    """Return the standard error of the difference between two evaluations' means; 0 if each is a single batch.
 
-    Of the differences batch by batch where they are as many: what makes a batch hard is in both.
+    Two evaluations with equally many batches are compared batch by batch: a hard batch is hard in both.
     """
     if len(before) == len(after) > 1:
         return float(np.std(after - before, ddof=1)) / math.sqrt(len(after))
@@ -85,9 +88,10 @@ def error_of_rise(before: Losses, after: Losses) -> float:
 
 
 def noise_of(evaluated: Losses) -> float:
-    """By how much evaluations differ from what lies between their neighbours (median); 0 for fewer than five.
+    """Return the median difference of evaluations from the middle of their neighbours; 0 for fewer than five.
 
-    `evaluated`: shape (n,). The standard deviation, were they normal: a second difference has sqrt(6) times that.
+    `evaluated`: shape (n,). For normal noise this is the standard deviation: a second difference has sqrt(6) times
+    that.
     """
     if len(evaluated) < 5:
         return 0.0
@@ -95,15 +99,16 @@ def noise_of(evaluated: Losses) -> float:
 
 
 def has_stopped_falling(seen: Evaluations) -> bool:
-    """True where there are many evaluations, and the best is none of the last third."""
+    """Return True with many evaluations, and the best of them before the last third."""
     count = len(seen.means)
     return count >= MANY and int(np.argmin(seen.means)) < count - count // 3
 
 
 def was_never_better(seen: Evaluations, guess: Guess) -> bool:
-    """True where many evaluations were never better than guessing, and the last third of them no better than before.
+    """Return True if no evaluation of many beat guessing, and the last third beat none before.
 
-    Of numbers, a few rows to validate on may be easier than others: there none may be better than the first, either.
+    With numbers as labels, a few rows to validate on may be easier than others: then none may be better than the first,
+    either.
     """
     means = seen.means
     if not has_stopped_falling(seen):

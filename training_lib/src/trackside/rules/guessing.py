@@ -1,4 +1,7 @@
-"""The loss of who guesses: the best constant answer to the labels of a run. What never gets below it knows nothing."""
+"""The loss of a guess: the best constant answer to a run's labels.
+
+A model that never gets below it has learned nothing.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +25,20 @@ Rows = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Guess:
-    """The best constant answer: its `loss`, and whether what is to be told are classes (else numbers)."""
+    """The best constant answer.
+
+    loss           its loss
+    is_of_classes  True if the labels are classes, False for numbers
+    """
 
     loss: float
     is_of_classes: bool
 
 
 def best_guess(window: Window, loss: str, *, worker: str) -> Guess | None:
-    """The loss that the best constant answer has on the training labels that were saved; None if nobody can tell.
+    """Return the best constant answer to the saved training labels, with its loss; None if it cannot be computed.
 
-    `loss` is the tensor's name. None for losses by hand, sums, weighted ones, and where no labels were saved.
+    `loss` is the tensor's name. None for losses computed by hand, sums, weighted losses, and runs without saved labels.
     """
     facts = window.facts.loss(loss) if window.facts is not None else None
     if facts is None or facts.type_name not in _JUDGES:
@@ -41,7 +48,7 @@ def best_guess(window: Window, loss: str, *, worker: str) -> Guess | None:
 
 
 def loss_of_guessing(loss: LossFacts, labels: Sequence[NDArray[np.generic]]) -> float | None:
-    """The same for labels at hand: batches of them, each of shape (samples, ...)."""
+    """Return the loss of the best constant answer to these labels, batches of shape (samples, ...); None if unknown."""
     judge = _JUDGES.get(loss.type_name)
     if judge is None or loss.reduction != "mean" or loss.is_weighted or loss.is_broadcast:
         return None
@@ -110,12 +117,12 @@ def _rows(labels: NDArray[np.generic]) -> Rows:
 
 
 def _log_product(shares: Rows) -> Rows:
-    """p log p, 0 for 0."""
+    """Return p log p, 0 for 0."""
     return shares * np.log(np.where(shares > 0, shares, 1.0))
 
 
 def _labels_of(window: Window, loss: str, worker: str) -> Iterator[NDArray[np.generic]]:
-    """Some of the saved training labels of a loss, spread over the run: those of its name, or the only ones."""
+    """Yield some saved training labels of a loss, spread over the run: those of its name, or the only ones."""
     names = window.tensors("labels")
     own = [name for name in names if name.startswith(f"{loss.rpartition('_output_')[0]}_input_")]
     for name in own[:1] or (names if len(names) == 1 else ()):

@@ -1,4 +1,4 @@
-"""The class labels of a training, batch by batch: what rules about data remember of them."""
+"""The class labels of a training, batch by batch: the memory of rules about data."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ _FEWEST_SAMPLES = 4
 
 @dataclass(frozen=True)
 class SeenLabels:
-    """The labels so far: how often each class (as text) came, and the newest batches' share of their commonest class.
+    """The labels so far.
 
-    `batches` holds (step, share, class) of up to `MOST_BATCHES` batches, oldest first. `is_classes` is False once
-    something came that is no class label.
+    counts      number of labels by class (as text)
+    batches     (step, share, class) of the commonest class in each of the newest `MOST_BATCHES` batches, oldest first
+    is_classes  False once a label came that is no class
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -31,11 +32,11 @@ class SeenLabels:
 
     @property
     def samples(self) -> int:
-        """How many labels came."""
+        """The number of labels so far."""
         return sum(self.counts.values())
 
     def with_batch(self, step: int, labels: NDArray[np.int64]) -> SeenLabels:
-        """These and a further batch, shape (samples,)."""
+        """Return these labels and a further batch, shape (samples,)."""
         classes, numbers = np.unique(labels, return_counts=True)
         counts = dict(self.counts)
         for one, number in zip(classes.tolist(), numbers.tolist(), strict=True):
@@ -48,7 +49,7 @@ class SeenLabels:
 
 
 def with_labels_of(seen: SeenLabels, window: Window) -> SeenLabels:
-    """What was seen, and the training labels that were saved at `window.step`, of all workers."""
+    """Return the labels so far and the training labels saved at `window.step`, of all workers."""
     if window.mode not in TRAINING_MODES or not seen.is_classes:
         return seen
     for name in window.tensors("labels"):
@@ -67,10 +68,10 @@ def with_labels_of(seen: SeenLabels, window: Window) -> SeenLabels:
 
 
 def as_classes(labels: NDArray[np.generic]) -> NDArray[np.int64] | None:
-    """The labels of a batch as class numbers, shape (samples,); None where they are no classes.
+    """Return the labels of a batch as class numbers, shape (samples,); None if they are no classes.
 
-    Whole numbers of shape (samples,) or (samples, 1), zeros and ones in floating point too (binary cross entropy), and
-    one-hot rows.
+    Classes are whole numbers of shape (samples,) or (samples, 1), floating-point zeros and ones (binary cross entropy),
+    and one-hot rows.
     """
     if labels.ndim == 2 and labels.shape[1] > 1:
         is_one_hot = bool(np.isin(labels, (0, 1)).all()) and bool((labels.sum(axis=1) == 1).all())

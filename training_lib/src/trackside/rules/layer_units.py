@@ -1,4 +1,4 @@
-"""What the activations of a layer say of each of its units."""
+"""The activations of a layer by unit."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 
 def share_within(values: NDArray[np.generic], *, above: float, below: float) -> NDArray[np.float64] | None:
-    """For each unit of a layer, the percentage of its values v with `above` < v < `below`; None for no such layer.
+    """Return for each unit of a layer the percentage of its values v with `above` < v < `below`; None without units.
 
     A unit is a feature of (samples, features) and of (samples, positions, features), and a channel of
-    (samples, channels, height, width) and of what has more dimensions; its values are those of all samples and
-    positions. NaN lies nowhere.
+    (samples, channels, height, width) and of more dimensions; its values are those of all samples and positions. NaN is
+    never within.
     """
     if values.ndim < 2 or values.size == 0 or values.dtype.kind not in "fiu":
         return None

@@ -1,4 +1,4 @@
-"""The manual of a rule: its docstring, taken apart. The pages and `trackside rules show` are printed from it."""
+"""The manual of a rule: the sections of its docstring. The rules' pages and `trackside rules show` print it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ class Manual:
 
 
 def read_manual(rule: type[Rule]) -> Manual:
-    """Takes a rule's docstring apart. Errors: `ValueError` if a section is missing, empty, unknown or out of order."""
+    """Return the manual in a rule's docstring.
+
+    Errors: `ValueError` if a section is missing, empty, unknown or out of order.
+    """
     doc = inspect.cleandoc(rule.__doc__ or "")
     summary, *rest = re.split(r"^(\S.*):$\n?", doc, flags=re.MULTILINE)
     headings = tuple(rest[::2])

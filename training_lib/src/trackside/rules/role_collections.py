@@ -1,4 +1,4 @@
-"""Collections whose members are found by what they are in the model: whether a model can have any."""
+"""Collections defined by a role in the model, and whether a model can have members of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from trackside.contracts.model_facts import ModelFacts
 
 
 def without_members(collections: Sequence[str], facts: ModelFacts) -> str:
-    """Why a run of such a program has no tensor in any of the collections; empty: it may have one.
+    """Return why a run of such a program has no tensor in any of the collections; "" if it may have one.
 
     A clause for a user: `no module of the model is a ReLU`.
     """
@@ -17,7 +17,7 @@ def without_members(collections: Sequence[str], facts: ModelFacts) -> str:
 
 
 def activations(facts: ModelFacts) -> frozenset[str]:
-    """The families of the model's activations, as far as they are modules; empty where none is."""
+    """Return the families of the model's activations, as far as they are modules; empty without any."""
     return frozenset([module.activation for module in facts.modules if module.role == "activation"])
 
 
@@ -38,7 +38,7 @@ def _none_of(families: Sequence[str], words: str, facts: ModelFacts) -> str:
 
 
 def _no_classes(facts: ModelFacts) -> str:
-    """Of a loss by hand nobody knows what it tells apart."""
+    """Return the clause if every loss is built in and distinguishes no classes; "" if any was computed by hand."""
     if not facts.losses or not all(loss.is_built_in and loss.class_count is None for loss in facts.losses):
         return ""
     return f"the loss tells no classes apart ({', '.join(dict.fromkeys(loss.type_name for loss in facts.losses))})"

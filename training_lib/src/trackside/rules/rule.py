@@ -1,4 +1,4 @@
-"""What a rule is: a frozen dataclass of its parameters plus one pure method."""
+"""The base class of rules: a frozen dataclass of parameters plus one pure method."""
 
 from __future__ import annotations
 
@@ -27,7 +27,14 @@ _SLOWEST_PACE = 50
 
 
 def parameter(default: Any, help: str, *, minimum: float | None = None, maximum: float | None = None) -> Any:  # noqa: A002
-    """Declares a parameter of a rule, once: parsing, validation, CLI help, docs and schema come from here."""
+    """Declare a parameter of a rule, once: parsing, validation, CLI help, docs and schema come from here.
+
+    Args:
+        default: The default value.
+        help: One sentence for the user.
+        minimum: The least value allowed; None for no limit.
+        maximum: The largest value allowed; None for no limit.
+    """
     return dataclasses.field(default=default, metadata={"help": help, "minimum": minimum, "maximum": maximum})
 
 
@@ -35,27 +42,30 @@ def parameter(default: Any, help: str, *, minimum: float | None = None, maximum:
 class Rule(ABC):
     """A question about a run. Subclasses are frozen dataclasses; see `vanishing_gradient.py` for the shape.
 
-    Facts are class attributes: `rule_id` names the problem; `watches` names the collections it reads, and it judges
-    each step at which one of them was saved; `save_interval` is how often they should be saved when the user says
-    nothing; `since` is the release that it came with; `patience` is how many judged steps in a row must show a finding
-    before the evaluator says so.
-    `judges_every_step` is for a rule that must be shown every complete step in order, whatever was saved at it.
+    The facts about a rule are class attributes:
 
-    A rule that reads columns, and so sees at one step what happened at those before, is `paced`: it is asked at every
-    10th step, of a long run at every 20th or 50th, and at the last, whatever was saved there. `needs` says what must be
-    saved where `watches` at `save_interval` does not: `()` for a rule to which the always-on statistics are enough.
-
-    `judges_waiting` is for a rule that must be asked about the newest step again while no other comes.
-    `judges_until_found` is for a rule that ends with its first issue, as Amazon's do; others go on, and an issue that
-    has gone has recovered.
-
-    `is_asked_for` is for a rule that judges only where somebody chose it: it needs to be told what to look at.
-    `life_cycle` is `preview` for a new rule, which is off by default, `stable`, or `deprecated`.
-
-    `other_runs` names the parameter that lists runs to compare with (paths or s3:// URIs, separated by commas); they
-    are found in `window.others`.
-
-    `likely_causes` lead from what was found to what may be wrong; `presets` names in whose sense the class judges.
+    rule_id              the name of the problem
+    watches              collections it reads; it judges each step at which a tensor of them was saved
+    save_interval        steps between saves of these collections, unless the user sets another interval
+    severity             severity of its findings
+    since                the release that it came with
+    what_to_do           advice to the user, one sentence each
+    patience             judged steps in a row with a finding before the evaluator opens an issue
+    judges_every_step    True: it must judge every complete step in order, whatever was saved at it
+    paced                True: it reads columns, and so sees earlier steps too. It judges every 10th step, of a long
+                         run every 20th or 50th, and the last one, whatever was saved at them
+    needs                collections to save instead of `watches` at `save_interval`; () if the always-on statistics
+                         are enough
+    judges_waiting       True: it judges the newest step again while no newer one comes
+    judges_until_found   True: it ends with its first issue, as Amazon's rules do. Other rules go on, and an issue
+                         without further findings recovers
+    is_asked_for         True: it judges only if the user chooses it, since it needs settings
+    life_cycle           `preview` (new, off by default), `stable` or `deprecated`
+    other_runs           name of the parameter that lists runs to compare with (paths or s3:// URIs, separated by
+                         commas); `window.others` holds them
+    likely_causes        possible causes of its findings
+    presets              the presets that the class implements
+    preset_defaults      parameter defaults by preset, if they differ from the class's own
     """
 
     rule_id: ClassVar[str]
@@ -79,49 +89,81 @@ class Rule(ABC):
 
     @classmethod
     def is_watching(cls, collections: Set[str]) -> bool:
-        """True if it judges a step at which something of these collections was saved; `all` watches whatever is."""
+        """Return True if the rule judges a step with data in these collections. A rule that watches `all` judges any.
+
+        Args:
+            collections: Names of collections with data at the step.
+        """
         return ALL in cls.watches or not collections.isdisjoint(cls.watches)
 
     @property
     def findings_in_a_row(self) -> int:
-        """How many judged steps in a row must show a finding; 1 for a rule whose parameter is named `patience`."""
+        """Judged steps in a row with a finding that open an issue; 1 for a rule with a parameter `patience`."""
         return 1 if "patience" in {field.name for field in dataclasses.fields(self)} else self.patience
 
     @abstractmethod
     def check(self, window: Window) -> Iterable[Finding]:
-        """What is wrong at `window.step`; nothing if all is well. Pure: no clock, disk, network or randomness."""
+        """Return the findings at `window.step`; none if all is well. Pure: no clock, disk, network or randomness.
+
+        Args:
+            window: The run up to the step to judge.
+        """
 
     def lacks(self, window: Window) -> str:
-        """What is still missing before finding nothing at this step means that all is well; empty: nothing is.
+        """Return the input that is still missing for an answer at this step; "" if none is.
 
-        A clause for a user: `two windows of 500 steps; the run has 320`. A run that ends while something is missing is
-        neither clean nor at fault: it could not be evaluated.
+        While input is missing, no finding does not mean that all is well. The text is a clause for a user: `two windows
+        of 500 steps; the run has 320`. A run that ends with input missing is neither clean nor at fault: it could not
+        be evaluated.
+
+        Args:
+            window: The run up to the step to judge.
         """
         return ""
 
     def nothing_to_judge(self, facts: ModelFacts) -> str:
-        """Why a program like this one has nothing that the rule judges; empty: it may have.
+        """Return why a program like this one has nothing that the rule judges; "" if it may have.
 
-        A clause for a user: `no module of the model is a ReLU`. Asked at the first step, and at the end where nothing
-        was found. What follows from the collections that it watches need not be said here.
+        A clause for a user: `no module of the model is a ReLU`. Called at the first step, and at the end of a run
+        without a finding. Reasons that follow from the watched collections are added by the evaluator.
+
+        Args:
+            facts: The facts about the program.
         """
         return ""
 
     def sentence(self, findings: Sequence[Finding]) -> str:
-        """The verdict's message, worst finding first, where the rule knows better words; empty: it does not."""
+        """Return the verdict's message, if the rule has a better one than the evaluator; "" if not.
+
+        Args:
+            findings: The findings, worst first.
+        """
         return ""
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """What is likely behind these findings, likeliest first; a rule that can tell causes apart says by what."""
+        """Return possible causes of these findings, likeliest first, with evidence if the rule can distinguish causes.
+
+        Args:
+            findings: The findings, worst first.
+            window: The run up to the judged step.
+        """
         return tuple([Suspicion(cause) for cause in self.likely_causes])
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """How bad these findings are; a rule may be less sure of some than of others."""
+        """Return the severity of these findings; a rule may be less sure of some than of others.
+
+        Args:
+            findings: The findings, worst first.
+        """
         return self.severity
 
     @classmethod
     def describe(cls, preset: str = CALIBRATED) -> RuleDescription:
-        """The facts and parameters of this rule, as they stand in the catalogue."""
+        """Return the facts and parameters of this rule, as in the catalogue.
+
+        Args:
+            preset: The preset of the defaults.
+        """
         return RuleDescription(
             rule_id=cls.rule_id,
             summary=(inspect.getdoc(cls) or "").split("\n", 1)[0],
@@ -137,7 +179,11 @@ class Rule(ABC):
 
     @classmethod
     def parameters(cls, preset: str = CALIBRATED) -> tuple[ParameterDescription, ...]:
-        """Every declared parameter, in order, with the defaults of that preset."""
+        """Return every declared parameter, in order.
+
+        Args:
+            preset: The preset of the defaults.
+        """
         defaults = cls.preset_defaults.get(preset, {})
         return tuple(
             ParameterDescription(
@@ -153,7 +199,15 @@ class Rule(ABC):
 
     @classmethod
     def from_parameters(cls, texts: Mapping[str, str], *, preset: str = CALIBRATED) -> Rule:
-        """The rule with these parameters, given as texts. Errors: `ConfigurationError` with every problem at once."""
+        """Return the rule with these parameters.
+
+        Args:
+            texts: Values by parameter name, as texts.
+            preset: The preset of the defaults.
+
+        Raises:
+            ConfigurationError: Parameters are unknown or wrong; it lists every problem at once.
+        """
         known = {description.name: description for description in cls.parameters()}
         values: dict[str, Any] = dict(cls.preset_defaults.get(preset, {}))
         problems = []
@@ -173,30 +227,47 @@ class Rule(ABC):
 
 @dataclass(frozen=True)
 class FoldingRule(Rule):
-    """A rule that must remember what it saw: its state is handed to it, and stored with the evaluator's progress.
+    """A rule with a memory: it receives its state at each step, and the evaluator's progress stores it.
 
-    The state is a frozen dataclass whose fields are numbers, texts, truth values, tuples of these, and mappings from
+    The state is a frozen dataclass with fields of numbers, texts, truth values, tuples of these, and mappings from
     texts to these. It is the same however often the evaluator is restarted.
     """
 
     @abstractmethod
     def start(self) -> Any:
-        """The state before the first step."""
+        """Return the state before the first step."""
 
     @abstractmethod
     def fold(self, state: Any, window: Window) -> tuple[Any, Iterable[Finding]]:
-        """The state after `window.step`, and what is wrong there. Pure, as `check` is."""
+        """Return the state after `window.step`, and the findings at that step. Pure, like `check`.
+
+        Args:
+            state: The state before the step.
+            window: The run up to the step to judge.
+        """
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """What is wrong at a step, seen without any step before it."""
+        """Return the findings at a step, without a memory of earlier steps.
+
+        Args:
+            window: The run up to the step to judge.
+        """
         return self.fold(self.start(), window)[1]
 
     def dump(self, state: Any) -> str:
-        """The state as text."""
+        """Return the state as text.
+
+        Args:
+            state: The state.
+        """
         return json.dumps(dataclasses.asdict(state))
 
     def load(self, text: str) -> Any:
-        """The state that `dump` wrote; that of the start where it is of another kind. Never raises."""
+        """Return the state that `dump` wrote; the first state for a text that does not fit. Never raises.
+
+        Args:
+            text: The text of a state.
+        """
         start = self.start()
         try:
             values = {name: _frozen(value) for name, value in json.loads(text).items()}
@@ -209,22 +280,26 @@ class FoldingRule(Rule):
 
 @lru_cache(maxsize=64)  # all paced rules of a run are asked the same
 def is_paced_step(step: int, judged_through: int) -> bool:
-    """Whether a paced rule that was asked up to `judged_through` (-1: never) is asked at this step.
+    """Return True if a paced rule judges this step.
 
-    A question of step numbers alone, so that a run is judged alike while it grows and afterwards.
+    The result depends on step numbers alone, so that a run is judged alike while it grows and afterwards.
+
+    Args:
+        step: The step.
+        judged_through: The newest step that the rule was asked about; -1 for none.
     """
     pace = next((every for limit, every in _PACES if step <= limit), _SLOWEST_PACE)
     return step // pace > judged_through // pace
 
 
 def _kind_of(rule: type[Rule], field: dataclasses.Field[Any]) -> str:
-    """The word for a parameter's type: mostly one of these as it is written, which need not be resolved."""
+    """Return the word for a parameter's type. Mostly the annotation is one of these words and need not be resolved."""
     return _KINDS.get(field.type) or _KINDS[get_type_hints(rule)[field.name]]
 
 
 @cache
 def _field_types(state: type) -> Mapping[str, Any]:
-    """The types of its fields; none where they cannot be told."""
+    """Return the types of a state's fields; none if the annotations cannot be resolved."""
     try:
         return get_type_hints(state)
     except (NameError, TypeError):  # a stranger's annotation that only a type checker can read
@@ -232,7 +307,7 @@ def _field_types(state: type) -> Mapping[str, Any]:
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value as JSON gives it is of the type; of a type that is none of a state's, nothing is said."""
+    """Return True if a value from JSON is of the type. A type that states do not use accepts every value."""
     if kind in {int, float}:
         return isinstance(value, (int, kind)) and not isinstance(value, bool)
     if kind in {bool, str}:
@@ -255,7 +330,11 @@ def _frozen(value: Any) -> Any:
 
 
 def is_rule(member: object) -> TypeGuard[type[Rule]]:
-    """True for a class that can be built and asked."""
+    """Return True for a class of rules that is not abstract.
+
+    Args:
+        member: Any object.
+    """
     # `isinstance(member, type)` holds for `list[float]` on Python 3.10, and `issubclass` then refuses it.
     if not issubclass(type(member), type):
         return False

@@ -1,4 +1,4 @@
-"""Rules of the user's own, from a Python file: a class of ours, or one that an adapter makes a rule of ours.
+"""Rules of the user's own, from a Python file: a subclass of `Rule`, or a class that an adapter turns into one.
 
 A package offers an adapter for rules of another library by an entry point of the group `trackside.rule_adapters`.
 """
@@ -34,19 +34,19 @@ MOST_NAMED = 10
 
 
 class RuleAdapter(Protocol):
-    """Makes rules of ours of classes that were written for another library."""
+    """An adapter that makes rules from classes written for another library."""
 
     def adapts(self, candidate: type) -> bool:
-        """True for a class that `adapt` can make a rule of; False for the library's abstract base."""
+        """Return True for a class that `adapt` can turn into a rule; False for the library's abstract base."""
 
     def adapt(self, candidate: type, *, watches: tuple[str, ...]) -> type[Rule]:
-        """The rule. `watches` are the collections that are saved for it."""
+        """Return the rule. `watches` are the collections that are saved for it."""
 
 
 def load_rule(configuration: RuleConfiguration) -> Rule:
-    """The rule of a configuration with `custom`, ready to judge. Runs the file.
+    """Run the file of a configuration with `custom`. Return its rule, ready to judge.
 
-    Errors: `ConfigurationError` that names the file, the class and what would work; `StorageUnavailableError`.
+    Errors: `ConfigurationError` that names the file, the class and a cure; `StorageUnavailableError`.
     """
     custom = configuration.custom
     if custom is None:
@@ -61,15 +61,15 @@ def load_rule(configuration: RuleConfiguration) -> Rule:
 
 
 def settled(configuration: RuleConfiguration) -> RuleConfiguration:
-    """The configuration as it may lie in a run: its file by an absolute path, and what the rule says that it needs.
+    """Return the configuration as stored in a run: with an absolute path and the collections that the rule needs.
 
-    Runs the file. Errors: as `load_rule`.
+    Runs the file. Errors: those of `load_rule`.
     """
     return settled_as(configuration, load_rule(configuration))
 
 
 def settled_as(configuration: RuleConfiguration, rule: Rule) -> RuleConfiguration:
-    """`settled`, for a rule that is loaded already."""
+    """Return `settled` for a rule that is already loaded."""
     if configuration.source and "://" not in configuration.source:
         configuration = replace(configuration, source=str(Path(configuration.source).expanduser().absolute()))
     if configuration.collections or rule.judges_every_step:
@@ -82,7 +82,7 @@ def settled_as(configuration: RuleConfiguration, rule: Rule) -> RuleConfiguratio
 
 
 def load_rule_class(custom: CustomRule, *, watches: tuple[str, ...] = KNOWN_COLLECTIONS) -> type[Rule]:
-    """The class as a rule of ours. Errors: as `load_rule`."""
+    """Run the file and return its class as a rule. Errors: those of `load_rule`."""
     adapters = tuple(_adapters())
     module = _run(custom.source, _read(custom.source), has_adapters=bool(adapters))
     candidate = vars(module).get(custom.class_name)
@@ -98,7 +98,7 @@ def load_rule_class(custom: CustomRule, *, watches: tuple[str, ...] = KNOWN_COLL
 
 
 def _lacking(rule: type[Rule]) -> list[tuple[str, str]]:
-    """(what, fix) of all that keeps a rule of ours from being judged by."""
+    """Return (problem, fix) for everything that keeps a rule from judging."""
     name, found = rule.__name__, []
     for fact, example in (("rule_id", '"my-rule"'), ("watches", '("losses",)')):
         if not hasattr(rule, fact):
@@ -145,7 +145,7 @@ def _read(source: str) -> bytes:
 
 
 def _run(source: str, content: bytes, *, has_adapters: bool) -> ModuleType:
-    """The file as a module of its own, which is not `__main__`, so that it only defines."""
+    """Run the file as a module with a name of its own, not `__main__`, so that it only defines."""
     name = f"trackside_rule_file_{hashlib.sha256(source.encode()).hexdigest()[:12]}"
     module = ModuleType(name)
     module.__file__ = source
@@ -181,7 +181,7 @@ def _why_it_does_not_run(source: str, error: BaseException, *, has_adapters: boo
 
 
 def _line_within(source: str, traceback: TracebackType | None) -> int:
-    """The last line of the file that was running; 0 if none was."""
+    """Return the last line of the file that was running; 0 if none was."""
     line = 0
     while traceback is not None:
         if traceback.tb_frame.f_code.co_filename == source:

@@ -1,4 +1,4 @@
-"""Which tensors a rule looks at, where the user says so: by collections, by regular expressions, or by both."""
+"""The tensors that a rule reads by the user's settings: by collections, by regular expressions, or by both."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ EVERY_COLLECTION = (
 
 
 def words(text: str) -> tuple[str, ...]:
-    """The words of a list that is separated by commas or spaces."""
+    """Return the words of a list separated by commas or spaces."""
     return tuple(text.replace(",", " ").split())
 
 
 def patterns(text: str) -> tuple[re.Pattern[str], ...]:
-    """The regular expressions of a list that is separated by commas; one within brackets belongs to the expression.
+    """Return the regular expressions of a list separated by commas. A comma within brackets belongs to an expression.
 
     Errors: `re.error`.
     """
@@ -35,9 +35,9 @@ def patterns(text: str) -> tuple[re.Pattern[str], ...]:
 def selected(
     window: Window, *, collection_names: str = "", tensor_regex: str = "", default: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """The tensors of the collections and those whose name a regex finds, sorted; of `default` if neither is given.
+    """Return the tensors in the collections, and those with a name that a regex finds, sorted.
 
-    A regex finds any tensor of the run, whatever collection it was saved for.
+    Without either, those of `default`. A regex finds any tensor of the run, whatever collection it was saved for.
     """
     collections = words(collection_names) or (() if tensor_regex.strip() else tuple(default))
     names = {name for collection in collections for name in window.tensors(collection)}
@@ -47,7 +47,7 @@ def selected(
 
 
 def at_step(window: Window, names: Iterable[str], statistic: str) -> Iterator[Column]:
-    """The columns of a statistic that have a value at `window.step`."""
+    """Yield the columns of a statistic that have a value at `window.step`."""
     for name in names:
         for column in window.statistic(name, statistic):
             if column.steps[-1] == window.step:
@@ -56,7 +56,7 @@ def at_step(window: Window, names: Iterable[str], statistic: str) -> Iterator[Co
 
 @lru_cache(maxsize=64)  # asked at every step, with the same names
 def _found(names: tuple[str, ...], tensor_regex: str) -> tuple[str, ...]:
-    """Those of the names that any of the regexes finds."""
+    """Return the names that any of the regexes finds."""
     regexes = patterns(tensor_regex)
     return tuple([name for name in names if any(regex.search(name) for regex in regexes)])
 
@@ -71,7 +71,7 @@ class SavedValue:
 
 
 def values_at_step(window: Window, names: Iterable[str]) -> Iterator[SavedValue]:
-    """The whole tensors that were saved at `window.step`; those of which only statistics were are left out."""
+    """Yield the whole tensors saved at `window.step`. Tensors with statistics only are left out."""
     for column in at_step(window, names, "mean"):
         try:
             yield SavedValue(column.tensor, column.worker, window.value(column.tensor, worker=column.worker))
@@ -80,7 +80,7 @@ def values_at_step(window: Window, names: Iterable[str]) -> Iterator[SavedValue]
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The text, parted at each comma that stands within no brackets."""
+    """Yield the parts of the text between commas that are outside brackets."""
     start = depth = 0
     for place, letter in enumerate(text):
         if place and text[place - 1] == "\\":

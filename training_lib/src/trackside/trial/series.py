@@ -135,10 +135,10 @@ class TensorSeries:
         return self._parts.columns.selected(self.name, statistic, self.selection)
 
     def to_columns(self) -> dict[str, NDArray[Any]]:
-        """Return `step`, `worker`, `mode` and every statistic, each an array of shape (n,): a row for each step and worker.
+        """Return `step`, `worker`, `mode` and every statistic, each an array of shape (n,).
 
-        Sorted by worker, then by step. NaN at a step without such a number: the statistics recorded at every step are
-        fewer than those of a saved tensor.
+        Each step and worker has a row, sorted by worker, then by step. NaN at a step without such a number: the
+        statistics recorded at every step are fewer than those of a saved tensor.
         """
         parts = [self._rows(mode) for mode in ([self.selection.mode] if self.selection.mode else MODE_NUMBERS)]
         worker, step = (np.concatenate([part[key] for part in parts]) for key in ("worker", "step"))

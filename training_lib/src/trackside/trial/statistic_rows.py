@@ -95,7 +95,10 @@ class RowTable:
             yield rows[max(0, start - number * in_slab) :]
 
     def cut(self, place: int, *, start: int, mode: int | None) -> list[_Cut]:
-        """Return the measured values of the column at `place`, of the rows from `start` on, in one mode or in all (None)."""
+        """Return the column at `place`, of the rows from `start` on, in one mode or in all (None).
+
+        Values that were not measured are left out.
+        """
         parts = self._parts.get((start, mode))
         if parts is None:
             parts = [_Part(rows, self.schema, order=self.order, mode=mode) for rows in self.rows_from(start)]

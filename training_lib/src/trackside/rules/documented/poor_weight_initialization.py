@@ -73,7 +73,7 @@ class DocumentedPoorWeightInitialization(Rule):
         return selected(window, collection_names=role, tensor_regex=self.activation_inputs_regex)
 
     def _early(self, window: Window, names: Iterable[str], statistic: str) -> list[Column]:
-        """What was saved at this step, where it is one of the first."""
+        """Return the columns saved at this step, if it is one of the first."""
         return [column for column in at_step(window, names, statistic) if len(column.steps) <= self.steps]
 
     def _variances(self, window: Window) -> list[Finding]:
@@ -131,9 +131,10 @@ def spread(gradient: NDArray[np.generic]) -> float | None:
 
 
 def gain_of(losses: NDArray[np.float64], *, patience: int) -> float | None:
-    """By how much the best of the newest `patience` losses is below the best before; None where there is none before.
+    """Return the fall of the best loss, from before the newest `patience` losses to these.
 
-    Shape (n,), oldest first; a loss that is not finite is worse than any other.
+    None without a finite loss before. `losses`: shape (n,), oldest first. A loss that is not finite is worse than any
+    other.
     """
     if len(losses) <= patience:
         return None

@@ -50,7 +50,7 @@ class DocumentedWeightUpdateRatio(Rule):
         return [found for saved in self._trained(window) if (found := self._judge(window, saved)) is not None]
 
     def lacks(self, window: Window) -> str:
-        """The same weight at two steps."""
+        """Return a clause until the same weight was saved at two steps."""
         has_two = any(self._earlier(window, saved) is not None for saved in self._trained(window))
         return "" if has_two else "whole weights, saved at two steps"
 

@@ -120,7 +120,7 @@ def imbalance(counts: Mapping[str, int]) -> float:
 
 
 def certain_imbalance(counts: Mapping[str, int]) -> float:
-    """The same, with the count of the rarest put up by its error: few samples of a class may be chance."""
+    """Return the imbalance with the rarest count raised by its error, since few samples of a class may be chance."""
     if len(counts) < 2:
         return 1.0
     rarest = min(counts.values())

@@ -117,7 +117,7 @@ class Confusion(Rule):
             yield labels[worker], predictions[worker]
 
     def _saved(self, window: Window, name: str, collection: str) -> dict[str, SavedValue]:
-        """By worker, the tensor of that name; where there is none, the only one of the collection."""
+        """Return the tensor of that name by worker; without one, the only tensor of the collection."""
         members = window.tensors(collection)
         names = [name] if name in window.tensors("all") else list(members) if len(members) == 1 else []
         return {saved.worker: saved for saved in values_at_step(window, names)}

@@ -156,7 +156,7 @@ class DataLeakage(FoldingRule):
         return state, found
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Which layers see later places, where that is how."""
+        """Return data leakage. Name the layers that see later places, if the next input is the answer."""
         layers = _that_see_ahead(window) if findings[0].measure == FORETOLD else ()
         because = f"the next input is the answer, and {', '.join(layers[:3])} can see it" if layers else ""
         return (Suspicion(Cause.DATA_LEAKAGE, because),)
@@ -164,7 +164,7 @@ class DataLeakage(FoldingRule):
     def _foretold(
         self, state: Suspects, window: Window, given: Saved, answers: Sequence[Saved]
     ) -> tuple[Suspects, list[Finding]]:
-        """Counts a batch whose labels are the next inputs, if some layer can see these."""
+        """Count a batch with the next inputs as labels, if some layer can see these."""
         worker, name, inputs = given
         share = max((share_of_next(inputs, labels) for of, _, labels in answers if of == worker), default=0.0)
         if not share > _NEXT or not _that_see_ahead(window):
@@ -221,15 +221,15 @@ def following(inputs: NDArray[np.generic], labels: NDArray[np.generic], *, expla
 
 
 def feature_name(number: int) -> str:
-    """How a feature is told of."""
+    """Return the name of a feature for users."""
     return f"holds_word_{number - _WORDS}" if number >= _WORDS else f"feature_{number}"
 
 
 def share_of_next(inputs: NDArray[np.generic], labels: NDArray[np.generic]) -> float:
-    """The share of the places of sequences whose label is the input at the next place; 0 for what are no sequences.
+    """Return the share of places in sequences with the next input as their label; 0 for inputs that are no sequences.
 
-    `inputs`: whole numbers, shape (samples, places) or (places, samples); `labels`: as many of them, or one less for
-    each sample. Labels below zero do not count.
+    inputs  whole numbers, shape (samples, places) or (places, samples)
+    labels  as many as inputs, or one less for each sample; labels below zero do not count
     """
     if inputs.dtype.kind not in "iu" or labels.dtype.kind not in "iu" or inputs.ndim != 2 or min(inputs.shape) < 2:
         return 0.0
@@ -254,7 +254,10 @@ def _that_see_ahead(window: Window) -> tuple[str, ...]:
 
 
 def tells_all(inputs: NDArray[np.generic], labels: NDArray[np.generic], features: tuple[int, ...]) -> bool:
-    """True where these features are another for each class of the batch; for numbers, where there is a feature."""
+    """Return True if these features separate all classes of the batch.
+
+    For number labels: True if any feature is given.
+    """
     codes = as_classes(labels)
     if codes is None or not features:
         return bool(features)

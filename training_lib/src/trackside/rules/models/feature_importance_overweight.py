@@ -99,6 +99,6 @@ class FeatureImportanceOverweight(Rule):
 
 
 def share_of_largest(importances: Mapping[str, float], *, count: int) -> float | None:
-    """The share of the `count` largest; None where there is nothing to share."""
+    """Return the share of the `count` largest in the sum; None if no importance is above zero."""
     values = sorted([value for value in importances.values() if math.isfinite(value) and value > 0], reverse=True)
     return sum(values[:count]) / sum(values) if values else None

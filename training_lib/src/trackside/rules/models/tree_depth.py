@@ -90,5 +90,5 @@ class TreeDepth(Rule):
 
 
 def depth_of(largest_node: float) -> int:
-    """The depth of a tree whose nodes are numbered level by level, from 0."""
+    """Return the depth of a tree with nodes numbered level by level, from 0."""
     return math.floor(math.log2(largest_node + 1)) if largest_node >= 0 and math.isfinite(largest_node) else 0

@@ -71,7 +71,7 @@ class DoubleSoftmax(Rule):
         return [self._finding(window, loss) for loss in facts.losses if loss.has_softmax_twice]
 
     def lacks(self, window: Window) -> str:
-        """What the hook tells of the program's losses."""
+        """Return a clause if the hook recorded no facts about losses."""
         if window.facts is None or not window.facts.losses:
             return "what a hook of this version tells of the program (its losses)"
         return ""

@@ -75,7 +75,7 @@ class GradientClipping(Rule):
     steps: int = parameter(40, "newest steps that are looked at", minimum=2)
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per worker whose gradients are cut to almost nothing."""
+        """Return one finding per worker with gradients cut to almost nothing."""
         limits = {column.worker: column for column in window.statistic(CLIPPING, "max_norm", mode=None)}
         columns = [c for c in window.statistic(CLIPPING, "mean", mode=None) if c.worker in limits]
         found = [finding for c in columns if (finding := self._judge(window, c, limits[c.worker])) is not None]

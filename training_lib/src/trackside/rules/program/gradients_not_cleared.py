@@ -71,7 +71,7 @@ class GradientsNotCleared(Rule):
     )
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per worker whose gradients are kept."""
+        """Return one finding per worker with gradients kept between steps."""
         columns = window.statistic(GRADIENTS_KEPT, "mean", mode=None)
         return [found for column in columns if (found := self._judge(window, column)) is not None]
 

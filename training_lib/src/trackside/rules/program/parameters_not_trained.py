@@ -114,7 +114,7 @@ class ParametersNotTrained(Rule):
         ]
 
     def lacks(self, window: Window) -> str:
-        """What the hook tells of the program, and some steps."""
+        """Return a clause without facts about the program, or before `steps` steps of one program."""
         facts = window.facts
         if facts is None:
             return "what a hook of this version tells of the program (modules, parameters, optimizers)"

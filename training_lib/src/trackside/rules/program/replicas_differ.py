@@ -75,7 +75,7 @@ class ReplicasDiffer(Rule):
     )
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per parameter whose copies differ, the largest difference first."""
+        """Return one finding per parameter with copies that differ, the largest difference first."""
         names = tuple(_with_copies(window, (*window.tensors("weights"), *window.tensors("biases"))))
         found = [finding for name in names if (finding := self._judge(window, name)) is not None]
         return sorted(found, key=lambda finding: -finding.observed)
@@ -118,7 +118,7 @@ def _with_copies(window: Window, names: tuple[str, ...]) -> list[str]:
 
 
 def norms_by_step(columns: Sequence[Column]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The steps that all columns have, shape (n,), and their values there, shape (columns, n)."""
+    """Return the steps common to all columns, shape (n,), and their values at these, shape (columns, n)."""
     common = columns[0].steps
     for column in columns[1:]:
         common = np.intersect1d(common, column.steps, assume_unique=True)

@@ -112,7 +112,7 @@ class UnnormalizedInputs(Rule):
         return [finding for finding in found if finding.measure != CONSTANT or not varies]
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """What the numbers say."""
+        """Return the one cause that the measure of the first finding shows."""
         lead = findings[0]
         causes = {BROKEN: Cause.NON_FINITE_DATA, CONSTANT: Cause.CONSTANT_INPUTS}
         return (Suspicion(causes.get(lead.measure, Cause.UNNORMALIZED_INPUTS), lead.comparison),)
@@ -140,7 +140,7 @@ class UnnormalizedInputs(Rule):
 
 @dataclass(frozen=True)
 class Wrong:
-    """What is wrong with a batch, in the words of a finding."""
+    """The fault of a batch, in the fields of a finding."""
 
     measure: str
     observed: float
@@ -166,7 +166,11 @@ def wrong_with(batch: NDArray[np.generic], *, size: float, ratio: float) -> Wron
 
 
 def _unscaled(samples: NDArray[np.float64], scale: float, *, size: float, ratio: float, is_table: bool) -> Wrong | None:
-    """Whether inputs, shape (samples, numbers), whose root mean square is `scale` are too large, or uneven."""
+    """Return the fault of inputs that are too large, or uneven; None if they are well scaled.
+
+    samples  shape (samples, numbers)
+    scale    root mean square of all numbers
+    """
     if scale > size:
         return Wrong(SIZE, scale, ">", size)
     if is_table and samples.shape[1] > 2:

@@ -141,7 +141,7 @@ class UnsuitableLoss(Rule):
         return Severity.WARNING if {f.measure for f in findings} <= _MAY_BE_MEANT else Severity.CRITICAL
 
     def lacks(self, window: Window) -> str:
-        """What the hook tells of the program's losses."""
+        """Return a clause if the hook recorded no facts about losses."""
         if window.facts is None or not window.facts.losses:
             return "what a hook of this version tells of the program (its losses)"
         return ""
@@ -186,7 +186,7 @@ class Misuse:
 
 
 def misuse(loss: LossFacts, *, level: float, has_several_aims: bool) -> Misuse | None:
-    """How a loss whose value is `level` is misused; None if nothing speaks for that."""
+    """Return the misuse of a loss with the value `level`; None without evidence of one."""
     if loss.is_broadcast and not has_several_aims:
         return Misuse(BROADCAST, 1 / loss.input_shape[0] if loss.input_shape and loss.input_shape[0] > 1 else 0.5, 1.0)
     if loss.lowers_likelihood and not has_several_aims:
@@ -201,7 +201,7 @@ def misuse(loss: LossFacts, *, level: float, has_several_aims: bool) -> Misuse |
 
 
 def runs_away(losses: NDArray[np.float64], *, times: float) -> bool:
-    """Whether losses (oldest first, shape (n,)) fall below zero, far and ever faster.
+    """Return True if losses (oldest first, shape (n,)) fall below zero, far and ever faster.
 
     Far: below -`times` times their largest size over the first ten. Faster: more over the newest third than over the
     third before.
@@ -214,7 +214,10 @@ def runs_away(losses: NDArray[np.float64], *, times: float) -> bool:
 
 
 def settled_at(losses: NDArray[np.float64], *, margin: float) -> bool:
-    """Whether the newest half of the losses (oldest first, shape (n,)) lies at the margin and falls no more."""
+    """Return True if the newest half of the losses lies at the margin and no longer falls.
+
+    `losses`: oldest first, shape (n,).
+    """
     newest = _newest_half(losses)
     if len(losses) < _FEWEST_AT_MARGIN or not np.isfinite(newest).all():
         return False

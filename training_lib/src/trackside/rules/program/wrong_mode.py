@@ -103,7 +103,7 @@ class WrongMode(Rule):
         return found
 
     def lacks(self, window: Window) -> str:
-        """What the hook tells of the program's modules."""
+        """Return a clause if the hook recorded no facts about modules."""
         if window.facts is None:
             return "what a hook of this version tells of the program (its modules)"
         return ""

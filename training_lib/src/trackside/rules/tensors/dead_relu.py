@@ -139,7 +139,7 @@ class DeadRelu(Rule):
         return "" if _zero_shares(window, window.facts) else f"{_MEASUREMENTS} measurements of the gradients of biases"
 
     def nothing_to_judge(self, facts: ModelFacts) -> str:
-        """A model whose activations are known, and put out no zeros."""
+        """Return a clause for a model with known activations that put out no zeros."""
         return "no activation of the model is a ReLU" if _has_no_relu(facts) else ""
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
@@ -152,7 +152,7 @@ class DeadRelu(Rule):
         return Severity.CRITICAL if is_cut and is_wasted else Severity.WARNING
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """What is certain; dead units; and what may have killed them."""
+        """Return certain causes; dead units; and the possible cause of their death."""
         if certain := certain_causes(window):
             return (*certain, Suspicion(Cause.DEAD_UNITS))
         if window.facts is not None and any(held.has_equal_rows for held in window.facts.parameters):
@@ -167,7 +167,7 @@ class DeadRelu(Rule):
     def _silent_for_the_next(
         self, window: Window, facts: ModelFacts | None, shares: Mapping[str, float], names: Sequence[str]
     ) -> list[str]:
-        """Those of the dying layers whose silence the layers behind them hear."""
+        """Return the dying layers with silence that also shows in the gradients of the layers behind them."""
         readers = _zeros_of_readers(window, shares)
         if not readers:  # the run does not tell
             return list(names)
@@ -198,9 +198,9 @@ class DeadRelu(Rule):
 
 
 def dying(shares: Mapping[str, float], *, threshold_layer: float) -> tuple[str, ...]:
-    """Names of the layers of whose units more than `threshold_layer` percent are dead, the deadest first.
+    """Return the layers with more than `threshold_layer` percent dead units, the deadest first.
 
-    `shares`: by layer, the share of units without a gradient. () where no layer is alive: then there is nothing to
+    `shares`: the share of units without a gradient, by layer. () if no layer is alive: then the model has nothing to
     learn at the moment.
     """
     if not shares or min(shares.values()) > threshold_layer / 100:
@@ -219,10 +219,11 @@ def zero_inputs(*, weights: float, bias: float) -> float:
 
 
 def _can_be_lived_with(learned: float, zeros: float | None, step: int, *, dead: float, died: bool) -> bool:
-    """Whether a model that has lost `learned` of its first loss needs no more of a layer than is alive, or may yet.
+    """Return True if a model that lost `learned` of its first loss does without the dead units, or may recover them.
 
-    `zeros`: the share of its gradients (by tensors) that are nothing but zeros, if known; `dead`: of the layer's units;
-    `died`: in training, not before.
+    zeros  share of its gradients (by tensors) that are all zeros, if known
+    dead   share of the layer's units that are dead
+    died   True if they died in training, not before
     """
     if died:
         return learned > _LEARNED and dead < _LIVABLE

@@ -82,11 +82,11 @@ class ExplodingGradient(Rule):
     )
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per weight that is out of proportion, or one per worker whose gradients have grown."""
+        """Return one finding per weight out of proportion, else one per worker with grown gradients."""
         return self._disproportionate(window) or self._grown(window)
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """What is certain; then gradients that explode, by themselves or by a rate that is too high."""
+        """Return certain causes; then gradients that explode, by themselves or by a rate that is too high."""
         lead = findings[0]
         exploding = Suspicion(Cause.EXPLODING_GRADIENTS, lead.comparison)
         second = Cause.BAD_INITIALIZATION if lead.measure == PROPORTION else Cause.LEARNING_RATE_TOO_HIGH
@@ -148,7 +148,7 @@ class ExplodingGradient(Rule):
 
 
 def growth_of(norms: np.ndarray) -> float | None:
-    """The smallest of the newest three norms over the median of the first 20; None where there are too few, or zeros.
+    """Return the smallest of the newest three norms over the median of the first 20; None for too few norms, or zeros.
 
     `norms`: of all gradients together, one per step, shape (n,).
     """
@@ -204,9 +204,9 @@ def _panels_by_worker(window: Window) -> list[tuple[str, list[Panel]]]:
 
 
 def _may_have_grown(panels: Sequence[Panel], growth: float) -> bool:
-    """False where the first and the newest steps alone say that the norm is far below `growth` times the usual one.
+    """Return False if the first and the newest steps alone show a norm far below `growth` times the usual one.
 
-    The whole history of all gradients is added up only where it may lead to a finding.
+    The whole history of all gradients is added up only if it may lead to a finding.
     """
     count = max(panel.count for panel in panels)
     longest = [panel for panel in panels if panel.count == count]

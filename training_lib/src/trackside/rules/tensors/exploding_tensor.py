@@ -89,7 +89,7 @@ class ExplodingTensor(Rule):
         return sorted(findings, key=lambda finding: finding.since_step)  # stable: keeps the order of collections
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Whether it grew until it broke, or broke out of the blue."""
+        """Return causes of slow growth before the break, or of a sudden break."""
         return why_it_breaks(window, since=min(finding.since_step for finding in findings))
 
     def _broken(self, window: Window, names: tuple[str, ...]) -> Iterable[str]:

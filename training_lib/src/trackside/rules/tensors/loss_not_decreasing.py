@@ -154,7 +154,7 @@ class LossNotDecreasing(Rule):
         return Severity.CRITICAL if any(self._is_lost(finding) for finding in findings) else Severity.WARNING
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """What made it rise, or what keeps it from falling."""
+        """Return causes of a rising loss, or of a loss that does not fall."""
         return why_it_diverges(window) if findings[0].relation == ">" else why_nothing_is_learned(window)
 
     def _is_lost(self, finding: Finding) -> bool:
@@ -245,10 +245,14 @@ def _warmed_up_at(window: Window) -> int:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is wrong with a row of losses: `kind` is `rising` or `stuck`.
+    """The fault of a sequence of losses.
 
-    `percent` is by how much the loss rose over `compared_with` (its lowest level), or fell from it (the level before).
-    `since` is the index of the first loss that belongs to the trouble.
+    kind           `rising` or `stuck`
+    percent        the rise over `compared_with`, or the fall from it
+    error_percent  the error of `percent`
+    level          the present level
+    compared_with  the lowest level (rising), or the level before (stuck)
+    since          index of the first loss that belongs to the fault
     """
 
     kind: str
@@ -267,10 +271,10 @@ def judge_losses(
     increase_threshold_percent: float,
     guessing: float | None = None,
 ) -> Answer | None:
-    """Whether these losses (finite, oldest first, shape (n,)) rise or are stuck; None if neither can be said.
+    """Return the fault of these losses (finite, oldest first, shape (n,)), rising or stuck; None without a fault.
 
-    `window` is the number of losses in a window; `guessing` is the loss of guessing where validation losses were never
-    better than that.
+    window    number of losses in a window
+    guessing  the loss of guessing, if validation losses were never better than that
     """
     if len(losses) < window:
         return None

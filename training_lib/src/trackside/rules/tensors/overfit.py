@@ -155,7 +155,7 @@ class Overfit(Rule):
         return Severity.CRITICAL if worst > _BADLY else Severity.WARNING
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """What is certain; labels where nothing was learned but these by heart."""
+        """Return certain causes; wrong labels, if nothing was learned but the training's labels; overfitting."""
         lead = findings[0].statistics
         certain = why_it_moves_wildly(window)
         overfitting = Suspicion(
@@ -282,7 +282,13 @@ def _still_gains(evaluated: Losses) -> bool:
 
 @dataclass(frozen=True)
 class Lost:
-    """What was lost again: `share` of the gain; `best` is the index of the evaluation with the `lowest` loss."""
+    """The part of the gain that was lost again.
+
+    share   of the gain
+    best    index of the evaluation with the lowest loss
+    lowest  its loss
+    now     the present loss
+    """
 
     share: float
     best: int

@@ -100,7 +100,7 @@ class Overtraining(Rule):
         return "" if max(steps, default=0) > self.patience_train else f"{self.patience_train} steps with a loss"
 
     def sentence(self, findings: Sequence[Finding]) -> str:
-        """What could have been saved."""
+        """Return the number of steps that could have been saved, in a sentence."""
         lead = findings[0]
         return (
             f"Nothing has improved since step {lead.since_step}: the last {lead.step - lead.since_step:,} steps could "
@@ -122,7 +122,7 @@ class Overtraining(Rule):
         return improved if is_at_rest else None
 
     def _still_improves(self, evaluated: Column, trained: Column) -> bool:
-        """Whether the validation loss has improved of late, or was not computed often enough to tell."""
+        """Return True if the validation loss has improved of late, or was computed too seldom to judge."""
         if evaluated.worker != trained.worker:
             return False
         means = by_evaluation(evaluated, trained)

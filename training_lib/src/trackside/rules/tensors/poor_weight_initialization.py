@@ -93,7 +93,7 @@ class PoorWeightInitialization(Rule):
         return [*zeros, *self._off(window, facts), *self._first_losses(window, facts)]
 
     def lacks(self, window: Window) -> str:
-        """What the hook tells of the program, and a few steps."""
+        """Return a clause without facts about the program, or during its first steps."""
         if window.facts is None:
             return "what a hook of this version tells of the program (shapes of its parameters)"
         return "" if window.step >= _FIRST_STEPS else "its first steps"

@@ -120,7 +120,7 @@ class SaturatedActivation(Rule):
 
 
 def saturated_share(inputs: NDArray[np.generic], *, limit: float) -> float | None:
-    """The share of units that nearly all samples saturate; None where a batch is too small to tell.
+    """Return the share of units that nearly all samples saturate; None if the batch is too small to judge.
 
     `inputs`: (samples, units), (samples, positions, units), or (samples, channels, height, width).
     """

@@ -155,7 +155,7 @@ def difference(ours: NDArray[np.generic], theirs: NDArray[np.generic], *, rtol: 
 
 
 def _of_other(other: TensorSource, saved: SavedValue, step: int) -> NDArray[np.generic] | None:
-    """The same tensor of the other run; None where it was not saved."""
+    """Return the tensor of the same name of the other run; None if it was not saved."""
     try:
         return other.value(saved.tensor, step=step, worker=saved.worker)
     except TensorNotSavedError:

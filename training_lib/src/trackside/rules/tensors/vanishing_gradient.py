@@ -128,7 +128,7 @@ class VanishingGradient(Rule):
         return sorted(findings, key=lambda finding: finding.observed)
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """What is certain, then depth and saturation."""
+        """Return certain causes, then vanishing gradients, then broken units or saturation."""
         lead = findings[0]
         because = f"{lead.subject} gets {lead.observed:.2g}, another {lead.statistics['largest_mean_abs_gradient']:.2g}"
         vanishing = Suspicion(Cause.VANISHING_GRADIENTS, because)
@@ -197,7 +197,7 @@ def _size(mean: float, zero_share: float) -> float:
 
 
 def _loss_left(window: Window, worker: str) -> float | None:
-    """The largest share of its first value that a loss of this worker has left; None where no loss says so."""
+    """Return the largest share of its first value that a loss of this worker has left; None without such a loss."""
     columns = [c for name in window.tensors("losses") for c in window.statistic(name, "mean")]
     own = [c for c in columns if c.worker == worker] or columns
     shares = [

@@ -115,7 +115,7 @@ class WeightUpdateRatio(Rule):
     start_step: int = parameter(30, "step from which on steps can be too large or too small", minimum=0)
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per weight whose steps are too large or too small, the largest excess first."""
+        """Return one finding per weight with steps that are too large or too small, the largest excess first."""
         ratios = _typical_ratios(window)
         small = self._small(window)
         kind = verdict_on(ratios, large=self.large_threshold, small=small)
