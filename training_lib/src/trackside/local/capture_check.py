@@ -1,4 +1,4 @@
-"""What a run holds, how much of it was judged, and, where it holds nothing, why that may be."""
+"""The content of a run, the progress of its rules, and the likely reason for an empty run."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _PROBE = "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('tr
 
 
 def saved_steps(tensors: Store) -> tuple[int, ...]:
-    """The steps of which anything was saved, ascending; `tensors` is rooted at `<run>/debug-output`."""
+    """Return the steps with saved tensors, ascending. `tensors` is rooted at `<run>/debug-output`."""
     parsed = (parse_index_key(key) for key in tensors.list(INDEX_PREFIX))
     return tuple(sorted({found[0] for found in parsed if found}))
 
 
 def rule_progress(rule_output: Store) -> Mapping[str, RuleProgress]:
-    """How far each rule has come, by the name of its configuration; `rule_output` is `<run>/rule-output`."""
+    """Return the progress of each rule, by the name of its configuration. `rule_output` is `<run>/rule-output`."""
     return ProgressFile(rule_output).load().rules
 
 
 def why_nothing_was_captured(command: Sequence[str], *, environment: Mapping[str, str]) -> str:
-    """The likeliest reason, in a sentence or two, with what to do."""
+    """Return the likeliest reason for an empty run in a sentence or two, with a cure."""
     name = Path(command[0]).name
     if not name.startswith("python"):
         return (

@@ -1,4 +1,4 @@
-"""The evaluator beside the training: a process of its own, started again a few times if it dies, then given up."""
+"""The evaluator beside the training: a process of its own, restarted a few times if it dies, then given up."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
 class EvaluatorState(Enum):
-    """Where the evaluator stands."""
+    """The state of the evaluator's process."""
 
     RUNNING = "running"
     ENDED = "ended"  # judged to the end
@@ -31,7 +31,14 @@ class EvaluatorState(Enum):
 
 
 class EvaluatorProcess:
-    """Keeps one evaluator of a run alive. `say` is told, in a sentence, whenever something did not go as it should."""
+    """Keeps one evaluator of a run alive.
+
+    folder       the run's folder
+    environment  variables for the process, without those that start capture
+    say          receives a sentence about each failure and restart
+    monotonic    returns seconds
+    command      the evaluator's command line
+    """
 
     def __init__(
         self,
@@ -55,11 +62,11 @@ class EvaluatorProcess:
 
     @property
     def pid(self) -> int | None:
-        """The id of the process that runs now."""
+        """The id of the running process; None without one."""
         return self._process.pid if self._process else None
 
     def tend(self) -> EvaluatorState:
-        """Starts it where it does not run, notices where it ended. Returns at once."""
+        """Start the process if it does not run, and note its end. Returns the state at once."""
         if self.state is not EvaluatorState.RUNNING:
             return self.state
         if self._process is None:
@@ -73,7 +80,7 @@ class EvaluatorProcess:
         return self.state
 
     def finish(self, *, grace_seconds: float) -> None:
-        """Ends it: SIGTERM makes it judge what is there, then SIGKILL."""
+        """End the process: SIGTERM, after which it judges the complete steps, then SIGKILL after `grace_seconds`."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -126,7 +133,10 @@ class EvaluatorProcess:
 
 
 def _evaluator_environment(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """One thread of arithmetic is enough, and the cores belong to the training; what starts capture is left out."""
+    """Return the variables for the evaluator, without those that start capture.
+
+    One thread of arithmetic is enough, and the cores belong to the training.
+    """
     kept = {name: value for name, value in environment.items() if not name.startswith("TRACKSIDE_")}
     return {**kept, "TRACKSIDE_POLL_SECONDS": "0.5", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
@@ -141,7 +151,7 @@ def _describe(status: int) -> str:
 
 
 def _die_with_parent() -> Callable[[], None] | None:
-    """On Linux: ends the evaluator when `trackside run` is killed and can no longer do it."""
+    """On Linux, return a function that makes the evaluator end when `trackside run` is killed; else None."""
     if not sys.platform.startswith("linux"):
         return None
     prctl = ctypes.CDLL(None).prctl

@@ -1,4 +1,4 @@
-"""What turns out once the model is known: which of the rules that were chosen have nothing to judge in it."""
+"""The first facts about the model: the chosen rules with nothing to judge in it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from trackside.storage.store import Store
 
 
 class FirstFacts:
-    """Waits for the run to tell what its model is, which it does when the first step has ended; then answers once.
+    """Waits for the facts about the model, which capture records at the end of the first step, then answers once.
 
-    `tensors` is rooted at `<run>/debug-output`.
+    tensors  rooted at `<run>/debug-output`
+    request  the chosen rules
     """
 
     def __init__(self, tensors: Store, request: RuleRequest) -> None:
@@ -21,7 +22,7 @@ class FirstFacts:
         self._waiting = RuleRequest(tuple([rule for rule in request.rules if not rule.custom]))
 
     def news(self) -> tuple[str, ...]:
-        """Sentences, once; () before and afterwards. Errors: the store's."""
+        """Return sentences once, after the first facts; () before and afterwards. Errors: the store's."""
         if not self._waiting.rules:
             return ()
         facts = self._facts()
@@ -40,7 +41,7 @@ class FirstFacts:
 
 
 def what_turned_out(request: RuleRequest, facts: ModelFacts) -> tuple[str, ...]:
-    """A sentence for each rule that has nothing to judge in such a program, or not yet."""
+    """Return a sentence for each rule that has nothing to judge in such a program, or not yet."""
     from trackside.evaluation.without_inputs import nothing_to_judge, sees_no_loss  # both bring NumPy
     from trackside.rules.catalogue import build_rules
 

@@ -1,4 +1,4 @@
-"""What is installed here, whether its parts fit together, and whether the environment tells it what makes sense."""
+"""The state of the installation: its parts, whether they fit together, and the environment variables."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OPTIONAL = {"torch": "trackside[torch]", "boto3": "trackside[aws]"}
 
 
 class State(str, Enum):
-    """`problem` is what makes `trackside doctor` fail."""
+    """The result of a check. `problem` makes `trackside doctor` fail."""
 
     OK = "ok"
     NOTE = "note"
@@ -45,7 +45,7 @@ class State(str, Enum):
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at: what was found and, unless all is well, what would help, with commands for it."""
+    """One checked item: the observation and, unless all is well, a cure with commands for it."""
 
     name: str
     state: State
@@ -56,14 +56,14 @@ class Check:
 
 @dataclass(frozen=True)
 class Ownership:
-    """How many of a package's files in the shared folder lie there as it brought them."""
+    """A package's files in the shared folder: their total, and the number still unchanged."""
 
     intact: int
     total: int
 
 
 def check_installation(environ: Mapping[str, str]) -> tuple[Check, ...]:
-    """Every check of this interpreter and of the environment variables given."""
+    """Return every check of this interpreter and of the given environment variables."""
     return (
         _python(),
         Check("trackside", State.OK, f"{__version__}, in {Path(environment.__file__).parent}"),
@@ -77,7 +77,7 @@ def check_installation(environ: Mapping[str, str]) -> tuple[Check, ...]:
 
 
 def check_start_up_file(folders: Iterable[Path], environ: Mapping[str, str]) -> Check:
-    """Whether a script is captured without being touched."""
+    """Return the check of the start-up file, by which a script is captured unchanged."""
     found = next((folder / START_UP_FILE for folder in folders if (folder / START_UP_FILE).is_file()), None)
     if found is None:
         return Check(
@@ -96,18 +96,21 @@ def check_start_up_file(folders: Iterable[Path], environ: Mapping[str, str]) -> 
 
 
 def check_variables(environ: Mapping[str, str]) -> tuple[Check, ...]:
-    """One check for each TRACKSIDE_* variable that is set."""
+    """Return one check for each TRACKSIDE_* variable that is set."""
     known = known_variables()
     return tuple(_variable(name, environ[name], known) for name in sorted(environ) if name.startswith("TRACKSIDE_"))
 
 
 def known_variables() -> frozenset[str]:
-    """The TRACKSIDE_* variables that `environment.py` reads, told by its own text, so that no list can be forgotten."""
+    """Return the TRACKSIDE_* variables that `environment.py` reads.
+
+    Taken from its source, so that no list can go stale.
+    """
     return frozenset(re.findall(r"\bTRACKSIDE_[A-Z_]+\b", inspect.getsource(environment)))
 
 
 def site_folders() -> list[Path]:
-    """Where Python looks for start-up files."""
+    """Return the folders in which Python looks for start-up files."""
     folders = site.getsitepackages()
     if site.ENABLE_USER_SITE:
         folders.append(site.getusersitepackages())
@@ -115,7 +118,7 @@ def site_folders() -> list[Path]:
 
 
 def ownership(package: metadata.Distribution) -> Ownership:
-    """Counts by the hashes of the package's own RECORD. An editable package brings no file into the folder."""
+    """Compare a package's files with the hashes in its RECORD. An editable package brings no file into the folder."""
     files = [file for file in package.files or () if file.parts[0] == FOLDER and file.hash is not None]
     intact = 0
     for file in files:
@@ -182,7 +185,7 @@ def _ours_alone(ours: metadata.Distribution, place: Path | None) -> Check:
 
 
 def _place_of_smdebug() -> Path | None:
-    """The folder that `import smdebug` would take; nothing is imported."""
+    """Return the folder that `import smdebug` would take. Imports nothing."""
     spec = util.find_spec(FOLDER)
     if spec is None:
         return None

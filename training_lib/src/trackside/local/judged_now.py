@@ -1,4 +1,4 @@
-"""A run judged now, by rules that were chosen afterwards: what was said of it before does not count."""
+"""Judging of a run by rules chosen afterwards. Earlier verdicts on it do not count."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from trackside.storage.store import Store
 
 @dataclass(frozen=True)
 class JudgedRun:
-    """The run as if these rules had judged it; `found` says when, and what it would have saved."""
+    """A run as if these rules had judged it.
+
+    recorded  the run with their verdicts
+    found     the steps of their issues, and the steps a stop would have saved
+    """
 
     recorded: RecordedRun
     found: Backtest
@@ -28,9 +32,9 @@ def judge_now(
     clock: Callable[[], float],
     stores: Callable[[str], Store] = open_store,
 ) -> JudgedRun:
-    """Judges a run as far as it is there. `clock` is in seconds since the epoch.
+    """Judge the recorded steps of a run. `clock` returns seconds since the epoch.
 
-    Errors: `ConfigurationError` for the rules; `RunNotFoundError` where no run lies, and the stores'.
+    Errors: `ConfigurationError` for the rules; `RunNotFoundError` if no run is at the location, and the stores'.
     """
     recorded = read_run(uri, stores=stores)
     found = backtest(uri, rules, clock=clock, stores=stores)

@@ -1,4 +1,4 @@
-"""What a rule lacks, as far as it can be told before the first step: in one sentence, with what would work."""
+"""The input that a rule lacks, as far as known before the first step: one sentence with a cure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ _COLLECTIONS, _OTHER_RUNS = "collection_names", "other_trials"  # parameters, wh
 
 @dataclass(frozen=True)
 class _Asked:
-    """A rule, what is known of it (None: it is the user's own), which collections it watches, and which are saved."""
+    """A rule, and the facts that show its input.
+
+    described       its description; None for a rule of the user's own
+    watched         collections it watches
+    saved           collections that are saved
+    has_statistics  True if the always-on statistics are on
+    """
 
     rule: RuleConfiguration
     described: RuleDescription | None
@@ -31,10 +37,10 @@ class _Asked:
 def what_is_lacking(
     rule: RuleConfiguration, watches: tuple[str, ...], catalogue: RuleCatalogue, capture: CaptureRequest
 ) -> str:
-    """The sentence, which begins with the rule's name; empty: nothing is lacking, as far as anyone can tell.
+    """Return a sentence about missing input that begins with the rule's name; "" if none is known to be missing.
 
-    `watches` are the collections of a rule of the user's own; empty where that does not say. Whether the model has what
-    the rule judges is told once there is a model.
+    `watches` are the collections of a user's own rule; empty if it names none. Whether the model has anything for the
+    rule to judge is checked once the model is known.
     """
     built_in = None if rule.custom else catalogue.rules[rule.rule_id]
     asked = _Asked(
@@ -50,7 +56,7 @@ def what_is_lacking(
 
 
 def _nothing_that_it_watches(asked: _Asked) -> str:
-    """A rule that watches several collections judges by those that are there."""
+    """Return a clause if no watched collection is saved. One of several is enough for a rule."""
     if not asked.watched or not asked.saved.isdisjoint(asked.watched):
         return ""
     fix = _hint(asked.watched, asked.saved)
@@ -76,7 +82,10 @@ def _no_other_run(asked: _Asked) -> str:
 
 
 def _strange_collections(asked: _Asked) -> str:
-    """No mistake for certain: the script may define collections of its own."""
+    """Return a clause about unknown collections.
+
+    Not certainly a mistake: the script may define collections of its own.
+    """
     if not asked.offers(_COLLECTIONS):
         return ""
     names = asked.rule.parameters.get(_COLLECTIONS, "").replace(",", " ").split()
@@ -90,12 +99,12 @@ _LOOKS = (_nothing_that_it_watches, _no_statistics, _another_framework, _no_othe
 
 
 def _savable(capture: CaptureRequest) -> frozenset[str]:
-    """The collections that are saved and of which something tells what belongs to them."""
+    """Return the collections that are saved and have known members."""
     named = {c.name for c in capture.collections if c.include_regex or c.tensor_names}
     return frozenset(named | {c.name for c in capture.collections if c.name in {*BUILT_IN_COLLECTIONS, ALL, DEFAULT}})
 
 
 def _hint(unknown: Sequence[str], saved: Iterable[str]) -> str:
-    """Where a name is near; the list of all would be long."""
+    """Return a suggestion if a known name is similar. A list of all names would be long."""
     hint = did_you_mean(unknown[0], {*BUILT_IN_COLLECTIONS, *saved})
     return f" {hint}" if hint.startswith("Did") else ""

@@ -1,4 +1,4 @@
-"""The actions on one machine: how a local twin is found, and what it may do."""
+"""The actions on one machine: the search for a local twin, and the interface for acting on a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TWINS = "trackside.local.actions"
 
 
 class ActingRun(Protocol):
-    """A run on this machine, as a local twin may act on it."""
+    """A run on this machine, with the means of a local twin to act on it."""
 
     @property
     def folder(self) -> Path:

@@ -1,4 +1,4 @@
-"""Before the training starts: are the rules known, are their parameters right, and will what they need be saved?"""
+"""Checks before the training starts: known rules, right parameters, and the tensors to save for them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from trackside.local.lacking_inputs import what_is_lacking
 
 @dataclass(frozen=True)
 class RulePlan:
-    """Which rules judge the run, what is saved for them, and what a user should know about that beforehand.
+    """The rules that judge a run, the tensors saved for them, and notes for the user.
 
-    `notes` are sentences, one for each rule that lacks something; it begins with the rule's name. `was_chosen` is False
-    where nobody named a rule, so that all usual ones judge.
+    request     the rules
+    capture     the tensors to save
+    notes       one sentence for each rule that lacks something, beginning with the rule's name
+    was_chosen  False if the user named no rule, so that all usual ones judge
     """
 
     request: RuleRequest
@@ -36,10 +38,12 @@ def plan_rules(
     save_interval: int | None = None,
     capture: CaptureRequest | None = None,
 ) -> RulePlan:
-    """The plan for these rules, or for every rule of the catalogue where none is named.
+    """Return the plan for these rules; for every usual rule of the catalogue if none is named.
 
-    `actions` replaces what each rule asks for; None leaves it. `capture` is saved whatever the rules need, and a
-    rule in Amazon's sense takes its schedules. `save_interval` replaces how often anything is saved.
+    actions        replace the actions of each rule; None keeps them
+    save_interval  replaces the interval of every collection
+    capture        saved whatever the rules need; a rule of an Amazon preset takes its schedules
+
     Errors: `ConfigurationError` with every problem at once.
     """
     chosen = tuple(rules) or tuple(RuleConfiguration(rule_id) for rule_id in catalogue.usual)
@@ -63,7 +67,10 @@ def plan_rules(
 
 
 def with_names_of_their_own(rules: Sequence[RuleConfiguration]) -> tuple[RuleConfiguration, ...]:
-    """`exploding-tensor`, `exploding-tensor-2`: the same rule may be asked twice, with other parameters."""
+    """Return the rules with unique names, `exploding-tensor`, `exploding-tensor-2`.
+
+    The same rule may be given twice, with other parameters.
+    """
     taken: set[str] = set()
     named = []
     for rule in rules:
@@ -78,14 +85,14 @@ def with_names_of_their_own(rules: Sequence[RuleConfiguration]) -> tuple[RuleCon
 
 @dataclass(frozen=True)
 class _Prepared:
-    """A configuration as it may lie in the run. `watches` are the collections of a rule of the user's own."""
+    """A configuration as stored in the run. `watches` are the collections of a user's own rule."""
 
     configuration: RuleConfiguration
     watches: tuple[str, ...] = ()
 
 
 def _with_their_files(rules: Sequence[RuleConfiguration]) -> tuple[_Prepared, ...]:
-    """Rules of the user's own are loaded once beforehand: a mistake in them shows before the training starts."""
+    """Load the user's own rules once, so that a mistake in them shows before the training starts."""
     if not any(rule.custom for rule in rules):
         return tuple([_Prepared(rule) for rule in rules])
     from trackside.rules.rule_file import load_rule, settled_as  # brings NumPy, which is not needed otherwise
@@ -109,7 +116,7 @@ def _with_their_files(rules: Sequence[RuleConfiguration]) -> tuple[_Prepared, ..
 
 
 def _with_losses(capture: CaptureRequest) -> CaptureRequest:
-    """Losses are saved, every 500 steps as by the original, also where no rule needs them."""
+    """Return the request with losses, every 500 steps as by smdebug, also if no rule needs them."""
     if any(collection.name == "losses" for collection in capture.collections):
         return capture
     return replace(capture, collections=(CollectionRequest("losses"), *capture.collections))

@@ -1,4 +1,4 @@
-"""Which processes there are: parent, group and birth of each, so that a whole family can be signalled and none else."""
+"""The living processes with parent, group and birth, to signal a whole process family and nothing else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True)
 class Process:
-    """One living process: the same one if id and birth agree, for ids are given again and orphans change parents."""
+    """One living process. Two are the same if id and birth agree: ids are reused, and orphans change parents."""
 
     pid: int
     parent: int = field(compare=False)
@@ -23,13 +23,13 @@ class Process:
 
 
 def living_processes() -> Mapping[int, Process]:
-    """Every process that has not ended (zombies have), by id. Reads /proc on Linux, else asks `ps`."""
+    """Return every process that has not ended (zombies have), by id. Reads /proc on Linux, else calls `ps`."""
     found = _from_proc() if (PROC / "self" / "stat").exists() else _from_ps()
     return {process.pid: process for process in found}
 
 
 def family(table: Mapping[int, Process], known: Iterable[int], *, group: int | None = None) -> frozenset[Process]:
-    """The known processes and the members of `group` that still live, with everything below them."""
+    """Return the living ones of `known` and of `group`, with all their descendants."""
     known = set(known)
     found = {pid for pid, process in table.items() if pid in known or (group is not None and process.group == group)}
     while True:
@@ -40,7 +40,7 @@ def family(table: Mapping[int, Process], known: Iterable[int], *, group: int | N
 
 
 def signal_all(processes: Iterable[Process], number: signal.Signals) -> None:
-    """Sends the signal to each; one that ended in between is no error."""
+    """Send the signal to each process. One that ended in between is no error."""
     for process in processes:
         try:
             os.kill(process.pid, number)
@@ -49,7 +49,7 @@ def signal_all(processes: Iterable[Process], number: signal.Signals) -> None:
 
 
 def parse_stat(text: str) -> Process | None:
-    """The process that a `/proc/<pid>/stat` line describes, or None for a zombie. See proc(5)."""
+    """Return the process in a `/proc/<pid>/stat` line; None for a zombie. See proc(5)."""
     head, _, rest = text.rpartition(")")  # the name in brackets may itself hold brackets and blanks
     state, parent, group, *others = rest.split()
     if state in "ZX":
@@ -58,7 +58,7 @@ def parse_stat(text: str) -> Process | None:
 
 
 def parse_ps(line: str) -> Process | None:
-    """The process that one line of `ps -A -o pid=,ppid=,pgid=,stat=,lstart=` describes, or None for a zombie."""
+    """Return the process in a line of `ps -A -o pid=,ppid=,pgid=,stat=,lstart=`; None for a zombie."""
     pid, parent, group, state, born = line.split(None, 4)
     return None if state.startswith("Z") else Process(int(pid), int(parent), int(group), born.strip())
 

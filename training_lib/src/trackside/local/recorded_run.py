@@ -1,4 +1,4 @@
-"""A run as it lies on disk or in S3: what was asked, what was said, how many steps were saved."""
+"""The recorded state of a run, on disk or in S3: its rules, verdicts and saved steps."""
 
 from __future__ import annotations
 
@@ -32,7 +32,13 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """What there is of one run. `has_ended` is true once the end marker lies there: nothing is saved any more."""
+    """The recorded state of one run.
+
+    has_ended  True once the end marker exists: nothing more is saved
+    steps      steps with saved tensors
+    verdicts   each once, in the order found
+    rules      the state of each rule
+    """
 
     location: RunLocation
     has_ended: bool
@@ -42,13 +48,16 @@ class RecordedRun:
 
     @property
     def issues(self) -> tuple[Verdict, ...]:
-        """The verdicts that found something, gravest first."""
+        """The verdicts with an issue, gravest first."""
         found = (verdict for verdict in self.verdicts if verdict.outcome is Outcome.ISSUE_FOUND)
         return tuple(sorted(found, key=lambda verdict: -verdict.severity.rank))
 
 
 def read_run(uri: str, *, stores: Callable[[str], Store] = open_store) -> RecordedRun:
-    """Reads a run; `stores` opens a location. Errors: `RunNotFoundError` where no run lies, and the stores'."""
+    """Return the recorded state of a run. `stores` opens the store at a location.
+
+    Errors: `RunNotFoundError` if no run is at the location, and those of the stores.
+    """
     store = stores(uri)
     tensors = stores(RunLocation(uri).tensors)
     request = _read(store, RULE_REQUEST_KEY, MOST_REQUEST_BYTES)
@@ -73,7 +82,7 @@ def read_run(uri: str, *, stores: Callable[[str], Store] = open_store) -> Record
 
 
 def _judged_apart(store: Store) -> Iterator[Verdict]:
-    """Of rules that containers of their own judged, each of which has a folder beside the evaluator's verdicts."""
+    """Yield the verdicts of containers for one rule. Each has a folder beside the evaluator's verdicts."""
     for key in store.list(f"{RULE_OUTPUT}/"):
         if key.endswith(f"/{VERDICTS_KEY}") and key.count("/") == 2:
             yield from read_verdicts(_read(store, key, MOST_VERDICTS_BYTES) or b"")
@@ -97,7 +106,7 @@ def _rules(request: bytes | None) -> tuple[RuleConfiguration, ...]:
 
 
 def _each_once(verdicts: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
-    """An evaluator that was killed between saying and remembering says it again."""
+    """Return each verdict once. An evaluator killed between sending and storing sends it again."""
     first: dict[str, Verdict] = {}
     for verdict in verdicts:
         first.setdefault(verdict.verdict_id, verdict)
@@ -106,8 +115,10 @@ def _each_once(verdicts: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """One line about a run. `started_at` is in seconds since the epoch, None if nobody recorded it, as for runs in S3.
-    `was_judged` is true once a rule has said either way: no issue is good news only then.
+    """The summary of a run in a list.
+
+    started_at   seconds since the epoch; None if not recorded, as for runs in S3
+    was_judged   True once a rule has judged: only then is "no issue" good news
     """
 
     name: str
@@ -122,7 +133,7 @@ class RunSummary:
 
 
 def summarize(uri: str, *, stores: Callable[[str], Store] = open_store) -> RunSummary:
-    """The summary of a run: its folder, or s3:// prefix. Errors: as `read_run`."""
+    """Return the summary of a run. `uri` is its folder or s3:// prefix. Errors: those of `read_run`."""
     recorded = read_run(uri, stores=stores)
     is_remote = "://" in uri
     record = None if is_remote else read_record(Path(uri))

@@ -1,4 +1,4 @@
-"""How each rule of a run stands, as users read it: six states that never look alike."""
+"""The state of each rule of a run, for users: six states with distinct words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trackside.evaluation.progress import RuleProgress
 
 
 class RuleState(Enum):
-    """The value is the word a user reads."""
+    """The state of a rule. The value is the word for users."""
 
     ISSUE = "Issue"
     OK = "OK"
@@ -24,9 +24,14 @@ class RuleState(Enum):
 
 @dataclass(frozen=True)
 class RuleStatus:
-    """One rule configuration of a run: its state, why, and the verdict that says so (None: there is none yet).
+    """The status of one rule configuration of a run.
 
-    `judged` counts the steps it has judged, `judged_through` is the last of them (-1: none).
+    name            the configuration
+    state           the state
+    detail          the reason for it
+    judged          the number of judged steps
+    judged_through  the newest of them; -1 for none
+    verdict         the verdict behind the state; None so far
     """
 
     name: str
@@ -45,7 +50,7 @@ def rule_statuses(
     progress: Mapping[str, RuleProgress],
     is_running: bool,
 ) -> tuple[RuleStatus, ...]:
-    """One status for each rule that was asked for, in that order, then for any other rule that left a verdict."""
+    """Return one status for each requested rule, in that order, then for any other rule with a verdict."""
     decisive: dict[str, Verdict] = {}
     for verdict in verdicts:
         before = decisive.get(verdict.configuration_name)
@@ -60,7 +65,7 @@ def rule_statuses(
 
 
 def worst_severity(verdicts: Iterable[Verdict]) -> Severity | None:
-    """The gravest severity among the issues; None where there is no issue."""
+    """Return the gravest severity among the issues; None without an issue."""
     found = [verdict.severity for verdict in verdicts if verdict.outcome is Outcome.ISSUE_FOUND]
     return max(found, key=lambda severity: severity.rank, default=None)
 

@@ -1,4 +1,4 @@
-"""The rules that a user keeps in a file: JSON or YAML, in our words or in those of CreateTrainingJob."""
+"""A user's file of rules: JSON or YAML, in the terms of Trackside or of CreateTrainingJob."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ INSTALL_YAML = "pip install pyyaml"
 
 @dataclass(frozen=True)
 class RulesFile:
-    """The rules of a file, and what a user should know about them.
+    """The rules of a file, and notes for the user.
 
-    `capture` is what the file asks to be saved beside what the rules need, None where it says nothing about that;
-    `capture_notes` are about it, and of no interest for a run that is recorded already.
+    rules          the rules
+    notes          sentences about them
+    capture        tensors to save beside those that the rules need; None if the file names none
+    capture_notes  sentences about `capture`, of no interest for a run that is recorded already
     """
 
     rules: tuple[RuleConfiguration, ...]
@@ -34,9 +36,9 @@ class RulesFile:
 
 
 def read_rules_file(path: Path) -> RulesFile:
-    """The rules of a `.json`, `.yaml` or `.yml` file.
+    """Return the rules of a `.json`, `.yaml` or `.yml` file.
 
-    It holds a rule request, or a list of rules alone, each an object or just a name; or what CreateTrainingJob takes,
+    The file holds a rule request, or only a list of rules, each an object or a name; or the input of CreateTrainingJob
     with `DebugRuleConfigurations`. Errors: `ConfigurationError` with every problem at once.
     """
     subject = f"The rules file {path}"
@@ -53,7 +55,7 @@ def read_rules_file(path: Path) -> RulesFile:
 
 
 def _at_home(problem: Problem, path: Path) -> Problem:
-    """What is wrong with the whole of it stands in the file, and any of the forms would do."""
+    """Return the problem with the file's path, if it concerns the whole text, and an example of a right file."""
     if problem.where != "text":
         return problem
     return Problem(str(path), problem.what, problem.fix or 'It may hold: ["vanishing-gradient", "overfit"]')

@@ -1,4 +1,4 @@
-"""One run on one machine: starts the training and the evaluator, tells of issues as they come, stops, sums up."""
+"""One run on one machine: starts training and evaluator, shows issues, stops on request, sums up."""
 
 from __future__ import annotations
 
@@ -39,20 +39,23 @@ _logger = logging.getLogger(__name__)
 
 
 class Observer(Protocol):
-    """Whoever tells the user. Neither method may raise or block for long."""
+    """The receiver of messages for the user. No method may raise or block for long."""
 
     def note(self, text: str) -> None:
-        """One line about what is happening."""
+        """Show one line about the present activity."""
 
     def issue(self, verdict: Verdict) -> None:
-        """A rule found something whose action is to tell."""
+        """Show an issue of a rule with the action notify-owner."""
 
 
 @dataclass(frozen=True)
 class LocalRun:
-    """What to run, where, and what to judge. `folder` is absolute and new.
+    """A command to run, its folder, and the rules that judge it.
 
-    `tells_what_does_not_apply`: the rules were chosen, so that it is news if the model has nothing for one of them.
+    folder                     absolute and new
+    grace_seconds              time between SIGTERM and SIGKILL
+    shares_terminal            True if the command runs in the terminal's foreground group
+    tells_what_does_not_apply  True: show rules with nothing to judge in the model, since the user chose them
     """
 
     command: tuple[str, ...]
@@ -67,7 +70,7 @@ class LocalRun:
 
 @dataclass(frozen=True)
 class LocalRunResult:
-    """How it ended. `status` is the command's exit code, or -n if signal n ended it."""
+    """The result of a run. `status` is the command's exit code, or -n if signal n ended it."""
 
     folder: Path
     status: int
@@ -79,7 +82,10 @@ class LocalRunResult:
     capture_problem: str
 
     def exit_code(self, fail_on: Severity | None) -> int:
-        """1 if Trackside stopped it or an issue reaches `fail_on`, else the command's own, 128 + n for signal n."""
+        """Return 1 if Trackside stopped the run or an issue reaches `fail_on`, else the command's own code.
+
+        The code of a command ended by signal n is 128 + n.
+        """
         worst = worst_severity(self.verdicts)
         if self.stopped_for or (fail_on and worst and worst.rank >= fail_on.rank):
             return 1
@@ -94,10 +100,10 @@ def run_locally(
     monotonic: Callable[[], float] = time.monotonic,
     evaluator: tuple[str, ...] = EVALUATOR,
 ) -> LocalRunResult:
-    """Runs the command to its end, judged by the rules; returns when nothing of it is left running.
+    """Run the command to its end, judged by the rules. Returns when none of its processes is left running.
 
-    Errors: `OSError` if the command cannot be started, `ConfigurationError` if an action has no local twin. Whatever
-    goes wrong on our side after that is told to the observer, and the training goes on.
+    Errors: `OSError` if the command cannot be started, `ConfigurationError` if an action has no local twin. Later
+    failures of Trackside go to the observer, and the training goes on.
     """
     local_twins(action for rule in run.request.rules for action in rule.actions)
     (run.folder / RULE_REQUEST_KEY).write_text(run.request.to_json(), encoding="utf-8")
@@ -125,7 +131,7 @@ def run_locally(
 
 
 class _Watch:
-    """The main loop and what it has to remember."""
+    """The main loop and its state."""
 
     def __init__(
         self,
@@ -157,7 +163,7 @@ class _Watch:
         self.stopped_for: Verdict | None = None
 
     def until_the_training_ends(self) -> int:
-        """Passes signals on, tells of issues, stops where asked to; returns the status of the command."""
+        """Pass signals on, carry out actions, stop on request. Return the status of the command."""
         while True:
             status = self._training.poll()
             is_stopping = self._kill_at is not None
@@ -169,7 +175,7 @@ class _Watch:
             self.guarded(self._enforce_stop)
 
     def until_all_is_judged(self) -> None:
-        """Says that the run has ended, and waits until the evaluator has seen everything: bounded, interruptible."""
+        """Mark the end of the run, and wait until the evaluator has judged every step: bounded, interruptible."""
         self.guarded(self._mark_end)
         started_at = told_at = self._monotonic()
         while not self._is_off and self._evaluator.tend() is EvaluatorState.RUNNING:
@@ -185,7 +191,7 @@ class _Watch:
         self.guarded(self._look)
 
     def result(self, status: int) -> LocalRunResult:
-        """What is known at the end."""
+        """Return the result of the run."""
         steps: tuple[int, ...] = ()
         try:
             steps = saved_steps(open_store(f"{self._run.folder}/{TENSORS}"))
@@ -212,7 +218,7 @@ class _Watch:
         )
 
     def guarded(self, act: Callable[[], object]) -> None:
-        """Does it; a failure of ours is said once for each kind, ends the watching and never the training."""
+        """Call `act`. Report its failure once for each kind; it ends the watching, never the training."""
         try:
             act()
         except Exception as error:  # the training must outlive any mistake of ours
@@ -300,7 +306,7 @@ class _Watch:
             self._training.pass_on(signal.SIGINT)
 
     def _mark_end(self) -> None:
-        """Only we know that nothing will train in this run any more."""
+        """Write the end marker. Only `trackside run` knows that nothing will train in this run any more."""
         store = open_store(f"{self._run.folder}/{TENSORS}")
         if not store.exists(END_MARKER_KEY):
             store.put(END_MARKER_KEY, b"")

@@ -1,4 +1,4 @@
-"""Whether a run can be read: its end, its packed index, and which of its files are damaged."""
+"""Checks of a run: its end, its packed index, and its damaged files."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ MOST_NAMED = 5
 def check_run(
     run: str, *, open_run: Callable[[str], Trial], read: Callable[[Sequence[str]], Iterable[str]] | None = None
 ) -> tuple[Check, ...]:
-    """Every check of the run that `open_run` finds. With `read`, which hands on the keys of its event files, each of
-    them is read to its end; without, what opening it tells of damage must do."""
+    """Return every check of the run that `open_run` finds.
+
+    With `read`, which yields the keys of its event files, each of these is read to its end. Without, only damage found
+    on opening the run is reported.
+    """
     try:
         trial = open_run(run)
     except TracksideError as error:

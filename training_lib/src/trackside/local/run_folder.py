@@ -1,4 +1,4 @@
-"""Run folders on this machine: how they are named, what `trackside run` records in them, how a user names one."""
+"""Run folders on this machine: their names, the record that `trackside run` writes, and the search by name."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LONGEST_SCRIPT_NAME = 40
 
 
 class RunState(str, Enum):
-    """What became of a run on this machine."""
+    """The state of a run on this machine."""
 
     RUNNING = "running"
     FINISHED = "finished"  # the command ended with code 0
@@ -49,7 +49,11 @@ class RunState(str, Enum):
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What `trackside run` knows of a run. Times are in seconds since the epoch; `status` is -n for signal n."""
+    """The record that `trackside run` writes of a run.
+
+    started_at, ended_at  seconds since the epoch
+    status                exit code, or -n for signal n
+    """
 
     command: tuple[str, ...] = field(metadata=stored(TEXTS))
     started_at: float = field(metadata=stored(FINITE))
@@ -58,12 +62,12 @@ class RunRecord:
     stopped_by_trackside: bool = field(default=False, metadata=stored(BOOLEAN))
 
     def to_json(self) -> str:
-        """One line of JSON."""
+        """Return the record as one line of JSON."""
         return to_json({"version": 1, **document_of(self)})
 
     @classmethod
     def from_json(cls, text: str | bytes) -> RunRecord:
-        """Reads `to_json`'s text. Errors: `ConfigurationError`."""
+        """Return the record in a text of `to_json`. Errors: `ConfigurationError`."""
         subject = f"The record {RECORD_FILE}"
         fields = Fields(parse_json(text, subject=subject), where="")
         record = record_of(cls, fields)
@@ -74,13 +78,13 @@ class RunRecord:
 
 
 def run_name(command: Sequence[str], *, now: float, token: str) -> str:
-    """`20261120-141503-train-3f9a`: sorts by time, says which script, is unique. `now` is shown in local time."""
+    """Return a unique name with time and script, `20261120-141503-train-3f9a`. It sorts by `now`, in local time."""
     script = re.sub(r"[^A-Za-z0-9.]+", "-", _script_name(command)).strip("-.")[:_LONGEST_SCRIPT_NAME] or "run"
     return f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{script}-{token}"
 
 
 def create_run_folder(folder: Path) -> Path:
-    """Makes the folder and returns its absolute path. Errors: `ConfigurationError` if it cannot be a new run's."""
+    """Create the folder and return its absolute path. Errors: `ConfigurationError` if it cannot be a new run's."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
@@ -94,16 +98,16 @@ def create_run_folder(folder: Path) -> Path:
 
 
 def discard_run_folder(folder: Path) -> None:
-    """Removes what `trackside run` wrote before a command that could not be started; nothing else."""
+    """Remove the files that `trackside run` wrote before a command that could not be started; no others."""
     for name in (RULE_REQUEST_KEY, RECORD_FILE, LOCK_FILE):
         (folder / name).unlink(missing_ok=True)
     folder.rmdir()
 
 
 def find_run(name: str, *, runs: Path = RUNS) -> str:
-    """The location that a user means by a path, an `s3://` URI, the name of a run below `runs`, or `latest`.
+    """Return the location of a run, by its path, `s3://` URI, name below `runs`, or `latest`.
 
-    Errors: `RunNotFoundError`, which says which runs there are.
+    Errors: `RunNotFoundError` with the names of existing runs.
     """
     if name.startswith("s3://"):
         return name
@@ -123,24 +127,24 @@ def find_run(name: str, *, runs: Path = RUNS) -> str:
 
 
 def local_runs(runs: Path = RUNS) -> list[Path]:
-    """Every run folder below `runs`, oldest first."""
+    """Return every run folder below `runs`, oldest first."""
     return sorted(folder for folder in runs.iterdir() if is_run_folder(folder)) if runs.is_dir() else []
 
 
 def is_run_folder(folder: Path) -> bool:
-    """True if the folder holds anything that a run holds."""
+    """Return True if the folder holds any part of a run."""
     return any((folder / part).exists() for part in (RULE_REQUEST_KEY, TENSORS, RULE_OUTPUT))
 
 
 def write_record(folder: Path, record: RunRecord) -> None:
-    """Replaces the record, whole or not at all."""
+    """Replace the record, whole or not at all."""
     partial = folder / f"{RECORD_FILE}.partial"
     partial.write_text(record.to_json(), encoding="utf-8")
     partial.replace(folder / RECORD_FILE)
 
 
 def read_record(folder: Path) -> RunRecord | None:
-    """What was recorded; None for a run that `trackside run` did not make, or whose record cannot be read."""
+    """Return the record; None for a run without a readable one, such as a run that `trackside run` did not make."""
     try:
         return RunRecord.from_json((folder / RECORD_FILE).read_bytes())
     except (OSError, ConfigurationError):
@@ -148,7 +152,7 @@ def read_record(folder: Path) -> RunRecord | None:
 
 
 def run_state(folder: Path) -> RunState:
-    """What became of the run, by its record, its lock and its end marker."""
+    """Return the state of the run, from its record, lock and end marker."""
     record = read_record(folder)
     if record is not None and record.ended_at is not None:
         if record.stopped_by_trackside:
@@ -162,7 +166,7 @@ def run_state(folder: Path) -> RunState:
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Marks the run as running for as long as this process lives, however it ends."""
+    """Mark the run as running within the block, and at most for the life of this process, however it ends."""
     descriptor = os.open(folder / LOCK_FILE, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -200,7 +204,7 @@ def _script_name(command: Sequence[str]) -> str:
 
 
 def _keep_out_of_git(folder: Path) -> None:
-    """Runs are data: a `.gitignore` at the top of `.trackside` keeps them out of commits."""
+    """Write a `.gitignore` at the top of `.trackside`: runs are data, and stay out of commits."""
     top = RUNS.parent
     if top in folder.parents and not (top / ".gitignore").exists():
         (top / ".gitignore").write_text("*\n", encoding="utf-8")

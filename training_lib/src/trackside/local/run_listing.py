@@ -1,4 +1,4 @@
-"""Which runs lie in a folder, or below a prefix in S3."""
+"""The runs in a folder, or below a prefix in S3."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ KEYS_IN_A_PAGE = 1000  # of a listing in S3
 
 
 def runs_in(where: str | None = None) -> tuple[str, ...]:
-    """Locations of the folders right below `where` (default: the runs of `trackside run`), by name, that may be runs.
+    """Return the locations right below `where` (default: the runs of `trackside run`) that may be runs, by name.
 
-    Those on this machine look like one. Of those in S3 that shows when one is read: to find them costs one LIST for
-    each that holds more than a page of keys, and one for each page of smaller ones. Errors: `RunNotFoundError` for a
-    folder that is not there; `ConfigurationError` for one that is itself a run; those of the store.
+    A folder on this machine is checked; a prefix in S3 proves to be a run when it is read. Listing S3 costs one LIST
+    for each prefix with more than a page of keys, and one for each page of smaller prefixes. Errors: `RunNotFoundError`
+    for a missing folder; `ConfigurationError` for a location that is itself a run; those of the store.
     """
     if where is None:
         return _absolute(local_runs(RUNS))
@@ -35,7 +35,7 @@ def runs_in(where: str | None = None) -> tuple[str, ...]:
 
 
 def stores_in(where: str | None) -> Callable[[str], Store]:
-    """What opens the locations at and below `where`: in S3 with one client for all of them."""
+    """Return a function that opens locations at and below `where`: in S3 with one client for all of them."""
     if where is None or "://" not in where:
         return open_store
     base = open_store(where)
@@ -43,7 +43,7 @@ def stores_in(where: str | None) -> Callable[[str], Store]:
 
 
 def folders_in(store: Store) -> Iterator[str]:
-    """Names of the folders right below the store's location. Errors: those of the store."""
+    """Yield the names of the folders right below the store's location. Errors: those of the store."""
     start_after, is_through = "", False
     while not is_through:
         folder, keys, is_through = "", 0, True

@@ -1,4 +1,4 @@
-"""Signals as data: they are collected while the main loop sleeps, and it reads them when it is ready."""
+"""Signals as data: collected while the main loop sleeps, and returned when it asks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signa
 
 
 class SignalInbox:
-    """While entered, the signals of `PASSED_ON` no longer act on this process; `wait` returns them.
+    """A context in which the signals of `PASSED_ON` no longer act on this process; `wait` returns them.
 
     A signal that was ignored before (nohup) stays ignored, here and in child processes. Main thread only.
     """
@@ -30,7 +30,7 @@ class SignalInbox:
         return self
 
     def wait(self, seconds: float) -> tuple[signal.Signals, ...]:
-        """Sleeps until a signal comes or a child process ends, at most `seconds`; returns the signals, oldest first."""
+        """Wait for a signal or the end of a child process, at most `seconds`. Return the signals, oldest first."""
         if not select.select([self._read], [], [], seconds)[0]:
             return ()
         numbers = os.read(self._read, 4096)
@@ -47,4 +47,4 @@ class SignalInbox:
 
 
 def _leave_it_in_the_inbox(number: int, frame: FrameType | None) -> None:
-    """Python has already written the number to the wake-up pipe."""
+    """Do nothing: Python has already written the number to the wake-up pipe."""

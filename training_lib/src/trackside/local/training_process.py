@@ -1,4 +1,4 @@
-"""The training: any command, in the foreground, with its own input, output and terminal; and how it is stopped."""
+"""The training: any command, in the foreground, with its own input, output and terminal; and its stopping."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from trackside.local.process_table import Process, family, living_processes, sig
 class TrainingProcess:
     """A started command.
 
-    In a terminal it shares our process group, so that Ctrl-C, Ctrl-Z and reading from the keyboard work as if
-    Trackside were not there. Anywhere else it leads a group of its own, which can be signalled as one.
+    In a terminal it shares our process group, so that Ctrl-C, Ctrl-Z and reading from the keyboard work as without
+    Trackside. Elsewhere it leads a group of its own, which can be signalled as one.
     """
 
     def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], shares_terminal: bool) -> None:
@@ -37,22 +37,25 @@ class TrainingProcess:
         return self._process.pid
 
     def poll(self) -> int | None:
-        """None while it runs; then its exit code, or -n if signal n ended it."""
+        """Return None while it runs; then its exit code, or -n if signal n ended it."""
         return self._process.poll()
 
     def pass_on(self, number: signal.Signals) -> None:
-        """Gives the command a signal that was sent to us, as if we were not there."""
+        """Send the command a signal that `trackside run` received."""
         if self.poll() is None:
             self._process.send_signal(number)
 
     def ask_to_end(self) -> None:
-        """SIGTERM to the command and its process group; torchrun hands it on to workers in groups of their own."""
+        """Send SIGTERM to the command and its process group.
+
+        torchrun passes it on to workers in groups of their own.
+        """
         self._ask(process for process in self._look() if process.group == self._group)
 
     def is_alive(self) -> bool:
-        """True while anything of the family runs. Call it after `ask_to_end`: orphans are known from there on.
+        """Return True while any process of the family runs. Call it after `ask_to_end`, which makes orphans known.
 
-        Once the command itself has ended, whoever it left behind is asked to end too, once.
+        Once the command itself has ended, the processes it left get SIGTERM too, once.
         """
         left = self._look()
         if self.poll() is None:
@@ -61,7 +64,7 @@ class TrainingProcess:
         return bool(left)
 
     def kill(self) -> None:
-        """SIGKILL to the whole family, in every group."""
+        """Send SIGKILL to the whole family, in every group."""
         signal_all(self._look(), signal.SIGKILL)
 
     def _ask(self, processes: Iterable[Process]) -> None:
@@ -79,7 +82,7 @@ class TrainingProcess:
 
 
 def find_command(command: Sequence[str], *, search_path: str | None) -> None:
-    """Errors: `ConfigurationError` if the first word is no program that can be started."""
+    """Check that the first word is a program. Errors: `ConfigurationError` if it cannot be started."""
     name = command[0]
     if shutil.which(name, path=search_path):
         return
@@ -94,7 +97,7 @@ def find_command(command: Sequence[str], *, search_path: str | None) -> None:
 
 
 def owns_the_terminal() -> bool:
-    """True if this process belongs to the group in the foreground of a terminal."""
+    """Return True if this process belongs to the group in the foreground of a terminal."""
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
     except OSError:

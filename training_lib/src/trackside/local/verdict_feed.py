@@ -1,4 +1,4 @@
-"""Verdicts as they are written: follows a growing `verdicts.jsonl`, and says each verdict once."""
+"""The new verdicts of a run: follows a growing `verdicts.jsonl`, and returns each verdict once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _logger = logging.getLogger(__name__)
 
 
 class VerdictFeed:
-    """The file may be appended to or replaced by a longer one; a line counts once its newline is there."""
+    """A growing file of verdicts, appended to or replaced by a longer one.
+
+    A line counts once it ends with a newline.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -25,7 +28,7 @@ class VerdictFeed:
         return tuple(self._said.values())
 
     def news(self) -> tuple[Verdict, ...]:
-        """Verdicts that were not there at the last call; one that a restarted evaluator says again is not news."""
+        """Return the verdicts since the last call. A verdict that a restarted evaluator writes again is left out."""
         return tuple(verdict for verdict in read_verdicts(self._new_lines()) if self._is_new(verdict))
 
     def _is_new(self, verdict: Verdict) -> bool:
@@ -49,7 +52,7 @@ class VerdictFeed:
 
 
 def read_verdicts(lines: bytes) -> tuple[Verdict, ...]:
-    """The verdicts in the lines of a `verdicts.jsonl`; a line that is none is logged and passed over."""
+    """Return the verdicts in the lines of a `verdicts.jsonl`. A line without one is logged and ignored."""
     verdicts = []
     for line in lines.split(b"\n"):
         if not line.strip():

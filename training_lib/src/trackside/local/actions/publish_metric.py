@@ -14,7 +14,7 @@ VERSION = 1
 
 
 def carry_out(verdict: Verdict, run: ActingRun) -> None:
-    """Append one line to `rule-output/metrics.jsonl`: the metric that CloudWatch would hold (docs/actions.md)."""
+    """Append one line to `rule-output/metrics.jsonl`: the metric that CloudWatch would get (docs/actions.md)."""
     file = run.folder / RULE_OUTPUT / METRICS_KEY
     file.parent.mkdir(exist_ok=True)
     with file.open("ab") as lines:
