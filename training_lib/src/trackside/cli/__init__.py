@@ -1,4 +1,4 @@
-"""`trackside`: one file per command, loaded when it is asked for.
+"""`trackside`: one file per command, loaded on use.
 
 stdout carries data, stderr progress and errors. Exit codes: 0 fine, 1 findings at the threshold (or a run that was
 stopped), 2 usage or configuration, 3 not found or unreadable, 4 remote, 5 a rule crashed, 70 a mistake of ours,
@@ -94,7 +94,7 @@ def _flush_stdout() -> None:
 
 
 def _forget_stdout() -> None:
-    """Whoever read stdout has gone (`| head`): the flush at exit must not fail on it again."""
+    """Detach stdout after its reader has gone (`| head`), so that the flush at exit does not fail on it again."""
     from trackside.cli.terminal.console import detach
 
     detach(sys.stdout)

@@ -1,4 +1,4 @@
-"""`trackside aws`: what a deployment in AWS knows of training jobs."""
+"""`trackside aws`: the training jobs of a deployment in AWS."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from trackside.cli.terminal.options import shared_options
 @click.group("aws")
 @shared_options
 def command() -> None:
-    """See what a deployment in AWS knows of jobs.
+    """Show the training jobs of a deployment in AWS.
 
-    It watches those with the tag trackside:run, which `attach` adds; `veto`
-    keeps one alive; `redrive` and `replay` are for after an outage.
+    It watches jobs with the tag trackside:run, which `attach` adds. `veto`
+    forbids to stop a job. `redrive` and `replay` are for after an outage.
 
     \b
     Example:

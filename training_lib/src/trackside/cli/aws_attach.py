@@ -1,4 +1,4 @@
-"""`trackside aws attach`: a request becomes that of a watched job, and the library gets into its container."""
+"""`trackside aws attach`: makes a request that of a watched job, and brings the library into its container."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--dry-run", is_flag=True, help="Put nothing into S3 or the folder; say what would be put.")
 @shared_options
 def command(*, request: Any, run: str, out: Path | None, dry_run: bool, own_image: bool, **asked: Any) -> None:
-    """Add to REQUEST what makes it a watched job.
+    """Make REQUEST that of a watched job.
 
     REQUEST is a file ("-": stdin) as `aws sagemaker create-training-job
     --cli-input-json` takes it, or create-hyper-parameter-tuning-job.
-    What no tag or variable holds is put into S3, at the run.
+    Documents that fit no tag or variable are put into S3, at the run.
 
     \b
     Example:
@@ -123,7 +123,7 @@ def _delivered(
     dry_run: bool,
     **_: Any,
 ) -> dict[str, Any]:
-    """The request, with the library on its way: beside the script, or as a channel from S3."""
+    """Return the request, with the library delivered beside the script, or as a channel from S3."""
     import tempfile
 
     from trackside.contracts.run_layout import shared_place

@@ -20,8 +20,8 @@ from trackside.cli.terminal.table_option import environment_option
 def command(*, environment: str, functions: tuple[str, ...], every: bool, dry_run: bool, output: str) -> None:
     """Put dead letters back into the queues of their functions.
 
-    A dead letter is what a FUNCTION, such as stop_training, gave up on. First mend what its log says:
-    what still fails comes back. What was done already is not done again.
+    A dead letter is an event that a FUNCTION, such as stop_training, gave up on. First mend the error in its
+    log, or the letter comes back. Actions that were carried out already are not repeated.
 
     \b
     Example:

@@ -33,8 +33,8 @@ class _Moment(click.ParamType[datetime]):
 def command(*, environment: str, first: datetime, last: datetime, act_again: bool) -> None:
     """Send verdicts of the archive once more.
 
-    Functions see everything that came onto the bus between the two moments as if it came now. What was
-    done for it within the last 14 days is not done again. Asking for the same moments again changes
+    Functions receive every event that came onto the bus between the two moments as if it came now.
+    Actions for it within the last 14 days are not repeated. A second replay of the same moments changes
     nothing.
 
     \b

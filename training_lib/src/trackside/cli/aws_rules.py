@@ -1,4 +1,4 @@
-"""`trackside aws rules`: the statuses of a job's rules, in the shape in which DescribeTrainingJob gave them."""
+"""`trackside aws rules`: the statuses of a job's rules, in the shape of DescribeTrainingJob."""
 
 from __future__ import annotations
 

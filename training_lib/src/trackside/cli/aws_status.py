@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 @table_option
 @shared_options
 def command(*, days: int, output: str, table: str, environment: str) -> None:
-    """List the jobs that run, and those that ended lately.
+    """List running jobs, and those that ended lately.
 
-    With their state, and what their rules say.
+    With their states, and the status of each rule.
 
     \b
     Example:

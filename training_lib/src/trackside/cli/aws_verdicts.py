@@ -1,4 +1,4 @@
-"""`trackside aws verdicts`: what the rules of a deployment said of one job, and what was decided about it."""
+"""`trackside aws verdicts`: the verdicts of a deployment on one job, and the decisions about stopping it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @table_option
 @shared_options
 def command(*, job: str, with_history: bool, output: str, table: str, environment: str) -> None:
-    """Show what rules said of JOB, and what was decided.
+    """Show verdicts on JOB, and decisions about it.
 
     JOB is the name of a training job, or its ARN. Decisions are those about stopping it, with their reasons. With
     --json it also has DebugRuleEvaluationStatuses, as DescribeTrainingJob gave it.

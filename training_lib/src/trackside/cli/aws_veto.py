@@ -1,4 +1,4 @@
-"""`trackside aws veto`: a person keeps a job alive."""
+"""`trackside aws veto`: a person forbids to stop a job."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from trackside.cli.terminal.table_option import table_option
 @table_option
 @shared_options
 def command(*, job: str, by: str, reason: str, table: str, environment: str) -> None:
-    """Forbid to stop JOB for what was found until now.
+    """Forbid to stop JOB for its findings until now.
 
     JOB is the name of a training job, or its ARN. The veto also holds for the deployment's cool-down
-    after it. A job that was stopped already stays so.
+    after it. A job that was stopped already stays stopped.
 
     \b
     Example:

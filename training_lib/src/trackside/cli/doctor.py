@@ -1,4 +1,4 @@
-"""`trackside doctor`: what is installed, whether it fits together, and whether a run can be read."""
+"""`trackside doctor`: checks of the installation, and of a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def command(*, run: str | None, all_files: bool, output: str) -> None:
     """Check the installation and, if named, a RUN.
 
     The TRACKSIDE_* variables that are set are checked, too. RUN is what `trackside tensors` takes. Exits with 1 if
-    there is a problem; what would help stands below it.
+    it finds a problem, and names a cure for it.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`trackside drill`: proves that a deployment finds a fault, tells people and stops the job."""
+"""`trackside drill`: proves that a deployment finds a fault, notifies its owners and stops the job."""
 
 from __future__ import annotations
 
@@ -92,7 +92,10 @@ def _local_account() -> Iterator[Callable[[str], Any]]:
 
 
 def _carried_out(drill: Drill) -> Report:
-    """Whatever happens, Ctrl-C included, what was made is removed, and it is said what could not be."""
+    """Run the drill and return its report.
+
+    Afterwards, also after Ctrl-C, remove what it made and report what is left.
+    """
     from trackside.cli.terminal.console import progress_console
 
     console = progress_console(color=wants_color())

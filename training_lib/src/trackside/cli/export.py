@@ -1,4 +1,4 @@
-"""`trackside export`: a run for TensorBoard, or as a Parquet table."""
+"""`trackside export`: exports a run for TensorBoard, or as a Parquet table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`trackside findings`: what the rules said about a run."""
+"""`trackside findings`: the verdicts of the rules on a run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCHEMA_VERSION = 1
 )
 @shared_options
 def command(run: str, output: str, fail_on: str) -> None:
-    """Show what the rules said about RUN.
+    """Show the verdicts of the rules on RUN.
 
     RUN is a folder, s3://bucket/prefix, the name of a run below .trackside/runs, or `latest`.
 

@@ -1,5 +1,5 @@
 # ruff: noqa: N999 - a command's file has its name, and is loaded by it; no `import` statement ever names this one
-"""`trackside import`: a run of the original smdebug made a run of ours."""
+"""`trackside import`: makes a run of smdebug a run of Trackside."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_NAMED = 5
 @click.argument("destination", required=False)
 @shared_options
 def command(*, source: str, destination: str | None) -> None:
-    """Make SOURCE, a run of the original smdebug, a run of ours.
+    """Make SOURCE, a run of smdebug, a run of Trackside.
 
     SOURCE is a folder or s3://bucket/prefix: the one that holds debug-output, or index and events. It is never changed;
     without DESTINATION a packed index is put beside it, with which it opens in a few requests. DESTINATION is a new

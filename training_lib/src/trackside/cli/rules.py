@@ -1,4 +1,4 @@
-"""`trackside rules`: which rules there are, what each decides and what can be set."""
+"""`trackside rules`: the rules, their decisions and their parameters."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def list_rules(output: str) -> None:
 @format_option("table", "json")
 @shared_options
 def show_rule(rule: str, output: str) -> None:
-    """Show one RULE with all that can be set.
+    """Show one RULE with its parameters.
 
     RULE is the id of a rule, or FILE.py:CLASS for one of your own: then the file is run, and errors in it are named.
 

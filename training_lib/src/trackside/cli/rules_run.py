@@ -45,10 +45,11 @@ def command(
 ) -> None:
     """Judge recorded RUNs by rules of your choice, now.
 
-    It shows a card for each issue, as `trackside run` does, and how each rule stands. What was said of a run before
-    does not count. Nothing is written and nobody is told. A run that still goes on is judged as far as it is there.
+    It shows a card for each issue, as `trackside run` does, and the state of each rule. Earlier verdicts on a run do
+    not count. Nothing is written and nobody is notified. A run that still trains is judged up to its newest step.
 
-    `rules test` judges alike and says what a stop would have saved: a line for each issue, for comparing many runs.
+    `rules test` judges alike and shows the steps that a stop would have saved: a line for each issue, for comparing
+    many runs.
 
     RUN is a folder, s3://bucket/prefix, the name of a run below .trackside/runs, or `latest`.
 
@@ -88,7 +89,7 @@ def _show(judged: Sequence[JudgedRun], *, output: str) -> None:
 
 
 def _exit_code(judged: Sequence[JudgedRun], *, fail_on: str) -> int:
-    """A crash comes first: then not everything was judged."""
+    """Return the exit code. A crash comes first: then not everything was judged."""
     from trackside.local.rule_state import worst_severity
 
     if any(run.found.crashed for run in judged):

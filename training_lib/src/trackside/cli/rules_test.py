@@ -1,4 +1,4 @@
-"""`trackside rules test`: what rules would have said about recorded runs."""
+"""`trackside rules test`: backtests of rules on recorded runs."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ def command(
     rules_file: Path | None,
     output: str,
 ) -> None:
-    """Say what rules would have found in recorded RUNs, and when.
+    """Backtest rules on recorded RUNs.
 
-    It names the steps, and how many of them a stop would have saved: a line for each issue, for comparing runs and
-    thresholds. Nothing is written and nobody is told. `rules run` judges alike and shows each issue as a card.
+    It shows the step of each issue, and the number of steps that a stop would have saved: a line for each issue, for
+    comparing runs and thresholds. Nothing is written and nobody is notified. `rules run` judges alike and shows each
+    issue as a card.
 
     \b
     Example:

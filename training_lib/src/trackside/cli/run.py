@@ -115,9 +115,9 @@ def command(
 
 
 def parse_rule(text: str) -> RuleConfiguration:
-    """`exploding-tensor:threshold=10,patience=2`, or `FILE.py:CLASS:threshold=10` -> the configuration.
+    """Return the configuration in `exploding-tensor:threshold=10,patience=2`, or `FILE.py:CLASS:threshold=10`.
 
-    Raises `ValueError` with what would work.
+    Raises `ValueError` with a cure.
     """
     source, rule_id, rest = split_rule(text)
     parameters = {}
@@ -136,7 +136,10 @@ def parse_rule(text: str) -> RuleConfiguration:
 
 
 def split_rule(text: str) -> tuple[str, str, str]:
-    """(file, rule or class, the rest): `s3://b/mine.py:Large:limit=3` -> its parts; the file is "" where none is."""
+    """Return (file, rule or class, the rest) of `s3://b/mine.py:Large:limit=3`.
+
+    The file is "" for a rule without one.
+    """
     file, py, after = text.partition(".py:")
     if not py or "=" in file:  # then it stands within a parameter
         return "", *text.partition(":")[::2]
@@ -207,7 +210,7 @@ def _run(
 
 
 def _relative(folder: Path) -> str:
-    """The folder as the user would type it."""
+    """Return the folder as the user would type it."""
     try:
         return str(folder.relative_to(os.getcwd()))
     except ValueError:

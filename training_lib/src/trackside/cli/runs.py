@@ -33,8 +33,8 @@ def command(*, where: str | None, output: str, regex: str | None) -> None:
     """List the runs of this folder, or of WHERE.
 
     WHERE is a folder that holds runs, or s3://bucket/prefix; without it, .trackside/runs. Newest first (by name): name,
-    state, steps saved, issues. In S3 nobody records how a run ended: it is `ended` once its end marker is there, and
-    `open` before. A run that cannot be read is named on stderr, and the others are listed.
+    state, steps saved, issues. In S3 the end of the command is not recorded: a run is `ended` once its end marker
+    exists, and `open` before. A run that cannot be read is named on stderr, and the others are listed.
 
     \b
     Example:
@@ -65,7 +65,10 @@ def command(*, where: str | None, output: str, regex: str | None) -> None:
 
 
 def _summaries(found: Sequence[str], stores: Callable[[str], Store]) -> list[RunSummary]:
-    """What cannot be read is told on stderr; what is no run, in S3, is passed over."""
+    """Return the summaries of these locations.
+
+    Name unreadable ones on stderr, and skip S3 prefixes that are no runs.
+    """
     chunks = [found[first : first + RUNS_AT_ONCE] for first in range(0, len(found), RUNS_AT_ONCE)]
     summaries = []
     unread = 0
@@ -139,7 +142,7 @@ def _csv_cell(value: object) -> object:
 
 
 def _print_table(runs: Sequence[RunSummary]) -> None:
-    """Without the column of times where nobody recorded one."""
+    """Print the table, without the column of times if no run has one."""
     from rich.text import Text
 
     from trackside.cli.terminal.console import data_console, safe

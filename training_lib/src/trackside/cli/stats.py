@@ -31,7 +31,7 @@ TREND_POINTS = 8
 
 @dataclass(frozen=True)
 class StatisticRow:
-    """One statistic of one tensor of one worker over steps, ascending; at least one."""
+    """One statistic of one tensor of one worker over steps, ascending; at least one step."""
 
     tensor: str
     worker: str
@@ -129,7 +129,7 @@ def _csv_rows(rows: Sequence[StatisticRow]) -> Iterator[tuple[object, ...]]:
 
 
 def _print_table(rows: Sequence[StatisticRow]) -> None:
-    """Columns that say the same in every row are left out: the statistic stands in the heading then."""
+    """Print the table. A column with the same text in every row is left out: the statistic moves to the heading."""
     from trackside.cli.terminal.console import data_console
     from trackside.cli.terminal.sparkline import sparkline
 
@@ -173,7 +173,7 @@ def _most(values: Sequence[float]) -> float:
 
 
 def _thinned(values: Sequence[float]) -> list[float]:
-    """At most `TREND_POINTS` of the values, evenly spaced, the first and the last among them."""
+    """Return at most `TREND_POINTS` of the values, evenly spaced, with the first and the last."""
     if len(values) <= TREND_POINTS:
         return list(values)
     last = len(values) - 1

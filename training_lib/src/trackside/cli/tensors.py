@@ -1,4 +1,4 @@
-"""`trackside tensors`: which tensors a run holds."""
+"""`trackside tensors`: the tensors of a run."""
 
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TensorRow:
-    """One tensor of a run. `shape` and `dtype` are None where only reductions were saved or nothing can be read.
+    """One tensor of a run.
 
-    Of a tensor of which only statistics are recorded, `steps` is 0 and `last_step` None.
+    shape, dtype  None if only reductions were saved or nothing can be read
+    steps         number of steps with the tensor; 0 if only statistics are recorded
+    last_step     the newest of them; None without any
     """
 
     name: str
@@ -54,8 +56,8 @@ def command(
 ) -> None:
     """List the tensors of RUN.
 
-    RUN is a folder, s3://bucket/prefix, the name of a run below .trackside/runs, or `latest`; a folder that the
-    original smdebug wrote will do. Files that cannot be read are named on stderr, the rest is listed.
+    RUN is a folder, s3://bucket/prefix, the name of a run below .trackside/runs, or `latest`; a folder that
+    smdebug wrote will do. Files that cannot be read are named on stderr, the rest is listed.
 
     \b
     Example:

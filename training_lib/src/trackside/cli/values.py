@@ -1,4 +1,4 @@
-"""`trackside values`: what was saved, in full: one tensor at one step, or over steps."""
+"""`trackside values`: saved values in full, of one tensor at one step, or over steps."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _text(step: int | None) -> str | None:
 
 
 def _selected(trial: Trial, tensor: str, wanted: Filters) -> TensorSeries:
-    """The tensor over the selected steps, of which there is one at least. Errors: `TensorNotSavedError`."""
+    """Return the tensor over the selected steps, at least one. Errors: `TensorNotSavedError`."""
     series = wanted.tensor(trial, tensor)
     if series.steps:
         return series
@@ -138,7 +138,7 @@ def _selected(trial: Trial, tensor: str, wanted: Filters) -> TensorSeries:
 
 
 def _at_one_step(series: TensorSeries) -> TensorSeries:
-    """The series itself. Errors: `ConfigurationError` where several workers saved it and none was chosen."""
+    """Return the series itself. Errors: `ConfigurationError` if several workers saved it and none was chosen."""
     workers = series.workers
     if len(workers) > 1:
         fix = f"Choose one: --worker {workers[0]} (of {', '.join(workers)}), or see all: --steps {series.steps[-1]}."
@@ -154,7 +154,7 @@ def _last_step(trial: Trial, series: TensorSeries, wanted: Filters) -> TensorSer
 
 
 def _read(trial: Trial, found: Sequence[TensorSeries], *, has_bar: bool = True) -> Iterator[Value]:
-    """Every value, by tensor, worker and step; what is damaged is left out. Few are held in memory at a time."""
+    """Yield every value, by tensor, worker and step, without damaged ones. Few are in memory at a time."""
     pieces = [
         (series.name, worker, steps, at_once)
         for series in found
@@ -186,7 +186,7 @@ def _steps_by_worker(trial: Trial, series: TensorSeries) -> dict[str, list[int]]
 
 
 def _steps_at_once(trial: Trial, series: TensorSeries) -> int:
-    """How many to fetch at the same time: one from a disk; from S3 several, while they fit into memory."""
+    """Return the number of steps to fetch at a time: one from a disk; from S3 several, limited by their size."""
     if "://" not in trial.uri:
         return 1
     head = trial.heads([series]).get(series.name)
@@ -278,7 +278,7 @@ def _span(steps: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class _Row:
-    """What a table says of a value: `text` of a tensor of one element, else `summary` in the order of `SUMMARY`."""
+    """A value in a table: `text` for a tensor of one element, else `summary` in the order of `SUMMARY`."""
 
     value: tuple[str, int, str, str]
     shape: str
@@ -297,7 +297,7 @@ def _row(value: Value) -> _Row:
 
 
 def _summary(array: NDArray[np.generic]) -> tuple[str, ...]:
-    """`SUMMARY` of the array; dashes for one that is empty, or holds texts or complex numbers."""
+    """Return `SUMMARY` of the array; dashes for one that is empty, or holds texts or complex numbers."""
     from trackside.trial.statistics import STATISTICS, summarise_many
 
     if array.size == 0 or array.dtype.kind not in "biuf":
@@ -310,7 +310,7 @@ def _summary(array: NDArray[np.generic]) -> tuple[str, ...]:
 
 
 def _print_rows(rows: Sequence[_Row]) -> None:
-    """At least one. Columns that say the same in every row are left out: the tensor stands in the heading then."""
+    """Print at least one row. A column with the same text in every row is left out: the tensor moves to the heading."""
     from trackside.cli.terminal.text import printable
 
     names, _, workers, modes = (set(facts) for facts in zip(*(row.value for row in rows), strict=True))

@@ -1,1 +1,1 @@
-"""How things look in a terminal, a pipe and a log file: one look for all commands. Rich is imported below here only."""
+"""The look of output in a terminal, a pipe and a log file, for all commands. Rich is imported below here only."""

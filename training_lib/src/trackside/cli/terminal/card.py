@@ -1,4 +1,4 @@
-"""The verdict card: what, where, since when, observed against threshold, what to do.
+"""The verdict card: finding, place, first step, observed value against threshold, advice.
 
 It reads as plain text in a log file too: no box to the right, no meaning in colour alone.
 """
@@ -26,7 +26,7 @@ _STYLES = {Severity.CRITICAL: "bold red", Severity.WARNING: "bold yellow", Sever
 
 
 class VerdictCard:
-    """A verdict that found an issue, as Rich prints it."""
+    """A verdict with an issue, as Rich prints it."""
 
     def __init__(self, verdict: Verdict) -> None:
         self._verdict = verdict
@@ -59,7 +59,7 @@ class VerdictCard:
 
 
 def suspicions_of(verdict: Verdict) -> tuple[str, ...]:
-    """What is likely behind it, likeliest first: the cause, and the numbers of this run that speak for it."""
+    """Return the likeliest causes as texts, likeliest first, with the numbers of this run as evidence."""
     return tuple(
         [
             f"{one.explanation.what}: {one.because}" if one.because else one.explanation.what
@@ -69,16 +69,16 @@ def suspicions_of(verdict: Verdict) -> tuple[str, ...]:
 
 
 def steps_to_try(verdict: Verdict) -> tuple[str, ...]:
-    """What to do against the likeliest causes, then what the rule advises in general; each once."""
+    """Return the fixes for the likeliest causes, then the rule's general advice; each once."""
     fixes = [one.explanation.fix for one in verdict.suspicions[:2]]
     return tuple(dict.fromkeys([*fixes, *verdict.what_to_do]))[:MOST_STEPS]
 
 
 def module_of(subject: str) -> str:
-    """Where in the model a tensor belongs, in words: `gradient/MLP_layers.0.weight` -> `layers.0 of MLP`.
+    """Return the module of a tensor in words: `gradient/MLP_layers.0.weight` -> `layers.0 of MLP`.
 
-    smdebug's names join root class and path by an underscore that either may also hold; where that leaves more than
-    one reading, the name stays as it is.
+    smdebug's names join root class and path by an underscore, which either may also contain. A name with more than one
+    reading stays unchanged.
     """
     name = subject.rpartition("/")[2]
     output = re.fullmatch(r"(.+)_(?:output|input)_\d+", name)
@@ -92,7 +92,7 @@ def module_of(subject: str) -> str:
 
 
 def _what(verdict: Verdict) -> str:
-    """What the rule finds, for the rows below say the rest. A rule that is not built in says it in its message."""
+    """Return the rule's summary, for the rows below hold the details. For a rule that is not built in, its message."""
     rule = built_in_catalogue().rules.get(verdict.rule_id)
     if rule and verdict.findings:
         return rule.summary
@@ -121,7 +121,7 @@ def _rows(verdict: Verdict, *, ascii_only: bool) -> list[tuple[str, str]]:
 
 
 def _affected(verdict: Verdict) -> str:
-    """Nothing for one tensor: the row above has named it."""
+    """Return the number of affected tensors with some names; "" for one, which the row above names."""
     if verdict.affected < 2:
         return ""
     several = len({finding.worker for finding in verdict.findings}) > 1

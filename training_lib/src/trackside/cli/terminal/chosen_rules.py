@@ -1,4 +1,4 @@
-"""The rules that are chosen to judge recorded runs: by `--rule`, `--set`, `--preset` and `--rules-file`."""
+"""The rules chosen to judge recorded runs: by `--rule`, `--set`, `--preset` and `--rules-file`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HOW_TO_WRITE_A_RULE = "Write ID or FILE.py:CLASS, then :NAME=VALUE,NAME=VALUE i
 
 @dataclass(frozen=True)
 class Choice:
-    """What the command line says. `preset` is None where it says nothing."""
+    """The rule options of a command line. `preset` is None without `--preset`."""
 
     rules: tuple[str, ...]
     settings: tuple[str, ...]
@@ -30,7 +30,7 @@ class Choice:
 
 
 def rule_options(verb: str) -> Callable[[F], F]:
-    """Adds the options; `verb` is what the command does with a rule ("Test")."""
+    """Return a decorator that adds the options. `verb` is the command's action on a rule ("Test")."""
 
     def add(command: F) -> F:
         file = click.option(
@@ -63,8 +63,10 @@ def rule_options(verb: str) -> Callable[[F], F]:
 
 
 def chosen_rules(choice: Choice) -> list[RuleConfiguration]:
-    """The rules, with names of their own. Errors: `ConfigurationError` with every problem of the command line, or of
-    the rules, at once."""
+    """Return the chosen rules, with unique names.
+
+    Errors: `ConfigurationError` with every problem of the command line, or of the rules, at once.
+    """
     from trackside.local.preflight import with_names_of_their_own
 
     problems: list[Problem] = []

@@ -1,4 +1,4 @@
-"""The two streams of every command: data on stdout, what happens on stderr."""
+"""The two streams of every command: data on stdout, progress and errors on stderr."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ MOST_COLUMNS = 100  # lines of prose any longer are hard to read, however wide t
 
 
 class _Console(Console):
-    """Rich ends the process when a reader goes away; whoever prints decides here, for a training may be running."""
+    """A console that raises when its reader is gone. Rich would end the process, but a training may be running."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
 def data_console(*, color: bool) -> Console:
-    """For what the user asked to see."""
+    """Return the console for data."""
     return _console(sys.stdout, color=color)
 
 
 def progress_console(*, color: bool) -> Console:
-    """For what happens meanwhile, and for errors."""
+    """Return the console for progress and errors."""
     return _console(sys.stderr, color=color)
 
 
 def safe(console: Console, text: str) -> str:
-    """`text` as this console can print it, with nothing in it that a terminal would obey."""
+    """Return `text` in characters that this console can print and a terminal does not obey."""
     return printable(text, encoding=console.encoding)
 
 
 def keeps_up(console: Console) -> bool:
-    """Flushes; False once the reader of the stream has gone away, whereafter writing to it is harmless."""
+    """Flush the stream. Return False once its reader is gone; writing to it is harmless then."""
     try:
         console.file.flush()
     except BrokenPipeError:
@@ -47,7 +47,7 @@ def keeps_up(console: Console) -> bool:
 
 
 def detach(stream: IO[str]) -> None:
-    """Points a stream whose reader is gone to nowhere, so that the flush at exit does not fail either."""
+    """Redirect a stream without a reader to nowhere, so that the flush at exit does not fail either."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

@@ -1,4 +1,4 @@
-"""The card of a drill: each hop's time since the fault and since the hop before, and what did not happen."""
+"""The card of a drill: the time of each stage since the fault and since the stage before, and missing stages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PROMISES = (("a rule finds it", "verdict"), ("owners are told", "message"), ("t
 
 
 class DrillCard:
-    """A report, as Rich prints it: 80 columns are enough."""
+    """A report of a drill, as Rich prints it: 80 columns are enough."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -51,7 +51,7 @@ class DrillCard:
 
 
 def as_document(report: Report) -> dict[str, Any]:
-    """The same for programs: seconds since the epoch, and since the fault."""
+    """Return the report as a JSON document: times in seconds since the epoch, and since the fault."""
     return {
         "job": report.job,
         "account": report.account,
@@ -81,7 +81,7 @@ def _with_before(arrivals: tuple[Arrival, ...]) -> Iterator[tuple[Arrival, float
 
 
 def _since(begin: float | None, end: float) -> str:
-    """Ten characters: `   +12.3 s`."""
+    """Return the time in ten characters: `   +12.3 s`."""
     return f"{'':>10}" if begin is None else f"{end - begin:>+8.1f} s"
 
 

@@ -1,4 +1,4 @@
-"""Errors as a user reads them: what, why or where, what to do; and the exit code of each kind."""
+"""Errors for users: problem, reason or place, cure; and the exit code of each kind."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _ADVICE_FOR: tuple[tuple[type[TracksideError], bool | None, str], ...] = (
 
 
 def exit_code_of(error: BaseException) -> int:
-    """The exit code that tells a script what kind of error this was."""
+    """Return the exit code for this kind of error."""
     if isinstance(error, ConfigurationError):
         return USAGE
     if isinstance(error, StorageUnavailableError) or (isinstance(error, AccessDeniedError) and _is_remote(error)):
@@ -64,14 +64,17 @@ def exit_code_of(error: BaseException) -> int:
 
 
 def explain(error: BaseException, *, verbose: bool, where: TextIO | None) -> None:
-    """Writes the error to `where`; with `verbose` the traceback goes before it."""
+    """Write the error to `where`, after its traceback if `verbose`."""
     if where is not None and verbose:
         where.write("".join(traceback.format_exception(type(error), error, error.__traceback__)))
     write_lines(_lines(error), where)
 
 
 def write_lines(lines: Iterable[str], where: TextIO | None) -> None:
-    """Text for people, made safe to print. On a terminal it is wrapped. `where` is None in a program without stderr."""
+    """Write text for people, made safe to print, and wrapped on a terminal.
+
+    `where` is None in a program without stderr.
+    """
     if where is None:
         return
     encoding = where.encoding or "utf-8"
@@ -96,7 +99,7 @@ def _lines(error: BaseException) -> list[str]:
 
 
 def _advice(error: BaseException, code: int) -> str:
-    """What would work, or would show what would."""
+    """Return a cure, or a command that finds one."""
     if isinstance(error, TracksideError) and error.advice:
         return error.advice
     found = (
@@ -106,12 +109,12 @@ def _advice(error: BaseException, code: int) -> str:
 
 
 def _is_remote(error: BaseException) -> bool:
-    """True if it speaks of S3, or of a call of AWS (`trackside.cloud.calls`)."""
+    """Return True if the error is about S3, or about a call of AWS (`trackside.cloud.calls`)."""
     return "s3://" in str(error) or str(error).startswith("AWS ")
 
 
 def _fitted(line: str, where: TextIO) -> Iterator[str]:
-    """On a terminal wrapped between words, under the text of the first line; elsewhere one line, for `grep`."""
+    """Yield the line, on a terminal wrapped under the text of its first part; elsewhere in one piece, for `grep`."""
     if not where.isatty():
         yield line
         return

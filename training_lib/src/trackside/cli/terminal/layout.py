@@ -1,4 +1,4 @@
-"""Wrapped text and labelled text, without the trailing blanks that a log file would keep."""
+"""Wrapped and labelled text, without the trailing blanks that a log file would keep."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FEWEST_COLUMNS = 10
 
 
 def beside(console: Console, label: Text, body: Text, *, indent: int, width: int) -> Iterator[Text]:
-    """The lines of `label` followed by `body`, whose lines all begin in column `indent`."""
+    """Yield `label`, then the lines of `body`, each at column `indent`."""
     if width < NARROW_COLUMNS and label.cell_len > 4:
         yield from wrapped(console, label, width)
         label, indent = Text(), 2
@@ -24,8 +24,10 @@ def beside(console: Console, label: Text, body: Text, *, indent: int, width: int
 
 
 def columns(console: Console, rows: Sequence[Sequence[Text]], *, header: Sequence[str] = ()) -> Iterator[Text]:
-    """Rows whose last cell wraps within its column, while the others keep their width; the widest of them wraps, too,
-    where the last would have no room."""
+    """Yield rows as columns. The last cell wraps within its column, and the others keep their width.
+
+    The widest other column wraps too if the last one would have no room.
+    """
     table = [[Text(title, style="bold") for title in header], *rows] if header else list(rows)
     widths = [max(cell.cell_len for cell in column) + 2 for column in zip(*(row[:-1] for row in table), strict=True)]
     too_much = sum(widths) + LAST_COLUMNS - console.width
@@ -54,7 +56,7 @@ def _folded(console: Console, table: Sequence[Sequence[Text]], widths: Sequence[
 
 
 def wrapped(console: Console, text: Text, width: int) -> Iterator[Text]:
-    """The lines of `text`, each at most `width` columns."""
+    """Yield the lines of `text`, each at most `width` columns."""
     for line in text.wrap(console, width, overflow="fold"):
         line.rstrip()
         yield line

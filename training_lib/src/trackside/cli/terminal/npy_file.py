@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def write_npy(path: str, read: Callable[[], Iterable[NDArray[np.generic]]], *, count: int | None) -> tuple[int, ...]:
-    """Writes the one array of `read`, or `count` of them stacked along a new first axis; returns the file's shape.
+    """Write the one array of `read`, or `count` of them stacked along a new first axis. Return the file's shape.
 
     Errors: `ConfigurationError` for a place that cannot be written, texts and objects, or tensors that differ in shape
-    or type; then nothing is left behind. Those of `read`.
+    or type; then no file is left behind. Those of `read`.
     """
     target = Path(path)
     if target.suffix != ".npy":

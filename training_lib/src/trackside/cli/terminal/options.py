@@ -1,4 +1,4 @@
-"""Options that every command has, before or after the command's name."""
+"""Options of every command, before or after the command's name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _JSON = "trackside.json"
 
 
 def shared_options(command: F) -> F:
-    """Adds `-v/--verbose` and `--no-color`."""
+    """Add `-v/--verbose` and `--no-color`."""
     verbose = click.option(
         "-v",
         "--verbose",
@@ -32,7 +32,7 @@ def shared_options(command: F) -> F:
 
 
 def format_option(*formats: str) -> Callable[[F], F]:
-    """Adds `--format`, of which the first is the default, and `--json` for short."""
+    """Return a decorator that adds `--format` (the first of `formats` is the default), and `--json` for short."""
 
     def add(command: F) -> F:
         short = click.option(
@@ -58,12 +58,12 @@ def format_option(*formats: str) -> Callable[[F], F]:
 
 
 def is_verbose(ctx: click.Context) -> bool:
-    """True if -v was given anywhere on the line."""
+    """Return True if -v was given anywhere on the line."""
     return bool(ctx.meta.get(_VERBOSE))
 
 
 def wants_color() -> bool:
-    """False if --no-color was given anywhere on the line."""
+    """Return False if --no-color was given anywhere on the line."""
     return not click.get_current_context().meta.get(_NO_COLOR)
 
 

@@ -1,4 +1,4 @@
-"""A progress bar for what takes longer than a second, on a terminal only."""
+"""A progress bar for work that takes longer than a second, on a terminal only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUIET_SECONDS = 1.0
 def tracked(
     items: Sequence[T], *, label: str, console: Console, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[T]:
-    """The items; a bar appears on `console` once they have taken a second, and is gone when they are through."""
+    """Yield the items. A bar appears on `console` after a second, and disappears after the last item."""
     if not console.is_terminal:
         yield from items
         return
@@ -41,7 +41,7 @@ def tracked(
 
 @contextmanager
 def waiting(label: str, *, console: Console, quiet_seconds: float = QUIET_SECONDS) -> Iterator[None]:
-    """Shows that something goes on whose length nobody knows, and for how long, once it has taken a second."""
+    """Show a bar with the elapsed time, for work of unknown length, once it has taken a second."""
     if not console.is_terminal:
         yield
         return
@@ -62,7 +62,7 @@ def waiting(label: str, *, console: Console, quiet_seconds: float = QUIET_SECOND
 
 
 def shown(items: Sequence[T], label: str) -> Iterable[T]:
-    """`tracked` on stderr, as the command that is running was asked to look."""
+    """Return `tracked` items on stderr, in the colours of the current command."""
     from trackside.cli.terminal.console import progress_console
     from trackside.cli.terminal.options import wants_color
 
@@ -71,7 +71,7 @@ def shown(items: Sequence[T], label: str) -> Iterable[T]:
 
 @contextmanager
 def shown_waiting(label: str) -> Iterator[None]:
-    """`waiting` on stderr, as the command that is running was asked to look."""
+    """Show `waiting` on stderr, in the colours of the current command."""
     from trackside.cli.terminal.console import progress_console
     from trackside.cli.terminal.options import wants_color
 

@@ -1,4 +1,4 @@
-"""What the commands that read tensors share: their options, the run they open, what they say of damage."""
+"""The common part of the commands that read tensors: options, opening of the run, reports of damage."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _STEPS = "These steps only: 20, 10:200 or 10:200:10 (up to 200, every 10th)."
 
 @dataclass(frozen=True)
 class Filters:
-    """Which tensors and steps were asked for, as they stand on the command line; None where nothing was."""
+    """The selection of tensors and steps, as on the command line; None without the option."""
 
     regex: str | None = None
     collection: str | None = None
@@ -40,20 +40,23 @@ class Filters:
     worker: str | None = None
 
     def choose(self, trial: Trial) -> tuple[TensorSeries, ...]:
-        """The tensors that they select. Errors: `ConfigurationError` for what there cannot be."""
+        """Return the selected tensors. Errors: `ConfigurationError` for an impossible selection."""
         with _as_options():
             return trial.tensors(
                 regex=self.regex, collection=self.collection, steps=self.steps, mode=self.mode, worker=self.worker
             )
 
     def tensor(self, trial: Trial, name: str) -> TensorSeries:
-        """The tensor of that name over the selected steps. Errors: as `choose`, and `TensorNotSavedError`."""
+        """Return the tensor of that name over the selected steps.
+
+        Errors: those of `choose`, and `TensorNotSavedError`.
+        """
         with _as_options():
             return trial.tensor(name, steps=self.steps, mode=self.mode, worker=self.worker)
 
     @property
     def each(self) -> tuple[Filters, ...]:
-        """Every filter that was given, alone."""
+        """Every given filter, alone."""
         given = ((field.name, getattr(self, field.name)) for field in fields(self))
         return tuple(Filters(**{name: value}) for name, value in given if value is not None)
 
@@ -63,7 +66,7 @@ class Filters:
 
 
 def filter_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds `--regex`, `--collection`, `--steps`, `--mode` and `--worker`, which come as `filters`."""
+    """Add `--regex`, `--collection`, `--steps`, `--mode` and `--worker`, passed as `filters`."""
 
     @functools.wraps(command)
     def run(
@@ -91,12 +94,12 @@ def filter_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def regex_option(text: str) -> Callable[[F], F]:
-    """Adds `--regex`, which is compiled before anything is read."""
+    """Return a decorator that adds `--regex`, which is compiled before anything is read."""
     return click.option("--regex", metavar="PATTERN", callback=_checked_regex, help=text)
 
 
 def open_run(run: str) -> Trial:
-    """The trial of RUN: all that `trackside findings` takes, and a folder of the original smdebug."""
+    """Return the trial of RUN: any value that `trackside findings` takes, or a folder of smdebug."""
     from trackside.local.run_folder import RUNS, find_run, is_run_folder
     from trackside.trial.trial import open_trial
 
@@ -107,7 +110,7 @@ def open_run(run: str) -> Trial:
 
 
 def tell_nothing_selected(trial: Trial, filters: Filters) -> None:
-    """Says on stderr why no tensor was selected, and what there is. No error: `grep` finds nothing sometimes, too."""
+    """Explain on stderr why no tensor was selected. No error: `grep` finds nothing sometimes, too."""
     from trackside.cli.terminal.failure import write_lines
 
     write_lines(_why_nothing(trial, filters), sys.stderr)
@@ -115,7 +118,7 @@ def tell_nothing_selected(trial: Trial, filters: Filters) -> None:
 
 @contextmanager
 def _as_options() -> Iterator[None]:
-    """Names arguments as they stand on the command line."""
+    """Rename arguments in errors to their options on the command line."""
     try:
         yield
     except ConfigurationError as error:
@@ -182,12 +185,12 @@ def _checked_regex(ctx: click.Context, option: click.Parameter, pattern: str | N
 
 
 def damage_of(trial: Trial) -> list[str]:
-    """One text for each file that could not be read, as the JSON documents carry them."""
+    """Return one text for each file that could not be read, as in the JSON documents."""
     return [str(error) for error in trial.damaged]
 
 
 def tell_damage(trial: Trial, *, color: bool) -> None:
-    """Says on stderr what had to be left out. The exit code stays 0: the rest is true, and was printed."""
+    """Name the files left out on stderr. The exit code stays 0: the rest is true, and was printed."""
     from trackside.cli.terminal.console import progress_console, safe
 
     damage = damage_of(trial)

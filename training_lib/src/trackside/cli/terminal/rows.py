@@ -20,24 +20,24 @@ _UNLIMITED = 100_000
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """One document. Values are already such as JSON can carry: see `json_value`."""
+    """Print one JSON document. Its values are already plain: see `json_value`."""
     click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **document}, indent=2, allow_nan=False))
 
 
 def print_json_lines(rows: Iterable[Mapping[str, Any]]) -> None:
-    """One document a line."""
+    """Print one JSON document a line."""
     for row in rows:
         click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **row}, allow_nan=False))
 
 
 def print_csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A header and rows, quoted as RFC 4180 says, lines ended by a line feed; numbers in full precision."""
+    """Print a header and rows, quoted by RFC 4180, with line feeds and numbers in full precision."""
     for cells in itertools.chain((header,), rows):
         _write_data(_csv_line(cells))
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, color: bool) -> None:
-    """On a terminal the last column wraps; in a pipe every row is one line, so that `grep` finds whole rows."""
+    """Print a table. On a terminal the last column wraps; in a pipe every row is one line, for `grep`."""
     from rich.text import Text
 
     from trackside.cli.terminal.console import data_console, safe
@@ -52,7 +52,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, color: 
 
 
 def json_value(value: Any) -> Any:
-    """A value of a tensor, or nested lists of them, as JSON can carry it: non-finite and complex numbers as words."""
+    """Return a value of a tensor, or nested lists of them, for JSON: non-finite and complex numbers as words."""
     if isinstance(value, list):
         return [json_value(item) for item in value]
     if isinstance(value, float):
@@ -61,7 +61,7 @@ def json_value(value: Any) -> Any:
 
 
 def _write_data(line: str) -> None:
-    """As it is into a file or a pipe; on a terminal without anything that it would obey."""
+    """Write a line: unchanged to a file or a pipe, to a terminal without characters that it would obey."""
     stream = sys.stdout
     if stream is not None and stream.isatty():
         line = printable(line.rstrip("\n"), encoding=stream.encoding) + "\n"

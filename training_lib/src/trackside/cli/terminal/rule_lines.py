@@ -1,4 +1,4 @@
-"""The states of a run's rules one below the other: a symbol, a word, a name and why."""
+"""The states of a run's rules, one line each: symbol, word, name and reason."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ MOST_FINE_RULES = 4  # that have a line each
 
 
 def rule_lines(console: Console, rules: Sequence[RuleStatus]) -> Iterator[Text]:
-    """One line a rule where the console is wide enough; what needs a look comes first, many that are fine share one."""
+    """Yield one line a rule on a wide console: first rules that need a look.
+
+    Many rules without an issue share one line.
+    """
     rows: list[list[Text]] = []
     for state in _ORDER:
         these = [rule for rule in rules if rule.state is state]

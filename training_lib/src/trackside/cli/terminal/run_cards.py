@@ -1,4 +1,4 @@
-"""What the rules said about a run: as cards for people, or as a document for programs."""
+"""The verdicts on a run: as cards for people, or as a document for programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FAIL_ON = {"never": None, "warning": Severity.WARNING, "critical": Severity.CRIT
 
 
 def run_document(recorded: RecordedRun) -> dict[str, Any]:
-    """The run, how each rule stands, and the issues, as plain JSON values."""
+    """Return the run, the state of each rule, and the issues, as plain JSON values."""
     return {
         "run": recorded.location.uri,
         "has_ended": recorded.has_ended,
@@ -35,13 +35,16 @@ def run_document(recorded: RecordedRun) -> dict[str, Any]:
 
 
 def verdict_document(verdict: Verdict) -> dict[str, Any]:
-    """As in `verdicts.jsonl`."""
+    """Return the verdict in its form in `verdicts.jsonl`."""
     fields: dict[str, Any] = json.loads(verdict.to_json())
     return fields
 
 
 def print_cards(recorded: RecordedRun, *, state: str = "") -> None:
-    """A heading, a card for each issue, and a line for each rule; `state` is the run's, in words that fit better."""
+    """Print a heading, a card for each issue, and a line for each rule.
+
+    `state` replaces the run's state in the heading.
+    """
     from rich.text import Text
 
     from trackside.cli.terminal.card import VerdictCard

@@ -1,4 +1,4 @@
-"""What `trackside run` says on stderr: where the run lies, each issue as it comes, and a summary."""
+"""The messages of `trackside run` on stderr: location of the run, each issue as it comes, and a summary."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ MOST_RULES_NAMED = 4  # that is one line of 80 columns
 
 
 class RunView:
-    """Writes between the lines of the training. When nobody reads any longer it falls silent; the training goes on."""
+    """Writes messages between the lines of the training. Without a reader it falls silent, and the training goes on."""
 
     def __init__(self, *, color: bool) -> None:
         self._console: Console = progress_console(color=color)
         self._is_read = True
 
     def begin(self, folder: str, plan: RulePlan) -> None:
-        """Where the run lies and what judges it."""
+        """Show the location of the run and its rules."""
         self.note(f"run {folder}")
         ready = len(plan.request.rules) - len(plan.notes)
         self.note(f"rules {_names(plan)}{f'; ready: {ready} of {len(plan.request.rules)}' if plan.notes else ''}")
@@ -39,7 +39,7 @@ class RunView:
             self.note(f"warning: {note}")
 
     def note(self, text: str) -> None:
-        """One line, marked as ours; on a narrow terminal several."""
+        """Show one line, marked as Trackside's; on a narrow terminal several."""
         label, said = Text("trackside:", style="bold"), Text(safe(self._console, text))
         if self._console.is_terminal:
             self._print(*beside(self._console, label, said, indent=len(label) + 1, width=self._console.width))
@@ -47,11 +47,11 @@ class RunView:
             self._print(Text() + label + Text(" ") + said, soft_wrap=True)
 
     def issue(self, verdict: Verdict) -> None:
-        """The card, set off from the training's own lines."""
+        """Show the card, set off from the training's own lines."""
         self._print(Text(), VerdictCard(verdict), Text())
 
     def end(self, result: LocalRunResult, folder: str, *, exit_code: int, fail_on: str) -> None:
-        """The summary."""
+        """Show the summary."""
         console = self._console
         characters = "-" if console.options.ascii_only else "─"
         parts: list[Rule | Text] = [Rule(Text("trackside", style="bold"), align="left", characters=characters)]
@@ -110,7 +110,7 @@ def _steps(result: LocalRunResult) -> str:
 
 
 def _name(folder: str) -> str:
-    """The short name where it finds the run."""
+    """Return the short name if it finds the run, else the folder."""
     return Path(folder).name if Path(folder).parent == RUNS else folder
 
 

@@ -14,7 +14,7 @@ _LOG_SCALE_FROM = 100.0  # ratio of the largest to the smallest from which equal
 
 
 def sparkline(values: Sequence[float], *, ascii_only: bool = False) -> str:
-    """One character for each value; infinities stand at the ends, NaN is a character of its own."""
+    """Return one character for each value. Infinities have the lowest or highest bar, NaN a character of its own."""
     blocks, nan = (ASCII_BLOCKS, ASCII_NOT_A_NUMBER) if ascii_only else (BLOCKS, NOT_A_NUMBER)
     scaled = (
         [math.log10(value) if _is_positive(value) else value for value in values] if is_log_scaled(values) else values
@@ -29,7 +29,7 @@ def sparkline(values: Sequence[float], *, ascii_only: bool = False) -> str:
 
 
 def is_log_scaled(values: Sequence[float]) -> bool:
-    """True if the finite values are all positive and span more than two decades."""
+    """Return True if the finite values are all positive and span more than two decades."""
     finite = [value for value in values if math.isfinite(value)]
     return bool(finite) and min(finite) > 0 and max(finite) / min(finite) > _LOG_SCALE_FROM
 

@@ -9,7 +9,7 @@ _UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
 def printable(text: str, *, encoding: str = "utf-8") -> str:
-    """`text` on one line, with everything that a terminal might obey, or `encoding` cannot say, as an escape."""
+    """Return `text` on one line. Characters that a terminal might obey, or `encoding` lacks, become escapes."""
     safe = "".join(
         _escaped(character) if unicodedata.category(character) in _UNSAFE else character for character in text
     )
