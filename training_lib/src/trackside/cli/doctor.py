@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def command(*, run: str | None, all_files: bool, output: str) -> None:
     """Check the installation and, if named, a RUN.
 
-    The TRACKSIDE_* variables that are set are checked, too. RUN is what `trackside tensors` takes. Exits with 1 if
+    The TRACKSIDE_* variables that are set are checked, too. RUN is named as for `trackside tensors`. Exits with 1 if
     it finds a problem, and names a cure for it.
 
     \b

@@ -43,7 +43,7 @@ def command(
     """Prove that a deployment finds a fault and acts.
 
     Starts a small training job that goes wrong on purpose, and waits for the verdict, the message, the
-    metric, the alarm and the stop. Then it removes what it made. It needs a deployment with
+    metric, the alarm and the stop. Then it removes all that it made. It needs a deployment with
     `-c trackside:drills=true`, in the account and region of the credentials.
 
     \b

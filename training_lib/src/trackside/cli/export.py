@@ -44,9 +44,9 @@ def command(
 ) -> None:
     """Write RUN to DESTINATION for other tools.
 
-    RUN is what `trackside tensors` takes. For TensorBoard, DESTINATION is a folder for `tensorboard --logdir`; each
+    RUN is named as for `trackside tensors`. For TensorBoard, DESTINATION is a folder for `tensorboard --logdir`; each
     mode and worker of the run becomes a TensorBoard run in it. For Parquet it is a file that ends in .parquet, or a
-    folder for <run>.parquet: a row for each tensor, worker and step. What was exported before is replaced. Statistics
+    folder for <run>.parquet: a row for each tensor, worker and step. An earlier export is replaced. Statistics
     are those of `trackside stats`, and others that the run records.
 
     \b

@@ -61,8 +61,8 @@ def command(
 ) -> None:
     """Show statistics of the tensors of RUN.
 
-    RUN is what `trackside tensors` takes. The table sums up the steps, JSON holds every step, and CSV has a row for
-    each tensor, statistic, worker and step. Only what --steps selects is read. Statistics: mean, std, min, max,
+    RUN is named as for `trackside tensors`. The table sums up the steps, JSON holds every step, and CSV has a row for
+    each tensor, statistic, worker and step. Only the steps of --steps are read. Statistics: mean, std, min, max,
     abs_mean, abs_max, l2, zero_share, nonfinite_count, nan_count.
 
     \b

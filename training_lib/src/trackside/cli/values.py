@@ -65,8 +65,8 @@ def command(
 ) -> None:
     """Show TENSOR of RUN at one step, or over --steps.
 
-    RUN is what `trackside tensors` takes. At one step a table shows a tensor, of a large one the corners; JSON and CSV
-    hold all of it, CSV with a row for each element. If several workers saved it, choose one. Over --steps, or for
+    RUN is named as for `trackside tensors`. At one step a table shows a tensor, of a large one the corners; JSON and
+    CSV hold all of it, CSV with a row for each element. If several workers saved it, choose one. Over --steps, or for
     tensors chosen by --regex or --collection, a table has a row for each step with the value or a summary; JSON lines
     hold a step in full each; CSV counts the elements of a tensor by `index`, the last axis fastest. Only what is
     selected is read.

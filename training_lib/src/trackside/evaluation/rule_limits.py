@@ -13,7 +13,7 @@ class RuleLimits:
     A rule gets a thread of its own, and its own pace, if its code does not ship with Trackside or if it was slow at
     three steps.
 
-    quick_seconds  processor time at one step above which a rule was slow there
+    quick_seconds  processor time for one step above which a rule was slow
     wait_seconds   waiting time in one sweep, for all threads together, so that quick rules do not fall behind
     step_seconds   time at one step, reading the run not counted, after which a rule is given up
     end_seconds    time after the end of the run, with all else judged, after which rules that are behind are given up

@@ -19,7 +19,7 @@ class SavedSource:
     """A window's source with only the steps at which a tensor, or a reduction of it, was saved.
 
     An Amazon rule's `num_steps` or patience counts such steps. With the rows of every step between them, five of these
-    would be five training steps instead of, say, five thousand.
+    would be five training steps instead of perhaps five thousand.
     """
 
     def __init__(self, trial: Trial) -> None:

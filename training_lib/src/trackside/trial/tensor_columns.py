@@ -56,7 +56,7 @@ class TensorColumns:
         Workers without a number are left out.
 
         Raises:
-            ConfigurationError: There is no such statistic.
+            ConfigurationError: The statistic is unknown.
         """
         last, end = self._completeness.last_step(), selection.steps.end
         last_step = last if end is None else min(last, end - 1)

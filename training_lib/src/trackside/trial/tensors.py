@@ -112,7 +112,7 @@ class _Range:
 class _Plan:
     """The byte ranges to fetch of a step.
 
-    too_large  followers that nobody asked for, with a record too large to fetch ahead
+    too_large  followers without a request of their own, with a record too large to fetch ahead
     """
 
     ranges: tuple[_Range, ...]

@@ -10,7 +10,7 @@ class GrowingRun(Protocol):
     """The part of a trial that waiting needs."""
 
     def refresh(self) -> None:
-        """Read what is new."""
+        """Read new data."""
 
     def new_saved_steps(self, after: int) -> Sequence[int]:
         """Return the complete saved steps above `after`, ascending."""

@@ -1,1 +1,1 @@
-"""The local twins of the actions: what `trackside run` does on one machine. One file each, named as its Lambda."""
+"""The local twins of the actions, as `trackside run` carries them out. One file each, named as its Lambda."""

@@ -32,7 +32,7 @@ class SeenClasses:
     mistaken: Mapping[str, int] = field(default_factory=dict)
 
     def with_batch(self, labels: Classes, predictions: Classes | None) -> SeenClasses:
-        """These and a further batch, each of shape (samples,)."""
+        """Return these counts and those of a further batch. Both arrays have shape (samples,)."""
         seen = SeenClasses(added(self.labels, labels), self.judged, self.mistaken)
         if predictions is None or predictions.shape != labels.shape:
             return seen
@@ -48,9 +48,9 @@ class DocumentedClassImbalance(FoldingRule):
     than `threshold_imbalance` (the text has the ratio the other way round, with which no threshold of 10 makes sense),
     or where more than `threshold_misprediction` of any class is mispredicted. Rows of probabilities or scores need
     `argmax`; without it they are left out, and imbalance alone is judged. Predictions that are no whole numbers are
-    taken for probabilities of class 1, and cut at 0.5, of which nothing is said. Classes are counted from the first
-    saved step on, of all workers and modes; what has more than 1,000 values are no classes. Left at their defaults, the
-    regexes mean the labels and predictions that the loss gets too, whatever they are called.
+    taken for probabilities of class 1, and cut at 0.5, which is not documented. Classes are counted from the first
+    saved step on, of all workers and modes; labels with more than 1,000 values are no classes. Left at their defaults,
+    the regexes mean the labels and predictions that the loss gets too, under any name.
     """
 
     rule_id = "class-imbalance"
@@ -74,11 +74,11 @@ class DocumentedClassImbalance(FoldingRule):
     predictions_regex: str = parameter(_PREDICTIONS, "regexes of predictions, separated by commas")
 
     def start(self) -> SeenClasses:
-        """No label so far."""
+        """Return the state without a label."""
         return SeenClasses()
 
     def fold(self, state: SeenClasses, window: Window) -> tuple[SeenClasses, Iterable[Finding]]:
-        """Counts the labels of this step."""
+        """Count the labels of this step."""
         subject = ""
         for labels, predictions in self._batches(window):
             classes = as_whole_numbers(labels.value)
@@ -91,7 +91,7 @@ class DocumentedClassImbalance(FoldingRule):
         return state, [*self._imbalance(state, window, subject), *self._mispredictions(state, window, subject)]
 
     def lacks(self, window: Window) -> str:
-        """Labels."""
+        """Name the missing input: labels."""
         names = self._names(window, self.labels_regex, _LABELS, "labels")
         return "" if any(values_at_step(window, names)) else f"{self.samples} class labels"
 
@@ -99,7 +99,10 @@ class DocumentedClassImbalance(FoldingRule):
         return selected(window, collection_names=role if regex == usual else "", tensor_regex=regex)
 
     def _batches(self, window: Window) -> Iterator[tuple[SavedValue, SavedValue | None]]:
-        """Labels and what was predicted for them: of one worker, in the order of the names."""
+        """Yield the labels and predictions of each worker, in the order of their names.
+
+        None stands for unknown predictions.
+        """
         labels = list(values_at_step(window, self._names(window, self.labels_regex, _LABELS, "labels")))
         predictions = list(
             values_at_step(window, self._names(window, self.predictions_regex, _PREDICTIONS, "predictions"))
@@ -146,7 +149,7 @@ class DocumentedClassImbalance(FoldingRule):
 
 
 def as_whole_numbers(values: NDArray[np.generic]) -> Classes | None:
-    """Values of shape (samples,) or (samples, 1) that are all whole numbers, as shape (samples,); else None."""
+    """Return values of shape (samples,) or (samples, 1) that are all whole numbers, as shape (samples,); else None."""
     flat = _flat(values)
     if flat is None or flat.dtype.kind not in "iubf":
         return None
@@ -155,7 +158,10 @@ def as_whole_numbers(values: NDArray[np.generic]) -> Classes | None:
 
 
 def added(counts: Mapping[str, int], classes: Classes) -> dict[str, int]:
-    """The counts, and those of further classes; of at most one more than `_MOST_CLASSES`, after which none is new."""
+    """Return the counts with those of further classes.
+
+    At most `_MOST_CLASSES` + 1 classes are counted; then no new one is added.
+    """
     found = dict(counts)
     for one, number in zip(*(a.tolist() for a in np.unique(classes, return_counts=True)), strict=True):
         if str(one) in found or len(found) <= _MOST_CLASSES:

@@ -26,9 +26,9 @@ class DocumentedDeadRelu(Rule):
     """Most units of a ReLU layer put out nothing at a step.
 
     Documented: a unit is dead where it is active (value > 0) in less than `threshold_inactivity` percent; fires where
-    more than `threshold_layer` percent of a layer's units are dead. Not said is what a unit is, and over what its
+    more than `threshold_layer` percent of a layer's units are dead. Not documented is what a unit is, and over what its
     activity is counted: here a feature, of images a channel, over all samples and positions of the step's batch.
-    Left at its default, `tensor_regex` means the outputs of ReLU modules, whatever they are called; names that match
+    Left at its default, `tensor_regex` means the outputs of ReLU modules, under any name; names that match
     count too.
     """
 
@@ -52,16 +52,16 @@ class DocumentedDeadRelu(Rule):
     )
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per layer, the deadest first."""
+        """Return one finding per layer, the deadest first."""
         found = [self._judge(window, saved) for saved in values_at_step(window, self._names(window))]
         return sorted((finding for finding in found if finding), key=lambda finding: -finding.observed)
 
     def lacks(self, window: Window) -> str:
-        """Outputs of ReLU."""
+        """Name the missing input: outputs of ReLU."""
         return "" if any(values_at_step(window, self._names(window))) else "outputs of ReLU layers"
 
     def nothing_to_judge(self, facts: ModelFacts) -> str:
-        """A model without ReLU, where nobody named other tensors."""
+        """Return a clause for a model without ReLU, unless the user named other tensors."""
         return without_members((_ROLE,), facts) if self.tensor_regex == _DEFAULT_REGEX else ""
 
     def _names(self, window: Window) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ class DocumentedExplodingTensor(Rule):
     only_nan: bool = parameter(False, "true: infinity is allowed, only NaN is an issue")
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per tensor."""
+        """Return one finding per tensor."""
         names = selected(
             window,
             collection_names=self.collection_names,

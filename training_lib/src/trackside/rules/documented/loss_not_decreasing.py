@@ -24,8 +24,8 @@ class DocumentedLossNotDecreasing(Rule):
     Documented: at a step s the loss is compared with that of the newest saved step <= s - `num_steps`; then the next
     step to be looked at is the first saved one >= s + `num_steps` (with values saved at every third step and num_steps
     10: 9, 21, 33, ...). Fires where the decrease is below `diff_percent` percent of the earlier value, or where the
-    loss has been increasing by more than `increase_threshold_percent` percent. How the two combine is not said: here
-    either fires. `mode`: the table says GLOBAL, the text that EVAL, then TRAIN, then GLOBAL is taken when none is
+    loss has been increasing by more than `increase_threshold_percent` percent. How the two combine is not documented:
+    here either fires. `mode`: the table says GLOBAL, the text that EVAL, then TRAIN, then GLOBAL is taken when none is
     given; the text is followed.
     """
 
@@ -49,7 +49,7 @@ class DocumentedLossNotDecreasing(Rule):
     mode: str = parameter("", "TRAIN, EVAL or GLOBAL; empty: the first of EVAL, TRAIN and GLOBAL that was saved")
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per loss."""
+        """Return one finding per loss."""
         collections = f"{self.collection_names},losses" if self.use_losses_collection else self.collection_names
         names = selected(window, collection_names=collections, tensor_regex=self.tensor_regex)
         return [found for name in names for c in self._columns(window, name) if (found := self._judge(window, c))]
@@ -83,7 +83,7 @@ class DocumentedLossNotDecreasing(Rule):
 
 
 def compared(steps: NDArray[np.int64], *, num_steps: int) -> tuple[int, int] | None:
-    """The indices of the two steps that are compared at the newest step; None where it is not one to be looked at."""
+    """Return the indices of the two steps to compare at the newest step; None if it is not due."""
     checked: int | None = None
     pair = None
     for place, step in enumerate(steps.tolist()):

@@ -22,10 +22,10 @@ class DocumentedOverfit(Rule):
     """The validation loss lies above the training loss.
 
     Documented: fires where (mean validation loss - mean training loss) / mean training loss > `ratio_threshold` for
-    `patience` steps, from `start_step` on. Over what the means are taken is not said: here, at each saved step of mode
-    EVAL, over the validation losses since the last training step, and over the training losses between that evaluation
-    and the one before. `patience` counts evaluations, one after the other. Divided is by the size of the training loss,
-    so that losses below zero are judged too. Training steps alone are judged as nothing.
+    `patience` steps, from `start_step` on. Over what the means are taken is not documented: here, at each saved step of
+    mode EVAL, over the validation losses since the last training step, and over the training losses between that
+    evaluation and the one before. `patience` counts evaluations, one after the other. Divided is by the size of the
+    training loss, so that losses below zero are judged too. Training steps alone are judged as nothing.
     """
 
     rule_id = "overfit"
@@ -45,15 +45,15 @@ class DocumentedOverfit(Rule):
     ratio_threshold: float = parameter(0.1, "excess over the training loss above which it fires", minimum=0)
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per loss and worker."""
+        """Return one finding per loss and worker."""
         return [found for pair in self._pairs(window) if (found := self._judge(window, *pair)) is not None]
 
     def lacks(self, window: Window) -> str:
-        """Losses of both modes."""
+        """Name the missing input: losses of both modes."""
         return "" if self._pairs(window) else "losses of the modes TRAIN and EVAL"
 
     def _pairs(self, window: Window) -> list[tuple[Column, Column]]:
-        """(validation losses, training losses) of each loss and worker that has both and was evaluated at this step."""
+        """Return (validation losses, training losses) of each loss and worker with both and a validation now."""
         if window.mode != "EVAL" or window.step < self.start_step:
             return []
         names = selected(window, tensor_regex=self.tensor_regex, default=("losses",))
@@ -86,7 +86,7 @@ def excesses(
     trained_steps: NDArray[np.int64],
     trained_losses: NDArray[np.float64],
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """(first step, (V - T) / |T|) of each evaluation that follows a training step; shapes (evaluations,).
+    """Return (first step, (V - T) / |T|) of each evaluation that follows a training step; shapes (evaluations,).
 
     V is the mean validation loss of the evaluation, T the mean training loss since the evaluation before. NaN where T
     is 0.

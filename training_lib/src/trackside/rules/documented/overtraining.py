@@ -21,7 +21,7 @@ class DocumentedOvertraining(Rule):
     """A loss has not improved for some steps.
 
     Documented: `patience_train` and `patience_validation` are the steps to wait before the loss of that mode counts as
-    no longer improving, by more than `delta`, which is absolute. Whether both must have stopped is not said: here
+    no longer improving, by more than `delta`, which is absolute. Whether both must have stopped is not documented: here
     either fires, as each has its own patience; and steps are those at which the loss was saved. A loss of modes that
     the script does not set (GLOBAL) counts as a training loss. What is small from the start, or slow, fires.
     """
@@ -42,7 +42,7 @@ class DocumentedOvertraining(Rule):
     delta: float = parameter(0.01, "least decrease of the loss that is an improvement", minimum=0)
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per loss and worker."""
+        """Return one finding per loss and worker."""
         if window.mode == "PREDICT":
             return []
         patience = self.patience_validation if window.mode == "EVAL" else self.patience_train
@@ -69,9 +69,9 @@ class DocumentedOvertraining(Rule):
 
 
 def best_before(losses: NDArray[np.float64], *, patience: int, delta: float) -> int | None:
-    """The index of the best loss before the newest `patience`, none of which is better by more than `delta`; else None.
+    """Return the index of the best loss before the newest `patience`; None if one of these is better by over `delta`.
 
-    Shape (n,), oldest first. Losses that are not finite are no improvement.
+    `losses`: shape (n,), oldest first. Losses that are not finite are no improvement.
     """
     earlier = np.where(np.isfinite(losses[:-patience]), losses[:-patience], np.inf)
     if not earlier.size or not np.isfinite(earlier).any():

@@ -58,13 +58,13 @@ class DocumentedPoorWeightInitialization(Rule):
     steps: float = parameter(10.0, "first steps that are looked at", minimum=1)
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding for the variances, one per gradient and one per loss."""
+        """Return one finding for the variances, one per gradient and one per loss."""
         if window.mode not in TRAINING_MODES:
             return []
         return [*self._variances(window), *self._gradients(window), *self._losses(window)]
 
     def lacks(self, window: Window) -> str:
-        """Anything to look at among the first steps."""
+        """Name the missing input: any watched tensor at the first steps."""
         names = (*self._inputs(window), *window.tensors("gradients"), *window.tensors("losses"))
         return "" if any(self._early(window, names, "mean")) else f"a tensor among the first {self.steps:g} saved"
 
@@ -114,7 +114,7 @@ def _finding(subject: str, step: int, measure: str, compared: tuple[float, str, 
 
 
 def variance_ratio(variances: Sequence[float]) -> float | None:
-    """The largest variance over the smallest; None for fewer than two layers, infinity where one has none."""
+    """Return the largest variance over the smallest, or infinity; None for fewer than two layers, or only zeros."""
     finite = [variance for variance in variances if math.isfinite(variance)]
     if len(finite) < 2 or not max(finite) > 0:
         return None
@@ -122,7 +122,7 @@ def variance_ratio(variances: Sequence[float]) -> float | None:
 
 
 def spread(gradient: NDArray[np.generic]) -> float | None:
-    """The distance between the 5th and the 95th percentile; None where not all of it is finite."""
+    """Return the distance between the 5th and the 95th percentile; None if any value is not finite."""
     values = gradient.astype(np.float64)
     if not values.size or not np.isfinite(values).all():
         return None

@@ -26,10 +26,10 @@ class DocumentedSaturatedActivation(Rule):
 
     Documented: a node is saturated where less than `threshold_inactivity` percent of its inputs lie between the two
     thresholds of its activation; fires where more than `threshold_layer` percent of a layer's nodes are. The thresholds
-    are where the derivative is about 1e-7. Which activation it is, is taken from what the hook tells of the module, and
-    else from the tensor's name, as the original does: sigmoid where that says so, tanh otherwise. A node is a feature,
+    are where the derivative is about 1e-7. The kind of activation comes from the hook's facts about the module, and
+    else from the tensor's name, as in smdebug: sigmoid if the name contains it, tanh otherwise. A node is a feature,
     of images a channel, over all samples and positions of the step's batch. Left at its default, `tensor_regex` means
-    the inputs of tanh and sigmoid modules, whatever they are called; names that match count too.
+    the inputs of tanh and sigmoid modules, under any name; names that match count too.
     """
 
     rule_id = "saturated-activation"
@@ -60,16 +60,16 @@ class DocumentedSaturatedActivation(Rule):
     )
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per layer, the most saturated first."""
+        """Return one finding per layer, the most saturated first."""
         found = [self._judge(window, saved) for saved in values_at_step(window, self._names(window))]
         return sorted((finding for finding in found if finding), key=lambda finding: -finding.observed)
 
     def lacks(self, window: Window) -> str:
-        """Inputs of such activations."""
+        """Name the missing input: inputs of such activations."""
         return "" if any(values_at_step(window, self._names(window))) else "inputs of tanh or sigmoid layers"
 
     def nothing_to_judge(self, facts: ModelFacts) -> str:
-        """A model without tanh and sigmoid, where nobody named other tensors."""
+        """Return a clause for a model without tanh and sigmoid, unless the user named other tensors."""
         is_usual = self.tensor_regex == _DEFAULT_REGEX and not self.collection_names.strip()
         return without_members((_ROLE,), facts) if is_usual else ""
 

@@ -18,8 +18,8 @@ class DocumentedStalledTraining(Rule):
     """No tensor has come for a long time.
 
     Documented: fires where nothing new was saved for `threshold` seconds. Whether that counts from the start of the job
-    is not said: here from the first step on, so that downloads and compilation are no stall; nor is anything after the
-    end of the run. The always-on statistics of a step count as a tensor. `stop_training_on_fire` and
+    is not documented: here from the first step on, so that downloads and compilation are no stall; nor is anything
+    after the end of the run. The always-on statistics of a step count as a tensor. `stop_training_on_fire` and
     `training_job_name_prefix` are the action StopTraining, which stops the very job that is judged.
     """
 
@@ -38,7 +38,7 @@ class DocumentedStalledTraining(Rule):
     threshold: int = parameter(1800, "seconds without a new tensor that count as a stall", minimum=1)
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding once the newest step is too old."""
+        """Return one finding once the newest step is too old."""
         waited = window.now - window.newest_step_at
         if not waited > self.threshold:
             return []

@@ -29,7 +29,10 @@ class SeenImages:
     sums: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     def with_batch(self, tensor: str, means: NDArray[np.float64]) -> SeenImages:
-        """These and further images; `means`: shape (images, channels). Another number of channels starts anew."""
+        """Return these and further images.
+
+        `means`: shape (images, channels); another number of channels starts anew.
+        """
         before = self.sums.get(tensor, ())
         starts_anew = len(before) != means.shape[1]
         images = (0 if starts_anew else self.images.get(tensor, 0)) + len(means)
@@ -45,7 +48,7 @@ class DocumentedUnnormalizedInputs(FoldingRule):
     `threshold_mean`; `channel` is the axis of the channels. The text wants unit variance too, and has no parameter for
     it: it is not judged. The mean is that of all images since the first saved step. Images are tensors of four
     dimensions or more, the first of which counts them. Left at its default, `regex` means the inputs of the model,
-    whatever they are called; names that match count too. Images scaled to between 0 and 1 fire, and train well.
+    under any name; names that match count too. Images scaled to between 0 and 1 fire, and train well.
     """
 
     rule_id = "unnormalized-inputs"
@@ -65,11 +68,11 @@ class DocumentedUnnormalizedInputs(FoldingRule):
     channel: int = parameter(1, "axis of the channels in the shape of a batch", minimum=1)
 
     def start(self) -> SeenImages:
-        """No image so far."""
+        """Return the state without an image."""
         return SeenImages()
 
     def fold(self, state: SeenImages, window: Window) -> tuple[SeenImages, Iterable[Finding]]:
-        """Adds the images of this step."""
+        """Add the images of this step."""
         judged = {}
         for saved in values_at_step(window, self._names(window)):
             means = means_of_channels(saved.value, channel=self.channel)
@@ -79,7 +82,7 @@ class DocumentedUnnormalizedInputs(FoldingRule):
         return state, [finding for finding in found if finding is not None]
 
     def lacks(self, window: Window) -> str:
-        """Images."""
+        """Name the missing input: images."""
         saved = values_at_step(window, self._names(window))
         has_images = any(means_of_channels(each.value, channel=self.channel) is not None for each in saved)
         return "" if has_images else f"{self.threshold_samples} input images"
@@ -108,7 +111,7 @@ class DocumentedUnnormalizedInputs(FoldingRule):
 
 
 def means_of_channels(batch: NDArray[np.generic], *, channel: int) -> NDArray[np.float64] | None:
-    """The mean of each channel of each image, shape (images, channels); None for what are no images."""
+    """Return the mean of each channel of each image, shape (images, channels); None for inputs that are no images."""
     if batch.ndim < 4 or channel >= batch.ndim or not batch.size or batch.dtype.kind not in "fiu":
         return None
     images = np.moveaxis(batch, channel, 1)

@@ -36,7 +36,7 @@ class DocumentedVanishingGradient(Rule):
     threshold: float = parameter(1e-7, "mean |gradient| below which it counts as vanished", minimum=0)
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per gradient, the smallest first."""
+        """Return one finding per gradient, the smallest first."""
         columns = [c for c in at_step(window, window.tensors("gradients"), "abs_mean") if c.values[-1] < self.threshold]
         return [
             Finding(

@@ -23,10 +23,10 @@ class DocumentedWeightUpdateRatio(Rule):
     """A weight changed by far too much or too little between two steps at which it was saved.
 
     Documented: the ratio of updates to weights is compared with `large_threshold` and `small_threshold`. By what it is
-    measured is not said: here mean |w - w'| / (mean |w'| + `epsilon`), with w' the weight at the earlier step. That is
-    the saved step before, or, with `num_steps`, the newest saved one that lies at least so many steps back. A weight
-    that is frozen has the ratio 0 and would always fire; those of which the hook says that they are (requires_grad is
-    False) are left out, and in runs that do not say so they fire.
+    measured is not documented: here mean |w - w'| / (mean |w'| + `epsilon`), with w' the weight at the earlier step.
+    That is the saved step before, or, with `num_steps`, the newest saved one that lies at least so many steps back. A
+    weight that is frozen has the ratio 0 and would always fire; those of which the hook says that they are
+    (requires_grad is False) are left out, and in runs that do not say so they fire.
     """
 
     rule_id = "weight-update-ratio"
@@ -46,7 +46,7 @@ class DocumentedWeightUpdateRatio(Rule):
     epsilon: float = parameter(1e-9, "added to the size of the earlier weight, against a division by 0", minimum=0)
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per weight and worker."""
+        """Return one finding per weight and worker."""
         return [found for saved in self._trained(window) if (found := self._judge(window, saved)) is not None]
 
     def lacks(self, window: Window) -> str:
@@ -60,7 +60,7 @@ class DocumentedWeightUpdateRatio(Rule):
         return values_at_step(window, [name for name in window.tensors("weights") if name not in frozen])
 
     def _earlier(self, window: Window, saved: SavedValue) -> tuple[int, NDArray[np.generic]] | None:
-        """(step, weight) to compare with."""
+        """Return the earlier (step, weight) to compare with."""
         own = [c for c in window.statistic(saved.tensor, "mean") if c.worker == saved.worker]
         steps = own[0].steps[:-1] if own else np.empty(0, np.int64)
         steps = steps[steps <= window.step - self.num_steps]
@@ -93,7 +93,7 @@ class DocumentedWeightUpdateRatio(Rule):
 
 
 def update_ratio(before: NDArray[np.generic], after: NDArray[np.generic], *, epsilon: float) -> float | None:
-    """Mean |after - before| over mean |before| plus epsilon; None for another shape, and where that would be 0."""
+    """Return mean |after - before| over mean |before| plus epsilon; None for different shapes, or a divisor of 0."""
     if before.shape != after.shape or not before.size:
         return None
     old, new = before.astype(np.float64), after.astype(np.float64)

@@ -1,1 +1,1 @@
-"""Rules about what a model predicts, and about models of trees."""
+"""Rules about the predictions of a model, and about models of trees."""

@@ -77,11 +77,11 @@ class ClassImbalance(FoldingRule):
     )
 
     def start(self) -> SeenLabels:
-        """No label so far."""
+        """Return the state without a label."""
         return SeenLabels()
 
     def fold(self, state: SeenLabels, window: Window) -> tuple[SeenLabels, Iterable[Finding]]:
-        """Counts the labels of this step."""
+        """Count the labels of this step."""
         if has_several_aims(window):
             return state, []
         seen = with_labels_of(state, window)
@@ -106,16 +106,16 @@ class ClassImbalance(FoldingRule):
         return seen, [finding]
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Information where the loss may make up for it."""
+        """Return INFO if the loss is unknown and may make up for the imbalance, else WARNING."""
         return Severity.WARNING if findings[0].statistics["knows_the_loss"] else Severity.INFO
 
     def lacks(self, window: Window) -> str:
-        """Labels."""
+        """Name the missing input: labels."""
         return "" if window.tensors("labels") else f"{self.samples} class labels"
 
 
 def imbalance(counts: Mapping[str, int]) -> float:
-    """The count of the commonest class over that of the rarest; 1 for fewer than two classes."""
+    """Return the count of the commonest class over that of the rarest; 1 for fewer than two classes."""
     return max(counts.values()) / min(counts.values()) if len(counts) > 1 else 1.0
 
 
@@ -133,6 +133,6 @@ def _is_weighted(window: Window) -> bool:
 
 
 def _counts_alike(window: Window) -> bool:
-    """True where a loss of classes is the framework's, and its mean or sum; where nothing is known, too."""
+    """Return True if a loss of classes is a built-in mean or sum, or if no loss is known."""
     losses = window.facts.losses if window.facts is not None else ()
     return not losses or any(loss.type_name in _OF_CLASSES and loss.reduction != "none" for loss in losses)

@@ -94,7 +94,7 @@ class Confusion(Rule):
     first_step: int = parameter(10, "steps that the model is trained for before it is judged", minimum=0)
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per worker: the cell that is furthest from what it should be."""
+        """Return one finding per worker: the cell furthest beyond its bound."""
         if window.step < self.first_step:
             return []
         return [
@@ -104,7 +104,7 @@ class Confusion(Rule):
         ]
 
     def lacks(self, window: Window) -> str:
-        """Labels and predictions of a model that has been trained for a while."""
+        """Name the missing input: labels and predictions of a model that has trained for a while."""
         if window.step < self.first_step:
             return f"predictions at step {self.first_step} or later; the newest are of step {window.step}"
         has_any = any(self._matrix(labels, predicted) is not None for labels, predicted in self._pairs(window))
@@ -158,13 +158,16 @@ class Wrong:
 
 
 def confusion_matrix(labels: Matrix, predictions: Matrix, *, classes: int) -> Matrix:
-    """How many samples of each class (rows) were predicted as each (columns); the two of shape (samples,)."""
+    """Return the number of samples of each class (rows) predicted as each class (columns).
+
+    Arguments: shape (samples,).
+    """
     cells = np.bincount(labels * classes + predictions, minlength=classes * classes)
     return np.asarray(cells.reshape(classes, classes), np.int64)
 
 
 def worst_cell(matrix: Matrix, *, min_diag: float, max_off_diag: float) -> Wrong | None:
-    """The share that is furthest beyond its bound; None if all keep theirs."""
+    """Return the share furthest beyond its bound; None if all are within."""
     rows, columns = matrix.sum(axis=1), matrix.sum(axis=0)
     diagonal = np.where(rows > 0, np.diag(matrix) / np.maximum(rows, 1), np.inf)
     others = np.where(columns > 0, matrix / np.maximum(columns, 1), 0.0)
@@ -179,7 +182,10 @@ def worst_cell(matrix: Matrix, *, min_diag: float, max_off_diag: float) -> Wrong
 
 
 def as_classes(values: NDArray[np.generic]) -> Matrix | None:
-    """Class numbers of shape (samples,), of such, of probabilities of class 1, and of rows of probabilities."""
+    """Return class numbers, shape (samples,); None for values that are no classes.
+
+    `values` are class numbers, probabilities of class 1, or rows of probabilities.
+    """
     if values.ndim == 2 and values.shape[1] > 1 and values.size:
         return np.asarray(values.argmax(axis=1), np.int64)
     flat = values.reshape(-1) if values.ndim <= 2 else values

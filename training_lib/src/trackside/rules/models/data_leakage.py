@@ -44,7 +44,7 @@ class Suspects:
     foretold: Mapping[str, int] = field(default_factory=dict)
 
     def with_batch(self, pair: str, samples: int, features: tuple[int, ...]) -> Suspects:
-        """These, after a further batch of that pair."""
+        """Return these after a further batch of `pair`, with the features that followed the labels in every batch."""
         before = self.features.get(pair)
         kept = features if before is None else tuple([one for one in before if one in set(features)])
         return replace(
@@ -129,11 +129,11 @@ class DataLeakage(FoldingRule):
     )
 
     def start(self) -> Suspects:
-        """No batch so far."""
+        """Return the state without a batch."""
         return Suspects()
 
     def fold(self, state: Suspects, window: Window) -> tuple[Suspects, Iterable[Finding]]:
-        """Compares the inputs of this step with its labels."""
+        """Compare the inputs of this step with its labels."""
         if window.mode not in TRAINING_MODES or has_several_aims(window):
             return state, []
         found = []
@@ -185,7 +185,7 @@ class DataLeakage(FoldingRule):
         return state, [finding]
 
     def lacks(self, window: Window) -> str:
-        """Inputs and labels of the same steps."""
+        """Name the missing input: inputs and labels of the same steps."""
         return "" if window.tensors("labels") else f"inputs and labels of {_FEWEST_BATCHES} batches"
 
     def _finding(self, window: Window, name: str, worker: str, shares: Mapping[int, float]) -> Finding:
@@ -203,10 +203,10 @@ class DataLeakage(FoldingRule):
 
 
 def following(inputs: NDArray[np.generic], labels: NDArray[np.generic], *, explained: float) -> dict[int, float]:
-    """The features that follow the labels, at most 64, and the share of each one's variance that the labels explain.
+    """Return the features that follow the labels, with the share of their variance that labels explain.
 
-    `inputs`: shape (samples, ...); `labels`: classes or numbers, shape (samples,) or (samples, 1). The features are
-    numbered as those of a row, "holds word w" of a text is 1,000,000 + w.
+    At most 64. `inputs`: shape (samples, ...); `labels`: classes or numbers, shape (samples,) or (samples, 1). The
+    features are numbered as those of a row, "holds word w" of a text is 1,000,000 + w.
     """
     codes = as_classes(labels)
     if inputs.ndim > 2 and codes is None:
@@ -272,9 +272,9 @@ def tells_all(inputs: NDArray[np.generic], labels: NDArray[np.generic], features
 
 
 def explained_by(rows: Samples, codes: NDArray[np.int64]) -> Samples:
-    """The share of each feature's variance that lies between classes; 0 for a constant one. Shape (features,).
+    """Return the share of each feature's variance that lies between classes, shape (features,); 0 if constant.
 
-    Of the classes that have two samples and more; zeros where there are fewer than two such.
+    Only classes with at least two samples count; zeros for fewer than two such classes.
     """
     often = _often(codes)
     kept = np.isin(codes, often)
@@ -291,7 +291,7 @@ def explained_by(rows: Samples, codes: NDArray[np.int64]) -> Samples:
 
 
 def correlated_with(rows: Samples, numbers: Samples) -> Samples:
-    """The square of each feature's correlation with the numbers, shape (features,); 0 where either is constant."""
+    """Return the squared correlation of each feature with the numbers, shape (features,); 0 if either is constant."""
     centred, target = rows - rows.mean(axis=0), numbers - numbers.mean()
     sizes = np.square(centred).sum(axis=0) * float(np.square(target).sum())
     varies = sizes > 1e-12 * np.square(rows).sum(axis=0) * float(np.square(numbers).sum())
@@ -299,8 +299,10 @@ def correlated_with(rows: Samples, numbers: Samples) -> Samples:
 
 
 def _saved(window: Window, collection: str) -> Iterator[Saved]:
-    """(worker, name, whole tensor) of what was saved of a collection at this very step: of the first few tensors, for
-    a model that is called a hundred times a step is no matter of one batch and its labels."""
+    """Yield (worker, name, whole tensor) of a collection's first tensors, as saved at this very step.
+
+    Only the first few count: a module called a hundred times a step does not hold one batch and its labels.
+    """
     for name in window.tensors(collection)[:_MOST_TENSORS]:
         for column in window.statistic(name, "mean", last=1):
             if column.steps[-1] != window.step:
@@ -319,7 +321,7 @@ def _are_comparable(inputs: NDArray[np.generic], labels: NDArray[np.generic]) ->
 
 
 def _features(inputs: NDArray[np.generic]) -> Iterator[tuple[NDArray[np.int64], Samples]]:
-    """(numbers, a column for each feature) of what stands at each place, then of which words each text holds."""
+    """Yield (numbers, a column for each feature) of the value at each place, then of the words in each text."""
     flat = inputs.reshape(len(inputs), -1)[:, :_MOST_FEATURES]
     yield np.arange(flat.shape[1]), np.nan_to_num(flat.astype(np.float64))
     if inputs.dtype.kind in "iu" and inputs.ndim == 2 and inputs.shape[1] > 1:
@@ -331,7 +333,7 @@ def _features(inputs: NDArray[np.generic]) -> Iterator[tuple[NDArray[np.int64], 
 
 
 def _says_something(labels: NDArray[np.generic]) -> bool:
-    """False for a batch with hardly two samples of any class."""
+    """Return False for a batch with too few samples of several classes to judge."""
     codes = as_classes(labels)
     if codes is None:
         return True

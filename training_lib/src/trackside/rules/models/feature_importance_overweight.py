@@ -64,7 +64,7 @@ class FeatureImportanceOverweight(Rule):
     tensor_regex: str = parameter(".*feature_importance/weight", "regexes of importances, separated by commas")
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per worker, of its most important feature."""
+        """Return one finding per worker, of its most important feature."""
         found = []
         for worker, importances in self._importances(window).items():
             share = share_of_largest(importances, count=self.nfeatures)
@@ -73,11 +73,11 @@ class FeatureImportanceOverweight(Rule):
         return found
 
     def lacks(self, window: Window) -> str:
-        """Importances."""
+        """Name the missing input: importances."""
         return "" if self._importances(window) else "importances of features of XGBoost"
 
     def _importances(self, window: Window) -> dict[str, dict[str, float]]:
-        """By worker, the importance of each feature."""
+        """Return the importance of each feature, by worker."""
         found: dict[str, dict[str, float]] = {}
         for column in at_step(window, selected(window, tensor_regex=self.tensor_regex), "mean"):
             found.setdefault(column.worker, {})[column.tensor] = float(column.values[-1])

@@ -70,11 +70,11 @@ class SortedBatches(FoldingRule):
     batches: int = parameter(6, "newest saved batches that are looked at", minimum=2)
 
     def start(self) -> SeenLabels:
-        """No label so far."""
+        """Return the state without a label."""
         return SeenLabels()
 
     def fold(self, state: SeenLabels, window: Window) -> tuple[SeenLabels, Iterable[Finding]]:
-        """Looks at the labels of this step."""
+        """Add the labels of this step."""
         if has_several_aims(window):
             return state, []
         seen = with_labels_of(state, window)
@@ -99,11 +99,14 @@ class SortedBatches(FoldingRule):
         return seen, [finding]
 
     def lacks(self, window: Window) -> str:
-        """Labels."""
+        """Name the missing input: labels."""
         return "" if window.tensors("labels") else f"the class labels of {self.batches} batches"
 
 
 def purity_excess(batches: Iterable[tuple[int, float, str]], *, common: float) -> float:
-    """The mean share of a batch's commonest class, less `common`, that of the commonest class of all data."""
+    """Return the mean share of a batch's commonest class, less `common`.
+
+    `common` is the share of the commonest class of all data.
+    """
     shares = [share for _, share, _ in batches]
     return sum(shares) / len(shares) - common

@@ -67,7 +67,7 @@ class TreeDepth(Rule):
     depth: int = parameter(4, "depth of a tree above which it fires", minimum=1)
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding for the newest tree, where it is too deep."""
+        """Return one finding for the newest tree, if it is too deep."""
         return [
             Finding(
                 subject=column.tensor,
@@ -85,7 +85,7 @@ class TreeDepth(Rule):
         ]
 
     def lacks(self, window: Window) -> str:
-        """Trees."""
+        """Name the missing input: trees."""
         return "" if any(at_step(window, (_NODES,), "max")) else f"trees of XGBoost ({_NODES})"
 
 

@@ -1,1 +1,1 @@
-"""Rules about how the training program is written: what it forgets, freezes or feeds wrongly."""
+"""Rules about mistakes in the training program: parameters or calls that it forgets, freezes or feeds wrongly."""

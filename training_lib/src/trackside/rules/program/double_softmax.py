@@ -64,7 +64,7 @@ class DoubleSoftmax(Rule):
     start_step: int = parameter(0, "step from which on it may fire", minimum=0)
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per loss."""
+        """Return one finding per loss."""
         facts = window.facts
         if facts is None or window.step < max(self.start_step, facts.from_step):
             return []

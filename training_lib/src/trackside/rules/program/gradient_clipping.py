@@ -82,7 +82,7 @@ class GradientClipping(Rule):
         return found if found and _is_slow(window) else []
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """The limit."""
+        """Return a limit that is too low, then exploding gradients."""
         lead = findings[0]
         because = f"a gradient of norm {lead.statistics['usual_norm']:.3g} is cut to {lead.statistics['limit']:.3g}"
         return (Suspicion(Cause.CLIPPING_TOO_LOW, because), Suspicion(Cause.EXPLODING_GRADIENTS))
@@ -119,7 +119,7 @@ class GradientClipping(Rule):
 
 
 def kept_shares(norms: NDArray[np.float64], *, limits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The share of each gradient that a limit leaves, 0 to 1; `norms` before clipping, both of shape (n,)."""
+    """Return the share of each gradient that a limit leaves, 0 to 1; `norms` before clipping, both of shape (n,)."""
     sound = np.where(np.isfinite(norms) & (norms > 0), norms, limits)
     return np.asarray(limits / np.maximum(sound, limits))
 

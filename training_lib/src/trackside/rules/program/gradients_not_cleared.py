@@ -76,7 +76,7 @@ class GradientsNotCleared(Rule):
         return [found for column in columns if (found := self._judge(window, column)) is not None]
 
     def lacks(self, window: Window) -> str:
-        """Rows of so many steps."""
+        """Name the missing input: rows of enough steps."""
         columns = window.statistic(GRADIENTS_KEPT, "mean", mode=None)
         if any(len(column.values) >= self.steps for column in columns):
             return ""
@@ -103,5 +103,5 @@ class GradientsNotCleared(Rule):
 
 
 def kept_share(kept: NDArray[np.float64], *, steps: int) -> float | None:
-    """The share of the newest `steps` values (1: the gradients were kept, 0: cleared) that are 1; None before that."""
+    """Return the share of ones in the newest `steps` values (1: gradients kept, 0: cleared); None with fewer values."""
     return float(np.mean(kept[-steps:])) if len(kept) >= steps else None

@@ -69,12 +69,12 @@ class LearningRateCollapsed(Rule):
     steps: int = parameter(20, "steps that the training must have gone on for since then", minimum=1)
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per parameter group."""
+        """Return one finding per parameter group."""
         columns = Evidence(window).learning_rates
         return [found for column in columns if (found := self._judge(window, column)) is not None]
 
     def lacks(self, window: Window) -> str:
-        """Learning rates."""
+        """Name the missing input: learning rates."""
         return "" if Evidence(window).learning_rates else "the learning rate, which the always-on statistics record"
 
     def _judge(self, window: Window, column: Column) -> Finding | None:

@@ -94,7 +94,7 @@ class ParametersNotTrained(Rule):
     steps: int = parameter(10, "newest steps that are looked at", minimum=3)
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per parameter that is not trained, the largest first."""
+        """Return one finding per parameter that is not trained, the largest first."""
         facts = window.facts
         if facts is None or window.step < facts.from_step + self.steps:
             return []
@@ -121,7 +121,10 @@ class ParametersNotTrained(Rule):
         return "" if window.step >= facts.from_step + self.steps else f"{self.steps} steps of one program"
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Critical where most of what should train does not; no alarm where all of it looks trained before."""
+        """Return CRITICAL if over half of the model certainly does not train.
+
+        INFO if all findings may be meant so, else WARNING.
+        """
         if all(finding.measure == NO_OPTIMIZER and not finding.statistics["looks_untrained"] for finding in findings):
             return Severity.INFO
         if all(finding.measure == NO_GRADIENT and finding.statistics["takes_turns"] for finding in findings):
@@ -131,7 +134,7 @@ class ParametersNotTrained(Rule):
         return Severity.CRITICAL if share > _MOST else Severity.WARNING
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """By what is missing: the optimizer, or the way from the loss."""
+        """Return the causes: a rate lost in rounding, parameters in no optimizer, or frozen parameters."""
         if all(finding.measure == NO_CHANGE for finding in findings) and (rate := _lost_in_rounding(findings, window)):
             because = f"a rate of {rate:.2g} is less than what can be added to these weights"
             return (Suspicion(Cause.LEARNING_RATE_TOO_LOW, because), Suspicion(Cause.FROZEN_PARAMETERS))
@@ -144,7 +147,7 @@ class ParametersNotTrained(Rule):
         return (outside,) if missing == len(findings) else (outside, inside)
 
     def _present(self, window: Window, facts: ModelFacts) -> Mapping[str, float]:
-        """The share of the newest steps at which each parameter had a gradient, the largest over the workers."""
+        """Return the share of the newest steps at which each parameter had a gradient, the largest over the workers."""
         shares: dict[str, list[float]] = {}
         too_short: set[str] = set()
         names = tuple([held.gradient for held in facts.parameters])
@@ -195,23 +198,23 @@ class ParametersNotTrained(Rule):
 
 
 def left_out(facts: ModelFacts) -> tuple[str, ...]:
-    """Names of the parameters that get a gradient and that no optimizer holds, where one holds others of the model."""
+    """Return the parameters with a gradient and no optimizer, if an optimizer holds others of the model."""
     trained = {_root(p) for p in facts.parameters if p.optimizer}
     outside = [p for p in facts.parameters if _should_train(p) and not p.optimizer and _root(p) in trained]
     return tuple([p.name for p in outside if p.has_gradient])
 
 
 def frozen_at_random(facts: ModelFacts) -> tuple[str, ...]:
-    """Names of the frozen parameters that still have their random first values, where others of the model train."""
+    """Return the frozen parameters with their random first values, if others of the model train."""
     trained = {_root(p) for p in facts.parameters if p.optimizer and p.requires_grad}
     frozen = [p for p in facts.parameters if not p.requires_grad and not p.tied_to and _root(p) in trained]
     return tuple([p.name for p in frozen if p.looks_untrained])
 
 
 def frozen_since(first: ModelFacts, facts: ModelFacts) -> tuple[str, ...]:
-    """Names of the weight matrices that were trained at first and have been frozen since, the output layer included.
+    """Return the weight matrices that trained at first and are frozen now, if the output layer is among them.
 
-    Layers are frozen on purpose from the input on; a model whose last weights are frozen learns nothing any more.
+    Layers are frozen on purpose from the input on; a model with frozen last weights learns nothing any more.
     """
     before = {p.name for p in first.parameters if p.requires_grad and p.optimizer and len(p.shape) > 1}
     matrices = [p for p in facts.parameters if len(p.shape) > 1 and not p.tied_to]
@@ -220,7 +223,7 @@ def frozen_since(first: ModelFacts, facts: ModelFacts) -> tuple[str, ...]:
 
 
 def _takes_turns(window: Window, facts: ModelFacts) -> bool:
-    """True where some parameter had a gradient again after steps without one."""
+    """Return True if some parameter had a gradient again after steps without one."""
     columns = [c for held in facts.parameters for c in window.statistic(held.gradient, "is_present", mode=None)]
     had = [np.flatnonzero(column.values > 0) for column in columns]
     return any(bool((np.diff(places) > 1).any()) for places in had)
@@ -231,14 +234,14 @@ def _root(held: ParameterFacts) -> str:
 
 
 def _is_untrained(facts: ModelFacts, held: ParameterFacts) -> bool:
-    """True for a parameter that looks untrained, and for a bias beside such a weight."""
+    """Return True for a parameter that looks untrained, and for a bias beside such a weight."""
     return any(p.looks_untrained for p in facts.parameters if p is held or (p.module and p.module == held.module))
 
 
 def unreached(facts: ModelFacts, *, present: Mapping[str, float]) -> tuple[str, ...]:
-    """Names of the parameters that an optimizer holds and that never get a gradient, where it is at work.
+    """Return the parameters in a working optimizer that never get a gradient.
 
-    It is at work where others of it always have one, or where it is the only one, and steps.
+    An optimizer works if others of its parameters always have a gradient, or if it is the only one, and steps.
     """
     at_work = {p.optimizer for p in facts.parameters if p.optimizer and present.get(p.name) == 1}
     if len(facts.optimizers) == 1:  # it steps, or this step would not be there
@@ -256,7 +259,7 @@ def _may_change(held: ParameterFacts, present: Mapping[str, float]) -> bool:
 
 
 def _never_moved(window: Window, held: ParameterFacts) -> bool:
-    """True if the update was zero each of at least three times, and the rate was not."""
+    """Return True if all of at least three updates were zero, and the rate was not."""
     updates = window.statistic(held.name, "update_l2", mode=None)
     if not updates or not all(_is_zero_throughout(column) for column in updates):
         return False
@@ -265,12 +268,12 @@ def _never_moved(window: Window, held: ParameterFacts) -> bool:
 
 
 def _is_zero_throughout(column: Column) -> bool:
-    """True for at least three values that are all zero."""
+    """Return True for at least three values that are all zero."""
     return len(column.values) >= 3 and not column.values.any()
 
 
 def _lost_in_rounding(findings: Sequence[Finding], window: Window) -> float | None:
-    """The largest rate of these parameters, where a step by it is lost in the rounding of every one; else None."""
+    """Return the largest rate of these parameters, if a step by it is lost in rounding for each; else None."""
     rates = []
     for finding in findings:
         held = window.facts.parameter(finding.subject) if window.facts else None
@@ -282,7 +285,10 @@ def _lost_in_rounding(findings: Sequence[Finding], window: Window) -> float | No
 
 
 def _step_of(window: Window, held: ParameterFacts) -> tuple[float, float] | None:
-    """The rate of a parameter, and how much of its size a step is at most: SGD goes by the gradient, Adam by 1."""
+    """Return the rate of a parameter, and the largest step as a share of its size; None if one of them is unknown.
+
+    The gradient limits a step of SGD, 1 for each element a step of Adam.
+    """
     rates = window.statistic(f"hyperparameters/{held.optimizer}/group_{held.group}/lr", "mean", mode=None)
     weights = window.statistic(held.name, "l2", last=1, mode=None)
     gradients = window.statistic(held.gradient, "l2", mode=None)
@@ -294,8 +300,11 @@ def _step_of(window: Window, held: ParameterFacts) -> tuple[float, float] | None
 
 
 def _has_worthy_gradients(window: Window, held: ParameterFacts, largest: Mapping[str, float]) -> bool:
-    """True if the parameter has gradients, and each is more than rounding noise: a bias before a normalisation has 0
-    in theory. `largest` is the norm of the largest gradient now, by worker."""
+    """Return True if the parameter has gradients, and each is more than rounding noise.
+
+    The gradient of a bias before a normalisation is 0 in theory. `largest` is the norm of the largest present gradient,
+    by worker.
+    """
     gradients = window.statistic(held.gradient, "l2", mode=None)
     return bool(gradients) and all(
         float(np.median(column.values)) > _NOISE * largest.get(column.worker, 0.0) for column in gradients
@@ -303,7 +312,7 @@ def _has_worthy_gradients(window: Window, held: ParameterFacts, largest: Mapping
 
 
 def _largest_gradients(window: Window) -> Mapping[str, float]:
-    """The norm of the largest gradient at its newest step, by worker."""
+    """Return the norm of the largest gradient at its newest step, by worker."""
     newest: dict[str, list[float]] = {}
     for name in window.tensors("gradients"):
         for column in window.statistic(name, "l2", mode=None):

@@ -81,7 +81,7 @@ class ReplicasDiffer(Rule):
         return sorted(found, key=lambda finding: -finding.observed)
 
     def nothing_to_judge(self, facts: ModelFacts) -> str:
-        """A training by a single process."""
+        """Return a clause for a training by a single process."""
         return "one process trains, so there is no replica" if facts.program.world_size == 1 else ""
 
     def _judge(self, window: Window, name: str) -> Finding | None:
@@ -111,7 +111,7 @@ class ReplicasDiffer(Rule):
 
 
 def _with_copies(window: Window, names: tuple[str, ...]) -> list[str]:
-    """Those of the tensors that several workers measured."""
+    """Return the tensors that several workers measured."""
     panels = window.newest(names, "l2", last=1, mode=None)
     copies = Counter(name for panel in panels for name in panel.tensors)
     return [name for name in names if copies[name] > 1]
@@ -126,7 +126,7 @@ def norms_by_step(columns: Sequence[Column]) -> tuple[NDArray[np.int64], NDArray
 
 
 def spread(norms: NDArray[np.float64]) -> float:
-    """(largest - smallest) / largest of non-negative values, shape (n,); 0 where all are 0 or any is not finite."""
+    """Return (largest - smallest) / largest of non-negative values, shape (n,); 0 if all are 0 or any is not finite."""
     largest = float(norms.max())
     if not np.isfinite(norms).all() or largest == 0:
         return 0.0

@@ -95,7 +95,7 @@ class UnnormalizedInputs(Rule):
     )
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per input."""
+        """Return one finding per input."""
         copes, several = _copes(window), has_several_aims(window)
         found, varies = [], False
         for name in window.tensors("model_inputs"):
@@ -149,7 +149,7 @@ class Wrong:
 
 
 def wrong_with(batch: NDArray[np.generic], *, size: float, ratio: float) -> Wrong | None:
-    """The first thing that is wrong with a batch of inputs, shape (samples, ...); None if nothing is."""
+    """Return the first fault of a batch of inputs, shape (samples, ...); None without one."""
     if batch.dtype.kind not in "fiu" or batch.ndim < 2 or len(batch) < _FEWEST_SAMPLES or not batch.size:
         return None
     samples = batch.reshape(len(batch), -1)[:, : max(1, _MOST_VALUES // len(batch))].astype(np.float64)
@@ -187,7 +187,7 @@ def _copes(window: Window) -> bool:
 
 
 def _normalizes_itself(facts: ModelFacts | None) -> bool:
-    """True if the first layer that computes anything is a normalisation."""
+    """Return True if the first layer that computes anything is a normalisation."""
     if facts is None:
         return False
     working = [

@@ -118,7 +118,7 @@ class UnsuitableLoss(Rule):
     runaway: float = parameter(10.0, "how many times its first size a loss must be below zero to run away", minimum=1)
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per loss."""
+        """Return one finding per loss."""
         facts = window.facts
         if facts is None:
             return []
@@ -137,7 +137,7 @@ class UnsuitableLoss(Rule):
         return found
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """A warning where it may be meant so."""
+        """Return WARNING if all findings may be meant so, else CRITICAL."""
         return Severity.WARNING if {f.measure for f in findings} <= _MAY_BE_MEANT else Severity.CRITICAL
 
     def lacks(self, window: Window) -> str:
@@ -147,7 +147,7 @@ class UnsuitableLoss(Rule):
         return ""
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """The sign, or the loss."""
+        """Return a wrong sign, a wrong loss, or wrong labels, by the measure of the first finding."""
         lead = findings[0]
         wrong_loss = Suspicion(Cause.WRONG_LOSS, lead.comparison)
         if lead.measure == RUNAWAY:

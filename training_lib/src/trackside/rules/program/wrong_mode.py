@@ -91,7 +91,7 @@ class WrongMode(Rule):
     evaluations: int = parameter(2, "evaluations that the model must have made in training mode", minimum=1)
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per module that behaves otherwise in training and is in the wrong mode."""
+        """Return one finding per module in the wrong mode that behaves differently in training."""
         facts = window.facts
         if facts is None:
             return []
@@ -135,14 +135,14 @@ class WrongMode(Rule):
 
 
 def evaluating_modules(facts: ModelFacts) -> tuple[ModuleFacts, ...]:
-    """The modules that behave otherwise in training, where all of them and the model itself are in evaluation mode."""
+    """Return the modules that behave differently in training, if all of them and the model are in evaluation mode."""
     if not facts.modules or any(module.is_training for module in facts.modules):
         return ()
     return tuple([module for module in facts.modules if _differs_in_training(module)])
 
 
 def differing_modules(facts: ModelFacts) -> tuple[ModuleFacts, ...]:
-    """The modules in training mode that behave otherwise in evaluation mode."""
+    """Return the modules in training mode that behave differently in evaluation mode."""
     return tuple([module for module in facts.modules if module.is_training and _differs_in_training(module)])
 
 

@@ -62,7 +62,7 @@ class AllZero(Rule):
     threshold: float = parameter(100.0, "share of zeros in percent from which on it fires", minimum=0, maximum=100)
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per tensor."""
+        """Return one finding per tensor."""
         names = selected(
             window, collection_names=self.collection_names, tensor_regex=self.tensor_regex, default=("gradients",)
         )

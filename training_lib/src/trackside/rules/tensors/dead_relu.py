@@ -104,7 +104,7 @@ class DeadRelu(Rule):
     )
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per dying layer, the deadest first."""
+        """Return one finding per dying layer, the deadest first."""
         facts = window.facts
         if facts is not None and (_has_no_relu(facts) or _has_small_batches(facts)):
             return []
@@ -135,7 +135,7 @@ class DeadRelu(Rule):
         return [self._finding(window, facts, columns[name], shares[name], statistics) for name in names]
 
     def lacks(self, window: Window) -> str:
-        """Measured gradients of biases."""
+        """Name the missing input: measured gradients of biases."""
         return "" if _zero_shares(window, window.facts) else f"{_MEASUREMENTS} measurements of the gradients of biases"
 
     def nothing_to_judge(self, facts: ModelFacts) -> str:
@@ -143,7 +143,10 @@ class DeadRelu(Rule):
         return "no activation of the model is a ReLU" if _has_no_relu(facts) else ""
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Critical where nothing gets through and nothing is learned; information where much was learned."""
+        """Return CRITICAL if no gradient gets through and nothing is learned.
+
+        INFO if much was learned with units that were dead from the first steps on, else WARNING.
+        """
         numbers = {"loss_lost": math.nan, "zero_gradients": math.nan, **findings[0].statistics}
         if numbers["loss_lost"] > _LEARNED and all(finding.since_step <= _AT_ONCE for finding in findings):
             return Severity.INFO
@@ -210,10 +213,10 @@ def dying(shares: Mapping[str, float], *, threshold_layer: float) -> tuple[str, 
 
 
 def zero_inputs(*, weights: float, bias: float) -> float:
-    """The share of a layer's inputs that are always zero, by the shares of zeros in the gradients of its parameters.
+    """Return the share of a layer's inputs that are always zero, from the zeros in its parameters' gradients.
 
-    Units without any gradient are in both; a unit with one has it from the inputs that are not zero. Where nearly all
-    units have none, it cannot be told, and 0 is said.
+    Units without any gradient count in both shares; a unit with one has it from the inputs that are not zero. 0 if
+    nearly all units have none: then the share is unknown.
     """
     return 1 - (1 - weights) / (1 - bias) if bias <= _LIVABLE else 0.0
 
@@ -234,7 +237,7 @@ def _can_be_lived_with(learned: float, zeros: float | None, step: int, *, dead: 
 
 
 def _biases(window: Window, facts: ModelFacts | None) -> list[Column]:
-    """The zero share of the gradients of biases that were measured often enough."""
+    """Return the zero share of the gradients of biases that were measured often enough."""
     return [
         column
         for name in _names_of_biases(window, facts)
@@ -244,7 +247,7 @@ def _biases(window: Window, facts: ModelFacts | None) -> list[Column]:
 
 
 def _zero_shares(window: Window, facts: ModelFacts | None) -> Mapping[str, float]:
-    """The smallest of the newest shares of each column of `_biases`, by tensor; of several workers the last one's."""
+    """Return the smallest of the newest shares of each column of `_biases`, by tensor. The last worker counts."""
     names = _names_of_biases(window, facts)
     found: dict[str, tuple[str, float]] = {}
     for panel in window.newest(names, "zero_share", last=_MEASUREMENTS, mode=None):
@@ -262,16 +265,16 @@ def _names_of_biases(window: Window, facts: ModelFacts | None) -> tuple[str, ...
 
 
 def _reaches_weights(window: Window, bias: str, share: float) -> bool:
-    """True where the weights of the layer have as few gradients as its bias, or none are known."""
+    """Return True if the layer's weights have as few gradients as its bias, or unknown ones."""
     columns = window.statistic(f"{bias.removesuffix('bias')}weight", "zero_share", mode=None)
     return all(float(column.values[-_MEASUREMENTS:].min()) >= 0.9 * share for column in columns)
 
 
 def _zeros_of_readers(window: Window, shares: Mapping[str, float]) -> list[tuple[str, float]]:
-    """(bias, share of zeros in the gradient of the weights) of each layer that reads another: all but the first.
+    """Return (bias, share of zeros in the weights' gradient) of each layer but the first.
 
-    A layer without a bias goes by the next one: that of the normalisation behind it. Rows of an embedding that no
-    sample used are no zeros that are read.
+    A layer without a bias takes the next one: that of the normalisation behind it. Rows of an embedding that no
+    sample used do not count as zeros.
     """
     facts = window.facts
     names = [held.gradient for held in facts.parameters] if facts else list(window.tensors("gradients"))
@@ -288,7 +291,7 @@ def _zeros_of_readers(window: Window, shares: Mapping[str, float]) -> list[tuple
 
 
 def _is_normalised(facts: ModelFacts | None, bias: str) -> bool:
-    """True where a ReLU and then a normalisation follow the layer, as modules were built."""
+    """Return True if a ReLU and then a normalisation follow the layer, as modules were built."""
     own = facts.module_of(bias) if facts else None
     if facts is None or own is None:
         return False
@@ -302,7 +305,7 @@ def _is_of_embedding(facts: ModelFacts | None, name: str) -> bool:
 
 
 def _has_no_relu(facts: ModelFacts) -> bool:
-    """True where all activations are known, and none of them puts out zeros."""
+    """Return True if all activations are known, and none of them puts out zeros."""
     kinds = {module.activation for module in facts.modules if module.role == "activation"}
     return bool(kinds) and kinds.issubset(_WITHOUT_ZEROS)
 

@@ -159,7 +159,7 @@ def growth_of(norms: np.ndarray) -> float | None:
 
 
 def _proportions(window: Window, name: str) -> list[tuple[Column, float]]:
-    """The gradient's column and |g| / |w| of a weight, for each worker that measured both."""
+    """Return the gradient's column and |g| / |w| of a weight, for each worker that measured both."""
     if _is_vector(window, name):
         return []
     weights = {column.worker: column for column in window.statistic(name, "l2", mode=None)}
@@ -175,7 +175,7 @@ def _proportions(window: Window, name: str) -> list[tuple[Column, float]]:
 
 
 def _of_equal_length(window: Window) -> list[tuple[str, list[Column]]]:
-    """(worker, columns of the norms of the gradients that were recorded most often), sorted by worker."""
+    """Return (worker, norms of its gradients) by worker, of the gradients recorded most often."""
     by_worker: dict[str, list[Column]] = {}
     for name in window.tensors("gradients"):
         for column in window.statistic(name, "l2", mode=None):
@@ -188,14 +188,14 @@ def _of_equal_length(window: Window) -> list[tuple[str, list[Column]]]:
 
 
 def _total_norms(columns: Sequence[Column]) -> tuple[np.ndarray, np.ndarray]:
-    """(steps, norm of all gradients) over the steps at which all were recorded and finite."""
+    """Return (steps, norm of all gradients) over the steps at which all were recorded and finite."""
     norms = np.sqrt(np.sum([np.square(column.values) for column in columns], axis=0))
     sound = np.isfinite(norms)
     return columns[0].steps[sound], norms[sound]
 
 
 def _panels_by_worker(window: Window) -> list[tuple[str, list[Panel]]]:
-    """(worker, norms of its gradients), sorted by worker."""
+    """Return (worker, norms of its gradients), sorted by worker."""
     by_worker: dict[str, list[Panel]] = {}
     for panel in window.newest(window.tensors("gradients"), "l2", last=_NEWEST, mode=None):
         for worker in dict.fromkeys(panel.workers):
@@ -223,7 +223,7 @@ def _may_have_grown(panels: Sequence[Panel], growth: float) -> bool:
 
 
 def _is_out_of_proportion(window: Window, proportion: float) -> bool:
-    """True where the median of all proportions is too large."""
+    """Return True if the median of all proportions is too large."""
     weights = {
         (worker, tensor): norm
         for panel in window.newest(window.tensors("weights"), "l2", last=1, mode=None)

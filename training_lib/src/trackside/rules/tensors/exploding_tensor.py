@@ -79,7 +79,7 @@ class ExplodingTensor(Rule):
     only_nan: bool = parameter(False, "true: infinity is allowed, only NaN is an issue")
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per tensor and worker that holds non-finite values at this step, first broken first."""
+        """Return one finding per tensor and worker with non-finite values at this step, the first broken first."""
         collections = dict.fromkeys(self.collection_names.replace(",", " ").split())
         broken = {name for collection in collections for name in self._broken(window, window.tensors(collection))}
         if not broken:
@@ -93,7 +93,7 @@ class ExplodingTensor(Rule):
         return why_it_breaks(window, since=min(finding.since_step for finding in findings))
 
     def _broken(self, window: Window, names: tuple[str, ...]) -> Iterable[str]:
-        """Those of the tensors that some worker measured as broken at this step."""
+        """Return the tensors with values that some worker measured as not finite at this step."""
         counts = window.at_step(names, "nan_count" if self.only_nan else "nonfinite_count")
         found = [counts.tensors[place] for place in np.flatnonzero(counts.values > 0).tolist()]
         if counts.unknown:
@@ -123,7 +123,7 @@ class ExplodingTensor(Rule):
 
 
 def first_broken(steps: NDArray[np.int64], counts: NDArray[np.float64]) -> int | None:
-    """The first step of the unbroken row of steps, up to the newest, at which the count is above zero."""
+    """Return the first step of the newest streak of steps with a count above zero; None if the newest count is 0."""
     if not counts[-1] > 0:
         return None
     sound = np.flatnonzero(~(counts > 0))

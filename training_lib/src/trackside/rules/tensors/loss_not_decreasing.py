@@ -134,14 +134,14 @@ class LossNotDecreasing(Rule):
     )
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per loss and worker that is stuck or rises at this step, the largest rise first."""
+        """Return one finding per loss and worker that is stuck or rises at this step, the largest rise first."""
         if has_several_aims(window):
             return []
         findings = [found for c in _whole_losses(window) if (found := self._judge(window, c)) is not None]
         return sorted(findings, key=lambda finding: (finding.relation != ">", -abs(finding.observed)))
 
     def lacks(self, window: Window) -> str:
-        """Two windows, unless the run has visibly learned before."""
+        """Name the missing input: two windows, unless the run has visibly learned before."""
         rows = [self._finite(window, column) for column in _whole_losses(window)]
         learned = any(_has_learned(losses, min(size, len(losses))) for _, losses, size in rows if len(losses))
         late = any(len(losses) >= 2 * size and steps[-1] >= self.start_step for steps, losses, size in rows)
@@ -150,7 +150,7 @@ class LossNotDecreasing(Rule):
         return f"{self.start_step} steps of a training loss, or a loss that has fallen; this is step {window.step}"
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Critical where the training is lost for certain."""
+        """Return CRITICAL if the training is lost for certain."""
         return Severity.CRITICAL if any(self._is_lost(finding) for finding in findings) else Severity.WARNING
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
@@ -164,7 +164,7 @@ class LossNotDecreasing(Rule):
         return finding.step - finding.since_step > self.num_steps
 
     def _finite(self, window: Window, column: Column) -> tuple[NDArray[np.int64], Losses, int]:
-        """The steps and values of the finite losses since the warm-up, and how many make up the newest window."""
+        """Return steps and values of the finite losses since the warm-up, and the number of losses in a window."""
         kept = np.isfinite(column.values) & (column.steps >= _warmed_up_at(window))
         steps, losses = column.steps[kept], column.values[kept]
         most = int(np.count_nonzero(steps > window.step - self.num_steps))
@@ -208,7 +208,7 @@ class LossNotDecreasing(Rule):
 
 
 def _whole_losses(window: Window) -> tuple[Column, ...]:
-    """The training losses, without those that are addends of another one."""
+    """Return the training losses, without addends of another one."""
     columns = training_losses(window)
     sums = {facts.backward_line for facts in _known(window, columns) if not facts.is_built_in and facts.backward_line}
     parts = {facts.name for facts in _known(window, columns) if facts.is_built_in and facts.backward_line in sums}
@@ -220,7 +220,7 @@ def _known(window: Window, columns: Sequence[Column]) -> list[LossFacts]:
 
 
 def _never_exceeded_guessing(window: Window, trained: Column) -> float | None:
-    """The loss of guessing, where the validation loss was never better; else None."""
+    """Return the loss of guessing, if the validation loss was never better; else None."""
     evaluated = [c for name in window.tensors("losses") for c in window.statistic(name, "mean", mode="EVAL")]
     for column in evaluated:
         if training_of(column, (trained,)) is None:
@@ -235,7 +235,7 @@ def _never_exceeded_guessing(window: Window, trained: Column) -> float | None:
 
 
 def _warmed_up_at(window: Window) -> int:
-    """The first step at which every learning rate had half of the largest value that it had so far."""
+    """Return the first step at which every learning rate had reached half of its largest value so far."""
     first = 0
     for column in Evidence(window).learning_rates:
         strong = np.flatnonzero(column.values >= column.values.max() / 2)
@@ -340,6 +340,6 @@ def _percent(difference: float, of: float) -> float:
 
 
 def _error_of_median(values: Losses) -> float:
-    """Standard error of the median of normal noise, from the median absolute deviation."""
+    """Return the standard error of the median of normal noise, from the median absolute deviation."""
     deviation = float(np.median(np.abs(values - np.median(values))))
     return 1.2533 * 1.4826 * deviation / math.sqrt(len(values))

@@ -94,7 +94,7 @@ class NlpSequenceRatio(Rule):
         return tuple([(token, shares[min(k, len(shares) - 1)]) for k, token in enumerate(tokens)])
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per input and token."""
+        """Return one finding per input and token."""
         return [
             Finding(
                 subject=saved.tensor,
@@ -112,7 +112,7 @@ class NlpSequenceRatio(Rule):
         ]
 
     def lacks(self, window: Window) -> str:
-        """Sequences of tokens."""
+        """Name the missing input: sequences of tokens."""
         return "" if self._sequences(window) else "inputs of whole numbers (tokens)"
 
     def _sequences(self, window: Window) -> list[SavedValue]:
@@ -122,7 +122,7 @@ class NlpSequenceRatio(Rule):
 
 
 def _are_tokens(saved: SavedValue, *, is_named: bool) -> bool:
-    """Whole numbers; tokens stored as floating point only where the user named the tensor."""
+    """Return True for whole numbers, and for floating-point numbers if the user named the tensor."""
     return saved.value.dtype.kind in "iu" or (is_named and saved.value.dtype.kind == "f")
 
 

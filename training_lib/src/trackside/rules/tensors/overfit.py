@@ -130,7 +130,7 @@ class Overfit(Rule):
     )
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per loss and worker that overfits."""
+        """Return one finding per loss and worker that overfits."""
         evaluated = [c for name in window.tensors("losses") for c in window.statistic(name, "mean", mode="EVAL")]
         trained = training_losses(window)
         found = []
@@ -141,7 +141,7 @@ class Overfit(Rule):
         return found
 
     def lacks(self, window: Window) -> str:
-        """A few evaluations in mode EVAL."""
+        """Name the missing input: a few evaluations in mode EVAL."""
         for name in window.tensors("losses"):
             for column in window.statistic(name, "mean", mode="EVAL"):
                 found = [by_evaluation(column, trained) for trained in training_losses(window)]
@@ -150,7 +150,7 @@ class Overfit(Rule):
         return f"{_FEWEST_EVALUATIONS} evaluations of the model in eval mode, with a loss"
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Critical once half of what was learned is lost again."""
+        """Return CRITICAL once half of the gain is lost again."""
         worst = max((finding.observed for finding in findings if finding.measure == LOST), default=0.0)
         return Severity.CRITICAL if worst > _BADLY else Severity.WARNING
 
@@ -230,10 +230,9 @@ class Overfit(Rule):
 
 
 def shared_of(seen: Evaluations, *, most: float, guess: Guess | None) -> float | None:
-    """The share of the training's gain that the validation losses saw, where that is less than `most`; else None.
+    """Return the share of the training's gain that the validation losses have, if less than `most`; else None.
 
-    None too where there is too little to tell, or a loss is negative. `guess` is the best constant answer, None if that
-    is not known.
+    None too with too few losses to judge, or a negative loss. `guess` is the best constant answer, None if unknown.
     """
     evaluated, trained, first = seen.means, seen.training, seen.first
     if len(evaluated) < MANY or min(trained.min(), evaluated.min()) < 0:
@@ -250,10 +249,10 @@ def shared_of(seen: Evaluations, *, most: float, guess: Guess | None) -> float |
 
 
 def _has_nothing(seen: Evaluations, guess: Guess) -> bool:
-    """True where the training loss is below that of guessing, and the validation loss never was by a share of that.
+    """Return True if the training loss is below that of guessing, and the validation loss never was by a share of that.
 
-    Means, not medians, for the loss of guessing is a mean. Of numbers, the rows to validate on may be easier or harder:
-    there the validation loss must never have fallen, and be near the loss of guessing.
+    Means, not medians, since the loss of guessing is a mean. With numbers as labels, the rows to validate on may be
+    easier or harder: then the validation loss must never have fallen, and be near the loss of guessing.
     """
     learned = guess.loss - float(seen.training_means[-NEWEST:].mean())
     if not learned > (1 - _BY_HEART) * guess.loss:
@@ -265,7 +264,7 @@ def _has_nothing(seen: Evaluations, guess: Guess) -> bool:
 
 
 def _rises(evaluated: Losses, trained: Losses) -> bool:
-    """True where validation losses have risen since the first ones by more than noise, and training losses fallen."""
+    """Return True if validation losses rose from the first ones by more than noise, while training losses fell."""
     tenth = max(NEWEST, len(evaluated) // 10)
     first, newest = float(evaluated[:tenth].max()), float(evaluated[-tenth:].min())
     has_fallen = float(np.median(trained[-tenth:])) < _BARELY_LEARNED * float(trained[0])
@@ -273,7 +272,7 @@ def _rises(evaluated: Losses, trained: Losses) -> bool:
 
 
 def _still_gains(evaluated: Losses) -> bool:
-    """True where the best of the evaluations is one of the newest tenth, or these are below those before by 2 %."""
+    """Return True if the best evaluation is in the newest tenth, or this tenth is 2 % below the evaluations before."""
     tenth = max(NEWEST, len(evaluated) // 10)
     before = float(np.median(evaluated[-3 * tenth : -tenth]))
     is_newest = int(np.argmin(evaluated)) >= len(evaluated) - tenth
@@ -297,10 +296,10 @@ class Lost:
 
 
 def lost_again(evaluated: Losses, trained: Losses, *, patience: int, batches: Sequence[Losses] = ()) -> Lost | None:
-    """How much of what was learned the validation losses have lost again; None if it is nothing, or not certain.
+    """Return the part of the gain that the validation losses have lost again; None without a certain loss.
 
-    `evaluated` and `trained`: one validation and one training loss per evaluation, oldest first, shape (n,); `batches`
-    are the losses that each of `evaluated` is the mean of.
+    `evaluated` and `trained`: one validation and one training loss per evaluation, oldest first, shape (n,). `batches`:
+    the losses of which each of `evaluated` is the mean.
     """
     if len(evaluated) < max(_FEWEST_EVALUATIONS, patience + 1):
         return None
@@ -320,5 +319,5 @@ def lost_again(evaluated: Losses, trained: Losses, *, patience: int, batches: Se
 
 
 def _clearly(lost: Lost, threshold: float) -> bool:
-    """True unless the loss rose by little compared with itself; what is below zero has no such measure."""
+    """Return False if the loss rose by little in relation to its size. A loss of zero or below has no such relation."""
     return lost.lowest <= 0 or lost.now > (1 + threshold) * lost.lowest

@@ -84,7 +84,7 @@ class Overtraining(Rule):
     delta: float = parameter(0.01, "share of the gain so far that counts as an improvement", minimum=0, maximum=1)
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per training loss and worker that is at rest."""
+        """Return one finding per training loss and worker that is at rest."""
         found = []
         for trained in training_losses(window):
             rest = self._rest(window, trained)
@@ -95,7 +95,7 @@ class Overtraining(Rule):
         return found
 
     def lacks(self, window: Window) -> str:
-        """Steps enough for a rest."""
+        """Name the missing input: enough steps."""
         steps = [len(column.steps) for column in training_losses(window)]
         return "" if max(steps, default=0) > self.patience_train else f"{self.patience_train} steps with a loss"
 
@@ -108,11 +108,11 @@ class Overtraining(Rule):
         )
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """It has converged."""
+        """Return convergence as the cause."""
         return (Suspicion(Cause.CONVERGED, f"no better loss since step {findings[0].since_step}"),)
 
     def _rest(self, window: Window, trained: Column) -> int | None:
-        """The step of the training loss's newest improvement; None where it is not at rest."""
+        """Return the step of the training loss's newest improvement; None if it is not at rest."""
         steps, means = by_window(trained)
         if len(means) < 2 or means.min() <= 0 or (means[0] - means.min()) / means[0] < _LEARNED:
             return None
@@ -146,9 +146,9 @@ class Overtraining(Rule):
 
 
 def newest_improvement(losses: Losses, *, delta: float) -> int:
-    """The index of the newest loss that was below the best before it by more than `delta` of the gain until then.
+    """Return the index of the newest loss below the best before it by more than `delta` of the gain so far.
 
-    Shape (n,), n >= 1, oldest first, all finite. 0 if there was none.
+    `losses`: shape (n,), n >= 1, oldest first, all finite. 0 without an improvement.
     """
     first = best = float(losses[0])
     place = 0
@@ -159,7 +159,7 @@ def newest_improvement(losses: Losses, *, delta: float) -> int:
 
 
 def by_window(column: Column) -> tuple[NDArray[np.int64], Losses]:
-    """(last step, mean loss) of each whole window of steps, oldest first; what is not finite is left out."""
+    """Return (last step, mean loss) of each whole window of steps, oldest first, over the finite losses."""
     steps, losses = finite(column)
     whole = len(losses) // _WINDOW
     means = losses[: whole * _WINDOW].reshape(whole, _WINDOW).mean(axis=1)
@@ -167,7 +167,10 @@ def by_window(column: Column) -> tuple[NDArray[np.int64], Losses]:
 
 
 def by_evaluation(evaluated: Column, trained: Column) -> Losses:
-    """The mean loss of each evaluation, which is what was evaluated between two training steps; oldest first."""
+    """Return the mean loss of each evaluation, oldest first.
+
+    An evaluation has all losses between two training steps.
+    """
     steps, losses = finite(evaluated)
     starts = np.flatnonzero(np.diff(np.searchsorted(trained.steps, steps), prepend=-1))
     if not starts.size:

@@ -85,7 +85,7 @@ class PoorWeightInitialization(Rule):
     loss_ratio: float = parameter(4.0, "first loss over that of guessing, above which outputs are too large", minimum=1)
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per layer that is off; or the first loss; or the layers that start at zero."""
+        """Return findings for layers that start at zero or alike, layers with a wrong scale, and the first loss."""
         facts = window.facts
         if facts is None or window.step < _FIRST_STEPS:
             return []
@@ -99,7 +99,7 @@ class PoorWeightInitialization(Rule):
         return "" if window.step >= _FIRST_STEPS else "its first steps"
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Alike, off, or neither: then the inputs are too large."""
+        """Return symmetric weights or a wrong scale as the cause; without either, inputs that are too large."""
         kinds = {finding.measure for finding in findings}
         if not kinds.isdisjoint((ZERO, ALIKE)):
             because = "weights start at zero" if ZERO in kinds else "all units of a layer are alike"
@@ -209,14 +209,14 @@ class PoorWeightInitialization(Rule):
 
 
 def scale_of(*, norm: float, shape: tuple[int, ...]) -> float:
-    """sigma x sqrt(fan_in) of a weight of that L2 norm; `shape` is (units, inputs, ...)."""
+    """Return sigma x sqrt(fan_in) of a weight of that L2 norm; `shape` is (units, inputs, ...)."""
     size = math.prod(shape)
     fan_in = size // max(1, shape[0])
     return norm / math.sqrt(size) * math.sqrt(fan_in) if size else 0.0
 
 
 def _hidden_layers(facts: ModelFacts) -> list[ParameterFacts]:
-    """The weight matrices of layers that compute, but for the last."""
+    """Return the weight matrices of the layers that compute, without the last."""
     roles = {"linear", "convolution", "recurrent", "attention"}
     layers = [
         held
@@ -231,7 +231,7 @@ def _hidden_layers(facts: ModelFacts) -> list[ParameterFacts]:
 
 
 def _first_norms(window: Window, layers: Sequence[ParameterFacts]) -> Mapping[str, list[float]]:
-    """The first norm of each weight that was measured, of each worker."""
+    """Return the first norm of each measured weight, of each worker."""
     found: dict[str, list[float]] = {}
     for panel in window.newest(tuple([held.name for held in layers]), "l2", last=1, mode=None):
         for name, norm in zip(panel.tensors, panel.oldest[:, 0].tolist(), strict=True):
@@ -240,7 +240,7 @@ def _first_norms(window: Window, layers: Sequence[ParameterFacts]) -> Mapping[st
 
 
 def _began_above_zero(window: Window, held: ParameterFacts) -> bool:
-    """True for a constant that is not zero: a matrix of zeros may be meant to begin so."""
+    """Return True for a constant that is not zero: a matrix of zeros may be meant to begin so."""
     return any(column.values[0] > 0 for column in window.statistic(held.name, "l2", mode=None))
 
 

@@ -82,7 +82,7 @@ class SaturatedActivation(Rule):
     limit_sigmoid: float = parameter(5.3, "input of sigmoid beyond which it is flat", minimum=0)
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per layer that is saturated, the worst first."""
+        """Return one finding per layer that is saturated, the worst first."""
         learned = learned_share(window)
         if learned is not None and learned > _LEARNED:
             return []
@@ -91,7 +91,7 @@ class SaturatedActivation(Rule):
         return sorted((finding for finding in judged if finding is not None), key=lambda finding: -finding.observed)
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Saturated units, by their initialisation or by what they are fed."""
+        """Return saturated units, then a rate that broke them or their initialisation."""
         because = f"{findings[0].observed:.0f} % of the units of {findings[0].subject}"
         second = what_broke_units(window) or Suspicion(Cause.BAD_INITIALIZATION)
         return (Suspicion(Cause.SATURATED_UNITS, because), second)

@@ -85,7 +85,7 @@ class SimilarAcrossRuns(Rule):
     atol: float = parameter(1e-8, "absolute tolerance", minimum=0)
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per tensor, worker and run."""
+        """Return one finding per tensor, worker and run."""
         return [
             found
             for saved in self._saved(window)
@@ -94,7 +94,7 @@ class SimilarAcrossRuns(Rule):
         ]
 
     def lacks(self, window: Window) -> str:
-        """The other run, and a tensor that both saved at this step."""
+        """Name the missing input: the other run, and a tensor that both saved at this step."""
         if not self.other_trials.strip():
             return "another run to compare with (other_trials)"
         if not window.others:
@@ -135,7 +135,10 @@ class SimilarAcrossRuns(Rule):
 
 
 def difference(ours: NDArray[np.generic], theirs: NDArray[np.generic], *, rtol: float, atol: float) -> float:
-    """The largest |a - b| / (atol + rtol |b|); infinity for other shapes, and where only one is NaN or infinite."""
+    """Return the largest |a - b| / (atol + rtol |b|).
+
+    Infinity for different shapes, and if only one value is NaN or infinite.
+    """
     if ours.shape != theirs.shape:
         return _ALTOGETHER
     if not ours.size:

@@ -64,7 +64,7 @@ class StalledTraining(Rule):
     threshold: int = parameter(1800, "seconds without a new step that count as a stall", minimum=1)
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding once the newest step is too old."""
+        """Return one finding once the newest step is too old."""
         waited = window.now - window.newest_step_at
         if not is_stalled(waited_seconds=waited, threshold=self.threshold):
             return []
@@ -82,5 +82,5 @@ class StalledTraining(Rule):
 
 
 def is_stalled(*, waited_seconds: float, threshold: float) -> bool:
-    """True if nothing came for longer than that."""
+    """Return True if the waiting time exceeds the threshold."""
     return waited_seconds > threshold

@@ -66,14 +66,14 @@ class TensorVariance(Rule):
     min_threshold: float = parameter(0.0, "variance below which it fires; 0: none", minimum=0)
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per tensor."""
+        """Return one finding per tensor."""
         names = selected(
             window, collection_names=self.collection_names, tensor_regex=self.tensor_regex, default=("weights",)
         )
         return [found for column in at_step(window, names, "std") if (found := self._judge(window, column))]
 
     def lacks(self, window: Window) -> str:
-        """A bound."""
+        """Name the missing parameter: a bound."""
         return "" if self.max_threshold or self.min_threshold else "max_threshold or min_threshold"
 
     def _judge(self, window: Window, column: Column) -> Finding | None:
@@ -95,7 +95,7 @@ class TensorVariance(Rule):
 
 
 def beyond(variance: float, *, largest: float, smallest: float) -> tuple[str, float] | None:
-    """How a variance stands to the bound that it has left; None where it keeps both. 0 stands for no bound."""
+    """Return (relation, bound) of the bound that a variance exceeds; None if it keeps both. 0 stands for no bound."""
     if largest > 0 and variance > largest:
         return ">", largest
     return ("<", smallest) if variance < smallest else None

@@ -75,14 +75,14 @@ class UnchangedTensor(Rule):
     equal_nan: bool = parameter(False, "true: NaN equals NaN")
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per tensor."""
+        """Return one finding per tensor."""
         names = selected(
             window, collection_names=self.collection_names, tensor_regex=self.tensor_regex, default=("weights",)
         )
         return [found for column in at_step(window, names, "mean") if (found := self._judge(window, column))]
 
     def is_same(self, values: list[NDArray[np.generic]]) -> bool:
-        """True where all values, oldest first, are the same as the newest."""
+        """Return True if all values, oldest first, are the same as the newest."""
         newest = values[-1]
         return all(
             value.shape == newest.shape
@@ -111,7 +111,10 @@ class UnchangedTensor(Rule):
 
 
 def _values(window: Window, column: Column, count: int) -> list[NDArray[np.generic]] | None:
-    """The tensor at its newest `count` steps; None where only statistics are known. The mean of a loss is a loss."""
+    """Return the tensor at its newest `count` steps; None if only statistics are saved.
+
+    The mean of a loss is its value.
+    """
     is_scalar = column.tensor in window.tensors("losses")
     values = []
     for step, mean in zip(column.steps[-count:].tolist(), column.values[-count:], strict=True):

@@ -106,7 +106,7 @@ class VanishingGradient(Rule):
     )
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """One finding per gradient tensor and worker that has vanished at this step, smallest first."""
+        """Return one finding per gradient tensor and worker that has vanished at this step, smallest first."""
         gradients = window.tensors("gradients")
         means = window.at_step(gradients, "abs_mean").by_worker()
         zero_shares = window.at_step(gradients, "zero_share").by_worker() if means else {}
@@ -153,10 +153,10 @@ class VanishingGradient(Rule):
 def vanished(
     sizes: Mapping[str, float], *, threshold: float, relative_threshold: float, loss_left: float | None = None
 ) -> tuple[str, ...]:
-    """Names of the gradient tensors that have vanished, smallest first.
+    """Return the gradient tensors that have vanished, smallest first.
 
-    `sizes` maps each gradient tensor of one worker and step to its mean |g| over the entries that are not zero (0 for a
-    tensor of zeros only). `loss_left` is the share of the first loss that is left, None where it is not known.
+    sizes      mean |g| over the entries that are not zero, by gradient tensor of one worker and step (0 for only zeros)
+    loss_left  share of the first loss that is left; None if unknown
     """
     if loss_left is not None and loss_left <= _LEARNED:
         return ()
@@ -170,7 +170,7 @@ def vanished(
 
 
 def grows(column: Column) -> bool:
-    """True for a gradient that is four times what it was after half as many steps, or soon ten times its first."""
+    """Return True for a gradient of four times its value at half as many steps, or early ten times its first."""
     now = float(column.values[-1])
     known = column.values[column.values > 0]
     if column.steps[-1] < _FIRST_STEPS and known.size and now > _GREW * known[0]:
@@ -180,7 +180,10 @@ def grows(column: Column) -> bool:
 
 
 def _module(name: str) -> str:
-    """`gradient/Net_fc1.weight` -> `gradient/Net_fc1`. A parameter of the root stands for itself."""
+    """Return the name without its last part: `gradient/Net_fc1.weight` -> `gradient/Net_fc1`.
+
+    A parameter of the root keeps its name.
+    """
     head, dot, _ = name.rpartition(".")
     return head if dot else name
 
@@ -190,7 +193,7 @@ def _largest(sizes: Mapping[str, float]) -> float:
 
 
 def _size(mean: float, zero_share: float) -> float:
-    """mean |g| over the entries that are not zero; over all of them where only a reduction was saved (a share of 0)."""
+    """Return mean |g| over the entries that are not zero; over all if only a reduction was saved (a share of 0)."""
     if not 0 < mean < math.inf:
         return mean
     return mean / (1 - zero_share) if zero_share < 1 else mean
@@ -209,6 +212,6 @@ def _loss_left(window: Window, worker: str) -> float | None:
 
 
 def _quiet_since(column: Column, threshold: float) -> int:
-    """The first step of the streak, up to the newest, over which mean |g| was below the threshold."""
+    """Return the first step of the streak, up to the newest, over which mean |g| was below the threshold."""
     loud = np.flatnonzero(~(column.values < threshold))
     return int(column.steps[loud[-1] + 1 if loud.size else 0])

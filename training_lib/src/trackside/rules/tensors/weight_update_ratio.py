@@ -130,18 +130,18 @@ class WeightUpdateRatio(Rule):
         return [self._finding(window, columns[name], ratios[name], kind, threshold) for name in concerned]
 
     def lacks(self, window: Window) -> str:
-        """Measured updates."""
+        """Name the missing input: measured updates."""
         return "" if _typical_ratios(window) else f"{_FEWEST} measurements of what a step changes in the weights"
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Critical where it is hopeless, or visibly harmful."""
+        """Return CRITICAL if the steps are hopelessly small, or have raised the loss, else WARNING."""
         lead = findings[0]
         if lead.relation == ">":
             return Severity.CRITICAL if lead.statistics["loss_left"] > 1.5 else Severity.WARNING
         return Severity.CRITICAL if max(f.observed for f in findings) < _HOPELESS else Severity.WARNING
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """The rate, unless something else made the steps so large or so small."""
+        """Return causes of divergence for steps that are too large, of no learning for ones that are too small."""
         return why_it_diverges(window) if findings[0].relation == ">" else why_nothing_is_learned(window)
 
     def _is_too_large(self, window: Window) -> bool:
@@ -149,7 +149,7 @@ class WeightUpdateRatio(Rule):
         return learned is not None and learned < _NOT_LEARNED
 
     def _thrown_out(self, window: Window) -> list[Finding]:
-        """One finding per weight that has grown out of all proportion."""
+        """Return one finding per weight that has grown out of all proportion."""
         if not self._may_have_grown(window):
             return []
         norms = [column for name in window.tensors("weights") for column in _norms(window, name)]
@@ -173,7 +173,7 @@ class WeightUpdateRatio(Rule):
             return any(bool((now[first > 0] / first[first > 0] > self.growth_threshold).any()) for first, now in ends)
 
     def _small(self, window: Window) -> float:
-        """The relative update below which steps are too small after so many of them."""
+        """Return the relative update below which steps are too small. The limit grows with the number of steps."""
         if not _losses_tell(window) or _warms_up(window):
             return self.small_threshold
         return self.small_threshold * max(1.0, window.step / max(1, self.start_step)) ** 2
@@ -208,7 +208,7 @@ class WeightUpdateRatio(Rule):
 
 
 def verdict_on(ratios: Mapping[str, float], *, large: float, small: float) -> str:
-    """`large`, `small` or nothing, for the typical relative update of each weight."""
+    """Return `large`, `small` or "", from the typical relative update of each weight."""
     finite = [ratio for ratio in ratios.values() if math.isfinite(ratio)]
     if not finite:
         return ""
@@ -218,13 +218,13 @@ def verdict_on(ratios: Mapping[str, float], *, large: float, small: float) -> st
 
 
 def _measured(window: Window) -> list[Column]:
-    """The update ratios of the weights (two dimensions or more) that were measured often enough."""
+    """Return the update ratios of the weights (two dimensions or more) with enough measurements."""
     columns = [c for name in _matrices(window) for c in window.statistic(name, "update_ratio", mode=None)]
     return [column for column in columns if len(column.values) >= _FEWEST]
 
 
 def _typical_ratios(window: Window) -> dict[str, float]:
-    """The median of the newest update ratios of each weight of `_measured`; of several workers the last one's."""
+    """Return the median of the newest update ratios of each weight of `_measured`. The last worker counts."""
     names = _matrices(window)
     found: dict[str, tuple[str, float]] = {}
     for panel in window.newest(names, "update_ratio", last=_MEASUREMENTS, mode=None):
@@ -238,7 +238,7 @@ def _typical_ratios(window: Window) -> dict[str, float]:
 
 
 def _matrices(window: Window) -> tuple[str, ...]:
-    """The weights of two dimensions or more that are trained."""
+    """Return the trained weights of two dimensions or more."""
     facts = window.facts
     names = window.tensors("weights")
     held = [(name, facts.parameter(name) if facts else None) for name in names]
@@ -246,7 +246,10 @@ def _matrices(window: Window) -> tuple[str, ...]:
 
 
 def _norms(window: Window, name: str) -> list[Column]:
-    """The norms of a trained matrix that began above zero; a norm that is no number is another rule's."""
+    """Return the norms of a trained matrix that began above zero.
+
+    Norms that are not finite are left to another rule.
+    """
     held = window.facts.parameter(name) if window.facts else None
     if held is not None and (len(held.shape) < 2 or not held.requires_grad):
         return []
@@ -255,28 +258,28 @@ def _norms(window: Window, name: str) -> list[Column]:
 
 
 def _losses_tell(window: Window) -> bool:
-    """True where a loss that stays means that nothing is learned."""
+    """Return True if a constant loss means that nothing is learned."""
     losses = training_losses(window)
     return bool(losses) and not has_several_aims(window) and not any((c.values < 0).any() for c in losses)
 
 
 def _was_torn(window: Window) -> bool:
-    """True where one of the first steps left little of the initialisation.
+    """Return True if one of the first steps left little of the initialisation.
 
-    Updates are measured against the weight after the step: of one that is replaced altogether, that is 1.
+    Updates are measured against the weight after the step: replacing a weight altogether gives 1.
     """
     first = Evidence(window).first_update_ratio
     return first is not None and first > _REPLACED
 
 
 def _warms_up(window: Window) -> bool:
-    """True while any learning rate is higher than it was ten steps ago, or zero."""
+    """Return True while any learning rate is higher than it was ten steps ago, or zero."""
     rates = [column.values for column in Evidence(window).learning_rates]
     return any(rate[-1] == 0 or (len(rate) > 1 and rate[-1] > rate[max(0, len(rate) - 10)]) for rate in rates)
 
 
 def _has_learned_before(window: Window) -> bool:
-    """True where the loss lies far below chance although it did not fall in this run."""
+    """Return True if the loss lies far below chance, as after a training before this run."""
     for column in training_losses(window):
         chance = chance_level(window.facts.loss(column.tensor) if window.facts else None)
         if chance is not None and float(np.median(column.values[-20:])) < _BELOW_CHANCE * chance:
