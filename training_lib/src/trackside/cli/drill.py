@@ -73,7 +73,7 @@ def command(
 def _is_agreed() -> bool:
     try:
         return click.confirm("Begin?", err=True)
-    except click.Abort:  # nobody is there who could answer
+    except click.Abort:  # stdin is closed: no answer can come
         return False
 
 

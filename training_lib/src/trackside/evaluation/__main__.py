@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s")
-    logging.getLogger("botocore").setLevel(logging.WARNING)  # else it tells of each client
+    logging.getLogger("botocore").setLevel(logging.WARNING)  # else it logs each client
     try:
         summary = _evaluate(RunLocation(options.run), poll_seconds=options.poll_seconds)
     except ConfigurationError as error:
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _evaluate(run: RunLocation, *, poll_seconds: float) -> Summary:
     if "://" not in run.uri and not Path(run.uri).expanduser().is_dir():
-        # A prefix in a bucket appears with its first object; a folder that is not there is a slip of the pen.
+        # A prefix in a bucket appears with its first object; a missing folder is a mistyped name.
         raise RunNotFoundError(f"There is no folder {run.uri!r}. Give the folder of a run, or s3://bucket/prefix.")
     store = open_store(run.uri)
     if not next(iter(store.list("")), None):

@@ -21,7 +21,7 @@ from trackside.trial.trial import Trial
 from trackside.trial.window import Window
 
 FEWEST_QUIET_STEPS = 3  # judged steps in a row without a finding, until an issue has recovered
-MOST_ISSUES = 10  # of one rule: one that comes and goes for hours is not told each time
+MOST_ISSUES = 10  # issues of one rule: one that comes and goes for hours is not reported each time
 
 _logger = logging.getLogger(__name__)
 
@@ -162,7 +162,7 @@ class Asker:
         Open an issue once the rule's patience is over.
         """
         if not findings and self._is_damaged(window.step):
-            progress.unreadable += 1  # not seen is not clean, and says nothing about the streak
+            progress.unreadable += 1  # an unread step is not clean, and leaves the streak as it is
         elif lacks:  # nothing found where nothing could be: not a judged step
             progress.lacks, progress.streak, progress.since = lacks, 0, {}
         else:
@@ -257,5 +257,5 @@ def _has_recovered(configured: ConfiguredRule, progress: RuleProgress) -> bool:
 def _suspicions(configured: ConfiguredRule, findings: tuple[Finding, ...], window: Window) -> tuple[Suspicion, ...]:
     try:
         return tuple(configured.rule.suspicions(findings, window))
-    except RecordError:  # what was found holds, whatever file is damaged that would have told why
+    except RecordError:  # the findings hold, though a file with their causes is damaged
         return ()

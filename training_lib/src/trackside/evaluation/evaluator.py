@@ -33,7 +33,7 @@ from trackside.trial.trial import Trial, trial_of
 DELIVERY_SECONDS_AFTER_THE_END = 300.0
 SIGN_OF_LIFE_SECONDS = 300.0  # the progress is stored at least this often: by its age a dead evaluator is found
 REMOTE_PROGRESS_SECONDS = 10.0  # a request each time: after a kill, so many seconds are judged again
-MOST_SLOW_STEPS = 3  # of a rule that is asked in the evaluator's own thread: then it gets one of its own
+MOST_SLOW_STEPS = 3  # slow steps in the evaluator's thread after which a rule gets a thread of its own
 
 _logger = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ def evaluate(
         apart=[rule.configuration.name for rule in rules if not _ships_with_trackside(rule)],
         progress_seconds=REMOTE_PROGRESS_SECONDS if is_remote else 0.0,
     )
-    longest = LONGEST_SECONDS if is_remote else poll_seconds  # in a folder a look costs next to nothing
+    longest = LONGEST_SECONDS if is_remote else poll_seconds  # a look into a folder costs almost nothing
     return evaluator.watch(poll_seconds=poll_seconds, longest_seconds=longest, sleep=sleep, should_stop=should_stop)
 
 
@@ -120,7 +120,7 @@ class Evaluator:
         self._others = OtherRuns([rule.rule for rule in rules], stores)
         self._ledger = Ledger(self._rules, refused, progress_file, sinks, run=run)
         self._outbox = self._ledger.outbox
-        # A restarted evaluator was not there to see it come.
+        # The time at which a restarted evaluator starts, since it did not see the step come.
         self._newest_step, self._newest_at = self._ledger.judged_through, clock()
         self._last_sign_at = self._newest_at
         self._steps = StepsToJudge(trial, self._others)
@@ -133,7 +133,7 @@ class Evaluator:
             if name in apart or self._rules[name].configuration.custom is not None:
                 self._apart.add(name)
         self._slow_steps: dict[str, int] = {}
-        self._asked_until: float | None = None  # processor time of this thread, since the step began
+        self._asked_until: float | None = None  # thread time at the last answer; None at the start of a step
         self._damaged_told = 0
 
     def watch(
@@ -190,10 +190,10 @@ class Evaluator:
         self._apart.begin_sweep()
         names = self._abreast()
         steps = self._trial.new_complete_steps(self._judged_by_all(names))
-        has_grown = bool(steps) and steps[-1] > self._newest_step  # paced rules leave steps that are long there
+        has_grown = bool(steps) and steps[-1] > self._newest_step  # paced rules leave old steps unjudged
         for step in steps:
             names = self._judge_step(self._steps.at(step, now, is_last=False), names)
-        if steps and self._trial.has_ended:  # a rule that is asked now and then looks at the last step too
+        if steps and self._trial.has_ended:  # paced rules judge the last step too
             self._judge_step(self._steps.at(steps[-1], now, is_last=True), names)
         if has_grown:
             self._newest_step, self._newest_at = steps[-1], now

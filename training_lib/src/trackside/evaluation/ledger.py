@@ -14,7 +14,7 @@ from trackside.evaluation.sinks.sink import Sink
 from trackside.evaluation.verdicts import Moment
 from trackside.rules.catalogue import ConfiguredRule
 
-REFUSED = "not run here"  # what the progress of a configuration says whose code another evaluator may run
+REFUSED = "not run here"  # the progress's error for code that may not run here; another evaluator may run it
 
 
 class Ledger:

@@ -21,7 +21,7 @@ from trackside.evaluation import exit_codes
 from trackside.storage.store import Store
 
 UNTIL, NEWS = "until", "news"
-LONGEST_WAIT_SECONDS = 3600.0  # select refuses what is far too long
+LONGEST_WAIT_SECONDS = 3600.0  # select refuses much longer times
 
 
 def until_line(moment: float) -> bytes:
@@ -52,7 +52,7 @@ class Lifeline:
         end: Callable[[int], object] = os._exit,
     ) -> None:
         self._descriptor, self._wake, self._clock, self._end = descriptor, wake, clock, end
-        self._until = float("inf")  # until the worker has said it
+        self._until = float("inf")  # until the worker's first line
 
     def start(self) -> None:
         """Start the thread that watches."""

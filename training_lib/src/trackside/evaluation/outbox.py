@@ -74,7 +74,7 @@ class Outbox:
             self._file.save(self._progress)
             self.is_unsaved = self.has_moved = False
         except StorageError as error:
-            # An alarm said twice after a restart is better than one not said while the disk is full.
+            # An alarm sent twice after a restart is better than one not sent while the disk is full.
             self.tell_once(f"How far the rules have come cannot be stored, trying again at each poll: {error}")
 
     def _issues(self) -> tuple[Verdict, ...]:

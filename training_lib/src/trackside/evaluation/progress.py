@@ -30,8 +30,8 @@ from trackside.contracts.stored_fields import (
 from trackside.contracts.verdict import Verdict
 from trackside.storage.store import Store
 
-VERSION = 2  # 1 knew no life of an issue: judging again from the start is always safe
-MOST_BYTES = 32 << 20  # what is larger is cut there, and so is no JSON
+VERSION = 2  # version 1 lacks the states of issues; it is discarded, since judging again is always safe
+MOST_BYTES = 32 << 20  # a larger file is cut here, and is then no valid JSON
 
 _logger = logging.getLogger(__name__)
 

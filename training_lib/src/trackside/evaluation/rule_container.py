@@ -40,7 +40,7 @@ from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 
 MOST_MESSAGE_BYTES = 1024  # SageMaker keeps the first 1 KB as ExitMessage
-START_SECONDS = 300.0  # a wrong network is no outage, and should be told of before the training is over
+START_SECONDS = 300.0  # a wrong network is no outage: report it before the training is over
 RETRY_SECONDS = 10.0
 
 T = TypeVar("T")
@@ -90,7 +90,7 @@ class Job:
             return True
         try:
             return now >= float(said) + self.environment.stop_grace_seconds
-        except ValueError:  # it was asked for; only since when cannot be told
+        except ValueError:  # the stop was requested, at an unknown time
             return True
 
 
@@ -98,10 +98,10 @@ def run_container(judge: Callable[[Job], Summary], *, message_of: Callable[[Summ
     """Read the task, judge the run, and write the outcome as one sentence. Return the exit code."""
     environment = EvaluatorEnvironment.read()
     ml_root = environment.ml_root
-    # Beside those of other runs in the log of one worker, each line says whose it is.
+    # The log of one worker mixes several runs: each line names its job.
     whose = f"{environment.training_job_name.replace('%', '%%')} " if environment.has_lifeline else ""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=f"%(asctime)s %(levelname)s {whose}%(message)s")
-    logging.getLogger("botocore").setLevel(logging.WARNING)  # it tells for each client where it found credentials
+    logging.getLogger("botocore").setLevel(logging.WARNING)  # else it logs the origin of credentials
     try:
         job = read_job(ml_root)
         forget_run()
@@ -110,7 +110,7 @@ def run_container(judge: Callable[[Job], Summary], *, message_of: Callable[[Summ
         return _fail(ml_root, error, exit_codes.BAD_CONFIGURATION)
     except StorageError as error:
         return _fail(ml_root, error, exit_codes.RUN_UNREADABLE)
-    except Exception as error:  # a job that only failed would tell its owner nothing
+    except Exception as error:  # a failed job without a message would not help its owner
         _logger.exception("The evaluator broke off")
         write_message(ml_root, f"The evaluator broke off: {type(error).__name__}: {error}")
         return exit_codes.BROKE_OFF

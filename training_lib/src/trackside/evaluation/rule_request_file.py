@@ -11,7 +11,7 @@ from trackside.contracts.run_layout import RULE_REQUEST_KEY
 from trackside.rules.catalogue import default_request
 from trackside.storage.store import Store
 
-MOST_REQUEST_BYTES = 4 << 20  # what is larger is cut there, and so is no JSON
+MOST_REQUEST_BYTES = 4 << 20  # a larger file is cut here, and is then no valid JSON
 
 _logger = logging.getLogger(__name__)
 

@@ -174,7 +174,7 @@ class RuleThread:
             answer = question.ask(self._progress)
         except _GivenUpError:
             raise
-        except BaseException as error:  # noqa: BLE001  a rule may be anybody's code, and its error is somebody's news
+        except BaseException as error:  # noqa: BLE001  a rule may be anybody's code; its error is reported
             failure = Failure(question.step, error)
         with self._changed:
             self._step = None

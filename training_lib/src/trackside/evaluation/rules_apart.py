@@ -23,7 +23,7 @@ from trackside.trial.trial import Trial
 from trackside.trial.window import Window
 
 END_THREADS_SECONDS = 0.2
-CATCH_UP_SECONDS = 0.5  # for rules that are behind: between two looks after the end of the run, and when asked to stop
+CATCH_UP_SECONDS = 0.5  # waiting time for rules that are behind: at each look after the end of the run, and on a stop
 
 _logger = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class RulesApart:
         """Return the newest step that the rule was asked about."""
         return self._apart[name].thread.asked_through
 
-    # What a rule is asked, and what it says at once.
+    # Questions to a rule, and answers that come at once.
 
     def ask(self, name: str, there: StepToJudge) -> Verdict | None:
         """Ask the rule about a step. Return its verdict if it answers soon enough."""
@@ -151,14 +151,14 @@ class RulesApart:
             self._ledger.outbox.tell_once(f"{name} cannot read at the moment, and is asked again: {failure.error}")
             apart.thread.start_over(self._ledger.of(name))
             apart.is_behind, apart.is_resting, apart.steps = True, True, iter(())
-        elif failure is not None:  # where it may not read the run, the evaluator may not either, and says so itself
+        elif failure is not None:  # without access to the run the evaluator cannot read either, and reports it
             del self._apart[name]
             moment = Moment(self._run, failure.step, self._clock())
             answer = self._asker.crashed(self._ledger.rules[name], self._ledger.of(name), moment, failure.error)
             if (verdict := self._ledger.note(name, answer)) is not None:
                 yield verdict
 
-    # Those that are behind.
+    # Rules that are behind.
 
     def begin_sweep(self) -> None:
         """Reset the waiting time, and let rules try the store again that could not reach it."""
@@ -212,7 +212,7 @@ class RulesApart:
             with self._turns.let_go():
                 behind[0].wait(0.02)
 
-    # Those that are given up.
+    # Rules that are given up.
 
     def _is_stuck(self, thread: RuleThread) -> bool:
         stuck = thread.stuck
@@ -234,7 +234,7 @@ class RulesApart:
         if seconds <= self._limits.end_seconds:
             return
         last_step = max([newest_step, *self._trial.new_complete_steps(newest_step)[-1:]])
-        self.attend()  # hear what was said meanwhile
+        self.attend()  # send the verdicts that came meanwhile
         for name in [name for name, apart in self._apart.items() if apart.is_behind]:
             moment = Moment(self._run, max(self._ledger.of(name).judged_through, 0), self._clock())
             verdict = verdicts.out_of_time(self._ledger.rules[name], moment, last_step=last_step, seconds=seconds)

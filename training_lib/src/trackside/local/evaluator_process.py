@@ -16,8 +16,8 @@ MOST_RESTARTS = 3
 RESTART_PAUSE_SECONDS = (0.0, 0.5, 2.0)
 EVALUATOR = (sys.executable, "-m", "trackside.evaluation")
 
-# As trackside.evaluation.exit_codes says; importing that would bring NumPy into this process.
-JUDGED_TO_THE_END = (0, 5)  # 5: a rule crashed, and says so in a verdict of its own
+# Codes of trackside.evaluation.exit_codes, which would import NumPy into this process.
+JUDGED_TO_THE_END = (0, 5)  # 5: a rule crashed, which has a verdict of its own
 BAD_CONFIGURATION = 2
 _SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 

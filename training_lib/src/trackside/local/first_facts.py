@@ -18,7 +18,7 @@ class FirstFacts:
 
     def __init__(self, tensors: Store, request: RuleRequest) -> None:
         self._tensors = tensors
-        # Those of the user's own are judged in the evaluator's process only, where it cannot hurt if they hang.
+        # The user's own rules run in the evaluator's process only: one that hangs does no harm in it.
         self._waiting = RuleRequest(tuple([rule for rule in request.rules if not rule.custom]))
 
     def news(self) -> tuple[str, ...]:
@@ -35,7 +35,7 @@ class FirstFacts:
         for worker in facts_workers(self._tensors)[:1]:
             try:
                 return next(iter(read_facts(self._tensors, worker)), None)
-            except RecordError:  # the evaluator tells of damage
+            except RecordError:  # the evaluator reports damage
                 self._waiting = RuleRequest(())
         return None
 
@@ -47,7 +47,7 @@ def what_turned_out(request: RuleRequest, facts: ModelFacts) -> tuple[str, ...]:
 
     try:
         configured = build_rules(request)
-    except ConfigurationError:  # the evaluator says what is wrong with it
+    except ConfigurationError:  # the evaluator reports the problems
         return ()
     found = []
     for one in configured:

@@ -54,7 +54,7 @@ def rule_statuses(
     decisive: dict[str, Verdict] = {}
     for verdict in verdicts:
         before = decisive.get(verdict.configuration_name)
-        if before is None or before.outcome is not Outcome.ISSUE_FOUND:  # an issue stays, whatever is said later
+        if before is None or before.outcome is not Outcome.ISSUE_FOUND:  # an issue stays, whatever verdict follows
             decisive[verdict.configuration_name] = verdict
     asked = {rule.name: rule.rule_id for rule in rules}
     others = {name: verdict.rule_id for name, verdict in decisive.items() if name not in asked}

@@ -45,7 +45,7 @@ class Observer(Protocol):
         """Show one line about the present activity."""
 
     def issue(self, verdict: Verdict) -> None:
-        """Show an issue of a rule with the action notify-owner."""
+        """Show an issue of a rule with the action Notify."""
 
 
 @dataclass(frozen=True)
@@ -287,7 +287,7 @@ class _Watch:
         if number is signal.SIGINT:
             self._interrupted()
         elif number is signal.SIGHUP and self._training.shares_terminal:
-            return  # the terminal went away; it told the training itself
+            return  # the terminal is gone; it sent the signal to the training itself
         else:
             self._observer.note(f"{number.name} passed on to the training.")
             self._training.pass_on(number)

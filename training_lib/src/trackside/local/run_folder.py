@@ -42,8 +42,8 @@ class RunState(str, Enum):
     FINISHED = "finished"  # the command ended with code 0
     FAILED = "failed"  # the command ended with another code, or by a signal
     STOPPED = "stopped"  # Trackside stopped it
-    LOST = "lost"  # `trackside run` itself was killed, so nobody saw the end
-    ENDED = "ended"  # elsewhere: the end marker is there, but not how the command ended
+    LOST = "lost"  # `trackside run` itself was killed: the end is unknown
+    ENDED = "ended"  # elsewhere: with an end marker, but without the command's status
     OPEN = "open"  # elsewhere, without an end marker: it is running, or was cut off
 
 

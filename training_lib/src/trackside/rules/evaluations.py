@@ -13,8 +13,8 @@ from trackside.rules.diagnosis import finite
 from trackside.rules.guessing import Guess
 from trackside.trial.window import Column
 
-NEWEST = 3  # evaluations at least that stand for now: one alone may be an accident
-MANY = 8  # evaluations that say that the validation loss never did something
+NEWEST = 3  # fewest evaluations that represent the present: one alone may be an accident
+MANY = 8  # evaluations enough to conclude that the validation loss never did something
 _FIRST = 3  # losses that stand for the start
 _BETTER = 0.02  # share of a loss
 

@@ -123,7 +123,7 @@ class Completeness:
         if self._recorded.has_any:
             self._newest_before = self._newest_step()
         if self._watermarks is not None:
-            self._index.complete_through(self._through)  # it is not known yet whether there are watermarks
+            self._index.complete_through(self._through)  # whether the run has watermarks is not known yet
         has_news = self._index.refresh()
         if (has_news and not self._membership.is_whole) or self._membership.worker_count is None:
             self._names.read_collections()

@@ -11,14 +11,14 @@ from trackside.records.collections_file import decode_collections
 from trackside.records.untrusted_json import MOST_JSON_BYTES
 from trackside.storage.store import Store
 
-# What the original's PyTorch hook means by these words; used until the run's own collections file says otherwise.
+# smdebug's PyTorch collections; used until the run's own collections file is read.
 DEFAULT_REGEXES: Mapping[str, tuple[str, ...]] = {
     "weights": (r"^(?!gradient).*weight",),
     "biases": (r"^(?!gradient).*bias",),
     "gradients": (r"^gradient",),
     "losses": (r"[Ll]oss_(?!input).*output",),
 }
-# What the always-on statistics record of themselves, and everything, whatever the run's collections are.
+# Collections of the always-on statistics, and `all`, in every run.
 _RECORDED_REGEXES: Mapping[str, tuple[str, ...]] = {"hyperparameters": (r"^hyperparameters/",), "all": (r"",)}
 
 

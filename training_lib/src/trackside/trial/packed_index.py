@@ -150,7 +150,7 @@ class _Rebuilding:
 
 def _get(store: Store, key: str, most_bytes: int) -> bytes | RecordError | None:
     try:
-        # Of what is larger no more is fetched; the decoder says so.
+        # One byte more than allowed is enough: the decoder then raises.
         return store.get(key, length=most_bytes + 1)
     except NotAFileError as error:
         return RecordError(key, 0, str(error))

@@ -10,7 +10,7 @@ from typing import TypeVar
 from trackside.storage.store import Store
 
 REMOTE_READS_AT_ONCE = 16
-READS_AHEAD = 32  # of who takes them one by one: what has been fetched and not taken yet is held in memory
+READS_AHEAD = 32  # results that are fetched and not taken yet are held in memory
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -47,5 +47,5 @@ def each_in_parallel(store: Store, read: Callable[[T], R], items: Sequence[T]) -
             while ahead:
                 yield ahead.popleft().result()
         finally:
-            for future in ahead:  # nobody waits for them after an error
+            for future in ahead:  # their results are not needed after an error
                 future.cancel()

@@ -72,7 +72,7 @@ class RecordReader:
         if record.name != name:
             raise RecordError(key, offset, f"holds {record.name!r} where the index says {name!r}.")
         if template is None:
-            if name in templates:  # the second of its kind: there will be more
+            if name in templates:  # the second of its kind: more are likely
                 templates[name] = RecordTemplate.of(content, key=key, offset=offset)
             templates.setdefault(name)
         return record.value

@@ -41,7 +41,7 @@ from trackside.trial.window import Column
 READ_BYTES = 16 << 20  # more than the objects that our writer makes, so that each of those is one request
 CACHE_BYTES = 256 << 20  # of columns that were asked for: 200 of them over 72,000 steps
 MOST_SCHEMAS_BYTES = 64 << 20  # of the JSON of all schemas that differ; ours take some ten kilobytes each
-MOST_ORPHAN_BYTES = 16 << 20  # of rows whose schema was damaged, and may come again
+MOST_ORPHAN_BYTES = 16 << 20  # rows with a damaged schema, which may come again
 _LARGEST_READ = READ_BYTES + HEAD_BYTES + MOST_PAYLOAD_BYTES + FOOTER_BYTES
 MOST_LOST_BYTES = 64 << 20  # of one file between its blocks: the rest is given up, for a hole costs no disk
 _MOST_PASSES = 3
@@ -372,7 +372,7 @@ class _Log:
         self.numbers = BlockNumbers()
         self.schemas: dict[int, Schema] = {}
         self.tables: dict[tuple[int, bool], RowTable] = {}
-        self.is_damaged = False  # and that has been said
+        self.is_damaged = False  # and the damage is reported
         self._orphans: dict[int, list[tuple[Block, str]]] = {}
         self._orphan_bytes = 0
 

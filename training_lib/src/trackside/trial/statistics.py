@@ -81,7 +81,7 @@ STATISTICS: Mapping[str, Callable[[Values], Values]] = {
     "nan_count": nan_count,
 }
 
-# What only a run itself can record: no tensor tells it afterwards. A run that has none of it answers with no column.
+# Statistics that only capture can record: no saved tensor yields them later. A run without them returns no column.
 RECORDED_ONLY = ("is_present", "is_sharded", "max_norm", "update_l2", "update_ratio")
 
 # The same for tensors of one element each, from their values: exact, where a square and its root are not.
@@ -99,7 +99,7 @@ OF_SINGLES: Mapping[str, Callable[[Values], Values]] = {
 }
 
 # Which saved reductions answer which statistic (contracts: smdebug 1.0.34, reduction tensors). The original saves `std`
-# unbiased (n - 1): on any tensor worth a reduction the difference is far below what a threshold can tell.
+# unbiased (n - 1): on any tensor worth a reduction the difference is far below the precision of any threshold.
 REDUCTIONS: Mapping[str, tuple[str, ...]] = {
     "mean": ("mean",),
     "std": ("std",),

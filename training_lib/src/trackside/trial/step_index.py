@@ -48,7 +48,7 @@ class StepIndex:
         self._report = report
         self._first_step, self._end_step = first_step, end_step
         self._window = INCOMPLETE_STEP_WINDOW if window is None else window
-        self._membership = membership or Membership(store, report=lambda _: None)  # whose own reader reports
+        self._membership = membership or Membership(store, report=lambda _: None)  # its own reader reports damage
         self.steps: list[int] = []  # every step known, ascending
         self.arrivals: list[SavedStep] = []  # in the order found; ascending but for late workers
         self.late_until = 0  # arrivals before this index may be older than those before them
@@ -227,7 +227,7 @@ class StepIndex:
                 else:
                     bisect.insort(self.steps, step)
             self.first_by_worker[worker] = min(step, self.first_by_worker.get(worker, step))
-            if isinstance(saved, RecordError):  # the worker has come this far, though what it says cannot be read
+            if isinstance(saved, RecordError):  # the worker has reached this step, with an unreadable index
                 files[worker] = None
                 self._report(saved)
                 continue

@@ -25,7 +25,7 @@ class TensorNames:
         self._names: frozenset[str] = frozenset()
         self._sorted: tuple[str, ...] = ()
         self._reductions: frozenset[str] = frozenset()
-        self._members: dict[tuple[str, int], tuple[str, ...]] = {}  # by collection, and how many names there were
+        self._members: dict[tuple[str, int], tuple[str, ...]] = {}  # by collection and number of names
         self._first_steps: list[int] = []  # of each tensor, ascending
         self._by_first_step: tuple[str, ...] = ()  # the tensors, in that order
         self._first_steps_version = (-1, -1)

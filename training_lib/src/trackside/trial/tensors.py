@@ -38,7 +38,7 @@ PLACES = {name: place for place, name in enumerate(STATISTICS)}
 
 Sources = tuple[str, ...]
 Neighbours = Callable[[str, str], Iterable[tuple[str, Sources]]]
-Chunk = tuple[str, str, NDArray[np.int64], Values]  # mode, worker, steps, what `summarise_many` says
+Chunk = tuple[str, str, NDArray[np.int64], Values]  # mode, worker, steps, result of `summarise_many`
 
 
 class Follower:
@@ -222,7 +222,7 @@ class Reading:
     def _next_block(self, at: int) -> tuple[Block, int, set[Follower]]:
         """Return the steps to read from `at` on, the end of the block, and the followers to leave out as too large."""
         arrivals, covers, company = self._index.arrivals, self._covers, self._company
-        # Not beyond those that are ahead: from there on all are read together.
+        # Not beyond followers that are ahead: from their position on all are read together.
         ahead = (f.cursor for f in self._followers.values() if f.is_asked and f.cursor > at)
         limit = min(ahead, default=len(arrivals))
         most = FIRST_STEPS_AT_ONCE if at == 0 else STEPS_AT_ONCE

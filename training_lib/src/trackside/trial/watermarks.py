@@ -50,7 +50,7 @@ class Watermarks:
         self._missing_since: dict[str, float] = {}
         self._gone: set[str] = set()
         self._quiet_since = clock()
-        self.through = NOTHING_YET  # all that there will ever be of this step, and of those before it, is stored
+        self.through = NOTHING_YET  # this step and all before it are stored completely
 
     @property
     def are_there(self) -> bool:

@@ -41,7 +41,7 @@ def _write(partial: Path, arrays: Iterable[NDArray[np.generic]], count: int | No
     import numpy as np
 
     rows = iter(arrays)
-    first = next(rows)  # whoever calls has checked that there is one
+    first = next(rows)  # callers have checked that one exists
     if first.dtype.kind not in "biufcSU":
         raise _refused(path, f"cannot hold values of type {first.dtype}.", "Take --format json.")
     if count is None:

@@ -56,5 +56,5 @@ def _ids(written: bytes) -> set[str]:
 def _id(line: bytes) -> str:
     try:
         return str(json.loads(line)["id"])
-    except (ValueError, KeyError, TypeError):  # a line that is no verdict stays, and is nobody's double
+    except (ValueError, KeyError, TypeError):  # a line that is no verdict stays in the file, and matches no verdict
         return ""

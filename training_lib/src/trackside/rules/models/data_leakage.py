@@ -23,7 +23,7 @@ _MOST_CANDIDATES = 64
 _STRICTER_OF_SEQUENCES = 100
 _MOST_TENSORS = 8  # of a collection
 _FEWEST_BATCHES = 2  # one alone may be chance
-_FEWEST_PLACES, _NEXT = 24, 0.99  # of sequences in a batch; share of them whose label is the next input
+_FEWEST_PLACES, _NEXT = 24, 0.99  # places of sequences in a batch; share of them with the next input as label
 _WORDS = 1_000_000  # the number of the feature "holds word 0"; those of the places are below
 
 FORETOLD = "share of the places whose answer is the next input"

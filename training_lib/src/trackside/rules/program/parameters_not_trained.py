@@ -24,7 +24,7 @@ NO_OPTIMIZER, NO_GRADIENT, NO_CHANGE, FROZEN = (
     "gradients that it may get",
 )
 
-_ROUNDING = 1e-7  # of a number's size: what float32 just tells apart
+_ROUNDING = 1e-7  # share of a number's size: the precision of float32
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ def unreached(facts: ModelFacts, *, present: Mapping[str, float]) -> tuple[str, 
     An optimizer works if others of its parameters always have a gradient, or if it is the only one, and steps.
     """
     at_work = {p.optimizer for p in facts.parameters if p.optimizer and present.get(p.name) == 1}
-    if len(facts.optimizers) == 1:  # it steps, or this step would not be there
+    if len(facts.optimizers) == 1:  # it steps, or this step would not exist
         at_work.add(facts.optimizers[0].name)
     held = [p for p in facts.parameters if _should_train(p) and p.optimizer in at_work]
     return tuple([p.name for p in held if present.get(p.name) == 0])

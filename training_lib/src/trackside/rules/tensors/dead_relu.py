@@ -172,7 +172,7 @@ class DeadRelu(Rule):
     ) -> list[str]:
         """Return the dying layers with silence that also shows in the gradients of the layers behind them."""
         readers = _zeros_of_readers(window, shares)
-        if not readers:  # the run does not tell
+        if not readers:  # the run lacks these facts
             return list(names)
         heard = max(zero_inputs(weights=weights, bias=shares[bias]) for bias, weights in readers)
         return [name for name in names if heard >= _HEARD * shares[name] or _is_normalised(facts, name)]

@@ -28,7 +28,7 @@ LOST, UNSHARED = "share of the gain lost on validation data", "share of the gain
 
 _FEWEST_EVALUATIONS = 4
 _MOSTLY_LEARNED, _BARELY_LEARNED = 0.3, 0.95  # of the first training loss that is left
-_NOTHING = 0.02  # share of a loss by which nobody is better
+_NOTHING = 0.02  # share of a loss that counts as no improvement
 _MUCH = 0.5  # of the first validation loss
 _BY_HEART = 0.92  # of the loss of guessing: what was learned of the training data
 _HARDLY_ANY = 0.15  # share of what was learned of the training data beyond guessing
