@@ -87,16 +87,17 @@ def evaluate(
 class Evaluator:
     """Judges one run with rules that are already built.
 
-    A rule that ships with Trackside is asked in the evaluator's thread. Other rules, and rules that turn out to be slow
-    (`RuleLimits`), get a thread each. While a rule is quick, its verdicts and their order do not depend on the thread.
+    Configurations in `apart`, rules from files, and rules that turn out to be slow (`RuleLimits`) get a thread each;
+    the others are asked in the evaluator's thread. While a rule is quick, its verdicts and their order do not depend on
+    the thread.
 
     run               the run's name in verdicts
     clock             returns seconds since the epoch
     refused           configurations that get the verdict "not judged here"
     stores            opens the runs that rules compare with
     limits            time limits of a rule
-    apart             configurations that get a thread, as does every rule from a file
-    progress_seconds  interval between writes of the progress while there is no verdict; each verdict writes it at once
+    apart             configurations that get a thread from the start
+    progress_seconds  interval between writes of the progress without a verdict; each verdict writes it at once
     """
 
     def __init__(

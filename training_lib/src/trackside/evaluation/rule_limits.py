@@ -1,4 +1,4 @@
-"""How long rules may take before the evaluator goes on without them."""
+"""Time limits of rules, after which the evaluator continues without them."""
 
 from __future__ import annotations
 

@@ -42,7 +42,10 @@ class StepsToJudge:
 
 
 def is_asked(configured: ConfiguredRule, judged_through: int, there: StepToJudge) -> bool:
-    """Return True if the rule judges this step. A paced rule judges only some steps, and the last one."""
+    """Return True if the rule is to judge this step, which it has not judged yet.
+
+    A paced rule judges only some steps, and the last one.
+    """
     step = there.window.step
     if step <= judged_through:
         return False

@@ -105,7 +105,7 @@ def has_stopped_falling(seen: Evaluations) -> bool:
 
 
 def was_never_better(seen: Evaluations, guess: Guess) -> bool:
-    """Return True if no evaluation of many beat guessing, and the last third beat none before.
+    """Return True if no evaluation of many beat guessing, and the last third has no new best.
 
     With numbers as labels, a few rows to validate on may be easier than others: then none may be better than the first,
     either.

@@ -139,7 +139,7 @@ class Trial:
     def refresh(self) -> None:
         """Read new data. Without any, this costs one conditional GET, or one LIST for a run without watermarks.
 
-        Errors are those of the store; data read before stay.
+        Errors are those of the store; earlier data stays.
         """
         self._parts.completeness.refresh()
         self._parts.columns.forget_old()

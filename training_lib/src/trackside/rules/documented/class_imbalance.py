@@ -25,7 +25,12 @@ Classes = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class SeenClasses:
-    """How often each class came, and how often it was mistaken for another, by the class as text."""
+    """The labels so far, counted by class (as text).
+
+    labels    all labels
+    judged    labels with a prediction
+    mistaken  labels with another class as prediction
+    """
 
     labels: Mapping[str, int] = field(default_factory=dict)
     judged: Mapping[str, int] = field(default_factory=dict)  # those that came with a prediction

@@ -23,7 +23,11 @@ _ROLE = "model_inputs"
 
 @dataclass(frozen=True)
 class SeenImages:
-    """By tensor: how many images came, and the sum of their means, channel by channel."""
+    """The images so far, by tensor.
+
+    images  number of images
+    sums    sum of their means, by channel
+    """
 
     images: Mapping[str, int] = field(default_factory=dict)
     sums: Mapping[str, tuple[float, ...]] = field(default_factory=dict)

@@ -149,7 +149,7 @@ class Confusion(Rule):
 
 @dataclass(frozen=True)
 class Wrong:
-    """A share that should not be, in the words of a finding."""
+    """A share beyond its bound, in the fields of a finding."""
 
     measure: str
     observed: float

@@ -34,9 +34,13 @@ Saved = tuple[str, str, NDArray[np.generic]]  # worker, name, value
 
 @dataclass(frozen=True)
 class Suspects:
-    """By input and labels ("input < labels"): in how many batches they were compared, how many samples these held, and
-    the features of the input that followed the labels in all of them; and in how many batches the labels were the
-    inputs, one place later."""
+    """The pairs of input and labels so far, by name ("input < labels").
+
+    batches   number of compared batches
+    samples   number of samples in them
+    features  features of the input that followed the labels in all of them
+    foretold  number of batches with the next inputs as labels, by input
+    """
 
     batches: Mapping[str, int] = field(default_factory=dict)
     samples: Mapping[str, int] = field(default_factory=dict)

@@ -178,7 +178,7 @@ class UnsuitableLoss(Rule):
 
 @dataclass(frozen=True)
 class Misuse:
-    """How a loss is misused, in the words of a finding; `observed` is below `threshold`."""
+    """The misuse of a loss, in the fields of a finding. `observed` is below `threshold`."""
 
     measure: str
     observed: float
