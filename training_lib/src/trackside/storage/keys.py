@@ -1,4 +1,4 @@
-"""The form of keys, equal in every store: a key never leaves its location."""
+"""Check the keys of objects, alike in every store: a key never leads out of its location."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def checked_key(key: str) -> str:
     """Return the key itself.
 
     Args:
-        key: Key of an object, `index/000000000/name.json`.
+        key: The text to check.
 
     Raises:
-        StorageError: The text is not a key, for the reason of `complaint`.
+        StorageError: It is no key; the message gives the reason of `complaint`.
     """
     if _PLAIN_KEY.fullmatch(key) and not key.endswith(PARTIAL_SUFFIX):
         return key
@@ -32,10 +32,10 @@ def checked_prefix(prefix: str) -> str:
     """Return the prefix itself.
 
     Args:
-        prefix: Beginning of keys; it may end anywhere in a key.
+        prefix: The text to check; it may end anywhere in a key.
 
     Raises:
-        StorageError: No key can begin like that.
+        StorageError: No key begins with it.
     """
     folder, slash, _ = prefix.rpartition("/")
     wrong = (complaint(f"{folder}/x") if slash else "") or _complaint_about_text(prefix)
@@ -45,10 +45,10 @@ def checked_prefix(prefix: str) -> str:
 
 
 def complaint(key: str) -> str:
-    """Return the reason why a text is not a key, or "" if it is one.
+    """Return the reason why a text is no key, or "" if it is one.
 
     Args:
-        key: Any text.
+        key: The text to check.
     """
     if not key:
         return "it is empty"
@@ -72,14 +72,14 @@ def _complaint_about_text(text: str) -> str:
 
 
 def checked_range(start: int, length: int | None) -> None:
-    """Raise an error for a negative byte range.
+    """Check a byte range.
 
     Args:
-        start: First byte.
-        length: Number of bytes; None for all that follow.
+        start: The first byte.
+        length: The number of bytes; None for all that follow.
 
     Raises:
-        StorageError: One of them is negative.
+        StorageError: One of the two is negative.
     """
     if start < 0 or (length is not None and length < 0):
         raise StorageError(f"Bytes from {start}, {length} long, cannot be read: both must be 0 or more.")
