@@ -16,7 +16,7 @@ MOST_METHODS = 20
 MOST_MODULES = 20
 
 # Larger than they should be. An entry that is too high fails, so this list only shrinks.
-METHODS_STILL = {"RunFiles": 25, "Writer": 25, "Validation": 27}
+METHODS_STILL = {"RunFiles": 25, "Writer": 25}
 MODULES_STILL = {"capture/run_files.py": 22}
 
 

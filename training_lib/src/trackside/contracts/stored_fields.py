@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
@@ -38,9 +38,8 @@ MOST_WORDS_IN_TABLE = 6  # of an enumeration: a longer one is left to the schema
 _METADATA = "trackside.stored"
 
 
-@dataclass(frozen=True)
 class Kind:
-    """The form of a value in JSON.
+    """The form of a value in JSON. Plain classes here: each dataclass would cost a millisecond of every start.
 
     schema   its JSON schema, without a description; of a flattened kind: the properties by name
     read     takes the fields, a name and the value where the name is absent (`REQUIRED`: a problem)
@@ -48,32 +47,47 @@ class Kind:
     is_flat  the value takes several names of the object that holds it, and `write` returns an object
     """
 
-    schema: Mapping[str, Any]
-    read: Callable[[Fields, str, Any], Any]
-    write: Callable[[Any], Any] = lambda value: value
-    is_flat: bool = False
+    __slots__ = ("is_flat", "read", "schema", "write")
+
+    def __init__(
+        self,
+        schema: Mapping[str, Any],
+        read: Callable[[Fields, str, Any], Any],
+        write: Callable[[Any], Any] = lambda value: value,
+        *,
+        is_flat: bool = False,
+    ) -> None:
+        self.schema, self.read, self.write, self.is_flat = schema, read, write, is_flat
 
 
-@dataclass(frozen=True)
 class StoredField:
     """One declared field.
 
     attribute    its name in Python
-    name         its name in JSON
+    kind         the form of its value
     description  for the schema and the docs
+    name         its name in JSON
     absent       its value where JSON has no such name; `REQUIRED`: a problem
     default      the value that is left out of JSON if `is_optional`
     is_read      False for a computed field, which is written only
     """
 
-    attribute: str
-    name: str
-    kind: Kind
-    description: str
-    absent: Any
-    default: Any
-    is_optional: bool
-    is_read: bool = True
+    __slots__ = ("absent", "attribute", "default", "description", "is_optional", "is_read", "kind", "name")
+
+    def __init__(
+        self,
+        attribute: str,
+        kind: Kind,
+        description: str,
+        *,
+        name: str,
+        absent: Any,
+        default: Any,
+        is_optional: bool,
+        is_read: bool,
+    ) -> None:
+        self.attribute, self.kind, self.description, self.name = attribute, kind, description, name or attribute
+        self.absent, self.default, self.is_optional, self.is_read = absent, default, is_optional, is_read
 
 
 def stored(
@@ -172,7 +186,16 @@ def _declared(kind: Any) -> Iterator[StoredField]:
         default = each.default_factory() if each.default_factory is not MISSING else each.default
         if absent is MISSING:
             absent = REQUIRED if default is MISSING else default
-        yield StoredField(each.name, name or each.name, form, description, absent, default, optional)
+        yield StoredField(
+            each.name,
+            form,
+            description,
+            name=name,
+            absent=absent,
+            default=default,
+            is_optional=optional,
+            is_read=True,
+        )
 
 
 def _computed(kind: Any) -> Iterator[StoredField]:
@@ -180,7 +203,16 @@ def _computed(kind: Any) -> Iterator[StoredField]:
     for attribute, value in found.items():
         if isinstance(value, property) and _METADATA in vars(value.fget):
             form, description, name, optional = vars(value.fget)[_METADATA]
-            yield StoredField(attribute, name or attribute, form, description, None, None, optional, is_read=False)
+            yield StoredField(
+                attribute,
+                form,
+                description,
+                name=name,
+                absent=None,
+                default=None,
+                is_optional=optional,
+                is_read=False,
+            )
 
 
 NUMBER_SCHEMA: Schema = {

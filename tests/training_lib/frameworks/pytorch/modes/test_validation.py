@@ -513,7 +513,7 @@ def test_evaluation_changes_nothing(capturing: Any) -> None:
 def test_a_bug_of_ours_leaves_training_and_its_losses(
     capturing: Any, read_modes: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from trackside.frameworks.pytorch.modes import validation
+    from trackside.frameworks.pytorch.modes import validation_losses
 
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError("a bug")
@@ -521,7 +521,7 @@ def test_a_bug_of_ours_leaves_training_and_its_losses(
     with capturing(losses=1) as store:
         model = Net()
         optimizer = trained(model)
-        monkeypatch.setattr(validation.Validation, "_value", broken)
+        monkeypatch.setattr(validation_losses.ValidationLosses, "_value", broken)
         model.eval()
         with torch.no_grad():
             functional.cross_entropy(model(VALUES), LABELS)

@@ -21,10 +21,9 @@ compiled function unless the model gives it, a validation without `eval()` (that
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,11 +32,10 @@ import torch
 from trackside.capture.step_engine import EVAL, TRAIN, StepEngine
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
 from trackside.frameworks.pytorch.ground.fuse import Fuse
-from trackside.frameworks.pytorch.ground.structures import holds_value, is_no_computation
 from trackside.frameworks.pytorch.losses.calls import LossCalls
-from trackside.frameworks.pytorch.losses.description import UNNAMED, inputs_of_call, name_of_loss_module
 from trackside.frameworks.pytorch.losses.inputs import LossInputSource
 from trackside.frameworks.pytorch.modes.validation_in_training_mode import ValidationInTrainingMode
+from trackside.frameworks.pytorch.modes.validation_losses import ValidationLosses
 from trackside.frameworks.pytorch.modules.source import TrainedModules, as_written
 from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
 
@@ -67,25 +65,26 @@ class Validation:
         self._in_training_mode = in_training_mode
         in_training_mode.look_changed = self._watching_changed
         self._modules = modules
-        self._saver = saver
-        self._loss_inputs = loss_inputs
+        self._losses = ValidationLosses(
+            engine,
+            saver=saver,
+            inputs=loss_inputs,
+            reads_every_loss=reads_every_loss,
+            in_training_mode=in_training_mode,
+        )
+        self.trained_on = self._losses.trained_on
         self._changed = changed
         self._ended = ended
-        self._reads_every_loss = reads_every_loss
         self.is_on = False
         self.is_watching = False  # calls, because it is on or because there may be one in training mode
         self._has_training_begun = False
         self._trains_in_eval_mode = False
         self._evaluated: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._marker: weakref.ref[torch.nn.Module] | None = None  # whose next call is the next step
-        self._names_in_training: set[str] = set()
-        self._is_step_open = False
         self._had_gradients = False
-        self._losses: list[tuple[str, np.ndarray]] = []
-        self._scopes: list[tuple[int, int]] = []  # (module, how many losses there were when it was called)
         fuse.when_blown = self._give_up
         self._protected = fuse.protect(lambda function, *args: function(*args))
-        self._calls = LossCalls(untraced(fuse.protect(self._function_called)))
+        self._calls = LossCalls(untraced(fuse.protect(self._losses.function_called)))
         self._see_mode = untraced(fuse.protect(self._mode_set))
 
     def install(self) -> Callable[[], None]:
@@ -119,15 +118,11 @@ class Validation:
         self._has_training_begun = True
         self._in_training_mode.training_began()
 
-    def trained_on(self, loss_name: str) -> None:
-        """Tells what a loss is called in training."""
-        self._names_in_training.add(loss_name)
-
     def training_goes_on(self) -> None:
         """A backward pass or an optimizer's step is about to be made, whether or not the model has been put back."""
-        if self._is_step_open and self._had_gradients:  # it was a training step of a model in evaluation mode
+        if self._losses.is_step_open and self._had_gradients:  # it was a training step of a model in evaluation mode
             self._trains_in_eval_mode = True
-            self._losses = []
+            self._losses.values = []
             self._close_step()
         self._in_training_mode.training_goes_on()
         self.end()
@@ -148,7 +143,7 @@ class Validation:
         self._changed()
 
     def _give_up(self) -> None:
-        self.is_on = self._is_step_open = self._has_training_begun = False
+        self.is_on = self._losses.is_step_open = self._has_training_begun = False
         self._in_training_mode.stand_down()
         if self._engine.mode == EVAL:
             self._engine.set_mode(TRAIN)
@@ -207,119 +202,43 @@ class Validation:
 
     def model_returned(self, output: Any) -> None:
         """See `CallWatcher`."""
-        self._protected(self._model_returned, output)
+        self._protected(self._losses.model_returned, output)
 
     def loss_called(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         """See `CallWatcher`."""
-        self._protected(self._loss_called, module, args, kwargs)
+        self._protected(self._losses.loss_called, module, args, kwargs)
 
     def loss_returned(self, module: torch.nn.Module, output: Any) -> None:
         """See `CallWatcher`."""
-        self._protected(self._loss_returned, module, output)
-
-    def _model_returned(self, output: Any) -> None:
-        if self._is_step_open or self._in_training_mode.is_looking:
-            loss = _loss_in(output)
-            self._in_training_mode.loss_taken(loss)
-            if self._is_step_open:
-                self._settle(0, loss)
-
-    def _loss_called(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
-        if self._loss_inputs.is_wanted and isinstance(module, torch.nn.modules.loss._Loss):
-            inputs = inputs_of_call(args, kwargs, ignored_label=getattr(module, "ignore_index", None))
-            if inputs is not None:
-                self._loss_inputs.add(name_of_loss_module(module), inputs, is_call=True)
-        self._scopes.append((id(module), len(self._losses)))
-
-    def _loss_returned(self, module: torch.nn.Module, output: Any) -> None:
-        start = 0
-        while self._scopes:  # what raised has left its scope behind
-            number, start = self._scopes.pop()
-            if number == id(module):
-                break
-        self._in_training_mode.loss_taken(output)
-        if self._is_step_open:
-            self._settle(start, output, name=name_of_loss_module(module))
-
-    # Losses.
-
-    def _function_called(self, name: str, args: Any, kwargs: Any, result: Any) -> None:
-        if is_no_computation():
-            return
-        self._in_training_mode.loss_taken(result)
-        if not self._is_step_open:
-            return
-        if not self._scopes and self._loss_inputs.is_wanted:
-            inputs = inputs_of_call(args, kwargs, ignored_label=-100)
-            if inputs is not None:
-                self._loss_inputs.add(name, inputs, is_call=True)
-        value = self._value(result)
-        if value is not None:
-            self._losses.append((self._as_in_training(name), value))
-
-    def _as_in_training(self, name: str) -> str:
-        """A graph tells cross entropy by its log-softmax; without one there is only the function that was called."""
-        is_cross_entropy = name == "NLLLoss" and self._names_in_training == {"CrossEntropyLoss"}
-        return "CrossEntropyLoss" if is_cross_entropy else name
-
-    def _settle(self, start: int, output: Any, *, name: str = UNNAMED) -> None:
-        """What was computed inside of something whose result is the loss gives way to that, unless it is that."""
-        value = self._value(output)
-        if value is None:
-            return
-        same = [loss for loss in self._losses[start:] if np.array_equal(loss[1], value, equal_nan=True)]
-        self._losses[start:] = same[-1:] or [(self._as_in_training(name), value)]
-
-    def _value(self, result: Any) -> np.ndarray | None:
-        if not isinstance(result, torch.Tensor) or not (self._engine.due.losses or self._reads_every_loss(result)):
-            return None
-        if result.numel() != 1 or not result.is_floating_point() or not holds_value(result):
-            return None
-        return self._saver.copied("a loss of the evaluation", result)
+        self._protected(self._losses.loss_returned, module, output)
 
     @property
     def losses(self) -> Sequence[tuple[str, np.ndarray]]:
         """Those of the open step so far."""
-        return self._losses
+        return self._losses.values
 
     # Steps.
 
     def _begin_step(self, module: torch.nn.Module) -> None:
         self._marker = weakref.ref(module)
-        self._is_step_open = True
+        self._losses.is_step_open = True
         self._had_gradients = torch.is_grad_enabled()
         if self._engine.mode == TRAIN:
             self._engine.set_mode(EVAL)
         self._changed()
 
     def _end_step(self) -> None:
-        if not self._is_step_open:
+        if not self._losses.is_step_open:
             return
         if self._engine.due.losses:
-            for name, value in self._losses:
+            for name, value in self._losses.values:
                 self._engine.open_step.add_loss(name, value)
         self._ended(self._engine.mode)
         self._engine.end_step()
         self._close_step()
 
     def _close_step(self) -> None:
-        self._is_step_open = False
-        self._scopes = []
-        self._losses = []
+        self._losses.close_step()
         if self._engine.mode == EVAL:
             self._engine.set_mode(TRAIN)
         self._changed()
-
-
-def _loss_in(output: Any) -> Any:
-    """The loss that a model gives beside or instead of its output; None if there is none."""
-    if isinstance(output, torch.Tensor):
-        return output if output.dim() == 0 else None  # (1, 1) is the score of one sample
-    if isinstance(output, Mapping):
-        return output.get("loss")
-    if hasattr(output, "loss"):
-        return output.loss
-    if dataclasses.is_dataclass(output) or not isinstance(output, (tuple, list)):
-        return None
-    scalars = [v for v in output if isinstance(v, torch.Tensor) and v.dim() == 0 and v.is_floating_point()]
-    return scalars[0] if len(scalars) == 1 else None

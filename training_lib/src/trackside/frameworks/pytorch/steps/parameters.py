@@ -43,7 +43,7 @@ class ParameterSource:
         self._engine = session.engine
         self._names, self._modules, self._saver = names, modules, saver
         self._raw_gradients, self._optimizers = raw_gradients, optimizers
-        self._flat_shards = FlatShards(names, session.shards, session.guard)
+        self.after_optimizer = FlatShards(names, session.shards, session.guard).note  # which part this worker holds
         self.reductions = ReductionSource(session.engine)
         self._handles: list[Any] = []  # on gradients that no optimizer is given
         self._protect = Fuse(session.guard, "copying gradients in the backward pass").protect
@@ -51,7 +51,8 @@ class ParameterSource:
     def before_optimizer(self, optimizer: Optimizer) -> None:
         """Copy what this step's forward and backward passes used."""
         engine, save = self._engine, self._saver.save
-        self._save_buffers()
+        if "buffers" in engine.due.kinds:
+            save_buffers(self._modules, engine, self._saver)
         wants_raw = "raw_gradients" in engine.due.kinds
         if not engine.due.parameters and not wants_raw:
             return
@@ -75,10 +76,6 @@ class ParameterSource:
             if wants_raw:
                 self._raw_gradients.add_unclipped(name, parameter.grad, scale)
         self._saver.save_all(wanted)
-
-    def after_optimizer(self, optimizer: Optimizer) -> None:
-        """Take note of which part of a sharded parameter this worker holds."""
-        self._flat_shards.note(optimizer)
 
     def step_begins_with_call(self) -> None:
         """Copy the weights, and each gradient when it is whole: no optimizer shows that, nor when it is cleared."""
@@ -107,7 +104,8 @@ class ParameterSource:
         engine = self._engine
         if engine.due is NOTHING:
             return
-        self._save_buffers()
+        if "buffers" in engine.due.kinds:
+            save_buffers(self._modules, engine, self._saver)
         optimizers = list(optimizers)
         for optimizer in optimizers:
             self._optimizers.before_optimizer(optimizer)
@@ -128,10 +126,6 @@ class ParameterSource:
         for handle in self._handles:
             handle.remove()
         self._handles = []
-
-    def _save_buffers(self) -> None:
-        if "buffers" in self._engine.due.kinds:
-            save_buffers(self._modules, self._engine, self._saver)
 
     def _save_gradient(self, name: str, parameter: torch.Tensor) -> None:
         if parameter.grad is not None:
