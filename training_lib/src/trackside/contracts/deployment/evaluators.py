@@ -1,4 +1,4 @@
-"""Modes of evaluation in a deployment, and the words between processing jobs that judge one run after another.
+"""Modes of evaluation in a deployment, and the variables of processing jobs that judge one run in succession.
 
 SageMaker ends each processing job after its time. An evaluator near its end stores its progress and ends with an exit
 message that begins with `CONTINUED_PREFIX`. Its end is an event; the environment in that event gives start_evaluation
