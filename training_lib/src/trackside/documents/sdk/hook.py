@@ -1,4 +1,4 @@
-"""What to save, in the SDK's words: `DebuggerHookConfig`, `CollectionConfig`, `TensorBoardOutputConfig`."""
+"""The SDK's classes for saving tensors: `DebuggerHookConfig`, `CollectionConfig`, `TensorBoardOutputConfig`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CollectionConfig:
 
 
 class DebuggerHookConfig:
-    """What the hook saves, and where the original would have put it."""
+    """The collections that the hook saves, and the original's output paths."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class DebuggerHookConfig:
 
 
 class TensorBoardOutputConfig:
-    """Where files for TensorBoard go."""
+    """The output paths of files for TensorBoard."""
 
     def __init__(self, s3_output_path: str, container_local_output_path: str | None = None) -> None:
         self.s3_output_path = s3_output_path

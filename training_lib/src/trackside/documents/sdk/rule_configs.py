@@ -1,6 +1,6 @@
 """The names of `smdebug_rulesconfig`: a function for each rule, a class for each profiler rule, and the actions.
 
-What the functions return is the original's, so that it also serves the SDK's own `Rule.sagemaker`.
+The functions return the original's values, so the SDK's own `Rule.sagemaker` accepts them.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ _COLLECTIONS: Mapping[str, Mapping[str, str]] = {
 
 
 class Action:
-    """What is to be done when a rule fires; `action_parameters` is what travels."""
+    """An action on an issue; `action_parameters` is its entry in the request."""
 
     def __init__(self, **action_parameters: str) -> None:
         self.action_parameters = dict(action_parameters)
 
     def serialize(self) -> str:
-        """As it stands in the rule's parameter `action_json`."""
+        """Return the text of the rule's parameter `action_json`."""
         return serialise([self.action_parameters], one=True)
 
     def update_training_job_prefix_if_not_specified(self, training_job_name: str) -> None:
-        """Only `StopTraining` names a job."""
+        """Do nothing: only `StopTraining` names a job."""
 
 
 class StopTraining(Action):
-    """Stops the training. Trackside stops the job that the rule judges and no other, whatever the prefix."""
+    """The stop of the training. Trackside stops the job that the rule judges and no other, whatever the prefix."""
 
     def __init__(self, training_job_prefix: str | None = None) -> None:
         self.use_default_training_job_prefix = training_job_prefix is None
@@ -66,13 +66,13 @@ class StopTraining(Action):
         super().__init__(**{PREFIX: training_job_prefix, "name": STOP})
 
     def update_training_job_prefix_if_not_specified(self, training_job_name: str) -> None:
-        """The job's own name, where no prefix was given."""
+        """Set the job's own name as the prefix, if none was given."""
         if self.use_default_training_job_prefix:
             self.action_parameters[PREFIX] = training_job_name
 
 
 class Email(Action):
-    """Tells an e-mail address."""
+    """A notification of an e-mail address."""
 
     def __init__(self, email_address: str) -> None:
         _refuse("Email.email_address", email_problem(email_address))
@@ -80,7 +80,7 @@ class Email(Action):
 
 
 class SMS(Action):
-    """Tells a phone."""
+    """A notification of a phone."""
 
     def __init__(self, phone_number: str) -> None:
         _refuse("SMS.phone_number", phone_problem(phone_number))
@@ -88,7 +88,7 @@ class SMS(Action):
 
 
 class ActionList:
-    """Several actions, each of which is done once."""
+    """Several actions, each carried out once."""
 
     def __init__(self, *actions: Action) -> None:
         if not all(hasattr(action, "action_parameters") for action in actions):
@@ -98,22 +98,26 @@ class ActionList:
         self.actions = actions
 
     def serialize(self) -> str:
-        """As it stands in the rule's parameter `action_json`."""
+        """Return the text of the rule's parameter `action_json`."""
         return serialise([action.action_parameters for action in self.actions])
 
     def update_training_job_prefix_if_not_specified(self, training_job_name: str) -> None:
-        """Of every `StopTraining` among them."""
+        """Set the job's name as the prefix of every `StopTraining` without one."""
         for action in self.actions:
             action.update_training_job_prefix_if_not_specified(training_job_name)
 
 
 def is_valid_action_object(actions: Any) -> bool:
-    """True for an action and for a list of actions, ours or those of `smdebug_rulesconfig`."""
+    """Return True for an action or a list of actions, ours or those of `smdebug_rulesconfig`."""
     return hasattr(actions, "action_parameters") or isinstance(getattr(actions, "actions", None), tuple)
 
 
 def get_collection(collection_name: str) -> dict[str, Any]:
-    """The configuration of a collection that a rule asks for by default. Errors: `KeyError`."""
+    """Return the configuration of a collection that rules request by default.
+
+    Raises:
+        KeyError: No rule requests that collection.
+    """
     return {"CollectionName": collection_name, "CollectionParameters": dict(_COLLECTIONS[collection_name])}
 
 
