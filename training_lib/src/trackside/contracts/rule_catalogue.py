@@ -296,7 +296,7 @@ def built_in_catalogue() -> RuleCatalogue:
 
 
 def _check_regex(text: str) -> None:
-    """Raise `ValueError` if `text` is no regular expression. A comma separates nothing: it is part of the expression."""
+    """Raise `ValueError` if `text` is no regular expression. A comma is part of it and separates nothing."""
     try:
         re.compile(text)
     except re.error as error:

@@ -218,7 +218,7 @@ class HookReading:
         )
 
     def _reductions(self, own: Mapping[str, str], where: str) -> tuple[tuple[str, ...], bool, bool]:
-        """Return (tokens, True if the tensor is saved whole, True if its shape is): the collection's, else the hook's."""
+        """Return (tokens, True to save tensors whole, True to save shapes) of the collection, else of the hook."""
         is_own = any(key in own for key in ("reductions", "save_raw_tensor", "save_shape"))
         parameters, place = (own, where) if is_own else (self.parameters, f"{self.where}.HookParameters")
         tokens = []

@@ -177,8 +177,7 @@ def training_job_document(
     recipients: Iterable[Recipient] = (),
     image: str | None = None,
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the part of a CreateTrainingJob request for SageMaker Debugger, and notes about settings it cannot
-    express.
+    """Return the part of a CreateTrainingJob request for SageMaker Debugger, and notes on settings it lacks.
 
     Args:
         request: The rules.

@@ -120,7 +120,7 @@ class RuleReading:
     recipients: dict[Recipient, None] = field(default_factory=dict)
 
     def read(self, given: RuleInput, *, hook: HookReading) -> None:
-        """Read one rule. For a custom rule `hook` reads the collections, whose schedules build on the hook's."""
+        """Read one rule. For a custom rule `hook` reads the collections: their schedules build on the hook's."""
         where = f"{given.where} ({given.name})" if given.name else given.where
         self._note_place(given)
         parameters = self._texts(given.parameters, where)
