@@ -1,4 +1,4 @@
-"""Check the keys of objects, alike in every store: a key never leads out of its location."""
+"""Checks of objects' keys, equal in every store: a key never leads out of its location."""
 
 from __future__ import annotations
 
