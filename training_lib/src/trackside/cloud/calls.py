@@ -40,14 +40,19 @@ _ELSEWHERE = "set AWS_REGION and AWS_PROFILE to where Trackside is deployed"
 
 
 class Calls:
-    """`client(service)` makes boto3's clients; each is made once."""
+    """Calls of AWS's services. `client(service)` makes boto3's clients; each is made once."""
 
     def __init__(self, client: Callable[[str], Any] | None = None) -> None:
         self.client = cache(client or _connect)
 
     def ask(self, service: str, operation: str, **request: Any) -> Any:
-        """The answer. Errors: `AccessDeniedError`, `LocationNotFoundError`, `StorageUnavailableError`;
-        `ConfigurationError` where boto3 is not told what it needs.
+        """Return the answer of one operation.
+
+        Raises:
+            AccessDeniedError: AWS refused, or there are no credentials.
+            ConfigurationError: boto3 has no region, or an unknown profile.
+            LocationNotFoundError: The resource does not exist.
+            StorageUnavailableError: AWS cannot be reached, or failed.
         """
         from botocore.exceptions import BotoCoreError, ClientError
 
@@ -60,7 +65,7 @@ class Calls:
 
     @property
     def region(self) -> str:
-        """Where the calls go."""
+        """The region of the calls."""
         return str(self.client("cloudformation").meta.region_name)
 
 
@@ -76,7 +81,7 @@ def _translated(error: dict[str, Any], what: str) -> StorageError:
 
 
 def _own_error(error: Exception) -> TracksideError:
-    """What boto3 itself says, before or instead of an answer."""
+    """Return the error for a failure that boto3 reports without an answer of AWS."""
     from botocore import exceptions
 
     nobody = (
