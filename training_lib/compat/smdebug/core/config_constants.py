@@ -1,4 +1,4 @@
-"""Names of files, environment variables and configuration keys that smdebug knows."""
+"""The names of files, environment variables and configuration keys of smdebug."""
 
 from smdebug import not_offered
 from trackside.contracts import run_layout

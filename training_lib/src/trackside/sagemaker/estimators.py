@@ -171,7 +171,7 @@ def _overfull(where: str, entries: Mapping[str, Any], most: int) -> Iterable[Pro
 
 
 def _pairs(tags: Any) -> dict[str, Any]:
-    """Return tags by key, from any form of the SDKs: a mapping, boto3's dictionaries, objects with `key` and `value`."""
+    """Return tags by key, from a mapping, boto3's dictionaries, or objects with `key` and `value`."""
     if isinstance(tags, Mapping):
         return dict(tags)
     return dict(_pair(tag) for tag in tags)

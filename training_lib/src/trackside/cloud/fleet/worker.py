@@ -119,7 +119,7 @@ class Worker:
         self._hand_back(sleep)
 
     def turn(self) -> None:
-        """Do each of the worker's tasks once. A task that fails in an outage is tried again later, and blocks no other."""
+        """Do each of the worker's tasks once. One that fails in an outage is tried again later, and blocks no other."""
         self._look_after_all()
         self._through_outages("news", self._look_for_news)
         self._through_outages("announcements", self._hear_of_work)
