@@ -189,7 +189,7 @@ class ConfiguredHook:
         return request
 
     def _is_due(self, name: str, mode: str, mode_step: int) -> bool:
-        """Return True if the collection is saved at that step. An unconfigured collection follows the hook's schedule."""
+        """Return True if the collection is saved at that step. An unconfigured one follows the hook's schedule."""
         schedules = schedules_of(self.get_collection(name), self.save_config)
         return schedules[ModeKeys[mode]].is_due(mode_step)
 
