@@ -93,7 +93,7 @@ class EvaluatedRule(Rule):
 
     save_interval = 100
     severity = Severity.CRITICAL
-    since = ""  # its author knows
+    since = ""  # only its author could set it
     judges_every_step = True
     asked: ClassVar[type]
 
@@ -279,7 +279,10 @@ class _Words(logging.Handler):
         self._file, self._thread, self.last = file, threading.get_ident(), ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.pathname == self._file and record.thread in {self._thread, None}:  # others may be asked beside it
+        if record.pathname == self._file and record.thread in {
+            self._thread,
+            None,
+        }:  # other rules may run in other threads
             self.last = " ".join(record.getMessage().split())[:500]
 
 

@@ -75,7 +75,7 @@ class BaseHook(ConfiguredHook):
         """This process's name in the run."""
         return self.chief_worker
 
-    # What the script says.
+    # Calls of the script.
 
     def set_mode(self, mode: ModeKeys) -> None:
         """Set the mode of the next steps.

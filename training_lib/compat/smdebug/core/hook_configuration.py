@@ -102,7 +102,7 @@ class _Reader:
 
     def note(self, where: str, what: str) -> None:
         problem = Problem(where, what)
-        if problem not in self.problems:  # what the hook says is read again for each collection
+        if problem not in self.problems:  # the hook's parameters are read again for each collection
             self.problems.append(problem)
 
     def mapping(self, value: Any, where: str) -> Mapping[str, Any]:

@@ -108,7 +108,7 @@ class Trial:
         self._index.expect_workers(self.num_workers)
         self.refresh_data()
 
-    # What there is
+    # Contents
 
     def tensor_names(
         self,

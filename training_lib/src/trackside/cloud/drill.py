@@ -232,7 +232,7 @@ class Drill:
         """
         waiting, arrivals, failed = list(self._hops()), [], []
         until = self._began + self.settings.timeout_seconds
-        troubles: dict[str, str] = {}  # of the last look at each hop
+        troubles: dict[str, str] = {}  # error of the last check of each effect
         while waiting:
             for hop in tuple(waiting):
                 try:

@@ -14,7 +14,7 @@ from trackside.contracts.deployment.run_table import RuleRecord
 logger = logging.getLogger(__name__)
 
 STATUSES = "DebugRuleEvaluationStatuses"
-AGAIN_SECONDS = 60.0  # after which a table that did not answer is asked again
+AGAIN_SECONDS = 60.0  # until a table that failed is read again
 
 
 def debug_rule_evaluation_statuses(job: str, *, table: RunTable | None = None) -> list[dict[str, Any]]:
@@ -89,7 +89,7 @@ class _Filler:
         try:
             table = self._table if isinstance(self._table, RunTable) else self._table()
             statuses = statuses_of(table.rules(parsed["TrainingJobArn"]))
-        except Exception as error:  # noqa: BLE001  whoever asks SageMaker gets its answer
+        except Exception as error:  # noqa: BLE001  the caller gets SageMaker's answer in any case
             self._again_at = self._monotonic() + AGAIN_SECONDS
             if not self._has_complained:
                 logger.warning("Trackside: the statuses of rules are not filled in. %s", error)

@@ -37,9 +37,9 @@ NEVER = 10**9  # an interval for "step 0 and then no more": longer than any trai
 
 MODES = ("TRAIN", "EVAL", "PREDICT", "GLOBAL")
 
-# What every training has, and what is saved for a custom rule that does not say what it needs.
+# Collections of every training; saved for a custom rule without collections of its own.
 KNOWN_COLLECTIONS = ("losses", "weights", "biases", "gradients")
-# Collections whose members an adapter knows, or a built-in regex.
+# Collections with members that an adapter or a built-in regex determines.
 BUILT_IN_COLLECTIONS = (
     *KNOWN_COLLECTIONS,
     "buffers",
@@ -59,7 +59,7 @@ BUILT_IN_COLLECTIONS = (
     "relu_outputs",
     "saturating_inputs",
 )
-ALL, DEFAULT = "all", "default"  # every tensor; what `include_regex` of the hook and the user's own tensors belong to
+ALL, DEFAULT = "all", "default"  # every tensor; tensors of the hook's `include_regex`, and the user's own
 
 _REDUCTIONS = ("min", "max", "mean", "std", "variance", "sum", "prod")
 _NORMS = ("l1_norm", "l2_norm")

@@ -43,11 +43,11 @@ from trackside.contracts.verdict import Outcome, Severity, Verdict
 VERSION = 1
 SOURCE = "trackside"
 DETAIL_TYPE = "Rule Evaluation Status Change"
-NOTIFICATION_DETAIL_TYPE = "Owner Notification"  # what notify_owner told, for webhooks
+NOTIFICATION_DETAIL_TYPE = "Owner Notification"  # a notification of notify_owner, for webhooks
 AWS_SOURCE = "aws.sagemaker"
 AWS_DETAIL_TYPE = "SageMaker Training Job State Change"
 PROCESSING_DETAIL_TYPE = "SageMaker Processing Job State Change"
-TOLD_AGAIN_SOURCE = "trackside.reconcile"  # of what a sweep tells in place of an event of AWS that did not come
+TOLD_AGAIN_SOURCE = "trackside.reconcile"  # of events that a sweep sends in place of a lost one of AWS
 
 MOST_STATUS_DETAILS = 1024  # API_DebugRuleEvaluationStatus: StatusDetails has at most 1,024 characters
 MOST_EVIDENCE_POINTS = 20

@@ -37,7 +37,7 @@ CAPTURE_VARIABLE = "TRACKSIDE_CAPTURE_REQUEST"
 MOST_TAG_CHARACTERS = 256
 MOST_VARIABLE_CHARACTERS = 512
 
-CHOICE_NAME = "choice-of-rules"  # under which an event says that a job's choice is wrong; no rule has that name
+CHOICE_NAME = "choice-of-rules"  # rule name in events about a wrong choice of a job; no rule has it
 ALL_RULES, NO_ACTION = "all", "none"
 STATUS_ONLY, UNWATCHED = "status", "no"
 

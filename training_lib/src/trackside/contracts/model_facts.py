@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-# What a module is for, as far as its type tells; "" for anything else.
+# The purpose of a module, by its type; "" for anything else.
 ROLES = (
     "activation", "normalization", "dropout", "embedding", "convolution", "linear", "recurrent", "attention", "pooling",
     "loss", "container",

@@ -34,12 +34,12 @@ from trackside.contracts.verdict import Severity
 
 CATALOGUE_FILE = Path(__file__).with_name("rule_catalogue.json")
 
-# Saved for a rule of the user's own that does not say what it needs: losses are small, so they are saved more often.
+# Saved for a user's rule without collections of its own. Losses are small, so they are saved more often.
 CUSTOM_RULE_CAPTURE = CaptureRequest(
     tuple(CollectionRequest(name, Schedule(10 if name == "losses" else 100)) for name in KNOWN_COLLECTIONS)
 )
 
-_NAMES_OF_COLLECTIONS = "collection_names"  # the parameter, wherever a rule has it
+_NAMES_OF_COLLECTIONS = "collection_names"  # name of the parameter in every rule that has it
 
 
 class LifeCycle(str, Enum):

@@ -23,7 +23,7 @@ from trackside.contracts.fields import Fields, parse_json, to_json
 MOST_NAME_CHARACTERS = 256  # of AWS's RuleConfigurationName; the table's keys hold no more than four times that
 VERSION = 1
 
-# In whose sense a rule judges: ours; as AWS's developer guide documents it; with what its Python SDK sent by default.
+# Presets: our own; AWS's developer guide; the defaults that AWS's Python SDK sent.
 CALIBRATED, AWS_DOCS, AWS_SDK = PRESETS = ("calibrated", "aws-docs", "aws-sdk")
 
 # What SageMaker's RuleParameters call the file and the class of a custom rule.

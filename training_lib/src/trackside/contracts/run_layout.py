@@ -55,7 +55,7 @@ CAPTURE_REPORT_PREFIX = "capture-report/"
 MODEL_FACTS_PREFIX = "model-facts/"
 STATE_PREFIX = "state/"
 
-JOB_PLACE = "@job"  # the last part of an address that many jobs share: there the job's own name is meant
+JOB_PLACE = "@job"  # last part of an address that many jobs share; stands for the job's own name
 
 _INDEX_KEY = re.compile(r"index/[0-9]{9,16}/(?P<step>[0-9]{12,19})_(?P<worker>[^/]+)\.json")
 _EVENT_KEY = re.compile(r"events/[0-9]{12,19}/(?P<step>[0-9]{12,19})_(?P<worker>[^/]+)\.tfevents")

@@ -46,7 +46,7 @@ HOOK_KEYS = (
     *_SCHEDULE_KEYS,
 )
 
-# Collections that the original knows and whose tensors come from TensorFlow or XGBoost.
+# Collections of the original with tensors of TensorFlow or XGBoost.
 ELSEWHERE = (
     "layers",
     "sm_metrics",
@@ -258,7 +258,7 @@ class HookReading:
         return bool(found)
 
     def _note(self, problem: Problem) -> None:
-        if problem not in self.problems:  # what the hook says is read again for each collection
+        if problem not in self.problems:  # the hook's parameters are read again for each collection
             self.problems.append(problem)
 
     def _mapping(self, value: Any, where: str) -> Mapping[str, Any]:

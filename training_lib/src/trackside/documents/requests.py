@@ -28,7 +28,7 @@ RULES, HOOK = "DebugRuleConfigurations", "DebugHookConfig"
 PROFILER_RULES, PROFILER = "ProfilerRuleConfigurations", "ProfilerConfig"
 TENSORBOARD = "TensorBoardOutputConfig"
 DEBUGGER_KEYS = (RULES, HOOK, PROFILER_RULES, PROFILER, TENSORBOARD)
-SAVED_TOO = "Saved too"  # how a note begins that tells of what is saved and nobody asked for
+SAVED_TOO = "Saved too"  # beginning of a note about collections that only the rules need
 _INTERVALS = (100, 200, 500, 1000, 5000, 60_000)
 _PROFILER_KEYS = ("S3OutputPath", "ProfilingIntervalInMilliseconds", "ProfilingParameters", "DisableProfiler")
 

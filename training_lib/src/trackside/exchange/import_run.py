@@ -45,7 +45,7 @@ from trackside.trial.parallel import REMOTE_READS_AT_ONCE, each_in_parallel
 
 T = TypeVar("T")
 
-RECORD_FILE = "import.json"  # in the destination: what was brought there, and whether all of it
+RECORD_FILE = "import.json"  # in the destination: the note about the import
 
 _TENSORBOARD_PREFIX = "tensorboard/"  # the original's own event files
 _DATA_PREFIXES = (COLLECTIONS_PREFIX, EVENTS_PREFIX, _TENSORBOARD_PREFIX)
@@ -237,7 +237,7 @@ def _damage(place: Place, index: Mapping[str, int], data: Mapping[str, int]) -> 
         try:
             return bytes(place.get(key, length=MOST_JSON_BYTES + 1))
         except (KeyNotFoundError, AccessDeniedError, StorageError):
-            return None  # whoever brings it says why
+            return None  # bringing it reports the reason
 
     keys = [key for key in index if parse_index_key(key)]
     for key, content in zip(keys, each_in_parallel(place, read, keys), strict=True):

@@ -110,7 +110,7 @@ def export_parquet(
             partial.replace(target)
         finally:
             partial.unlink(missing_ok=True)
-    except StorageError:  # the run could not be read: it says so itself
+    except StorageError:  # the run could not be read, as the error states
         raise
     except OSError as error:
         raise StorageError(f"Cannot write {target}. {error.strerror or error}. Name another place.") from error

@@ -20,7 +20,7 @@ from trackside.storage.local import LocalStore
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 
-# What a file system says that cannot link: another device, no links here, not our file, too many.
+# Errors of a file system that cannot link: another device, no links here, not our file, too many.
 _CANNOT_LINK = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
 _OF_THE_SOURCE = {errno.EIO, errno.ESTALE}  # once the file has been opened
 
@@ -90,7 +90,7 @@ class FolderPlace(LocalStore):
     def _size(self, key: str) -> int | None:
         try:
             found = os.stat(self.path(key))
-        except OSError:  # it, too, is of the source: whoever brings it says why it cannot be had
+        except OSError:  # it counts as a file of the source: bringing it reports the reason
             return -1
         return found.st_size if stat.S_ISREG(found.st_mode) else -1
 
@@ -193,5 +193,5 @@ def _arriving(target: FolderPlace, key: str) -> Iterator[str]:
     finally:
         with contextlib.suppress(
             OSError
-        ):  # it is not there; but a link renamed onto another name of its own file stays
+        ):  # usually gone already; but a link renamed onto another name of its own file stays
             os.unlink(partial)

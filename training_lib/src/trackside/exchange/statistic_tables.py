@@ -23,10 +23,10 @@ from trackside.trial.window import Column
 
 T = TypeVar("T")
 
-# What long work says it does: (items, what is done with them) -> the same items, one by one.
+# Shows progress: (items, label of the work) -> the same items, one by one.
 Progress = Callable[[Sequence[T], str], Iterable[T]]
 
-_CATCH_ALL = {"all", "default"}  # collections that say nothing about what a tensor is
+_CATCH_ALL = {"all", "default"}  # collections that do not describe a tensor
 _TIME_BYTES = 21  # a record's header, then the first field of its event
 _TIME_FIELD = 0x09
 
@@ -182,7 +182,7 @@ class SaveTimes:
     def _read(self, key: str) -> float:
         try:
             data = self._store.get(key, length=_TIME_BYTES) if key else b""
-        except KeyNotFoundError:  # whoever reads its tensors will say so
+        except KeyNotFoundError:  # reading its tensors reports it
             return 0.0
         if len(data) < _TIME_BYTES or data[12] != _TIME_FIELD:
             return 0.0

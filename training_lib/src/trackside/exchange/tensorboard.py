@@ -225,7 +225,7 @@ def _write_histograms(files: _Files, trial: Trial, series: TensorSeries, tag: st
         except RecordError:  # the trial has noted it
             continue
         histogram = histogram_of(value) if value.dtype.kind in "biuf" else None
-        if histogram is None:  # text, or nothing finite: the statistics say so
+        if histogram is None:  # text, or nothing finite: the statistics show it
             continue
         time = times.at(saved.worker, saved.step)
         files.append(saved.mode, saved.worker, encode_histogram(tag, histogram, step=saved.step, wall_time=time))

@@ -96,7 +96,7 @@ def read_blocks(data: bytes, *, key: str, offset: int = 0) -> ReadBlocks:
             position = len(data)
             break
         if following is None:
-            break  # cut off, or damaged to the end: which of the two, more data will tell
+            break  # cut off, or damaged to the end: more data will show which
         damage.append(found or RecordError(key, offset + position, "a block is cut off by the one that follows"))
         position = following
     return ReadBlocks(tuple(blocks), offset + position, tuple(damage))

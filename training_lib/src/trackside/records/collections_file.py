@@ -144,7 +144,7 @@ def _seconds_document(collection: CollectionRecord) -> dict[str, float]:
 
 
 def _read_collection(name: str, fields: UntrustedJson, seconds: Mapping[str, float]) -> CollectionRecord:
-    # smdebug writes `false` where there are no regexes, in some versions.
+    # Some versions of smdebug write `false` for no regexes.
     has_regexes = fields.is_list("include_regex")
     if "name" in fields.names():
         fields.text("name")  # the key above is what counts; old readers go by this one

@@ -174,5 +174,5 @@ def fetch_records(store: Store, key: str) -> Iterator[TensorRecord]:
         elif length <= len(data) < said_size(data) <= MOST_RECORD_BYTES and has_intact_header(data):
             length = said_size(data)
         else:
-            yield from read_records(data, key=key, offset=start)  # which says what is wrong
+            yield from read_records(data, key=key, offset=start)  # raises an error that names the fault
             return

@@ -16,7 +16,7 @@ from trackside.storage.keys import PARTIAL_SUFFIX
 _TICK_SECONDS = 0.1
 _LONG_TICK_SECONDS = 2.0  # file systems with stamps of whole seconds
 
-_REMEMBERED_SECONDS = 5.0  # should a file system not tell of changes, they are seen after this time
+_REMEMBERED_SECONDS = 5.0  # changes that a file system does not show are seen after this time
 _SLOWEST_WRITE_NS = 10 * 10**9
 _MOST_NAMES = 100_000
 
@@ -112,7 +112,7 @@ def _name_of_other(entry: os.DirEntry[str]) -> str:
 def _leads_to_a_folder(link: os.DirEntry[str]) -> bool:
     try:
         return link.is_dir()
-    except OSError:  # a ring of links, or behind a folder that is closed to us: reading it will say so
+    except OSError:  # a ring of links, or behind a folder that is closed to us: reading it will raise the error
         return False
 
 

@@ -33,11 +33,11 @@ _READ = os.O_RDONLY | _BINARY | getattr(os, "O_NONBLOCK", 0)
 _WRITTEN_AT_ONCE = 1 << 20  # bytes: in one call 98 MB took 20 ms at some times and 600 ms at others
 _CAN_GATHER = hasattr(os, "writev")  # not on Windows
 _MOST_GATHERED = 512  # parts in one call; POSIX systems take 1024 and more
-_SMALL_READ, _SMALL_START = 64 << 10, 1 << 40  # up to here the size of the file need not be asked for
+_SMALL_READ, _SMALL_START = 64 << 10, 1 << 40  # smaller reads need no look at the file's size
 
 _IS_A_LINK = {errno.ELOOP, errno.EMLINK}  # the latter on FreeBSD
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
-# What the system says on reading a folder, a ring of links, a socket, or a pipe from some place on or that is empty.
+# Errors on reading a folder, a ring of links, a socket, or a pipe that is empty or read from an offset.
 _NO_FILE = {errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.ESPIPE, errno.EAGAIN}
 _IN_THE_WAY = {errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}

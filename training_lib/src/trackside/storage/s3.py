@@ -35,7 +35,7 @@ except ImportError as _missing:
         subject="The location",
     ) from _missing
 
-_LARGEST_POSITION = 2**53  # above the largest object of S3; keeps a damaged length within what HTTP can say
+_LARGEST_POSITION = 2**53  # above the largest object of S3; limits a damaged length to what HTTP can express
 
 _NOT_MODIFIED = 304
 
@@ -94,7 +94,7 @@ class S3Store:
             with body:
                 return bytes(body.read())
         except (ClientError, BotoCoreError) as error:
-            if _code(error) == "InvalidRange":  # nothing there from `start` on
+            if _code(error) == "InvalidRange":  # the object ends before `start`
                 return b""
             raise self._translated(error, f"Cannot read {key!r}", needs="s3:GetObject") from error
 

@@ -99,8 +99,8 @@ class Judging:
     def _tell(self, line: bytes) -> None:
         if not self._process.stdin:
             return
-        with contextlib.suppress(OSError):  # it has ended, which `ended` will tell
-            # So short a line is written whole or not at all: then nobody has read for hours, and nothing judges there.
+        with contextlib.suppress(OSError):  # it has ended: `ended` returns the result
+            # A short line is written whole or not at all. If not, the process has read nothing for hours: it hangs.
             if self._process.stdin.write(line) is None:
                 self._process.kill()
 

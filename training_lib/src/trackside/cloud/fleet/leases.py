@@ -88,7 +88,7 @@ class Leases:
             condition="shelf = :open AND #token = :token AND free_at <= :now",
             owner=self._owner,
             next=seen.token + 1,
-            # Whoever had it neither finished nor gave it back.
+            # A former owner neither finished the run nor gave it back.
             crashes=seen.crashes + bool(seen.owner),
             until=now + self.terms.seconds,
             now=now,

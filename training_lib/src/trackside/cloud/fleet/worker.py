@@ -18,7 +18,7 @@ MOST_CRASHES = 5  # of one run in a row: then a person must look at it
 BACK_OFF_SECONDS = 30.0  # after a crash, and twice as long after the next
 STABLE_SECONDS = 600.0  # who is judged so long without a crash has had none
 TICK_SECONDS = 0.2
-OUTAGE_SECONDS = 5.0  # after which what AWS did not answer is asked again
+OUTAGE_SECONDS = 5.0  # until a failed request to AWS is repeated
 
 _logger = logging.getLogger(__name__)
 

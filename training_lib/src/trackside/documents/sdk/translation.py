@@ -195,7 +195,7 @@ def _hook_document(config: Any) -> Any:
     if config is True:  # the SDK's word for "its default"
         return None
     if not hasattr(config, "collection_configs"):
-        return config  # no such object: the reader says so
+        return config  # no such object: the reader reports it
     document: dict[str, Any] = {"S3OutputPath": config.s3_output_path}
     if config.container_local_output_path is not None:
         document["LocalPath"] = config.container_local_output_path
