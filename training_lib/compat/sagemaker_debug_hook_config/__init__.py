@@ -65,11 +65,12 @@ class CollectionConfig:
     """One collection to save.
 
     name                   "profiler" for times, any other for tensors
-    collection_parameters  for times: `profile_interval`, in steps (1)
-                           for tensors: `include`, a list of names of collections ("loss", "gradients", ...), regexes,
-                           or
-                           parts of names (default: the collection that `name` names); `save_interval` (1), `start_step`
-                           (0) and `end_step`
+    collection_parameters  see below
+
+    Parameters for times: `profile_interval`, in steps (1).
+
+    Parameters for tensors: `include`, a list of names of collections ("loss", "gradients", ...), regexes, or parts of
+    names (default: the collection that `name` names); `save_interval` (1), `start_step` (0) and `end_step`.
     """
 
     name: str
@@ -109,8 +110,8 @@ class Hook:
         """Return {name: {step: array}} of all ended steps and of the open one so far.
 
         When the tensors outgrow `memory_bytes`, every second step is dropped, and only every second, fourth, ... is
-        kept from
-        then on, with a warning. So the result spans the whole training evenly, and always has the latest step.
+        kept from then on, with a warning. So the result spans the whole training evenly, and always has the latest
+        step.
         """
         self._capture.flush()
         found = self._kept.tensors()

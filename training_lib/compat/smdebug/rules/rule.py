@@ -17,8 +17,7 @@ class Rule(ABC):
     """A rule that judges one step of the run after the other: `invoke_at_step` returns True if it finds something.
 
     `set_required_tensors` may declare the tensors that it needs; they are waited for first. `action_str` may be left
-    out;
-    its actions are not carried out (see `not_offered`).
+    out; its actions are not carried out (see `not_offered`).
     """
 
     def __init__(

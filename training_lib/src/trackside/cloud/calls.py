@@ -33,7 +33,7 @@ _DENIED = frozenset(
     }
 )
 _MISSING = ("ResourceNotFoundException", "NoSuchBucket", "ParameterNotFound", "ResourceNotFound")
-_MISSING_WORDS = ("does not exist", "not found")  # of a ValidationError
+_MISSING_WORDS = ("does not exist", "not found")  # in the message of a ValidationError
 _WHO_ASKS = "aws sts get-caller-identity   (shows whose credentials are used)"
 _LOG_IN = "aws configure, aws sso login, export AWS_PROFILE=…, or a role of this machine"
 _ELSEWHERE = "set AWS_REGION and AWS_PROFILE to where Trackside is deployed"
@@ -49,7 +49,7 @@ class Calls:
         """Return the answer of one operation.
 
         Raises:
-            AccessDeniedError: AWS refused, or there are no credentials.
+            AccessDeniedError: AWS refused, or credentials are missing.
             ConfigurationError: boto3 has no region, or an unknown profile.
             LocationNotFoundError: The resource does not exist.
             StorageUnavailableError: AWS cannot be reached, or failed.

@@ -40,7 +40,7 @@ from trackside.contracts.run_layout import (
 )
 from trackside.contracts.verdict import Outcome, Verdict
 
-PREFIX = "trackside-drill"  # of the job's name and of its run: the drill's role may write nowhere else
+PREFIX = "trackside-drill"  # for the job's name and its run: the drill's role may write nowhere else
 RULE = "exploding-tensor"
 ENTRY_POINT = ("python", "-m", "trackside.cloud.drill_training")
 DEPLOY_AGAIN = "Deploy this version of Trackside."
@@ -171,7 +171,7 @@ class Drill:
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
     job: str = ""
-    environment: str = ""  # which of several deployments in the account and region
+    environment: str = ""  # one of several deployments in the account and region; "": the one without
     _queue_url: str = ""
     _subscription_arn: str = ""
     _messages: list[dict[str, Any]] = field(default_factory=list)
@@ -280,7 +280,7 @@ class Drill:
                 done += [said] if said else []
         return tuple(done), tuple(left)
 
-    # What is waited for ----------------------------------------------------------------------------------------------
+    # Effects to wait for ---------------------------------------------------------------------------------------------
 
     def _hops(self) -> Iterator[Hop]:
         named = f"trackside aws verdicts {self.job}"

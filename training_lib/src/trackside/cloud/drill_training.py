@@ -40,7 +40,7 @@ def steps(is_wrong: Callable[[], bool]) -> Iterator[Mapping[str, float]]:
     while True:
         # Targets are never quite the same, so that the gradient never vanishes, however long this goes on well.
         wanted = np.float32(3.0) * samples + noise.normal(0.0, 0.1, samples.size).astype(np.float32)
-        with np.errstate(over="ignore", invalid="ignore"):  # which is what this is for
+        with np.errstate(over="ignore", invalid="ignore"):  # the fault that is wanted
             wrong_by = weight * samples - wanted
             loss = float(np.mean(wrong_by**2))
             gradient = np.float32(2.0 * np.mean(wrong_by * samples, dtype=np.float32))

@@ -28,8 +28,7 @@ def debug_rule_evaluation_statuses(job: str, *, table: RunTable | None = None) -
 
     Returns:
         For each rule RuleConfigurationName, RuleEvaluationJobArn, RuleEvaluationStatus, StatusDetails and
-        LastModifiedTime
-        (a `datetime` in UTC).
+        LastModifiedTime (a `datetime` in UTC).
     """
     table = table or RunTable()
     return statuses_of(table.rules(table.arn_of(job)))
@@ -59,10 +58,8 @@ def fill_rule_statuses(
     """Make `describe_training_job` of a boto3 client return our rules' statuses too. Return the same client.
 
     Loops over `DebugRuleEvaluationStatuses`, and the SDK's `fit` and `rule_job_summary` with this client in their
-    session,
-    then work as before. A job that SageMaker Debugger itself judges keeps AWS's statuses. If the table cannot be read,
-    the
-    answer stays AWS's; the reason is logged once, and the table is tried again a minute later.
+    session, then work as before. A job that SageMaker Debugger itself judges keeps AWS's statuses. If the table cannot
+    be read, the answer stays AWS's; the reason is logged once, and the table is tried again a minute later.
 
     Args:
         client: boto3's client of SageMaker.

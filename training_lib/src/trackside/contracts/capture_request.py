@@ -116,8 +116,7 @@ class Schedule:
     end_step       first step after the interval; None: no end
     save_steps     further steps to save, inside or outside [start_step, end_step)
     save_seconds   least time between saves in seconds: the first step in [start_step, end_step) that begins so long
-    after
-                   the last saved one is saved too
+                   after the last saved one is saved too
     """
 
     save_interval: int = field(default=DEFAULT_SAVE_INTERVAL, metadata=stored(_INTERVAL))
@@ -276,8 +275,7 @@ class CaptureRequest:
     statistics       settings of the always-on statistics
     include_workers  "all": every rank writes its tensors; "one": rank 0 alone
     compiled         the treatment of a compiled model at a step that needs inputs or outputs of modules: "eager_step"
-    runs
-                     that step without the compiler, "params_only" goes without them
+                     runs that step without the compiler, "params_only" goes without them
     tensorboard      folder or s3:// prefix for TensorBoard files; "" for none
     """
 
@@ -311,8 +309,7 @@ class CaptureRequest:
         """Return the union of two requests.
 
         For a collection in both, the finer schedule and all regexes, names and reductions hold. For any other setting
-        the
-        value that is not the default holds; if neither is the default, this request's.
+        the value that is not the default holds; if neither is the default, this request's.
 
         Args:
             other: The request to add.

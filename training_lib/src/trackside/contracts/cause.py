@@ -195,8 +195,8 @@ _BREAKS_APART = frozenset(
     [*_UNITS_AND_GRADIENTS, Cause.LEARNING_RATE_TOO_HIGH, Cause.CLIPPING_TOO_LOW, Cause.WRONG_LABELS]
 )
 
-# As what else a run with this cause shows itself: a rule that sees the symptom alone suspects that. What is not here
-# shows itself as nothing but itself.
+# Cause -> other causes with the same symptoms, which a rule that sees only the symptom may suspect. A cause that is
+# missing here resembles no other.
 LOOKS_LIKE: Mapping[Cause, frozenset[Cause]] = {
     Cause.LEARNING_RATE_TOO_HIGH: _BREAKS_APART
     | {Cause.BAD_INITIALIZATION, Cause.PRECISION_OVERFLOW, Cause.WEIGHT_DECAY_TOO_STRONG},

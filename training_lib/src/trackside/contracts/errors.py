@@ -41,7 +41,7 @@ class Problem:
 class TracksideError(Exception):
     """Any error that Trackside raises on purpose.
 
-    advice  the cure, where the raising code knows it best; "" otherwise
+    advice  the cure, if the raising code can name it best; "" otherwise
     """
 
     def __init__(self, *args: object, advice: str = "") -> None:

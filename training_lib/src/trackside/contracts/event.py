@@ -124,7 +124,7 @@ class RuleEvaluation:
     """The status of one rule of one training job, from either event.
 
     actions         actions that the event names; None if it names none: the job's tag or the deployment's default
-    decides
+                    decides
     tagged_actions  actions in the job's tag trackside:actions; None without such a tag
     """
 
@@ -233,8 +233,7 @@ def read_rule_evaluations(event: Mapping[str, Any], *, and_of_ended_jobs: bool =
     """Return every rule status in an EventBridge event of either shape.
 
     AWS repeats the old statuses on each later state change of a job. So an event of AWS about a job that is not
-    InProgress
-    has no statuses here, unless `and_of_ended_jobs` is set, for readers that keep a record and do not act.
+    InProgress has no statuses here, unless `and_of_ended_jobs` is set, for readers that keep a record and do not act.
 
     Raises:
         ConfigurationError: It is another kind of event, or malformed. Lists every problem at once.

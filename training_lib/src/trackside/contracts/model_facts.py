@@ -15,7 +15,7 @@ ROLES = (
     "activation", "normalization", "dropout", "embedding", "convolution", "linear", "recurrent", "attention", "pooling",
     "loss", "container",
 )  # fmt: skip
-# Which activation: those of a family fail in the same way. "relu" passes nothing below zero and no gradient there,
+# Families of activations that fail in the same way. Below zero "relu" passes neither values nor gradients,
 # "leaky_relu" a little of both.
 ACTIVATIONS = ("relu", "leaky_relu", "tanh", "sigmoid", "softmax", "log_softmax", "gelu", "silu", "other")
 
@@ -34,8 +34,7 @@ class ModuleFacts:
     line          "train.py:41", the line that created it; "" if unknown
     probability   of a dropout, else None
     sees_ahead    its output at one position of a sequence depends on later positions: a bidirectional recurrent layer,
-    or
-                  attention over its own input without a mask
+                  or attention over its own input without a mask
     """
 
     name: str
@@ -136,11 +135,9 @@ class LossFacts:
     is_broadcast   n predictions and n targets were broadcast to n times n (a column minus a row), or k scores met the
                    number of a class
     margin         amount by which one distance is to be smaller than another, for a triplet loss that is a mean; None
-    for
-                   others
+                   for others
     lowers_likelihood   written by hand, and it adds chosen log-probabilities with a plus sign, alone or times
-    non-negative
-                   values
+                   non-negative values
     """
 
     name: str

@@ -147,8 +147,7 @@ class RuleDescription:
         """Return the collections to save for this rule with these parameters.
 
         If the rule has a parameter for names of collections, they are the named ones. The user's own collections are
-        left
-        out: their definition includes their members and their schedule.
+        left out: their definition includes their members and their schedule.
 
         Args:
             parameters: Parameters by name, as texts.

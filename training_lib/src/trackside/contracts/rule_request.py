@@ -20,13 +20,13 @@ from trackside.contracts.capture_request import CollectionRequest, collections_d
 from trackside.contracts.errors import did_you_mean
 from trackside.contracts.fields import Fields, parse_json, to_json
 
-MOST_NAME_CHARACTERS = 256  # of AWS's RuleConfigurationName; the table's keys hold no more than four times that
+MOST_NAME_CHARACTERS = 256  # AWS's limit of RuleConfigurationName; the table's keys hold at most four times that
 VERSION = 1
 
 # Presets: our own; AWS's developer guide; the defaults that AWS's Python SDK sent.
 CALIBRATED, AWS_DOCS, AWS_SDK = PRESETS = ("calibrated", "aws-docs", "aws-sdk")
 
-# What SageMaker's RuleParameters call the file and the class of a custom rule.
+# Names in SageMaker's RuleParameters of a custom rule's file and class.
 SOURCE_PARAMETER = "source_s3_uri"
 CLASS_PARAMETER = "rule_to_invoke"
 

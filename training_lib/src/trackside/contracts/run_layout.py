@@ -16,8 +16,7 @@ A run is one folder or S3 prefix:
         state/<worker>.end             our own: this worker, of several, has stored all it has (capture/worker_ends.py)
         training_job_end.ts
     <run>/statistics/<worker>/...          always-on statistics: docs/formats/statistics-segment.md
-    <run>/watermarks/<worker>.json         last step through which the worker stored everything:
-    docs/formats/watermark.md
+    <run>/watermarks/<worker>.json         last step through which all is stored: docs/formats/watermark.md
     <run>/rule-output/verdicts.jsonl       one verdict a line
     <run>/rule-output/<configuration>/verdicts.jsonl   of a rule that a container of its own judged
     <run>/rule-output/metrics.jsonl        local: one issue a line, for rules with the action PublishMetric
@@ -171,8 +170,8 @@ class SegmentName:
     """The key of a statistics segment, relative to `<run>/statistics`.
 
     A process that starts writing opens a log; its blocks are numbered from 0. A segment holds the blocks `first` to
-    `last`
-    of one log. One segment may replace several small ones, so a reader may find a block twice, with the same number.
+    `last` of one log. One segment may replace several small ones, so a reader may find a block twice, with the same
+    number.
 
     worker      the worker
     started_ms  start of the log, in milliseconds since the epoch

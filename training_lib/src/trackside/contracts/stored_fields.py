@@ -33,8 +33,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 E = TypeVar("E", bound=Enum)
 Schema = dict[str, Any]
 
-REQUIRED = None  # what `Fields` takes for "no default"
-MOST_WORDS_IN_TABLE = 6  # of an enumeration: a longer one is left to the schema
+REQUIRED = None  # the value of `Fields` for "no default"
+MOST_WORDS_IN_TABLE = 6  # longer enumerations are listed in the schema only
 _METADATA = "trackside.stored"
 
 

@@ -1,6 +1,6 @@
 """The profiler rules of SageMaker Debugger: their parameters and defaults.
 
-There are two sets of defaults. `aws-sdk` are those that the SDK's classes always sent; `aws-docs` are those of the
+Two sets of defaults exist. `aws-sdk` are those that the SDK's classes always sent; `aws-docs` are those of the
 documentation, which held only for requests written by hand. Nothing judges by them yet.
 """
 

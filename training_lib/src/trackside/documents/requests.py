@@ -40,8 +40,8 @@ class Translation:
     request         rules that will be judged
     capture         collections to save
     not_judged      rules that were checked and are not judged yet
-    recipients      addresses for e-mail or SMS; a deployment notifies the subscribers of its topic, so subscribe them
-    there
+    recipients      addresses for e-mail or SMS; subscribe them to the deployment's topic, which notifies its
+                    subscribers
     notes           a sentence for each setting without a counterpart
     s3_output_path  the hook's output path; "" if none is given
     """
@@ -123,8 +123,7 @@ def translate(
     Args:
         inputs: The rules.
         hook: A `DebugHookConfig`. None: as in the original, losses are saved every 500 steps. False: only the
-            collections
-            that the rules need are saved.
+            collections that the rules need are saved.
         source_preset: Preset of rules from this source, where no other is given.
         profiler: A `ProfilerConfig`, which is only checked.
         tensorboard: A `TensorBoardOutputConfig`.

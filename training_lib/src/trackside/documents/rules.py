@@ -1,6 +1,6 @@
 """The translation of rules for SageMaker Debugger into rules of Trackside.
 
-There are three sources: `DebugRuleConfigurations` and `ProfilerRuleConfigurations` of CreateTrainingJob, the SDK's
+Three sources exist: `DebugRuleConfigurations` and `ProfilerRuleConfigurations` of CreateTrainingJob, the SDK's
 objects (`trackside.sagemaker`), and the environment of the managed rule container. Settings without a counterpart are
 listed in `notes`, and mistakes in `problems`: nothing is dropped in silence.
 """

@@ -161,8 +161,7 @@ class SaveTimes:
         """Return a time for each of the ascending steps.
 
         A step without a time has that of the nearest one before it, so that time never runs backward. Steps before the
-        first
-        one with a time have that first time.
+        first one with a time have that first time.
         """
         known = self._known.setdefault(worker, {})
         new = [int(step) for step in steps if int(step) not in known]

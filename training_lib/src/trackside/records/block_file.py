@@ -74,11 +74,9 @@ def read_blocks(data: bytes, *, key: str, offset: int = 0) -> ReadBlocks:
     """Return all whole blocks in `data`, which lies at `offset` of the file `key`.
 
     The last block may be cut off, in a file that grows or after its writer was killed: it is left for later, and begins
-    at
-    `end`. Damage is skipped up to the next intact block, and reported. No memory is allocated by a length in the file:
-    it
-    only has to lie within `data`. The work is linear in `data`: if a forged file would make the search more costly, the
-    rest of `data` is given up, and that is reported too.
+    at `end`. Damage is skipped up to the next intact block, and reported. No memory is allocated by a length in the
+    file: it only has to lie within `data`. The work is linear in `data`: if a forged file would make the search more
+    costly, the rest of `data` is given up, and that is reported too.
     """
     search = _Search(data, key, offset)
     blocks: list[Block] = []
@@ -106,8 +104,7 @@ class _Search:
     """A search for blocks in `data`, with a limit on the bytes of damaged payloads that it checks.
 
     Real damage costs each byte twice: once in its own block, once on the way to the next. Only forged marks and heads
-    can
-    claim the same bytes many times; the limit keeps their cost linear.
+    can claim the same bytes many times; the limit keeps their cost linear.
     """
 
     def __init__(self, data: bytes, key: str, offset: int) -> None:

@@ -45,8 +45,7 @@ class PackedLayout:
     entries    places of tensors
     shapes     shapes of tensors without values
     event_key  None for a step's own event file (`run_layout.event_key`), "" for none because only shapes were saved,
-    else
-               the key of another event file of the run
+               else the key of another event file of the run
     """
 
     entries: tuple[IndexEntry, ...]
@@ -145,8 +144,7 @@ def decode_packed_index(data: bytes, *, key: str) -> PackedIndex:
 
     Raises:
         RecordError: Anything in the file is wrong; names the offset of the block. Then nothing in it can be trusted:
-            read
-            the steps from smdebug's index.
+            read the steps from smdebug's index.
     """
     named = parse_packed_index_key(key)
     if named is None:

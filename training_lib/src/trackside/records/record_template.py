@@ -43,8 +43,7 @@ class RecordTemplate:
     """The bytes that all records of one tensor share, and the places of the others. Each record is `size` bytes long.
 
     It reads only records for which `decode_record` would return the same value, of this `dtype` and `shape`. For others
-    it
-    returns None, and the caller decodes them in full.
+    it returns None, and the caller decodes them in full.
     """
 
     def __init__(self, data: bytes, record: TensorRecord, places: _Places) -> None:
@@ -67,8 +66,7 @@ class RecordTemplate:
         """Return the template of one whole record, or None if no template can serve it.
 
         That is the case for texts, values that are not raw bytes, a footer that depends on the values, and fields in an
-        order
-        that is not smdebug's.
+        order that is not smdebug's.
 
         Raises:
             RecordError: As in `decode_record`.
@@ -111,8 +109,7 @@ class RecordTemplate:
 
         Returns:
             Copies of the values, of shape (n, *shape), and booleans of shape (n,): True if the record fits as in
-            `decode`.
-            Values of records that do not fit have no meaning.
+            `decode`. Values of records that do not fit have no meaning.
 
         Raises:
             ValueError: The rows have another size.
@@ -140,8 +137,7 @@ def _find_places(data: bytes, record: TensorRecord) -> _Places:
 
     Raises:
         _UnusualError: No template can serve the record. That includes a field that occurs twice: then the last one
-            counts,
-            or the reading depends on others.
+            counts, or the reading depends on others.
     """
     if not data.endswith(FOOTER):
         raise _UnusualError

@@ -21,8 +21,7 @@ class Shard:
     offset     of the part's first element in it; without meaning if `placement` is set
     is_flat    True: the part is a piece of all elements in a row (C order), and `offset` counts in it, as in FSDP1
     placement  PyTorch's text for the tensor's place on the ranks, if the part is no box of the whole: such parts cannot
-    be
-               put together; else ""
+               be put together; else ""
     """
 
     shape: tuple[int, ...]

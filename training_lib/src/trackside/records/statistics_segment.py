@@ -161,10 +161,8 @@ def encode_rows(
     """Return the payload of a block of n rows.
 
     `values` and `measured` are of shape (n, columns), the others of shape (n,). A finite number beyond a type's range
-    is
-    stored as the largest finite one, because infinity has a meaning of its own. A NaN in a column of whole numbers or
-    bits
-    counts as not measured.
+    is stored as the largest finite one, because infinity has a meaning of its own. A NaN in a column of whole numbers
+    or bits counts as not measured.
     """
     holes = _holes(schema, values, measured)
     rows = np.zeros(len(values), schema.dtype(has_holes=holes is not None))

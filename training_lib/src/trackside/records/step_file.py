@@ -21,11 +21,11 @@ from trackside.records.tfevents import (
 )
 from trackside.storage.store import AppendableStore, Store, put_parts
 
-# Larger records are fetched only once their own header says the same length as the index: a hole in a file, or an
-# index that was damaged, must not cost gigabytes of memory.
+# Larger records are fetched only if their own header has the same length as the index: a hole in a file, or a damaged
+# index, must not cost gigabytes of memory.
 MOST_TRUSTED_BYTES = 8 << 20
 
-# Smaller files are joined before they are stored: to hand over so many parts costs more than to copy them once.
+# Smaller files are joined before they are stored: many parts cost more to write than one copy of them.
 MOST_JOINED_BYTES = 64 << 10
 
 
@@ -129,8 +129,7 @@ def append_step(store: AppendableStore, files: StepFiles) -> bool:
     """Append a step to an event file, then store its index.
 
     Return False if the event file had another length than expected: then no reader sees the step, and it has to be
-    written
-    elsewhere. Errors are those of the store.
+    written elsewhere. Errors are those of the store.
     """
     if files.event_size and store.append(files.event_key, files.event_bytes) != files.event_start:
         return False
@@ -148,8 +147,7 @@ def fetch_record(store: Store, key: str, *, start: int, length: int) -> bytes:
     """Return the bytes of one record at the place in the index.
 
     If the index calls the record large, the record's own header is read first. If the two lengths differ, only the
-    header
-    is returned, and `tfevents.decode_record` then names the fault. Errors are those of the store.
+    header is returned, and `tfevents.decode_record` then names the fault. Errors are those of the store.
     """
     if length > MOST_TRUSTED_BYTES:
         head = store.get(key, start=start, length=HEADER_SIZE)

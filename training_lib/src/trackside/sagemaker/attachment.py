@@ -96,8 +96,8 @@ def plan_attachment(
     Args:
         run: The run's s3:// address; one that ends with `/@job` has a run for each job.
         rules: Rule configurations of ours; objects and dictionaries of the SDK, as for `translate`; a whole
-            `RuleRequest`;
-            the words of a tag ("vanishing-gradient overfit:patience_evaluations=3"); None: the deployment decides.
+            `RuleRequest`; the words of a tag ("vanishing-gradient overfit:patience_evaluations=3"); None: the
+            deployment decides.
         actions: Actions of rules that name none; None: the default ones.
         capture: Collections to save; None: those of `debugger_hook_config` and of the rules.
         debugger_hook_config: As an Estimator takes it.

@@ -25,7 +25,7 @@ from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.sagemaker.attachment import definitions_of, is_tuning_request
 
 LIBRARY = "trackside"
-# What it needs and no framework's container brings; NumPy and boto3 are in all of them.
+# A dependency that no framework's container has; NumPy and boto3 are in all of them.
 NEEDED = "google-crc32c"
 WHEEL_FOLDER = "trackside-wheels"
 REQUIREMENTS = "requirements.txt"
@@ -203,7 +203,7 @@ def _files_of(found: metadata.Distribution, name: str) -> Iterator[tuple[str, by
     import_name = re.sub("[-_.]+", "_", name)
     listed = [file for file in found.files or () if not str(file).startswith("..")]
     listed = [file for file in listed if not re.search(r"__pycache__|^_editable_impl|\.pyc$", str(file))]
-    own = ("INSTALLER", "RECORD", "REQUESTED", "direct_url.json")  # of the installation
+    own = ("INSTALLER", "RECORD", "REQUESTED", "direct_url.json")  # files of the installation, not of the wheel
     for file in listed:
         if file.name not in own:
             yield file.as_posix(), Path(str(file.locate())).read_bytes()

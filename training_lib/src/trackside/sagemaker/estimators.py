@@ -93,8 +93,7 @@ def take_over(estimator: Any) -> DebuggerArguments:
     """Remove an Estimator's settings for SageMaker Debugger, and return them. Nothing else is changed.
 
     `rules`, `debugger_hook_config` and `profiler_config` are switched off, because an account without SageMaker
-    Debugger
-    requires it, and because the SDK accepts rules of its own classes only. TensorBoard's configuration stays.
+    Debugger requires it, and because the SDK accepts rules of its own classes only. TensorBoard's configuration stays.
 
     Args:
         estimator: The Estimator.
@@ -111,13 +110,11 @@ def take_over(estimator: Any) -> DebuggerArguments:
 
 
 def watch_estimator(estimator: Any, run: str, *, preset: str = "") -> Attachment:
-    """Let Trackside do the work that the Estimator asked of SageMaker Debugger.
+    """Let Trackside do the work that the Estimator requests of SageMaker Debugger.
 
     Its rules judge each job's run, its hook's configuration decides what is saved, and `fit` and `rule_job_summary`
-    show
-    the rules' results. Without rules the deployment's own judge. Settings without a counterpart are logged, and listed
-    in
-    `notes` of the result.
+    show the rules' results. Without rules the deployment's own judge. Settings without a counterpart are logged, and
+    listed in `notes` of the result.
 
     Args:
         estimator: The Estimator.

@@ -134,8 +134,7 @@ def _tells_of_changes(folder: str, names: tuple[str, ...], changed_ns: int) -> b
     """Return False if the newest file is clearly younger than its folder's last change.
 
     The newest file of a run is the last by name. Some file systems, among them mounts of S3, give folders a time that
-    never
-    changes.
+    never changes.
     """
     if not names or names[-1].endswith("/"):
         return True

@@ -8,7 +8,7 @@ from trackside.contracts.errors import StorageError
 
 PARTIAL_SUFFIX = ".tmp"  # smdebug's suffix for files still being written; readers of both pass over them
 
-_PLAIN_KEY = re.compile(r"(?:[\w-][\w.-]*/)*[\w-][\w.-]*", re.ASCII)  # as nearly all keys are: known at one look
+_PLAIN_KEY = re.compile(r"(?:[\w-][\w.-]*/)*[\w-][\w.-]*", re.ASCII)  # nearly all keys: one fast check
 
 
 def checked_key(key: str) -> str:

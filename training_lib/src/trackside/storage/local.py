@@ -55,12 +55,9 @@ class LocalStore:
     """A folder as a store: bytes by key as files below `folder`, which the first put creates.
 
     A put writes a partial file under a unique name beside the final one and renames it. So readers see the old or the
-    new
-    content, and concurrent writers do not mix. Symbolic links that lead out of the folder are not followed. A linked
-    folder
-    within it can be read by key but is not listed. If a link replaces a folder that was in use, that is noticed within
-    a
-    tenth of a second. `monotonic` returns seconds.
+    new content, and concurrent writers do not mix. Symbolic links that lead out of the folder are not followed. A
+    linked folder within it can be read by key but is not listed. If a link replaces a folder that was in use, that is
+    noticed within a tenth of a second. `monotonic` returns seconds.
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -293,7 +290,7 @@ def _write_views(descriptor: int, views: Sequence[memoryview]) -> None:
 
 def _write_gathered(descriptor: int, views: list[memoryview]) -> None:
     written = os.writev(descriptor, views) if len(views) > 1 and _CAN_GATHER else 0
-    for view in views:  # what is left, where the disk is nearly full or the system cannot do it at once
+    for view in views:  # the rest, if the disk is nearly full or the system cannot write all at once
         if written < len(view):
             _write_all(descriptor, view[written:] if written else view)
         written = max(0, written - len(view))

@@ -30,8 +30,7 @@ class PlainFolders:
         Args:
             folder: A folder below `root`.
             trusting: Accept findings of the last tenth of a second, so that many reads or writes cost one check of
-                their
-                folder.
+                their folder.
         """
         if folder == self._root:
             return True

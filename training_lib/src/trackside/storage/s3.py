@@ -58,10 +58,8 @@ class S3Store:
 
     - Each call makes one request and no HEAD. A list makes one for each page of 1,000 keys.
     - All stores and threads of the process share one client with timeouts and botocore's standard retries, made with
-      the
-      first request, unless `client` is given. Its region is AWS_REGION, or boto3's if that is not set; its credentials
-      and
-      endpoint are boto3's.
+      the first request, unless `client` is given. Its region is AWS_REGION, or boto3's if that is not set; its
+      credentials and endpoint are boto3's.
     - Keys are listed in order in general-purpose buckets, as S3 promises; not in directory buckets.
     """
 

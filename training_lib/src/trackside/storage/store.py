@@ -74,7 +74,7 @@ class AppendableStore(Store, Protocol):
         """Add data to the end of an object, which the first append creates. Return the byte at which the data begin.
 
         A reader may see a part of the data, and a killed process may leave a part for good. Such an object needs a
-        format that knows its own ends (`records.block_file`), or an index that is stored afterwards.
+        format with marked ends (`records.block_file`), or an index that is stored afterwards.
 
         Args:
             key: The key.

@@ -55,9 +55,8 @@ def is_rule_signalled_gracetime_passed(trial_prefix: str, *, clock: Callable[[],
     """Return True if a rule on this run was asked to stop, and its time to do so is over.
 
     The variable SAGEMAKER_ENV_RULE_STOP_SIGNAL_FILE names a file in the run that holds the moment of that request, in
-    whole
-    seconds since the epoch. `rule_stop_grace_time_secs` is the time to stop (default 60). A file that cannot be read as
-    such ends the rule.
+    whole seconds since the epoch. `rule_stop_grace_time_secs` is the time to stop (default 60). A file that cannot be
+    read as such ends the rule.
     """
     environment = OldNamesEnvironment.read()
     if not environment.rule_stop_file:

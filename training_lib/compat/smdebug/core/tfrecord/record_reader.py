@@ -33,8 +33,7 @@ class Records:
 
         Args:
             check: "minimal" (the length's check, and a footer that is the constant or the payload's CRC), "full" (the
-                footer
-                must be the CRC), anything else: the length's check only.
+                footer must be the CRC), anything else: the length's check only.
 
         Raises:
             SMDebugRuntimeError: The record is not intact.

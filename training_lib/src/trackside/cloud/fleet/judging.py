@@ -16,7 +16,7 @@ from trackside.environment import FLEET_PREFIX, inherited
 from trackside.evaluation import exit_codes
 from trackside.evaluation.lifeline import news_line, until_line
 
-# What judging again from the last checkpoint would not change: see `exit_codes`.
+# Exit codes that judging again from the last checkpoint would not change: see `exit_codes`.
 FINAL = frozenset({exit_codes.BAD_CONFIGURATION, exit_codes.RULE_CRASHED})
 
 

@@ -28,8 +28,7 @@ class LeaseTerms:
 
     seconds         time for which a lease holds without renewal
     margin_seconds  time before its end at which the owner stops judging: covers a slow request and the difference
-    between
-                    two machines' clocks
+                    between two machines' clocks
     """
 
     seconds: float = 60.0
@@ -73,7 +72,7 @@ class Leases:
         return [lease for item in answer["Items"] if (lease := self._read(item))]
 
     def look_up(self, arn: str) -> LeaseRecord | None:
-        """Return the lease of a training job, whoever owns it; None if it has none."""
+        """Return the lease of a training job, of any owner; None if it has none."""
         item = self._client.get_item(TableName=self._table, Key=_key(arn), ConsistentRead=True).get("Item")
         return self._read(item) if item else None
 
@@ -143,7 +142,7 @@ class Leases:
     def news(self, leases: Sequence[LeaseRecord]) -> dict[str, float]:
         """Return the location of each run -> the moment of its last write, as S3 reported it.
 
-        Keys that DynamoDB leaves unanswered are asked for again next time.
+        Keys that DynamoDB leaves unanswered are read again next time.
         """
         found: dict[str, float] = {}
         for first in range(0, len(leases), MOST_KEYS):

@@ -14,9 +14,9 @@ from trackside.cloud.fleet.judging import Ending, Judge, Judging
 from trackside.cloud.fleet.leases import Leases
 from trackside.contracts.deployment.lease import LeaseRecord, LeaseState
 
-MOST_CRASHES = 5  # of one run in a row: then a person must look at it
+MOST_CRASHES = 5  # of one run in a row; then a person must look at it
 BACK_OFF_SECONDS = 30.0  # after a crash, and twice as long after the next
-STABLE_SECONDS = 600.0  # who is judged so long without a crash has had none
+STABLE_SECONDS = 600.0  # after this time without a crash, earlier crashes are forgotten
 TICK_SECONDS = 0.2
 OUTAGE_SECONDS = 5.0  # until a failed request to AWS is repeated
 
@@ -89,7 +89,7 @@ class Worker:
         self._next_look = self._next_news = 0.0
         self._waiting, self._longest_wait = 0, 0.0
         self._not_told: list[tuple[LeaseRecord, str]] = []
-        self._again_at: dict[str, float] = {}  # what an outage hindered
+        self._again_at: dict[str, float] = {}  # task -> time of the next attempt after an outage
 
     def work(
         self,

@@ -15,9 +15,9 @@ from trackside.contracts.event import RuleEvaluationStatus, TrainingJob
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.verdict import Severity
 
-ISSUE_PREFIX = "RuleEvaluationConditionMet: "  # what AWS's own rule containers begin with
+ISSUE_PREFIX = "RuleEvaluationConditionMet: "  # beginning of the exit messages of AWS's own rule containers
 CLEAN_PREFIX = "No issue found"
-MOST_JOBS = 20  # of one run: as many rules as CreateTrainingJob takes
+MOST_JOBS = 20  # largest number for one run: CreateTrainingJob accepts as many rules
 MOST_VALUE_CHARACTERS = 256  # API_CreateProcessingJob: of each value of Environment
 
 RUN, CONFIGURATION, RULE, ACTIONS, PLACE = (
@@ -44,8 +44,7 @@ def judged_apart(request: RuleRequest, *, place: str) -> tuple[RuleConfiguration
     """Return the rules from files that get processing jobs of their own.
 
     Only files below `place` are run. At most `MOST_JOBS` rules are returned, for each job costs an instance. A rule
-    with a
-    name that is too long for an environment variable is left out.
+    with a name that is too long for an environment variable is left out.
     """
     found = [
         rule

@@ -57,8 +57,8 @@ _RULE_RANKS = {status: rank for rank, status in enumerate(RuleEvaluationStatus)}
 class JobRecord:
     """The known state of a training job. Moments are seconds since the epoch, 0: not known.
 
-    run_uri    "" for a job that only SageMaker Debugger watches
-    evaluator  the processing job that judges it; left out where there is none, so that a later state keeps it
+    run_uri    location of the run; "" for a job that only SageMaker Debugger watches
+    evaluator  the processing job that judges it; "" is left out of the item, so that a later state keeps the stored one
     """
 
     job: TrainingJob = field(metadata=stored(JOB_OF_ITEM))
@@ -146,8 +146,7 @@ class RuleRecord:
     first_found_at  moment of the first issue, in seconds since the epoch; 0: none
     last_found_at   moment of the latest issue; 0: none
     findings        its issues, each by the first step at which it held; issues of SageMaker Debugger's rules name no
-    step
-                    and count once
+                    step and count once
     revision        number of changes of this record
     """
 

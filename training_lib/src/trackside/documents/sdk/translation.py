@@ -74,7 +74,9 @@ def translate(
 
 
 def to_rule_request(rules: Iterable[Any], *, preset: str = "") -> RuleRequest:
-    """Return the rules that will be judged. Settings without a counterpart are logged as warnings.
+    """Return the rules that will be judged.
+
+    Settings without a counterpart are logged as warnings; `translate` returns them.
 
     Args:
         rules: Rules, profiler rules, or entries of a request.
