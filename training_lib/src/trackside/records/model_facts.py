@@ -39,8 +39,8 @@ def encode_facts(revisions: Sequence[ModelFacts], *, told: int | None = None) ->
 
     Args:
         revisions: The revisions, oldest first.
-        told: Total number of revisions of the run, dropped ones included; None: the number of `revisions`. It stands in
-            the first `HEAD_BYTES`, so that a reader sees news without reading more.
+        told: Number of revisions that were ever added, dropped ones included; None: the number of `revisions`. It
+            stands in the first `HEAD_BYTES`, so that a reader sees news without reading more.
     """
     documents = []
     before: ModelFacts | None = None

@@ -173,7 +173,7 @@ class LoadBalancing(ProfilerRuleBase):
 
 
 class LowGPUUtilization(ProfilerRuleBase):
-    """The rule about a GPU with little or fluctuating use. `threshold` is another name of `threshold_p95`."""
+    """The rule about a GPU with low or fluctuating use. `threshold` is another name of `threshold_p95`."""
 
     RULE_ID = "low-gpu-utilization"
 

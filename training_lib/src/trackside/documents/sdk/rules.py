@@ -96,13 +96,16 @@ class Rule(RuleBase):
         Args:
             base_config: The value of a function of `rule_configs`.
             name: Name of the configuration; None: the rule's.
-            container_local_output_path: Sent, and not used.
-            s3_output_path: Sent, and not used.
+            container_local_output_path: Read, and not used.
+            s3_output_path: Read, and not used.
             other_trials_s3_input_paths: Locations of other runs to compare with.
             rule_parameters: Parameters in place of the configuration's.
             collections_to_save: Collections in place of the rule's default ones.
             actions: An action or an `ActionList`.
             preset: Definition of the rule: `calibrated`, `aws-docs` or `aws-sdk`.
+
+        Raises:
+            ConfigurationError: `base_config` is no such value, or a parameter names another class.
         """
         rule_name, parameters, collections = _base(base_config)
         given = dict(rule_parameters or {})
@@ -139,9 +142,26 @@ class Rule(RuleBase):
         collections_to_save: Iterable[CollectionConfig] | None = None,
         actions: Any = None,
     ) -> Rule:
-        """Return a rule of your own: the class `rule_to_invoke` of the Python file `source`, a path or an s3:// URI.
+        """Return a rule of your own: a class of a Python file.
 
-        Image, instance and volume may be left out: Trackside judges where it is deployed.
+        Image, instance, volume and output paths may be left out: Trackside judges where it is deployed.
+
+        Args:
+            name: Name of the configuration.
+            image_uri: Read, and not used.
+            instance_type: Read, and not used.
+            volume_size_in_gb: Read, and not used.
+            source: Python file of the rule, a path or an s3:// URI.
+            rule_to_invoke: Name of its class.
+            container_local_output_path: Read, and not used.
+            s3_output_path: Read, and not used.
+            other_trials_s3_input_paths: Locations of other runs to compare with.
+            rule_parameters: Arguments of the class by name.
+            collections_to_save: Collections that the rule reads.
+            actions: An action or an `ActionList`.
+
+        Raises:
+            ConfigurationError: Only one of `source` and `rule_to_invoke` is given.
         """
         return cls(
             name=name,
@@ -160,7 +180,11 @@ class Rule(RuleBase):
         )
 
     def prepare_actions(self, training_job_name: str) -> None:
-        """Write the actions into the parameters, as the SDK does when a job starts."""
+        """Write the actions into the parameters, as the SDK does when a job starts.
+
+        Args:
+            training_job_name: Name of the job, for actions that stop it.
+        """
         if self.actions is None:
             self.rule_parameters.pop(ACTION_PARAMETER, None)
             return
@@ -187,7 +211,20 @@ class ProfilerRule(RuleBase):
         *,
         rule_parameters: Mapping[str, Any] | None = None,
     ) -> ProfilerRule:
-        """Return a built-in rule: `base_config` is an object of a class of `rule_configs`."""
+        """Return a built-in rule.
+
+        Args:
+            base_config: A class of `rule_configs`, or an object of it.
+            name: Name of the configuration; None: the rule's.
+            container_local_output_path: Read, and not used.
+            s3_output_path: Read, and not used.
+            instance_type: Read, and not used.
+            volume_size_in_gb: Read, and not used.
+            rule_parameters: Parameters in place of the configuration's.
+
+        Raises:
+            ConfigurationError: `base_config` is no such value, or a parameter names another class.
+        """
         rule_name, parameters, _ = _base(base_config)
         return cls(
             name=name or rule_name,
@@ -212,7 +249,22 @@ class ProfilerRule(RuleBase):
         s3_output_path: str | None = None,
         rule_parameters: Mapping[str, Any] | None = None,
     ) -> ProfilerRule:
-        """Return a rule of your own: the class `rule_to_invoke` of the Python file `source`."""
+        """Return a rule of your own: a class of a Python file.
+
+        Args:
+            name: Name of the configuration.
+            image_uri: Read, and not used.
+            instance_type: Read, and not used.
+            volume_size_in_gb: Read, and not used.
+            source: Python file of the rule, a path or an s3:// URI.
+            rule_to_invoke: Name of its class.
+            container_local_output_path: Read, and not used.
+            s3_output_path: Read, and not used.
+            rule_parameters: Arguments of the class by name.
+
+        Raises:
+            ConfigurationError: Only one of `source` and `rule_to_invoke` is given.
+        """
         return cls(
             name=name,
             image_uri=image_uri,
@@ -229,7 +281,12 @@ class ProfilerRule(RuleBase):
 
 
 def get_rule_container_image_uri(name: str | None, region: str) -> str:
-    """Return a placeholder: Trackside judges in its own container, so the image of a rule is read and not used."""
+    """Return a placeholder: Trackside judges in its own container, so the image of a rule is read and not used.
+
+    Args:
+        name: Not used.
+        region: Not used.
+    """
     return DEFAULT_IMAGE
 
 
