@@ -15,7 +15,7 @@ import pytest
 from trackside.contracts import run_layout
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.environment import CaptureEnvironment
-from trackside.frameworks.pytorch import PyTorchCapture
+from trackside.frameworks.pytorch.capture import PyTorchCapture
 from trackside.records.tfevents import read_records
 from trackside.storage.memory import MemoryStore
 
