@@ -403,7 +403,7 @@ def test_a_switch_that_cannot_be_read_stops_nothing(
 def test_the_record_holds_the_evidence_the_event_and_what_it_spared(
     *, account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
-    settle(monkeypatch, instance_prices="ml.p4d.24xlarge=40")
+    settle(monkeypatch, instance_prices=("ml.p4d.24xlarge=40",))
     arn = golden("ours_issues_found")["detail"]["TrainingJobArn"]
     job = JobRecord(
         TrainingJob("digits-01", arn),
