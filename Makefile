@@ -11,7 +11,7 @@ help:  ## show this list
 
 setup: .venv/ready  ## install everything into .venv (the other targets do this by themselves)
 
-.venv/ready: pyproject.toml training_lib/compat/pyproject.toml training_lib/trackside.pth stacks/layer.py .ci/set_up
+.venv/ready: pyproject.toml training_lib/compat/pyproject.toml training_lib/localaccount/pyproject.toml training_lib/trackside.pth stacks/layer.py .ci/set_up
 	@.ci/set_up $(PYTHON)
 
 demo: setup  ## the whole story on the local account: fault -> finding -> event -> stop, and the healthy twin
@@ -23,8 +23,8 @@ test: setup check  ## all checks and all tests
 quick: setup  ## at each change: format, lint, types, imports, and the tests that are fast and central
 	@$(BIN)/ruff format --check -q . && $(BIN)/ruff check -q . && $(BIN)/mypy && $(BIN)/lint-imports >/dev/null && $(BIN)/pytest -n 2 --dist loadgroup --quick
 
-check: setup  ## format, lint, types, import contracts, docs current
-	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python docs/generate.py --check
+check: setup  ## format, lint, types, import contracts, docs current, style, change notes
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python docs/generate.py --check && $(BIN)/python .ci/check_style.py && $(BIN)/python .ci/changelog.py --check
 
 pythons:  ## the tests that need no framework, under every other Python that this machine has
 	@.ci/other_pythons
@@ -44,7 +44,19 @@ image: setup  ## build the evaluator's image and push it to the deployment's rep
 audit: setup  ## ask PyPI about known vulnerabilities of what is installed (needs the network)
 	@.ci/audit
 
-docs: setup  ## write the generated pages again
-	@$(BIN)/python docs/generate.py && $(BIN)/python -m docs.permissions
+wheels:  ## build the three wheels into dist
+	@rm -rf dist && $(PYTHON) -m venv build/wheels && build/wheels/bin/pip install -q build && for each in . training_lib/compat training_lib/localaccount; do build/wheels/bin/python -m build --wheel --outdir dist $$each || exit 1; done
 
-.PHONY: help setup demo test quick check pythons synth drill sdk image audit docs
+bench: setup  ## capture, reading and starts in their short form; benchmarks/README.md has all
+	@$(BIN)/python benchmarks/capture_overhead.py mlp --rounds 1 --by ours && $(BIN)/python benchmarks/reading.py --rounds 1 --quick && $(BIN)/python benchmarks/startup_cost.py --pairs 5 client evaluator capture
+
+pictures: setup  ## draw the pictures of the README again, from real output
+	@$(BIN)/python -m docs.pictures
+
+changelog: setup  ## assemble CHANGELOG.md from changes/
+	@$(BIN)/python .ci/changelog.py
+
+docs: setup  ## write the generated pages again, and build the site into build/site
+	@$(BIN)/python docs/generate.py && $(BIN)/python -m docs.permissions && $(BIN)/zensical build --strict --clean
+
+.PHONY: help setup demo test quick check pythons synth drill sdk image audit wheels bench pictures changelog docs

@@ -52,7 +52,7 @@ class Ours(Nobody):
     def __init__(self, cell, location, workload):
         from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
         from trackside.environment import CaptureEnvironment
-        from trackside.frameworks.pytorch import PyTorchCapture
+        from trackside.frameworks.pytorch import PyTorchAdapter
 
         super().__init__(cell, location, workload)
         kind = cell.kind
@@ -60,13 +60,13 @@ class Ours(Nobody):
         schedule = Schedule(kind.every, 1 if kind.every == NEVER else 0)
         requests = tuple(CollectionRequest(name, schedule, reductions=kind.reductions) for name in kind.collections)
         request = CaptureRequest(requests, statistics=StatisticsRequest(enabled=kind.name == "always-on"))
-        self.capture = PyTorchCapture(CaptureEnvironment(location, request.to_json(), 0, 1))
+        self.capture = PyTorchAdapter(CaptureEnvironment(location, request.to_json(), 0, 1))
         self.capture.install()
 
     @property
     def intervals(self):
         """How often the always-on statistics are taken now."""
-        return self.capture._statistics.budget.intervals
+        return self.capture.session.statistics.budget.intervals
 
     def flush(self):
         self.capture.flush(60)

@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/fleet_kills.py [--workers 4] [--runs 24] [--rounds 3] [--seed 1]
 
-In each round a local account (`trackside.testing.local_account`) holds a table of leases and `--runs` runs in S3, half
+In each round a local account (`trackside_localaccount`) holds a table of leases and `--runs` runs in S3, half
 of them complete, half of them still being written. `--workers` processes of the evaluator's container share them; half
 of the workers are killed with SIGKILL at moments drawn from the seed, while they judge, and others take their place
 (`--no-replacement`: nobody does). Afterwards each run's `verdicts.jsonl` is compared with that of one evaluator that
@@ -27,15 +27,15 @@ from typing import Any
 
 import numpy as np
 
+from trackside.contracts.deployment.lease import OPEN_INDEX, LeaseRecord, LeaseState
 from trackside.contracts.event import TrainingJob
-from trackside.contracts.lease import OPEN_INDEX, LeaseRecord, LeaseState
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RULE_OUTPUT, RULE_REQUEST_KEY, TENSORS, VERDICTS_KEY, RunLocation
 from trackside.environment import inherited
 from trackside.evaluation.__main__ import main as judge_undisturbed
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import end_run, write_collections, write_tensors
-from trackside.testing.local_account.server import LocalAccount
+from trackside_localaccount.server import LocalAccount
 
 ENTRY_POINT = Path(__file__).parents[1] / "rule_containers" / "evaluator" / "entrypoint.py"
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job"

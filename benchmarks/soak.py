@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from trackside.contracts.capture_request import BUILT_IN_COLLECTIONS, CaptureRequest, CollectionRequest, Schedule
 from trackside.environment import CaptureEnvironment
-from trackside.frameworks.pytorch import PyTorchCapture
+from trackside.frameworks.pytorch import PyTorchAdapter
 
 SAMPLES = 60
 KEPT_STEPS = 20_000  # older steps are removed from the disk, not to fill it
@@ -103,7 +103,7 @@ def main():
         run = Path(folder, "run")
         collections = tuple(CollectionRequest(name, Schedule(arguments.interval)) for name in BUILT_IN_COLLECTIONS)
         request = CaptureRequest(collections, tensorboard=str(Path(folder, "tensorboard")))
-        capture = PyTorchCapture(CaptureEnvironment(str(run), request.to_json(), 0, 1))
+        capture = PyTorchAdapter(CaptureEnvironment(str(run), request.to_json(), 0, 1))
         capture.install()
         samples = []
         print("minutes    steps  RSS MiB  threads  of Python  files", flush=True)

@@ -1,4 +1,4 @@
-"""Writes what can be written from the code: the rule catalogue, schemas, a page per rule, the command line's reference.
+"""Writes what can be written from the code: the catalogue, schemas, a page per rule, reference pages, indexes.
 
 python docs/generate.py            write the files
 python docs/generate.py --check    exit 1 and name the files that are not current; write nothing
@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
 
+import trackside
 from trackside.contracts.capture_request import Schedule
+from trackside.contracts.cause import Suspicion
+from trackside.contracts.event import Evidence, RuleEvaluation
 from trackside.contracts.rule_catalogue import CATALOGUE_FILE, ParameterDescription, RuleDescription
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, RuleConfiguration, RuleRequest
 from trackside.contracts.schemas import EVENT_FILE, VERDICT_FILE, as_file, event_schema, verdict_schema
+from trackside.contracts.stored_fields import field_table
+from trackside.contracts.verdict import Finding, Verdict
 from trackside.rules.catalogue import built_in_rules, catalogue_json, documented_rules
 from trackside.rules.manual import read_manual
 from trackside.rules.rule import Rule
@@ -25,6 +31,12 @@ from trackside.rules.rule import Rule
 ROOT = Path(__file__).resolve().parent.parent
 RULES = ROOT / "docs" / "rules"
 COMMAND_LINE = ROOT / "docs" / "reference" / "cli.md"
+PYTHON = ROOT / "docs" / "reference" / "python.md"
+DECISIONS = ROOT / "docs" / "decisions"
+VERDICTS = ROOT / "docs" / "formats" / "verdicts.md"
+DESCRIBED = {kind.__name__: kind for kind in (Verdict, Finding, Suspicion, RuleEvaluation, Evidence)}
+SITE = ROOT / "zensical.toml"
+SHELVES = ("use", "operate", "extend", "evidence")
 COMMAND = "python docs/generate.py"
 NOTE = f"<!-- Written by `{COMMAND}` from the code: change the code, not this page. -->\n"
 HELP_WIDTH = 78  # what click uses on a terminal of 80 columns
@@ -57,6 +69,10 @@ def generate() -> Mapping[Path, str]:
         RULES / "index.md": rule_index(rules),
         **{RULES / f"{rule_id}.md": rule_page(rule) for rule_id, rule in rules.items()},
         COMMAND_LINE: command_line_page(),
+        PYTHON: python_page(),
+        DECISIONS / "index.md": decision_index(),
+        VERDICTS: with_field_tables(VERDICTS.read_text(encoding="utf-8")),
+        SITE: with_navigation(SITE.read_text(encoding="utf-8"), ROOT / "docs"),
     }
 
 
@@ -77,18 +93,29 @@ def write(pages: Mapping[Path, str], stale: list[Path]) -> None:
         path.write_text(pages[path], encoding="utf-8", newline="\n")
 
 
+def with_field_tables(page: str) -> str:
+    """Return the page with each table between `<!-- fields of NAME -->` and `<!-- end -->` as NAME declares it."""
+    return re.sub(
+        r"(?<=<!-- fields of )(\w+)( -->\n).*?(?=<!-- end -->)",
+        lambda found: f"{found[1]}{found[2]}\n{field_table(DESCRIBED[found[1]])}\n\n",
+        page,
+        flags=re.DOTALL,
+    )
+
+
 def rule_index(rules: Mapping[str, type[Rule]]) -> str:
     """The list of all rules."""
     rows = [
         f"| [{rule_id}]({rule_id}.md) | {_cell(rule.describe().summary)} | {rule.severity.value} "
-        f"| {_needed(rule.describe())} |"
+        f"| {rule.life_cycle.value} | {_needed(rule.describe())} |"
         for rule_id, rule in rules.items()
-        if not rule.is_asked_for
+        if rule.describe().is_on_by_default
     ]
     others = [
-        f"| [{rule_id}]({rule_id}.md) | {_cell(rule.describe().summary)} | {rule.severity.value} |"
+        f"| [{rule_id}]({rule_id}.md) | {_cell(rule.describe().summary)} | {rule.severity.value} "
+        f"| {rule.life_cycle.value} |"
         for rule_id, rule in rules.items()
-        if rule.is_asked_for
+        if not rule.describe().is_on_by_default
     ]
     return "\n".join(
         [
@@ -98,17 +125,17 @@ def rule_index(rules: Mapping[str, type[Rule]]) -> str:
             "A rule asks one question about a run, again and again while the run goes on. Without a request of yours,",
             "these judge with the defaults on their pages. How well: [quality of the rules](../rule-quality.md).",
             "",
-            "| rule | finds | severity | needs |",
-            "|---|---|---|---|",
+            "| rule | finds | severity | life cycle | needs |",
+            "|---|---|---|---|---|",
             *rows,
             "",
             "What a rule says is a verdict: [its format and schema](../formats/verdicts.md). A rule of your own is a",
             "class in a file: [how to write one](../custom-rules.md).",
             "",
-            "These judge only where they are chosen, because they must be told what to look at:",
+            "These judge only where they are chosen, because they must be told what to look at, or are in preview:",
             "",
-            "| rule | finds | severity |",
-            "|---|---|---|",
+            "| rule | finds | severity | life cycle |",
+            "|---|---|---|---|",
             *others,
             "",
             "Rules that Amazon has too can be had in the sense of its documentation: preset `aws-docs`, or `aws-sdk`",
@@ -143,6 +170,7 @@ def _facts(rule: type[Rule], facts: RuleDescription) -> Iterator[str]:
     yield f"| needs | {_needed(facts)} |"
     yield f"| says so after | {patience} |"
     yield f"| since | {facts.since} |"
+    yield f"| life cycle | {facts.life_cycle.value} |"
     yield ""
 
 
@@ -224,6 +252,89 @@ def _allowed(parameter: ParameterDescription) -> str:
     if high is None:
         return f"{low:g} or more"
     return f"up to {high:g}" if low is None else f"{low:g} to {high:g}"
+
+
+# Public modules beside `trackside` itself, as docs/public-api.md lists them, and the names that their users need.
+API = {
+    "Rules": (
+        "trackside.rules.rule.Rule",
+        "trackside.rules.rule.FoldingRule",
+        "trackside.rules.rule.parameter",
+        "trackside.trial.window.Window",
+        "trackside.trial.window.Column",
+        "trackside.contracts.verdict.Finding",
+        "trackside.contracts.verdict.Severity",
+        "trackside.contracts.rule_catalogue.LifeCycle",
+    ),
+    "Tests of rules and stores": (
+        "trackside.testing.rule_case",
+        "trackside.testing.fake_trial",
+        "trackside.testing.store_contract",
+    ),
+    "Requests": ("trackside.contracts.capture_request.CaptureRequest", "trackside.contracts.rule_request.RuleRequest"),
+    "Stores": ("trackside.storage.store.Store", "trackside.storage.open_store.open_store"),
+    "The local account": ("trackside_localaccount.server.LocalAccount", "trackside_localaccount.faults.Faults"),
+}
+
+
+def python_page() -> str:
+    """Return the page of the public Python names; the site puts their docstrings in."""
+    names = [name for name in trackside.__all__ if name != "__version__"]
+    errors = [name for name in names if name.endswith("Error")]
+    sections = {
+        "trackside": [f"trackside.{name}" for name in names if name not in errors],
+        "Errors": [f"trackside.{name}" for name in errors],
+        **API,
+    }
+    parts = [
+        NOTE,
+        "# The Python interface",
+        "",
+        "The public names with their docstrings, as the site shows them: [which names are public](../public-api.md).",
+        "",
+    ]
+    for heading, members in sections.items():
+        parts += [f"## {heading}", "", *(line for name in members for line in (f"::: {name}", ""))]
+    return "\n".join(parts)
+
+
+def decision_index() -> str:
+    """Return the list of all decisions, by number."""
+    pages = sorted(page for page in DECISIONS.glob("*.md") if page.name != "index.md")
+    titles = {page.name: page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") for page in pages}
+    head = [NOTE, "# Decisions", "", "Choices that others will question: context, choice, and what each costs.", ""]
+    return "\n".join([*head, *(f"- [{title}]({name})" for name, title in titles.items()), ""])
+
+
+def with_navigation(settings: str, docs: Path) -> str:
+    """Return the settings of the site with the navigation that the pages of the shelves make."""
+    before, rest = settings.split("nav = [\n", 1)
+    after = rest.partition("\n]\n")[2]
+    placed: set[str] = set()
+    shelves = "".join(_shelf(docs, name, placed) for name in SHELVES)
+    return f'{before}nav = [\n  {{ "Trackside" = "index.md" }},\n{shelves}]\n{after}'
+
+
+def _shelf(docs: Path, name: str, placed: set[str]) -> str:
+    """Return the entries of one shelf: a section for each heading of its page that lists pages not `placed` before."""
+    lines = [f'  {{ "{name.capitalize()}" = [', f'    "{name}.md",']
+    for section in re.split(r"(?m)^## ", (docs / f"{name}.md").read_text(encoding="utf-8"))[1:]:
+        heading, _, text = section.partition("\n")
+        listed = re.findall(r"(?m)^- \[([^\]]+)\]\(([^)#]+\.md)\)", text)
+        new = [(title, page) for title, page in listed if page not in placed]
+        placed.update(page for _, page in new)
+        entries = [_entry(docs, title, page) for title, page in new]
+        lines += [f'    {{ "{heading}" = [', *(f"      {entry}," for entry in entries), "    ] },"] if entries else []
+    return "\n".join([*lines, "  ] },", ""])
+
+
+def _entry(docs: Path, title: str, page: str) -> str:
+    """Return the entry of a page; that of an index has all pages of its folder."""
+    if not page.endswith("/index.md"):
+        return f'{{ "{title}" = "{page}" }}'
+    others = sorted(each.relative_to(docs).as_posix() for each in (docs / page).parent.glob("*.md"))
+    pages = "".join(f'        "{each}",\n' for each in others if each != page)
+    return f'{{ "{title}" = [\n        {{ "{title}" = "{page}" }},\n{pages}      ] }}'
 
 
 def command_line_page() -> str:

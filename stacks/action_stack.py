@@ -40,7 +40,7 @@ from stacks.event_patterns import (
 from stacks.spokes import spoke_role_name
 from stacks.webhooks import create_webhooks, let_tell_webhooks
 from trackside.contracts.action import Action
-from trackside.contracts.issue_metric import issue_namespace
+from trackside.contracts.deployment.metrics import issue_namespace
 
 MOST_ARCHIVE_NAME_CHARACTERS = 48  # API_CreateArchive
 SMS_HAS_NO_QUEUE = "What a phone could not be told stands in the e-mail, on the bus and in the table of runs."

@@ -36,7 +36,7 @@ from stacks.event_patterns import (
     training_ended,
     training_started,
 )
-from trackside.contracts.evaluator_mode import FLEET
+from trackside.contracts.deployment.evaluators import FLEET
 from trackside.contracts.event import SOURCE
 from trackside.contracts.run_layout import END_MARKER_KEY, RULE_OUTPUT, RULE_REQUEST_KEY, TENSORS, VERDICTS_KEY
 

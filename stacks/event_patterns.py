@@ -8,8 +8,8 @@ from typing import Any
 from aws_cdk import aws_events as events
 
 from trackside.contracts.action import Action
-from trackside.contracts.custom_rule_job import ACTIONS, RUN
-from trackside.contracts.evaluation_chain import JOB_NAME_PREFIX, NOTHING_JUDGED
+from trackside.contracts.deployment.custom_rule_job import ACTIONS, RUN
+from trackside.contracts.deployment.evaluators import JOB_NAME_PREFIX, NOTHING_JUDGED
 from trackside.contracts.event import (
     AWS_DETAIL_TYPE,
     AWS_SOURCE,

@@ -10,9 +10,9 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_sqs as sqs
 
 from stacks.deployment_settings import DeploymentSettings
+from trackside.contracts.deployment.metrics import ISSUE_METRIC, issue_namespace
+from trackside.contracts.deployment.reaction_metrics import NAMESPACE
 from trackside.contracts.event import RuleEvaluationStatus
-from trackside.contracts.issue_metric import METRIC_NAME, issue_namespace
-from trackside.contracts.reaction_metrics import NAMESPACE
 
 ISSUES_FOUND = {"Status": RuleEvaluationStatus.ISSUES_FOUND.value}
 
@@ -21,7 +21,7 @@ def issues(settings: DeploymentSettings, *, minutes: int = 1) -> cloudwatch.Metr
     """Issues of all rules in all training jobs."""
     return cloudwatch.Metric(
         namespace=issue_namespace(settings.environment),
-        metric_name=METRIC_NAME,
+        metric_name=ISSUE_METRIC,
         dimensions_map=ISSUES_FOUND,
         statistic=cloudwatch.Stats.SUM,
         period=Duration.minutes(minutes),
@@ -29,7 +29,7 @@ def issues(settings: DeploymentSettings, *, minutes: int = 1) -> cloudwatch.Metr
 
 
 def own(name: str, *, reaction: str, settings: DeploymentSettings, statistic: str, minutes: int) -> cloudwatch.Metric:
-    """What a reaction counts of itself (`trackside.contracts.reaction_metrics`)."""
+    """What a reaction counts of itself (`trackside.contracts.deployment.reaction_metrics`)."""
     return cloudwatch.Metric(
         namespace=NAMESPACE,
         metric_name=name,

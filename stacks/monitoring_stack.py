@@ -22,7 +22,7 @@ from stacks.constructs.undelivered_alarms import undelivered_alarms
 from stacks.constructs.webhook import Webhook
 from stacks.deployment_settings import DeploymentSettings
 from stacks.measures import issues, oldest, own, waiting
-from trackside.contracts.reaction_metrics import DETECTION_LATENCY, SILENT_EVALUATORS, SWEEPS
+from trackside.contracts.deployment.reaction_metrics import DETECTION_LATENCY, SILENT_EVALUATORS, SWEEPS
 
 MISSED_SWEEPS = 3  # so many in a row: one may fail, and is tried again
 

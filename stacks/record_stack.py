@@ -20,7 +20,7 @@ from stacks.constructs.run_table import RunTable
 from stacks.constructs.watching import watches_untagged
 from stacks.deployment_settings import DeploymentSettings
 from stacks.event_patterns import official_rule_status_changed, rule_status_changed, training_changed
-from trackside.contracts.evaluation_chain import JOB_NAME_PREFIX
+from trackside.contracts.deployment.evaluators import JOB_NAME_PREFIX
 from trackside.contracts.run_layout import RULE_OUTPUT
 
 SWEEP_SECONDS = 300  # 10,000 jobs are a hundred pages, one a second

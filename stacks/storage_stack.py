@@ -12,7 +12,7 @@ from stacks.constructs.private_bucket import PrivateBucket
 from stacks.constructs.run_table import RunTable
 from stacks.deployment_settings import DeploymentSettings
 from stacks.spokes import let_spokes_write_runs
-from trackside.contracts.evaluator_mode import FLEET
+from trackside.contracts.deployment.evaluators import FLEET
 
 ACCESS_LOG_DAYS = 90
 

@@ -33,7 +33,7 @@ from benchmarks.detection.corpus.catalogue import all_programs
 from benchmarks.detection.corpus.program import REPORT, TUNE, Trained
 from benchmarks.detection.stored_runs import ROOT, Job, Outcome, jobs
 from trackside.environment import CaptureEnvironment
-from trackside.frameworks.pytorch.capture import PyTorchCapture
+from trackside.frameworks.pytorch.adapter import PyTorchAdapter
 
 LONGEST_SECONDS = 180  # a training that takes longer is given up
 
@@ -65,11 +65,11 @@ def train(job: Job, folder: Path) -> Outcome:
     )
 
 
-def _watching(run: Path, request: str) -> PyTorchCapture | None:
+def _watching(run: Path, request: str) -> PyTorchAdapter | None:
     """What `trackside run` does to a training process, in this one."""
     if not request:
         return None
-    capture = PyTorchCapture(
+    capture = PyTorchAdapter(
         CaptureEnvironment(run_uri=str(run.absolute()), capture_request=request, rank=0, world_size=1)
     )
     capture.install()

@@ -11,8 +11,8 @@ from functools import partial
 from benchmarks.faults.cases import POISON, Case, draw, name_of, verdict_event
 from benchmarks.faults.simulated_account import Job, SimulatedAccount
 from benchmarks.faults.wiring import Wiring
-from trackside.contracts.stop_record import VetoRecord
-from trackside.testing.local_account.faults import Faults
+from trackside.contracts.deployment.stop_record import VetoRecord
+from trackside_localaccount.faults import Faults
 
 STARTED_AT = 1_790_000_000.0
 REDRIVE_SECONDS = 3600.0  # how often somebody looks after the dead letters

@@ -22,9 +22,9 @@ from typing import Any
 from benchmarks.faults.cases import ALL, Said, verdict_event
 from stacks.assembly import assembly
 from trackside.cloud.redelivery import Redelivery
-from trackside.testing.local_account.deploy import deploy
-from trackside.testing.local_account.faults import Faults
-from trackside.testing.local_account.server import LocalAccount
+from trackside_localaccount.deploy import deploy
+from trackside_localaccount.faults import Faults
+from trackside_localaccount.server import LocalAccount
 
 STORM = Faults(
     duplicate=0.3,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from benchmarks.faults.play import Result, play
 from benchmarks.faults.wiring import Wiring, read_wiring
 from stacks.assembly import assembly
-from trackside.testing.local_account.faults import Faults
+from trackside_localaccount.faults import Faults
 
 STORM = Faults(
     duplicate=0.3,

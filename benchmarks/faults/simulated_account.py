@@ -37,9 +37,9 @@ from benchmarks.faults.wiring import Function, Wiring
 from lambdas.shared.clients import client
 from lambdas.shared.observability import logger, metrics
 from lambdas.start_evaluation import started
-from trackside.contracts.run_table import SHELVES
-from trackside.testing.local_account.event_pattern import matches
-from trackside.testing.local_account.faults import CallFault, Faults, FaultSwitch
+from trackside.contracts.deployment.run_table import SHELVES
+from trackside_localaccount.event_pattern import matches
+from trackside_localaccount.faults import CallFault, Faults, FaultSwitch
 
 TICK_SECONDS = 5.0  # what becomes visible within one is handed out together, in batches
 BATCH = 10

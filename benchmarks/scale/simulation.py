@@ -2,8 +2,8 @@
 
 Real: whether a job is judged (start_evaluation.logic.decide), the ladder before a stop (stop_training.logic), what a
 sweep doubts (reconcile.logic.doubts), which run is finished (finish_run.logic.decide), the order of a job's states
-(contracts.run_table), botocore's retry arithmetic. Simulated: the services, and what a reaction does with its decision,
-call by call.
+(contracts.deployment.run_table), botocore's retry arithmetic. Simulated: the services, and what a reaction does with
+its decision, call by call.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from lambdas.shared.processing_jobs import processing_job_name
 from lambdas.start_evaluation.logic import decide as decide_start
 from lambdas.stop_training.logic import Answer, Known, StopRun, Wait, asked, weigh
 from trackside.contracts.action import Action
+from trackside.contracts.deployment.run_table import JobRecord, job_record
+from trackside.contracts.deployment.stop_record import DecisionRecord, StopOutcome
 from trackside.contracts.event import (
     Evidence,
     RuleEvaluation,
@@ -37,8 +39,6 @@ from trackside.contracts.event import (
     TrainingJob,
     TrainingJobStateChange,
 )
-from trackside.contracts.run_table import JobRecord, job_record
-from trackside.contracts.stop_record import DecisionRecord, StopOutcome
 
 START = datetime(2026, 11, 21, tzinfo=timezone.utc).timestamp()
 HOUR = 3600.0

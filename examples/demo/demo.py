@@ -34,7 +34,7 @@ from story import (
 )
 
 from trackside.storage.local import LocalStore
-from trackside.testing.local_account.server import LocalAccount
+from trackside_localaccount.server import LocalAccount
 
 T = TypeVar("T")
 FAULT = "vanishing"

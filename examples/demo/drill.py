@@ -19,10 +19,10 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from trackside.cloud.drill_stage import register_evaluator
 from trackside.environment import inherited
-from trackside.testing.local_account import LocalAccount
-from trackside.testing.local_account.drill_stage import register_evaluator
-from trackside.testing.local_account.start_time import limit_seconds, seconds_to_start
+from trackside_localaccount import LocalAccount
+from trackside_localaccount.start_time import limit_seconds, seconds_to_start
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ACCOUNT, REGION = "123456789012", "us-east-1"

@@ -30,11 +30,11 @@ from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Outcome, Verdict
 from trackside.storage.s3 import S3Store
 from trackside.storage.store import Store
-from trackside.testing.local_account.deploy import deploy
-from trackside.testing.local_account.event_pattern import matches
-from trackside.testing.local_account.hops import Hop as JournalEntry
-from trackside.testing.local_account.server import LocalAccount
-from trackside.testing.local_account.start_time import limit_seconds, seconds_to_start
+from trackside_localaccount.deploy import deploy
+from trackside_localaccount.event_pattern import matches
+from trackside_localaccount.hops import Hop as JournalEntry
+from trackside_localaccount.server import LocalAccount
+from trackside_localaccount.start_time import limit_seconds, seconds_to_start
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # `stacks` is part of the checkout, not of the wheel
@@ -407,12 +407,19 @@ def arguments_of(fault: str) -> list[str]:
     return ["--fault", fault, *(["--epochs", str(HEALTHY_EPOCHS)] if fault == "none" else ["--until-stopped"])]
 
 
-def faulty_hops(run: TrainingRun) -> tuple[Hop, ...]:
-    """Fault -> finding -> event -> stop."""
+def captured_hops(run: TrainingRun) -> tuple[Hop, ...]:
+    """Start -> capture, the same for both jobs."""
     return (
         Hop("training job runs", run.started, run.training_changed, 20),
         Hop("rule container starts", run.container_started, run.judge_changed, 20),
         Hop("tensors reach S3", run.tensors_in_s3, run.stored(), 20),
+    )
+
+
+def faulty_hops(run: TrainingRun) -> tuple[Hop, ...]:
+    """Fault -> finding -> event -> stop."""
+    return (
+        *captured_hops(run),
         Hop("a rule finds the fault", run.rule_fired, run.judged, 40),
         Hop("event is on the bus", run.event_on_bus, run.message_came, 20),
         Hop("EventBridge matches it", run.pattern_matched, run.message_came, 20),
@@ -426,9 +433,7 @@ def faulty_hops(run: TrainingRun) -> tuple[Hop, ...]:
 def healthy_hops(run: TrainingRun) -> tuple[Hop, ...]:
     """The twin without the fault runs to its end, and nothing happens."""
     return (
-        Hop("training job runs", run.started, run.training_changed, 20),
-        Hop("rule container starts", run.container_started, run.judge_changed, 20),
-        Hop("tensors reach S3", run.tensors_in_s3, run.stored(), 20),
+        *captured_hops(run),
         Hop("training is complete", run.completed, run.training_changed, 100),
         Hop("rule container is done", run.container_ended, run.judge_changed, 40),
         Hop("rules call it clean", run.all_clean, run.ended, 20),

@@ -20,9 +20,9 @@ from sdk_environment import V3, sdk_python
 from sklearn.datasets import load_digits
 
 from trackside.environment import inherited
-from trackside.testing.local_account.deploy import deploy
-from trackside.testing.local_account.framework_container import framework_container
-from trackside.testing.local_account.server import LocalAccount
+from trackside_localaccount.deploy import deploy
+from trackside_localaccount.framework_container import framework_container
+from trackside_localaccount.server import LocalAccount
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # `stacks` is part of the checkout, not of the wheel

@@ -13,7 +13,7 @@ from lambdas.note_news.settings import NoteNewsSettings
 from lambdas.shared.clients import client
 from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.reaction import reaction
-from trackside.contracts.lease import NewsRecord
+from trackside.contracts.deployment.lease import NewsRecord
 
 
 @reaction

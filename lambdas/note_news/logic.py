@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from lambdas.shared.decisions import Nothing
+from trackside.contracts.deployment.lease import NewsRecord
 from trackside.contracts.fields import Fields
-from trackside.contracts.lease import NewsRecord
 from trackside.contracts.run_layout import TENSORS, WATERMARKS
 
 LONGEST_URI = 256  # of a run: find_run takes no longer one

@@ -11,8 +11,8 @@ from lambdas.shared.asked import reason_not_to
 from lambdas.shared.decisions import Nothing
 from lambdas.shared.plain import ascii_only
 from trackside.contracts.action import Action
+from trackside.contracts.deployment.metrics import ISSUE_METRIC
 from trackside.contracts.event import RuleEvaluation
-from trackside.contracts.issue_metric import METRIC_NAME
 
 # API_MetricDatum: a moment of the last two weeks, or of the next two hours. An hour is kept for the way there.
 MOST_AGE_SECONDS, MOST_AHEAD_SECONDS = (14 * 24 - 1) * 3600, 3600 + 1
@@ -29,7 +29,7 @@ class PublishMetric:
     @property
     def data(self) -> list[dict[str, Any]]:
         """As PutMetricData takes it."""
-        datum = {"MetricName": METRIC_NAME, "Value": 1, "Unit": "Count", **({"Timestamp": self.at} if self.at else {})}
+        datum = {"MetricName": ISSUE_METRIC, "Value": 1, "Unit": "Count", **({"Timestamp": self.at} if self.at else {})}
         return [
             {**datum, "Dimensions": [{"Name": name, "Value": value} for name, value in dimensions.items()]}
             for dimensions in self.dimensions

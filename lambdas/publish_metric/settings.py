@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lambdas.shared.settings import EnvironmentSettings
 from trackside.contracts.action import DEFAULT_ACTIONS, Action
-from trackside.contracts.issue_metric import issue_namespace
+from trackside.contracts.deployment.metrics import issue_namespace
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,11 @@ from lambdas.reconcile.settings import ReconcileSettings
 from lambdas.reconcile.signs_of_life import signs_of_life
 from lambdas.shared.clients import client
 from lambdas.shared.processing_jobs import chain_of, evaluator_mark, processing_job_name
-from trackside.contracts.evaluation_chain import CONTINUED_PREFIX
-from trackside.contracts.evaluator_mode import FLEET, PER_RULE
+from trackside.contracts.deployment.evaluators import CONTINUED_PREFIX, FLEET, PER_RULE
+from trackside.contracts.deployment.lease import LeaseRecord
+from trackside.contracts.deployment.run_table import JobRecord
 from trackside.contracts.event import TERMINAL_JOB_STATUSES
-from trackside.contracts.lease import LeaseRecord
 from trackside.contracts.run_layout import RunLocation
-from trackside.contracts.run_table import JobRecord
 
 FLEETS_NAME = "the fleet"
 

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from lambdas.reconcile.settings import ReconcileSettings
+from trackside.contracts.deployment.run_table import JobRecord
 from trackside.contracts.event import AWS_DETAIL_TYPE, PROCESSING_DETAIL_TYPE, TOLD_AGAIN_SOURCE
-from trackside.contracts.run_table import JobRecord
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lambdas.shared.settings import EnvironmentSettings
-from trackside.contracts.evaluator_mode import PER_JOB
+from trackside.contracts.deployment.evaluators import PER_JOB
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,10 @@ from lambdas.shared.each import each_of
 from lambdas.shared.observability import metrics
 from lambdas.shared.run_table import SECONDS_A_DAY, RunTable
 from lambdas.shared.runs import account_of, is_in
+from trackside.contracts.deployment.reaction_metrics import SILENT_EVALUATORS, SWEEPS, WATCHED_JOBS
+from trackside.contracts.deployment.run_table import JobRecord
 from trackside.contracts.event import TERMINAL_JOB_STATUSES
 from trackside.contracts.job_choice import RUN_TAG
-from trackside.contracts.reaction_metrics import SILENT_EVALUATORS, SWEEPS, WATCHED_JOBS
-from trackside.contracts.run_table import JobRecord
 
 
 class Sweep:

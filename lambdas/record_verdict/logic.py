@@ -8,6 +8,7 @@ from typing import Any
 
 from lambdas.shared.decisions import Nothing
 from lambdas.shared.runs import told_at
+from trackside.contracts.deployment.run_table import HistoryRecord, JobRecord, RuleRecord, job_record, merged
 from trackside.contracts.event import (
     AWS_DETAIL_TYPE,
     TrainingJobStateChange,
@@ -16,7 +17,6 @@ from trackside.contracts.event import (
 )
 from trackside.contracts.job_choice import choice_in_tags
 from trackside.contracts.run_layout import run_of_job
-from trackside.contracts.run_table import HistoryRecord, JobRecord, RuleRecord, job_record, merged
 
 
 @dataclass(frozen=True)

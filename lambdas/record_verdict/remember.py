@@ -10,8 +10,8 @@ from lambdas.record_verdict.logic import decide
 from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.observability import metrics
 from lambdas.shared.run_table import REFUSED, RunTable
-from trackside.contracts.reaction_metrics import DETECTION_LATENCY
-from trackside.contracts.run_table import HistoryRecord, JobRecord
+from trackside.contracts.deployment.reaction_metrics import DETECTION_LATENCY
+from trackside.contracts.deployment.run_table import HistoryRecord, JobRecord
 
 MOST_TRIES = 5  # then the message waits in its queue
 

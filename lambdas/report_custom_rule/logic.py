@@ -9,7 +9,7 @@ from typing import Any
 from lambdas.report_custom_rule.settings import ReportCustomRuleSettings
 from lambdas.shared.decisions import Nothing
 from lambdas.shared.runs import split_uri
-from trackside.contracts.custom_rule_job import CustomRuleJob, Ending, read_ending
+from trackside.contracts.deployment.custom_rule_job import CustomRuleJob, Ending, read_ending
 from trackside.contracts.event import STATUS_OF_OUTCOME, RuleEvaluation, detail_of, evaluation_of, moment
 from trackside.contracts.run_layout import RULE_OUTPUT, RunLocation, verdicts_key_of
 from trackside.contracts.verdict import Outcome, Verdict

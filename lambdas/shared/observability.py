@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aws_lambda_powertools import Logger, Metrics, Tracer
 
-from trackside.contracts.reaction_metrics import NAMESPACE
+from trackside.contracts.deployment.reaction_metrics import NAMESPACE
 
 logger = Logger()
 tracer = Tracer()

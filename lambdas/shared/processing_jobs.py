@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from trackside.contracts.evaluation_chain import JOB_NAME_PREFIX
+from trackside.contracts.deployment.evaluators import JOB_NAME_PREFIX
 from trackside.contracts.event import TrainingJob
 
 MOST_NAME_CHARACTERS = 63  # API_CreateProcessingJob: [a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}

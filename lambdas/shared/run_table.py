@@ -11,8 +11,7 @@ from botocore.exceptions import ClientError
 from lambdas.shared.clients import client, code_of
 from lambdas.shared.observability import logger
 from lambdas.shared.plain import plain
-from trackside.contracts.errors import ConfigurationError
-from trackside.contracts.run_table import (
+from trackside.contracts.deployment.run_table import (
     HISTORY_PREFIX,
     JOB,
     RUNNING,
@@ -22,7 +21,8 @@ from trackside.contracts.run_table import (
     RuleRecord,
     rule_key,
 )
-from trackside.contracts.table_item import Item
+from trackside.contracts.deployment.table_item import Item
+from trackside.contracts.errors import ConfigurationError
 
 SECONDS_A_DAY = 24 * 3600
 REFUSED = "ConditionalCheckFailed"

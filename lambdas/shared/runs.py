@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from lambdas.shared.decisions import Nothing
-from trackside.contracts.custom_rule_job import JOB_NAME
+from trackside.contracts.deployment.custom_rule_job import JOB_NAME
 from trackside.contracts.event import TrainingJobStateChange
 from trackside.contracts.job_choice import RUN_TAG
 from trackside.contracts.run_layout import RunLocation, run_of_job

@@ -19,7 +19,7 @@ from lambdas.start_evaluation.preparation import Preparation
 from lambdas.start_evaluation.processing_job import start
 from lambdas.start_evaluation.run_request import read_request
 from lambdas.start_evaluation.settings import StartEvaluationSettings
-from trackside.contracts.evaluator_mode import PER_RULE
+from trackside.contracts.deployment.evaluators import PER_RULE
 
 
 class CarryOut:

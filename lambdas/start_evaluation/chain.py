@@ -15,8 +15,8 @@ from lambdas.shared.decisions import Nothing
 from lambdas.shared.processing_jobs import evaluator_name
 from lambdas.start_evaluation.logic import StartEvaluation, processing_job_request
 from lambdas.start_evaluation.settings import StartEvaluationSettings
-from trackside.contracts.custom_rule_job import CONFIGURATION, JOB_ARN, JOB_NAME, RUN
-from trackside.contracts.evaluation_chain import (
+from trackside.contracts.deployment.custom_rule_job import CONFIGURATION, JOB_ARN, JOB_NAME, RUN
+from trackside.contracts.deployment.evaluators import (
     CONTINUED_PREFIX,
     LINK,
     MAX_RUNTIME,

@@ -9,11 +9,10 @@ from lambdas.shared.decisions import Nothing
 from lambdas.shared.processing_jobs import evaluator_name
 from lambdas.start_evaluation.logic import StartEvaluation
 from lambdas.start_evaluation.settings import StartEvaluationSettings
-from trackside.contracts.custom_rule_job import CONFIGURATION, MOST_VALUE_CHARACTERS, judged_apart
-from trackside.contracts.evaluation_chain import MAX_RUNTIME, RULES_AFTER
-from trackside.contracts.evaluator_mode import FLEET, PER_RULE
+from trackside.contracts.deployment.custom_rule_job import CONFIGURATION, MOST_VALUE_CHARACTERS, judged_apart
+from trackside.contracts.deployment.evaluators import FLEET, MAX_RUNTIME, PER_RULE, RULES_AFTER
+from trackside.contracts.deployment.lease import LeaseRecord
 from trackside.contracts.event import TrainingJob
-from trackside.contracts.lease import LeaseRecord
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import RuleRequest
 

@@ -11,7 +11,7 @@ from lambdas.shared.processing_jobs import processing_job_name
 from lambdas.shared.runs import find_run
 from lambdas.start_evaluation.placement import cluster_of, network_of
 from lambdas.start_evaluation.settings import StartEvaluationSettings
-from trackside.contracts.custom_rule_job import MOST_JOBS, MOST_VALUE_CHARACTERS, CustomRuleJob, judged_apart
+from trackside.contracts.deployment.custom_rule_job import MOST_JOBS, MOST_VALUE_CHARACTERS, CustomRuleJob, judged_apart
 from trackside.contracts.event import TrainingJob, TrainingJobStateChange
 from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run_layout import RunLocation

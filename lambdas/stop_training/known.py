@@ -5,8 +5,8 @@ from __future__ import annotations
 from lambdas.shared.clients import client
 from lambdas.shared.run_table import RunTable
 from lambdas.stop_training.logic import Known
-from trackside.contracts.run_table import JOB, RULE_PREFIX, JobRecord, RuleRecord
-from trackside.contracts.stop_record import DECISION_PREFIX, VETO, DecisionRecord, VetoRecord
+from trackside.contracts.deployment.run_table import JOB, RULE_PREFIX, JobRecord, RuleRecord
+from trackside.contracts.deployment.stop_record import DECISION_PREFIX, VETO, DecisionRecord, VetoRecord
 
 
 def read_known(arn: str, table: RunTable, *, dry_run_parameter: str) -> Known:

@@ -36,8 +36,8 @@ from lambdas.stop_training.logic import (
 from lambdas.stop_training.settings import StopTrainingSettings
 from lambdas.stop_training.whose import account_to_enter, sagemaker_in
 from trackside.contracts.action import Action
+from trackside.contracts.deployment.stop_record import DecisionRecord, Savings, StopOutcome
 from trackside.contracts.event import RuleEvaluation
-from trackside.contracts.stop_record import DecisionRecord, Savings, StopOutcome
 
 MOST_DELAY_SECONDS = 900  # API_SendMessage
 

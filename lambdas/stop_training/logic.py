@@ -12,9 +12,9 @@ from lambdas.shared.decisions import Nothing
 from lambdas.stop_training.settings import StopTrainingSettings
 from trackside.contracts.action import Action
 from trackside.contracts.actions.stop_training import AFTER_FINDINGS, VETO_MINUTES
+from trackside.contracts.deployment.run_table import JobRecord, RuleRecord, order_of
+from trackside.contracts.deployment.stop_record import DecisionRecord, Savings, StopOutcome, VetoRecord
 from trackside.contracts.event import TERMINAL_JOB_STATUSES, RuleEvaluation, RuleEvaluationStatus
-from trackside.contracts.run_table import JobRecord, RuleRecord, order_of
-from trackside.contracts.stop_record import DecisionRecord, Savings, StopOutcome, VetoRecord
 
 _JOB_ARN = re.compile(
     r"arn:[a-z-]+:sagemaker:[a-z0-9-]+:\d{12}:training-job/(?P<name>[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62})"

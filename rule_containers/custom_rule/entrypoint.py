@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from trackside.contracts.custom_rule_job import lies_below
+from trackside.contracts.deployment.custom_rule_job import lies_below
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.verdict import Verdict

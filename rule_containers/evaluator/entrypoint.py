@@ -9,7 +9,7 @@ https://docs.aws.amazon.com/sagemaker/latest/dg/build-your-own-processing-contai
 
 It judges all rules of the request, or the one that `TRACKSIDE_RULE_CONFIGURATION` names, beside others that judge the
 others. Shortly before SageMaker would end it (`TRACKSIDE_MAX_RUNTIME_SECONDS`) it leaves off and says so in its message
-(`contracts.evaluation_chain`), so that another job goes on.
+(`contracts.deployment.evaluators`), so that another job goes on.
 
 It also stands where SageMaker Debugger starts a container for one rule: see `trackside.evaluation.rule_container`. And
 where `TRACKSIDE_FLEET_TABLE` names a table of leases it is a worker that judges many runs, each by starting this file.
@@ -23,9 +23,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from trackside.contracts.custom_rule_job import judged_apart
+from trackside.contracts.deployment.custom_rule_job import judged_apart
+from trackside.contracts.deployment.evaluators import CONTINUED_PREFIX, hand_over_seconds
 from trackside.contracts.errors import ConfigurationError, Problem
-from trackside.contracts.evaluation_chain import CONTINUED_PREFIX, hand_over_seconds
 from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run_layout import TRAINING_JOB_KEY, verdicts_key_of
 from trackside.environment import EvaluatorEnvironment, FleetEnvironment

@@ -25,8 +25,8 @@ from stacks.constructs.processing_job_role import let_pull
 from stacks.constructs.python_lambda import RETENTION
 from stacks.constructs.run_table import KEY_ACTIONS
 from stacks.deployment_settings import DeploymentSettings
-from trackside.contracts.fleet_metrics import FLEET, LOAD, NAMESPACE
-from trackside.contracts.lease import OPEN_INDEX
+from trackside.contracts.deployment.lease import OPEN_INDEX
+from trackside.contracts.deployment.metrics import FLEET_DIMENSION, FLEET_NAMESPACE, LOAD
 
 TARGET_LOAD_PERCENT = 70
 STOP_SECONDS = 120  # the longest that Fargate waits between SIGTERM and SIGKILL
@@ -96,11 +96,11 @@ class EvaluatorFleet(Construct):
         self._let_open_table(function)
 
     def told(self, name: str, statistic: str, *, minutes: int) -> cloudwatch.Metric:
-        """What workers tell of themselves (`trackside.contracts.fleet_metrics`)."""
+        """What workers tell of themselves (`trackside.contracts.deployment.metrics`)."""
         return cloudwatch.Metric(
-            namespace=NAMESPACE,
+            namespace=FLEET_NAMESPACE,
             metric_name=name,
-            dimensions_map={FLEET: self._settings.event_bus_name},
+            dimensions_map={FLEET_DIMENSION: self._settings.event_bus_name},
             statistic=statistic,
             period=Duration.minutes(minutes),
         )

@@ -10,7 +10,7 @@ from stacks.constructs.alarm import TellingAlarm
 from stacks.constructs.evaluator_fleet import EvaluatorFleet
 from stacks.deployment_settings import DeploymentSettings
 from stacks.measures import oldest, waiting
-from trackside.contracts.fleet_metrics import LOAD, LONGEST_WAIT
+from trackside.contracts.deployment.metrics import LOAD, LONGEST_WAIT
 
 SILENT_MINUTES = 10
 LONGEST_WAIT_SECONDS = 600

@@ -7,12 +7,14 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from trackside.contracts.lease import OPEN_INDEX
+from trackside.contracts.deployment.lease import OPEN_INDEX
 
 
 class LeaseTable(dynamodb.Table):
-    """Items as trackside.contracts.lease has them. It goes with its stack: what it says can be told again, for a sweep
-    finds each training job that runs and is not judged."""
+    """The table of `trackside.contracts.deployment.lease`.
+
+    It goes with its stack: a sweep finds each training job that runs without an evaluator, and opens its lease again.
+    """
 
     def __init__(self, scope: Construct, construct_id: str, *, key: kms.IKey) -> None:
         super().__init__(

@@ -12,7 +12,7 @@ from constructs import Construct
 from stacks.constructs.queue_backed_function import QueueBackedFunction
 from stacks.deployment_settings import DeploymentSettings
 from stacks.measures import issues, oldest, own, waiting
-from trackside.contracts.reaction_metrics import DETECTION_LATENCY, SILENT_EVALUATORS, SWEEPS, WATCHED_JOBS
+from trackside.contracts.deployment.reaction_metrics import DETECTION_LATENCY, SILENT_EVALUATORS, SWEEPS, WATCHED_JOBS
 
 WIDTH, HALF, THIRD = 24, 12, 8
 FIVE_MINUTES = Duration.minutes(5)

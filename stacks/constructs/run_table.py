@@ -9,7 +9,7 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from stacks.constructs.allow import allow
-from trackside.contracts.run_table import SHELVES
+from trackside.contracts.deployment.run_table import SHELVES
 
 # What DynamoDB does with the key in the name of whoever reads or writes items.
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/encryption.usagenotes.html
@@ -24,7 +24,7 @@ KEY_ACTIONS = [
 
 
 class RunTable(dynamodb.Table):
-    """Items as trackside.contracts.run_table has them. `keep`: it outlives its stack."""
+    """Items as trackside.contracts.deployment.run_table has them. `keep`: it outlives its stack."""
 
     def __init__(self, scope: Construct, construct_id: str, *, key: kms.IKey, keep: bool) -> None:
         self._key = key

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import trackside
 from stacks.settings.place import KEY
 from stacks.settings.setting import IMAGE_TAG, REPOSITORY, between, matching, setting
+from trackside.contracts.deployment.evaluators import EVALUATOR_MODES, PER_JOB
 from trackside.contracts.errors import did_you_mean
-from trackside.contracts.evaluator_mode import EVALUATOR_MODES, PER_JOB
 
 
 def _check_mode(value: str) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from stacks.settings.setting import between, matching, setting
-from trackside.contracts.action_documents import phone_problem
+from trackside.contracts.recipient import phone_problem
 
 _secret_name = partial(matching, r"|[\w/+=.@-]{1,512}")
 

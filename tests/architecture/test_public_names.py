@@ -12,6 +12,7 @@ import pytest
 
 import trackside
 from tests.patience import HANGS_SECONDS
+from trackside.contracts import errors
 
 SOURCE = Path(trackside.__file__)
 
@@ -44,6 +45,11 @@ def test_what_type_checkers_see_is_what_is_offered() -> None:
 def test_a_name_that_is_not_offered_says_so() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Trail'"):
         _ = trackside.Trail
+
+
+def test_every_error_can_be_imported_from_the_package() -> None:
+    raised = {name for name, each in vars(errors).items() if isinstance(each, type) and issubclass(each, Exception)}
+    assert raised <= set(trackside.__all__)
 
 
 def test_importing_the_package_loads_nothing_else() -> None:

@@ -14,8 +14,8 @@ import pytest
 
 import trackside
 from trackside.contracts.rule_catalogue import CATALOGUE_FILE, ParameterDescription, parse_catalogue
-from trackside.contracts.rule_names import DOCUMENTED_PARAMETERS
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, CALIBRATED, PRESETS, RuleConfiguration, RuleRequest
+from trackside.documents.rule_names import DOCUMENTED_PARAMETERS
 from trackside.rules import documented
 from trackside.rules.catalogue import build_rules, built_in_rules, catalogue_json, rules_in
 from trackside.rules.manual import read_manual

@@ -1,4 +1,4 @@
-"""The two wheels, built from this checkout: one version, all that must ship, and nothing that would collide."""
+"""The three wheels, built from this checkout: one version, all that must ship, and nothing that would collide."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ import pytest
 import trackside
 
 ROOT = Path(__file__).parents[2]
-PROJECTS = {"trackside": ROOT, "trackside_smdebug": ROOT / "training_lib" / "compat"}
+PROJECTS = {
+    "trackside": ROOT,
+    "trackside_smdebug": ROOT / "training_lib" / "compat",
+    "trackside_localaccount": ROOT / "training_lib" / "localaccount",
+}
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +35,7 @@ def metadata(wheel: zipfile.ZipFile) -> dict[str, list[str]]:
     return {key: message.get_all(key, []) for key in ("Version", "Requires-Dist", "License-Expression", "License-File")}
 
 
-def test_both_wheels_have_the_one_version(wheels: dict[str, zipfile.ZipFile]) -> None:
+def test_the_wheels_have_the_one_version(wheels: dict[str, zipfile.ZipFile]) -> None:
     assert set(wheels) == set(PROJECTS)
     assert {name: metadata(wheel)["Version"] for name, wheel in wheels.items()} == {
         name: [trackside.__version__] for name in PROJECTS
@@ -40,6 +44,14 @@ def test_both_wheels_have_the_one_version(wheels: dict[str, zipfile.ZipFile]) ->
 
 def test_the_compat_wheel_needs_the_trackside_of_its_version(wheels: dict[str, zipfile.ZipFile]) -> None:
     assert metadata(wheels["trackside_smdebug"])["Requires-Dist"] == [f"trackside=={trackside.__version__}"]
+
+
+def test_the_local_account_needs_the_trackside_of_its_version_and_the_moto_that_it_mends(
+    wheels: dict[str, zipfile.ZipFile],
+) -> None:
+    required = metadata(wheels["trackside_localaccount"])["Requires-Dist"]
+    assert f"trackside=={trackside.__version__}" in required
+    assert "moto[server]==5.2.5" in required
 
 
 def test_the_base_install_is_light(wheels: dict[str, zipfile.ZipFile]) -> None:
@@ -93,6 +105,27 @@ def test_each_package_says_that_it_is_typed(wheels: dict[str, zipfile.ZipFile], 
 def test_installing_trackside_never_overwrites_an_smdebug(wheels: dict[str, zipfile.ZipFile]) -> None:
     tops = {name.split("/")[0] for name in wheels["trackside"].namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"trackside", "trackside.pth"}
+
+
+@pytest.mark.parametrize("name", PROJECTS)
+def test_each_wheel_is_typed(wheels: dict[str, zipfile.ZipFile], name: str) -> None:
+    packages = {entry.split("/")[0] for entry in wheels[name].namelist() if entry.endswith("/__init__.py")}
+    assert packages
+    assert all(f"{package}/py.typed" in wheels[name].namelist() for package in packages)
+
+
+def test_the_library_ships_no_tenant(wheels: dict[str, zipfile.ZipFile]) -> None:
+    shipped = {
+        entry.split("/")[2] for entry in wheels["trackside"].namelist() if entry.startswith("trackside/testing/")
+    }
+    assert shipped == {
+        "__init__.py",
+        "adapter_contract.py",
+        "fake_trial.py",
+        "local_account.py",
+        "rule_case.py",
+        "store_contract.py",
+    }
 
 
 def test_the_start_up_file_is_one_guarded_line(wheels: dict[str, zipfile.ZipFile]) -> None:

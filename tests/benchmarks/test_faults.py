@@ -15,7 +15,7 @@ from benchmarks.faults.wiring import Wiring, read_wiring
 from lambdas.notify_owner import telling
 from lambdas.shared.decisions import Done, Nothing
 from stacks.assembly import assembly
-from trackside.testing.local_account.faults import Faults
+from trackside_localaccount.faults import Faults
 
 
 @pytest.fixture(scope="module")

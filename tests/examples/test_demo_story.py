@@ -13,7 +13,7 @@ import pytest
 
 from stacks.assembly import assembly
 from trackside.contracts.run_layout import RunLocation
-from trackside.testing.local_account.server import LocalAccount
+from trackside_localaccount.server import LocalAccount
 
 FOLDER = Path(__file__).parents[2] / "examples" / "demo"
 pytestmark = pytest.mark.xdist_group("local-account")  # one account at a time in a process

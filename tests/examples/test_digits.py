@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from trackside.capture.session import SessionOptions
 from trackside.contracts import run_layout
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.environment import CaptureEnvironment
-from trackside.frameworks.pytorch.capture import PyTorchCapture
+from trackside.frameworks.pytorch.adapter import PyTorchAdapter
 from trackside.records.tfevents import read_records
 from trackside.storage.memory import MemoryStore
 
@@ -44,7 +45,9 @@ def captured(play: Play, *arguments: str) -> dict[str, list[np.ndarray]]:
     """Every gradient and loss of every 15th step of one epoch."""
     request = CaptureRequest((CollectionRequest("gradients", Schedule(15)), CollectionRequest("losses", Schedule(1))))
     store = MemoryStore()
-    capture = PyTorchCapture(CaptureEnvironment("memory://run", request.to_json(), 0, 1), open_store=lambda _: store)
+    capture = PyTorchAdapter(
+        CaptureEnvironment("memory://run", request.to_json(), 0, 1), options=SessionOptions(open_store=lambda _: store)
+    )
     capture.install()
     try:
         play("--epochs", "1", *arguments)

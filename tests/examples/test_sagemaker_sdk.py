@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from trackside.cli import main
 from trackside.contracts.rule_request import RuleRequest
-from trackside.testing.local_account.server import LocalAccount
+from trackside_localaccount.server import LocalAccount
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "sagemaker"

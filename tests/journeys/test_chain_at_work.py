@@ -13,7 +13,7 @@ from stacks.assembly import assembly
 from tests.journeys.test_whole_chain import Cloud, keys_of, tag_of
 from trackside.contracts.action import Action
 from trackside.contracts.run_layout import RunLocation
-from trackside.testing.local_account.server import LocalAccount
+from trackside_localaccount.server import LocalAccount
 
 pytestmark = pytest.mark.xdist_group("local-account")  # one account at a time in a process
 

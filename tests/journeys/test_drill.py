@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from stacks.assembly import assembly
-from trackside.testing.local_account import LocalAccount
+from trackside_localaccount import LocalAccount
 
 pytestmark = pytest.mark.xdist_group("drill")
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from tests.journeys.test_whole_chain import Cloud, _function_of, tag_of
-from trackside.contracts.evaluation_chain import CONTINUED_PREFIX
+from trackside.contracts.deployment.evaluators import CONTINUED_PREFIX
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import PROGRESS_KEY, RULE_OUTPUT, TENSORS, VERDICTS_KEY, RunLocation
 from trackside.evaluation.__main__ import main as judge_undisturbed
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import end_run, write_collections, write_tensors
-from trackside.testing.local_account.server import LocalAccount
-from trackside.testing.local_account.start_time import seconds_to_start
+from trackside_localaccount.server import LocalAccount
+from trackside_localaccount.start_time import seconds_to_start
 
 pytestmark = pytest.mark.xdist_group("local-account")  # one account at a time in a process
 

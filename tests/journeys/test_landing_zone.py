@@ -24,8 +24,8 @@ from tests.stacks.variants import (
 from trackside.contracts.action import Action
 from trackside.contracts.event import DETAIL_TYPE, SOURCE, TrainingJob, evaluation_of
 from trackside.contracts.verdict import Outcome, Severity, Verdict
-from trackside.testing.local_account.deploy import Account, deploy
-from trackside.testing.local_account.server import LocalAccount, OtherAccount
+from trackside_localaccount.deploy import Account, deploy
+from trackside_localaccount.server import LocalAccount, OtherAccount
 
 ROOT = Path(__file__).parents[2]
 EVALUATOR = str(ROOT / "rule_containers" / "evaluator" / "entrypoint.py")

@@ -19,7 +19,7 @@ import pytest
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.environment import inherited
 from trackside.local.process_table import living_processes
-from trackside.testing.local_account.start_time import LEAST_LIMIT_SECONDS, is_late
+from trackside_localaccount.start_time import LEAST_LIMIT_SECONDS, is_late
 
 ROOT = Path(__file__).parents[2]
 TRAIN = str(ROOT / "examples" / "digits" / "train.py")

@@ -18,9 +18,9 @@ from click.testing import CliRunner
 from stacks.assembly import assembly
 from tests.journeys.waiting import eventually
 from trackside.cli import main
-from trackside.testing.local_account.deploy import deploy
-from trackside.testing.local_account.faults import Faults
-from trackside.testing.local_account.server import LocalAccount
+from trackside_localaccount.deploy import deploy
+from trackside_localaccount.faults import Faults
+from trackside_localaccount.server import LocalAccount
 
 ROOT = Path(__file__).parents[2]
 RUNBOOK = ROOT / "docs" / "runbook.md"

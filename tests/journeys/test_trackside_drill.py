@@ -18,9 +18,9 @@ from tests.journeys.waiting import eventually
 from trackside.cli import main
 from trackside.cloud.calls import Calls
 from trackside.cloud.drill import PREFIX, Drill, DrillSettings
-from trackside.testing.local_account import LocalAccount
-from trackside.testing.local_account.deploy import deploy
-from trackside.testing.local_account.drill_stage import register_evaluator
+from trackside.cloud.drill_stage import register_evaluator
+from trackside_localaccount import LocalAccount
+from trackside_localaccount.deploy import deploy
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.xdist_group("drill")

@@ -12,8 +12,8 @@ import pytest
 
 from stacks.assembly import assembly
 from tests.stacks.previous_version import lay_out
-from trackside.testing.local_account import LocalAccount
-from trackside.testing.local_account.deploy import bootstrap
+from trackside_localaccount import LocalAccount
+from trackside_localaccount.deploy import bootstrap
 
 pytestmark = pytest.mark.xdist_group("drill")
 HOLDS_DATA = ("Bucket", "Table", "Key", "Queue", "Topic", "Repository", "EventBus", "Archive", "Parameter")

@@ -19,8 +19,8 @@ from tests.stacks.variants import WATCHING
 from trackside.cli import main
 from trackside.contracts.event import TrainingJob
 from trackside.sagemaker.attachment import attach_to_request, plan_attachment
-from trackside.testing.local_account.deploy import deploy
-from trackside.testing.local_account.server import LocalAccount
+from trackside_localaccount.deploy import deploy
+from trackside_localaccount.server import LocalAccount
 
 pytestmark = pytest.mark.xdist_group("local-account")  # one account at a time in a process
 

@@ -29,10 +29,10 @@ from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Finding, Outcome, Severity, Verdict
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import write_collections, write_tensors
-from trackside.testing.local_account.deploy import deploy
-from trackside.testing.local_account.event_delivery import Chaos
-from trackside.testing.local_account.server import LocalAccount
-from trackside.testing.local_account.start_time import MOST_STARTS, seconds_to_start
+from trackside_localaccount.deploy import deploy
+from trackside_localaccount.event_delivery import Chaos
+from trackside_localaccount.server import LocalAccount
+from trackside_localaccount.start_time import MOST_STARTS, seconds_to_start
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.xdist_group("local-account")  # one account at a time in a process

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from trackside.testing.local_account.server import LocalAccount
-from trackside.testing.local_account.start_time import MOST_STARTS, is_late
+from trackside_localaccount.server import LocalAccount
+from trackside_localaccount.start_time import MOST_STARTS, is_late
 
 _LOOK_AGAIN_SECONDS = 0.5  # for what the journal does not have: an alarm's look, a row that an evaluator writes
 

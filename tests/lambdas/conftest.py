@@ -17,7 +17,7 @@ from moto import mock_aws
 
 from lambdas.shared.clients import client
 from lambdas.shared.observability import logger, metrics
-from trackside.contracts.run_table import SHELVES
+from trackside.contracts.deployment.run_table import SHELVES
 
 EVENTS = Path(__file__).parent / "events"
 REGION = "us-east-1"

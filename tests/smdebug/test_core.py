@@ -13,6 +13,7 @@ from tests.smdebug.sides import HERE, ours, theirs
 from tests.smdebug.test_names import ALL_NAMES
 
 CORE, DIFFERENCES = HERE / "core_questions.py", HERE / "difference_questions.py"
+BUCKET = "core-questions"  # its own: all servers of moto in a process share their buckets
 
 # Question -> (our answer, the real one's); an error is its name. Each has its row in docs/smdebug-differences.md.
 DIFFERENT_CORE = {
@@ -111,11 +112,11 @@ def test_on_s3_both_answer_alike(smdebug_python: Path, tmp_path: Path, s3: Local
     client = s3.client()
     answers = []
     for side in (ours(**s3.environment), theirs(smdebug_python, **s3.environment)):
-        client.create_bucket(Bucket="bucket")
-        order = {"folder": "no folder", "bucket": "bucket"}
+        client.create_bucket(Bucket=BUCKET)
+        order = {"folder": "no folder", "bucket": BUCKET}
         answers.append(side.ask(CORE, order, tmp_path / f"{side.name}.json"))
-        assert "Contents" not in client.list_objects_v2(Bucket="bucket"), "it removes what it wrote"
-        client.delete_bucket(Bucket="bucket")
+        assert "Contents" not in client.list_objects_v2(Bucket=BUCKET), "it removes what it wrote"
+        client.delete_bucket(Bucket=BUCKET)
     compare(answers[0], answers[1], DIFFERENT_S3)
     assert len(answers[0]) >= 60
 

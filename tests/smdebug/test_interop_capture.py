@@ -12,8 +12,8 @@ import pytest
 import smdebug.trials
 
 from trackside.capture.guard import Guard
-from trackside.capture.hook import Hook
 from trackside.capture.run_files import RunFiles
+from trackside.capture.step_engine import StepEngine
 from trackside.capture.writer import Writer
 from trackside.contracts.capture_request import MODES, REDUCTIONS, CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.run_layout import collections_key
@@ -54,22 +54,22 @@ QUESTIONS: list[tuple[str, str, dict[str, Any]]] = [
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
     files = RunFiles(lambda: LocalStore(folder), request=REQUEST, worker="worker_0", num_workers=1, ends_run=True)
-    writer, hook = Writer(files, guard=Guard()), Hook(REQUEST)
+    writer, engine = Writer(files, guard=Guard()), StepEngine(REQUEST)
     writer.start()
-    hook.connect(writer)
+    engine.connect(writer)
     random = np.random.default_rng(0)
     for mode in ("TRAIN", "TRAIN", "EVAL", "TRAIN"):
-        hook.set_mode(mode)
-        hook.add_loss("MSELoss", random.normal(size=()).astype("f4"))
+        engine.set_mode(mode)
+        engine.open_step.add_loss("MSELoss", random.normal(size=()).astype("f4"))
         for name in ("Net_fc.weight", "gradient/Net_fc.weight"):
-            if hook.wants(name):
-                hook.add(name, random.normal(size=(3, 4)).astype("f4"))
+            if engine.open_step.wants(name):
+                engine.open_step.add(name, random.normal(size=(3, 4)).astype("f4"))
         for name, collection in (("fc_output_0", "outputs"), ("MSELoss_input_1", "labels")):
-            if hook.wants(name, collections=frozenset({collection})):
-                hook.add(name, random.normal(size=(5, 2)).astype("f4"), collections=frozenset({collection}))
-        if hook.step == 1:
-            hook.add_scalar("temperature", 0.25)
-        hook.end_step()
+            if engine.open_step.wants(name, collections=frozenset({collection})):
+                engine.open_step.add(name, random.normal(size=(5, 2)).astype("f4"), collections=frozenset({collection}))
+        if engine.step == 1:
+            engine.open_step.add_scalar("temperature", 0.25)
+        engine.end_step()
     assert writer.close(30)
     return folder
 

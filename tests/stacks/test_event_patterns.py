@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stacks.event_patterns import untagged_training_started
-from trackside.testing.local_account.event_pattern import matches
+from trackside_localaccount.event_pattern import matches
 
 EVENTS = Path(__file__).parents[1] / "lambdas" / "events"
 

@@ -11,7 +11,7 @@ import pytest
 
 from stacks.deployment_settings import DeploymentSettings
 from stacks.paths import LAMBDAS
-from trackside.contracts import reaction_metrics
+from trackside.contracts.deployment import reaction_metrics
 
 REACTIONS = sorted(path.parent.name for path in LAMBDAS.glob("*/handler.py"))
 STACK = "TracksideMonitoring"

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from trackside.capture.guard import Guard
-from trackside.capture.hook import Position
 from trackside.capture.run_files import FindState, RunFiles
 from trackside.capture.segment_storage import SegmentLimits
 from trackside.capture.statistics_log import LogLimits, StatisticsLog
+from trackside.capture.step_engine import Position
 from trackside.capture.watermark import MarkedParts, ModeSteps, Progress, WatermarkFile
 from trackside.capture.worker_ends import WorkerEnds
 from trackside.capture.writer import StepTensors

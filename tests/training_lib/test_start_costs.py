@@ -132,7 +132,7 @@ def test_an_evaluator_of_a_folder_imports_what_it_needs(count: Count, tmp_path: 
     assert "numpy" in found.modules, "this is what judges"
     assert not found.imported("boto3", "botocore", "rich", "click", "torch", "yaml", "importlib.metadata", "email")
     assert not found.imported("trackside.cli", "trackside.cloud", "trackside.local", "trackside.frameworks")
-    assert not found.imported("trackside.contracts.request_documents")
+    assert not found.imported("trackside.documents.requests")
     assert found.imported("trackside.rules.documented") <= {"trackside.rules.documented"}
 
 

@@ -11,7 +11,7 @@ from moto import mock_aws
 
 from benchmarks.fleet_kills import create_lease_table
 from lambdas.note_news.handler import handle
-from trackside.contracts.lease import NewsRecord
+from trackside.contracts.deployment.lease import NewsRecord
 
 
 def written(key: str, bucket: str = "runs-bucket") -> dict[str, Any]:

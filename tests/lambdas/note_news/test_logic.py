@@ -8,8 +8,8 @@ import pytest
 
 from lambdas.note_news.logic import decide
 from lambdas.shared.decisions import Nothing
+from trackside.contracts.deployment.lease import NewsRecord
 from trackside.contracts.errors import ConfigurationError
-from trackside.contracts.lease import NewsRecord
 
 
 def written(key: str, bucket: str = "runs-bucket") -> dict[str, Any]:

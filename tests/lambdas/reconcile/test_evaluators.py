@@ -32,10 +32,9 @@ from tests.lambdas.reconcile.test_handler import (
     queues,
     sent,
 )
-from trackside.contracts.evaluation_chain import CONTINUED_PREFIX
-from trackside.contracts.evaluator_mode import FLEET, PER_RULE
+from trackside.contracts.deployment.evaluators import CONTINUED_PREFIX, FLEET, PER_RULE
+from trackside.contracts.deployment.lease import LeaseRecord, LeaseState
 from trackside.contracts.event import TrainingJob
-from trackside.contracts.lease import LeaseRecord, LeaseState
 from trackside.contracts.run_layout import RunLocation
 
 __all__ = ["queues"]  # a fixture

@@ -17,8 +17,8 @@ from botocore.stub import ANY, Stubber
 from lambdas.reconcile.handler import handle
 from lambdas.reconcile.settings import ReconcileSettings
 from lambdas.shared.processing_jobs import evaluator_mark, evaluator_name, processing_job_name
+from trackside.contracts.deployment.run_table import JobRecord
 from trackside.contracts.event import TrainingJob
-from trackside.contracts.run_table import JobRecord
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job/"
 NOW = 1_795_226_674.0

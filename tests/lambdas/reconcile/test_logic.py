@@ -10,8 +10,8 @@ import pytest
 
 from lambdas.reconcile.logic import Doubts, Listed, doubts, missed_event
 from lambdas.reconcile.settings import ReconcileSettings
+from trackside.contracts.deployment.run_table import JobRecord
 from trackside.contracts.event import TrainingJob, read_rule_evaluations, read_training_job_state_change
-from trackside.contracts.run_table import JobRecord
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job/"
 NOW = 1_795_226_674.0

@@ -16,8 +16,8 @@ from lambdas.record_verdict.remember import MOST_TRIES, remember
 from lambdas.record_verdict.settings import RecordVerdictSettings
 from lambdas.shared.clients import client
 from lambdas.shared.run_table import RunTable
+from trackside.contracts.deployment.run_table import HistoryRecord, JobRecord, RuleRecord
 from trackside.contracts.event import read_rule_evaluations
-from trackside.contracts.run_table import HistoryRecord, JobRecord, RuleRecord
 
 Golden = Callable[..., dict[str, Any]]
 Deliver = Callable[..., list[str]]

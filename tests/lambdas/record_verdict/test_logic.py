@@ -9,8 +9,8 @@ import pytest
 
 from lambdas.record_verdict.logic import decide, read
 from lambdas.shared.decisions import Nothing
+from trackside.contracts.deployment.run_table import HistoryRecord, RuleRecord, merged
 from trackside.contracts.event import Evidence, RuleEvaluation, RuleEvaluationStatus, TrainingJob
-from trackside.contracts.run_table import HistoryRecord, RuleRecord, merged
 
 JOB = TrainingJob("digits-01", "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits-01")
 ISSUE = RuleEvaluation(

@@ -15,8 +15,8 @@ from lambdas.shared.processing_jobs import evaluator_name
 from lambdas.start_evaluation.chain import FINAL_EXIT_CODES, EvaluatorEnd, GiveUp, decide_next, read_end
 from lambdas.start_evaluation.logic import StartEvaluation
 from tests.lambdas.start_evaluation.test_logic import ARN, SETTINGS, STARTED
+from trackside.contracts.deployment.evaluators import CONTINUED_PREFIX, MOST_LINKS, hand_over_seconds
 from trackside.contracts.errors import ConfigurationError
-from trackside.contracts.evaluation_chain import CONTINUED_PREFIX, MOST_LINKS, hand_over_seconds
 from trackside.evaluation import exit_codes
 
 TOLD = {

@@ -13,9 +13,9 @@ from lambdas.shared.processing_jobs import evaluator_mark, evaluator_name, proce
 from lambdas.start_evaluation.evaluators import OpenLease, decide_evaluators
 from lambdas.start_evaluation.logic import StartEvaluation, decide
 from tests.lambdas.start_evaluation.test_logic import JOB_NAME, SETTINGS, STARTED, WITH_CUSTOM_RULES
-from trackside.contracts.evaluator_mode import FLEET, PER_JOB, PER_RULE
+from trackside.contracts.deployment.evaluators import FLEET, PER_JOB, PER_RULE
+from trackside.contracts.deployment.lease import LeaseRecord
 from trackside.contracts.event import TrainingJob
-from trackside.contracts.lease import LeaseRecord
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 

@@ -14,7 +14,7 @@ from lambdas.shared.processing_jobs import processing_job_name
 from lambdas.start_evaluation.logic import StartEvaluation, decide, decide_custom
 from lambdas.start_evaluation.settings import StartEvaluationSettings
 from trackside.contracts.action import Action
-from trackside.contracts.custom_rule_job import MOST_JOBS, CustomRuleJob
+from trackside.contracts.deployment.custom_rule_job import MOST_JOBS, CustomRuleJob
 from trackside.contracts.event import TrainingJob, TrainingJobStateChange
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RunLocation

@@ -16,9 +16,9 @@ from lambdas.start_evaluation.handler import handle
 from lambdas.start_evaluation.settings import StartEvaluationSettings
 from tests.lambdas.start_evaluation.test_chain import TOLD, event
 from tests.lambdas.start_evaluation.test_handler import STARTED
-from trackside.contracts.evaluator_mode import FLEET, PER_RULE
+from trackside.contracts.deployment.evaluators import FLEET, PER_RULE
+from trackside.contracts.deployment.lease import LeaseRecord
 from trackside.contracts.event import TrainingJob
-from trackside.contracts.lease import LeaseRecord
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 
 JOB = TrainingJob("digits-01", "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits-01")

@@ -17,9 +17,9 @@ from lambdas.stop_training import ladder
 from lambdas.stop_training.handler import handle
 from lambdas.stop_training.settings import StopTrainingSettings
 from trackside.contracts.action import Action
+from trackside.contracts.deployment.run_table import JobRecord
+from trackside.contracts.deployment.stop_record import DecisionRecord, Savings, VetoRecord
 from trackside.contracts.event import TrainingJob
-from trackside.contracts.run_table import JobRecord
-from trackside.contracts.stop_record import DecisionRecord, Savings, VetoRecord
 
 JOB = {"TrainingJobName": "digits-01"}
 SWITCH = "/trackside/trackside/dry-run"

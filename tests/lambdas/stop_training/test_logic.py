@@ -20,9 +20,9 @@ from lambdas.stop_training.logic import (
 )
 from lambdas.stop_training.settings import StopTrainingSettings
 from trackside.contracts.action import Action
+from trackside.contracts.deployment.run_table import JobRecord, merged
+from trackside.contracts.deployment.stop_record import DecisionRecord, Savings, StopOutcome, VetoRecord
 from trackside.contracts.event import Evidence, RuleEvaluation, RuleEvaluationStatus, TrainingJob
-from trackside.contracts.run_table import JobRecord, merged
-from trackside.contracts.stop_record import DecisionRecord, Savings, StopOutcome, VetoRecord
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits-01"
 NOW = 1_795_226_674.0

@@ -18,7 +18,7 @@ from moto.server import ThreadedMotoServer
 from tests.patience import wait_until
 from tests.rule_containers.local_environment import local_environment
 from tests.warm_python import WarmProcess, WarmPython
-from trackside.contracts.custom_rule_job import CustomRuleJob, read_ending
+from trackside.contracts.deployment.custom_rule_job import CustomRuleJob, read_ending
 from trackside.contracts.event import TrainingJob
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.storage.local import LocalStore

@@ -13,7 +13,7 @@ import pytest
 from rule_containers.evaluator.entrypoint import main
 from tests.patience import HANGS_SECONDS, wait_until
 from tests.rule_containers.evaluator.test_entrypoint import ENTRY_POINT, JOB_ARN
-from trackside.contracts.evaluation_chain import CONTINUED_PREFIX
+from trackside.contracts.deployment.evaluators import CONTINUED_PREFIX
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.environment import inherited
 from trackside.evaluation import exit_codes

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trackside.capture.always_on import MOST_LOSSES_A_STEP, MOST_WAITING, SETTLED_SECONDS, AlwaysOn, Jumps, TierSchedule
+from trackside.capture.always_on import MOST_WAITING, SETTLED_SECONDS, AlwaysOn, Jumps, TierSchedule
 from trackside.capture.budget import Intervals, OverheadBudget
+from trackside.capture.open_step import MOST_LOSSES_A_STEP
 from trackside.capture.statistic_rows import MOST_TENSORS_A_ROW, Here, Numbers, Reading, Watched
 from trackside.capture.statistics_log import StatisticsLog
 from trackside.contracts.capture_request import StatisticsRequest

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from trackside.capture.hook import Position
 from trackside.capture.restart import added, moved_on, read_state
 from trackside.capture.run_files import RunFiles
 from trackside.capture.statistics_log import StatisticsLog
+from trackside.capture.step_engine import Position
 from trackside.capture.writer import StepTensors
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.errors import StorageUnavailableError

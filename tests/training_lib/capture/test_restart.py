@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from tests.patience import HANGS_SECONDS
-from trackside.capture.hook import Position
 from trackside.capture.restart import further, position_after, read_state, state_at, within_seconds, write_state
+from trackside.capture.step_engine import Position
 from trackside.contracts.errors import StorageUnavailableError
 from trackside.contracts.run_layout import END_MARKER_KEY, INDEX_PREFIX, index_key, parse_index_key, state_key
 from trackside.records.index_file import decode_index
@@ -115,7 +115,7 @@ SCRIPT = """
 import sys, time
 import numpy as np
 from trackside.capture.guard import Guard
-from trackside.capture.hook import Hook
+from trackside.capture.step_engine import StepEngine
 from trackside.capture.run_files import RunFiles
 from trackside.capture.writer import Writer
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
@@ -123,17 +123,17 @@ from trackside.storage.local import LocalStore
 
 folder, ending = sys.argv[1:]
 request = CaptureRequest((CollectionRequest("losses", Schedule(1)),))
-hook = Hook(request)
+engine = StepEngine(request)
 files = RunFiles(lambda: LocalStore(folder), request=request, worker="worker_0", num_workers=1, ends_run=True,
-                 position=hook.position, restarts=True)
+                 position=engine.position, restarts=True)
 writer = Writer(files, guard=Guard())
-hook.resume(files.resume())
+engine.resume(files.resume())
 writer.start()
-hook.connect(writer)
+engine.connect(writer)
 for mode in ("TRAIN", "TRAIN", "EVAL", "TRAIN"):
-    hook.set_mode(mode)
-    hook.add_loss("MSELoss", np.ones(1, "f4"))
-    hook.end_step()
+    engine.set_mode(mode)
+    engine.open_step.add_loss("MSELoss", np.ones(1, "f4"))
+    engine.end_step()
 if ending == "killed":
     writer.flush(600)
     print("ready", flush=True)

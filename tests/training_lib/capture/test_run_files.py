@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from trackside.capture.hook import Position
 from trackside.capture.run_files import RunFiles
+from trackside.capture.step_engine import Position
 from trackside.capture.writer import StepTensors
 from trackside.contracts import run_layout
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
@@ -207,6 +207,22 @@ def test_collections_lost_to_a_full_disk_are_made_up_for() -> None:
         files.save(step(0, "MSELoss_output_0"))
     store.is_full = False
     files.finish()
+    assert collections(store).named("losses") is not None
+
+
+def test_a_step_is_not_lost_for_want_of_its_collections_file() -> None:
+    class FullAfterTheStep(FullDisk):
+        def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
+            self.is_full = key.startswith("collections/") and not has_room
+            super().put(key, data)
+
+    store, has_room = FullAfterTheStep(), False
+    files = run_files(store)
+    files.save(step(0, "MSELoss_output_0"))
+    assert store.exists(run_layout.index_key(0, "worker_0"))
+    assert not store.exists(run_layout.collections_key("worker_0"))
+    has_room = True
+    files.save(step(1, "MSELoss_output_0"))
     assert collections(store).named("losses") is not None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 
 import boto3
@@ -128,3 +129,11 @@ def test_a_local_drill_needs_a_clone(tmp_path_factory: pytest.TempPathFactory, m
     result = CliRunner().invoke(main, ["drill", "--local"])
     assert result.exit_code == 2
     assert "no clone of Trackside's repository" in result.stderr
+
+
+def test_a_local_drill_needs_the_local_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "trackside_localaccount", None)  # as if it were not installed
+    result = CliRunner().invoke(main, ["drill", "--local"])
+    assert result.exit_code == 2
+    assert "trackside_localaccount" in result.stderr
+    assert "pip install ./training_lib/localaccount" in result.stderr

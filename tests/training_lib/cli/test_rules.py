@@ -41,6 +41,7 @@ def test_json_is_one_document_with_a_version() -> None:
         "needs",
         "presets",
         "is_asked_for",
+        "life_cycle",
     }
 
 
@@ -54,6 +55,13 @@ def test_one_rule_as_json() -> None:
     document = json.loads(CliRunner().invoke(main, ["rules", "show", "vanishing-gradient", "--format", "json"]).stdout)
     assert document["severity"] == "critical"
     assert document["parameters"][0]["name"] == RULES["vanishing-gradient"].parameters[0].name
+
+
+def test_the_life_cycle_of_a_rule_is_shown() -> None:
+    listed = CliRunner().invoke(main, ["rules", "list"]).stdout
+    assert listed.split("\n")[0].split() == ["rule", "severity", "life", "cycle", "finds"]
+    shown = CliRunner().invoke(main, ["rules", "show", "vanishing-gradient"]).stdout
+    assert "life cycle  stable" in shown
 
 
 def test_an_unknown_rule_says_which_was_meant() -> None:

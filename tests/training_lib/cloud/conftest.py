@@ -11,7 +11,7 @@ import pytest
 from moto import mock_aws
 
 from trackside.cloud.run_table import RunTable
-from trackside.contracts.run_table import SHELVES
+from trackside.contracts.deployment.run_table import SHELVES
 
 NOW = 1_795_226_674.0  # 2026-11-21 02:04:34 UTC
 

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from trackside.cli import main
 from trackside.cloud.rule_statuses import STATUSES, fill_rule_statuses
 from trackside.cloud.run_table import RunTable
+from trackside.contracts.deployment.run_table import merged
 from trackside.contracts.event import Evidence, RuleEvaluation, RuleEvaluationStatus, TrainingJob
-from trackside.contracts.run_table import merged
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits"
 ISSUE = RuleEvaluation(

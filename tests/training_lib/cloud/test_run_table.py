@@ -15,10 +15,10 @@ from click.testing import CliRunner
 from trackside.cli import main
 from trackside.cloud.rule_statuses import debug_rule_evaluation_statuses
 from trackside.cloud.run_table import RunTable
+from trackside.contracts.deployment.run_table import HistoryRecord, JobRecord, merged
+from trackside.contracts.deployment.stop_record import DecisionRecord, Savings, StopOutcome
 from trackside.contracts.errors import AccessDeniedError, LocationNotFoundError, StorageUnavailableError
 from trackside.contracts.event import Evidence, RuleEvaluation, RuleEvaluationStatus, TrainingJob
-from trackside.contracts.run_table import HistoryRecord, JobRecord, merged
-from trackside.contracts.stop_record import DecisionRecord, Savings, StopOutcome
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job/"
 NOW = 1_795_226_674.0  # as in conftest.py: 2026-11-21 02:04:34 UTC

@@ -25,7 +25,7 @@ from trackside.contracts.rule_catalogue import (
     built_in_catalogue,
     parse_catalogue,
 )
-from trackside.contracts.rule_request import CustomRule, RuleConfiguration, RuleRequest
+from trackside.contracts.rule_request import SOURCE_PARAMETER, CustomRule, RuleConfiguration, RuleRequest
 
 SCHEDULES = st.builds(
     Schedule,
@@ -75,7 +75,7 @@ RULES = st.builds(
     actions=st.lists(st.sampled_from(list(Action)), unique=True).map(tuple),
     source=TEXTS,
     collections=st.lists(COLLECTIONS, max_size=2).map(tuple),
-)
+).filter(lambda rule: not (rule.source and SOURCE_PARAMETER in rule.parameters))  # refused: a file is named once
 REQUESTS = st.lists(RULES, max_size=3, unique_by=lambda r: r.name).map(lambda r: RuleRequest(tuple(r)))
 
 
@@ -405,3 +405,9 @@ def test_what_is_saved_for_a_custom_rule_is_said_by_its_configuration_or_is_ever
     assert catalogue.needs(RuleConfiguration("Mine", source="a.py")) == CUSTOM_RULE_CAPTURE
     intervals = {c.name: c.schedule.save_interval for c in CUSTOM_RULE_CAPTURE.collections}
     assert intervals == {"losses": 10, "weights": 100, "biases": 100, "gradients": 100}
+
+
+def test_a_rule_is_named_by_one_file() -> None:
+    rule = {"rule": "Mine", "source": "mine.py", "parameters": {"source_s3_uri": "s3://bucket/mine.py"}}
+    with pytest.raises(ConfigurationError, match="stands beside the parameter 'source_s3_uri'"):
+        RuleRequest.from_json(json.dumps({"rules": [rule]}))

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from trackside.contracts.model_facts import LossFacts, ModelFacts, ModuleFacts, ParameterFacts
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.verdict import Finding, Outcome, Severity, Verdict
 from trackside.evaluation.evaluator import Evaluator
 from trackside.evaluation.progress import ProgressFile
-from trackside.records.model_facts import LossFacts, ModelFacts, ModuleFacts, ParameterFacts
 from trackside.rules.catalogue import ConfiguredRule, build_rules
 from trackside.rules.rule import Rule
 from trackside.storage.memory import MemoryStore

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from trackside.capture.session import SessionOptions
 from trackside.contracts import run_layout
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.environment import CaptureEnvironment
-from trackside.frameworks.pytorch import PyTorchCapture
+from trackside.frameworks.pytorch import PyTorchAdapter
 from trackside.records.index_file import decode_index
 from trackside.records.tfevents import decode_record
 from trackside.storage.memory import MemoryStore
@@ -103,7 +104,7 @@ def capturing(request_json: Callable[..., str]) -> Capturing:
     def capture(store: MemoryStore | None = None, **intervals: Any) -> Iterator[MemoryStore]:
         store = MemoryStore() if store is None else store
         environment = CaptureEnvironment("memory://run", request_json(**intervals), 0, 1)
-        capture = PyTorchCapture(environment, open_store=lambda _: store)
+        capture = PyTorchAdapter(environment, options=SessionOptions(open_store=lambda _: store))
         capture.install()
         try:
             yield store

@@ -515,7 +515,7 @@ def test_a_bad_request_is_one_line(run: Path, run_script: Run, bare: Done) -> No
 
 def test_a_broken_adapter_is_one_line(run: Path, folder: Path, bare: Done) -> None:
     script = folder / "broken.py"
-    script.write_text("import sys; sys.modules['trackside.capture.hook'] = None\nimport torch\nprint('trained')")
+    script.write_text("import sys; sys.modules['trackside.capture.step_engine'] = None\nimport torch\nprint('trained')")
     environment = {**inherited(), "TRACKSIDE_RUN": str(run)}
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment, check=False)
     assert (done.returncode, done.stdout) == (0, "trained\n")
@@ -547,8 +547,8 @@ class Finder:  # as `wrapt` has it, and what is made after it
 
 sys.meta_path.insert({place}, Finder())
 import torch
-from trackside.frameworks import pytorch
-print("captured" if pytorch.attached else "not captured")
+from trackside.frameworks import in_charge
+print("captured" if in_charge.attached() else "not captured")
 print(torch.optim.Optimizer.__init__.__wrapped__.__qualname__)
 print(hasattr(torch.optim.Optimizer.__init__.__wrapped__, "__wrapped__"))
 """

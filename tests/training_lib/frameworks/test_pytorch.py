@@ -21,12 +21,13 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from trackside.capture.session import SessionOptions
 from trackside.contracts import run_layout
 from trackside.contracts.errors import StorageError
 from trackside.environment import CaptureEnvironment
-from trackside.frameworks.pytorch import PyTorchCapture
-from trackside.frameworks.pytorch.copying import copy_to_array
-from trackside.frameworks.pytorch.losses import describe_loss
+from trackside.frameworks.pytorch import PyTorchAdapter
+from trackside.frameworks.pytorch.losses.description import describe_loss
+from trackside.frameworks.pytorch.saving.copying import copy_to_array
 from trackside.storage.memory import MemoryStore
 
 ALL = {"losses": 1, "weights": 1, "biases": 1, "gradients": 1}
@@ -152,14 +153,15 @@ def test_random_numbers_stay_the_users(capturing: Any) -> None:
 COUNTS_CALLS = """
 import sys, torch, trackside
 from pathlib import Path
+from trackside.capture.session import SessionOptions
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
 from trackside.environment import CaptureEnvironment
-from trackside.frameworks.pytorch import PyTorchCapture
+from trackside.frameworks.pytorch import PyTorchAdapter
 from trackside.storage.memory import MemoryStore
 
 never = CaptureRequest((CollectionRequest("losses", Schedule(10**6)),), statistics=StatisticsRequest(enabled=False))
 environment = CaptureEnvironment("memory://run", never.to_json(), 0, 1)
-PyTorchCapture(environment, open_store=lambda _: MemoryStore()).install()
+PyTorchAdapter(environment, options=SessionOptions(open_store=lambda _: MemoryStore())).install()
 ours = str(Path(trackside.__file__).parent)
 calls = 0
 
@@ -215,7 +217,9 @@ def test_a_capture_that_has_ended_keeps_nothing_alive(
     with capturing(losses=1):
         train(1)  # has PyTorch's compiler loaded, which keeps all functions of torch that there are then, ours too
     text = request_json(**ALL) if request_text is None else request_text
-    capture = PyTorchCapture(CaptureEnvironment("memory://run", text, 0, 1), open_store=lambda _: MemoryStore())
+    capture = PyTorchAdapter(
+        CaptureEnvironment("memory://run", text, 0, 1), options=SessionOptions(open_store=lambda _: MemoryStore())
+    )
     capture.install()
     model = train()
     capture.uninstall()
@@ -717,7 +721,9 @@ def test_the_users_exceptions_are_the_users(capturing: Any, caplog: pytest.LogCa
 def test_a_bad_request_is_one_line_and_no_capture(caplog: pytest.LogCaptureFixture) -> None:
     store = MemoryStore()
     text = '{"collections": [{"name": "weigths"}, {"name": "losses", "save_interval": 0}]}'
-    capture = PyTorchCapture(CaptureEnvironment("memory://run", text, 0, 1), open_store=lambda _: store)
+    capture = PyTorchAdapter(
+        CaptureEnvironment("memory://run", text, 0, 1), options=SessionOptions(open_store=lambda _: store)
+    )
     capture.install()
     try:
         bare, hooked = (train(), train())
@@ -732,7 +738,7 @@ def test_a_bad_request_is_one_line_and_no_capture(caplog: pytest.LogCaptureFixtu
 
 
 def test_a_location_that_is_none_is_one_line(request_json: Any, caplog: pytest.LogCaptureFixture) -> None:
-    capture = PyTorchCapture(CaptureEnvironment("ftp://host/run", request_json(**ALL), 0, 1))
+    capture = PyTorchAdapter(CaptureEnvironment("ftp://host/run", request_json(**ALL), 0, 1))
     capture.install()
     try:
         train()
@@ -754,8 +760,9 @@ def test_a_location_that_is_none_is_one_line(request_json: Any, caplog: pytest.L
 def test_each_rank_writes_as_its_own_worker(rank: int, names: set[str], request_json: Any) -> None:
     store = MemoryStore()
     environment = CaptureEnvironment("memory://run", request_json(losses=1), rank, 2)
-    capture = PyTorchCapture(
-        environment, open_store=lambda uri: store if uri.endswith("/debug-output") else MemoryStore()
+    capture = PyTorchAdapter(
+        environment,
+        options=SessionOptions(open_store=lambda uri: store if uri.endswith("/debug-output") else MemoryStore()),
     )
     capture.install()
     try:

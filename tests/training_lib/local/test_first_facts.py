@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from trackside.contracts.model_facts import LossFacts, ModelFacts, ModuleFacts, ParameterFacts
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import model_facts_key
 from trackside.local.first_facts import FirstFacts, what_turned_out
-from trackside.records.model_facts import LossFacts, ModelFacts, ModuleFacts, ParameterFacts
 from trackside.storage.memory import MemoryStore
 from trackside.testing.fake_trial import write_facts
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trackside.contracts.errors import RecordError
-from trackside.contracts.run_layout import model_facts_key
-from trackside.records.model_facts import (
-    HEAD_BYTES,
-    MOST_REVISIONS,
+from trackside.contracts.model_facts import (
     ClippingFacts,
     LossFacts,
     ModelFacts,
@@ -23,6 +21,11 @@ from trackside.records.model_facts import (
     ParameterFacts,
     ProgramFacts,
     at_step,
+)
+from trackside.contracts.run_layout import model_facts_key
+from trackside.records.model_facts import (
+    HEAD_BYTES,
+    MOST_REVISIONS,
     decode_facts,
     encode_facts,
     facts_workers,
@@ -96,6 +99,25 @@ facts = st.builds(
 def test_a_layer_that_sees_ahead() -> None:
     seen = ModelFacts(modules=(ModuleFacts("rnn", "GRU", "recurrent", sees_ahead=True),))
     assert decode_facts(encode_facts([seen]), key="facts")[0].modules == seen.modules
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [ModuleFacts, ParameterFacts, OptimizerFacts, LossFacts, ClippingFacts, ProgramFacts],
+    ids=lambda k: k.__name__,
+)
+def test_every_field_of_a_fact_is_written_and_read(kind: type) -> None:
+    values = {"str": "a", "bool": True, "int": 3, "int | None": 3, "float": 0.5, "float | None": 0.5}
+    values |= {"tuple[int, ...]": (2, 3), "tuple[Mapping[str, float], ...]": ({"lr": 0.5},)}
+    values |= {"tuple[ClippingFacts, ...]": (ClippingFacts("norm", 1.0),)}
+    fact = kind(**{f.name: False if f.default is True else values[str(f.type)] for f in fields(kind)})
+    sections = {ProgramFacts: "program", ClippingFacts: "program", ModuleFacts: "modules"}
+    sections |= {ParameterFacts: "parameters", OptimizerFacts: "optimizers", LossFacts: "losses"}
+    whole = ProgramFacts(clipping=(fact,)) if kind is ClippingFacts else fact
+    name = sections[kind]
+    given: dict[str, Any] = {name: whole if name == "program" else (whole,)}
+    told = ModelFacts(**given)
+    assert decode_facts(encode_facts([told]), key="k") == (told,)
 
 
 def test_version_1_never_changes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,7 +12,7 @@ import pytest
 
 from trackside.contracts.action import Action
 from trackside.contracts.errors import ConfigurationError
-from trackside.contracts.rule_catalogue import parse_catalogue
+from trackside.contracts.rule_catalogue import LifeCycle, built_in_catalogue, parse_catalogue
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.rules.catalogue import (
     build_rules,
@@ -66,6 +67,35 @@ def test_the_rules_are_found_sorted_by_id() -> None:
 def test_the_catalogue_cannot_be_changed() -> None:
     with pytest.raises(TypeError):
         built_in_rules()["mine"] = VanishingGradient  # type: ignore[index]  # that is the point
+
+
+class InPreview(VanishingGradient):
+    life_cycle = LifeCycle.PREVIEW
+
+
+class Outdated(VanishingGradient):
+    life_cycle = LifeCycle.DEPRECATED
+
+
+@pytest.mark.parametrize(
+    ("rule", "judges_by_default"),
+    [
+        pytest.param(VanishingGradient, True, id="stable"),
+        pytest.param(InPreview, False, id="preview"),
+        pytest.param(Outdated, True, id="deprecated"),
+    ],
+)
+def test_a_preview_rule_judges_only_where_it_is_chosen(rule: type[VanishingGradient], judges_by_default: bool) -> None:
+    catalogue = replace(built_in_catalogue(), rules={rule.rule_id: rule.describe()})
+    assert (rule.rule_id in catalogue.usual) is judges_by_default
+    catalogue.check(RuleRequest((RuleConfiguration(rule.rule_id),)))  # raises where it cannot be chosen
+
+
+def test_a_catalogue_without_life_cycles_is_of_stable_rules() -> None:
+    entries = json.loads(catalogue_json())["rules"]
+    assert {entry.pop("life_cycle") for entry in entries} <= {each.value for each in LifeCycle}
+    read = parse_catalogue(json.dumps({"rules": entries})).rules.values()
+    assert {rule.life_cycle for rule in read} == {LifeCycle.STABLE}
 
 
 def test_two_rules_of_one_id_are_refused_and_both_named() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import along, falling, steady
 from trackside.contracts.cause import Cause
-from trackside.records.model_facts import (
+from trackside.contracts.model_facts import (
     ClippingFacts,
     LossFacts,
     ModelFacts,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trackside.records.model_facts import LossFacts, ModelFacts
+from trackside.contracts.model_facts import LossFacts, ModelFacts
 from trackside.rules.guessing import best_guess, loss_of_guessing
 from trackside.testing.rule_case import RuleCase
 

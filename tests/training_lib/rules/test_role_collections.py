@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trackside.records.model_facts import LossFacts, ModelFacts, ModuleFacts
+from trackside.contracts.model_facts import LossFacts, ModelFacts, ModuleFacts
 from trackside.rules.role_collections import without_members
 
 

@@ -13,11 +13,11 @@ import pytest
 
 from tests.training_lib.sagemaker.catalogues import CATALOGUE
 from trackside.contracts.action import Action
-from trackside.contracts.action_documents import Recipient
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.errors import ConfigurationError
-from trackside.contracts.request_documents import Translation
+from trackside.contracts.recipient import Recipient
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.documents.requests import Translation
 from trackside.sagemaker import (
     ActionList,
     CollectionConfig,
@@ -378,7 +378,7 @@ def test_an_action_list_takes_actions_only() -> None:
 
 def test_the_short_ways_say_in_the_log_what_has_no_counterpart(caplog: pytest.LogCaptureFixture) -> None:
     rules = [Rule.sagemaker(rule_configs.vanishing_gradient()), Rule.sagemaker(rule_configs.cpu_bottleneck())]
-    with caplog.at_level(logging.WARNING, logger="trackside.sagemaker.translation"):
+    with caplog.at_level(logging.WARNING, logger="trackside.documents.sdk.translation"):
         assert [rule.rule_id for rule in to_rule_request(rules).rules] == ["vanishing-gradient"]
         assert to_capture_request(None, rules).collection("gradients") is not None
         environment = to_environment("runs/one", None, rules)

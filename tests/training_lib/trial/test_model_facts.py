@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from trackside.contracts.model_facts import ModelFacts, ModuleFacts
 from trackside.contracts.run_layout import model_facts_key
-from trackside.records.model_facts import ModelFacts, ModuleFacts, encode_facts
+from trackside.records.model_facts import encode_facts
 from trackside.storage.memory import MemoryStore
 from trackside.testing.fake_trial import fake_trial, write_facts
 from trackside.testing.rule_case import RuleCase

@@ -127,15 +127,16 @@ def test_a_trial_opens_with_a_handful_of_requests(
     assert taken.total() <= 9
 
 
-def test_a_thousand_steps_open_with_at_most_twenty_requests(bucket: tuple[S3Store, Requests]) -> None:
+@pytest.mark.parametrize("steps", [40, 200])
+def test_however_many_steps_open_with_at_most_twenty_requests(bucket: tuple[S3Store, Requests], steps: int) -> None:
     store, requests = bucket
     files = writer(store)
-    save(files, 0, 1000)
+    save(files, 0, steps)
     requests.taken()
     index = index_of(store)
-    assert index.steps == [*range(1000)]
+    assert index.steps == [*range(steps)]
     taken = requests.taken()
-    # 1,000 = 62 * 16 + 8: the last eight are not packed yet.
+    # 40 = 2 * 16 + 8, 200 = 12 * 16 + 8: the last eight are not packed yet.
     assert taken == {LIST: 3, GET: 1 + 1 + 8}
     assert taken.total() <= 20
 

@@ -13,7 +13,7 @@ from trackside.records.index_file import Index, IndexEntry, encode_index
 from trackside.records.step_file import encode_step, write_step
 from trackside.storage.memory import MemoryStore
 from trackside.storage.store import Store
-from trackside.trial import step_index
+from trackside.trial import index_files
 from trackside.trial.membership import Membership
 from trackside.trial.packed_index import rebuild_packed_index
 from trackside.trial.step_index import StepIndex
@@ -198,7 +198,7 @@ def test_where_every_step_lies_differently_nothing_is_confused(monkeypatch: pyte
     for step in range(30):
         write(store, step, "a", "b", width=1 + step % 10)
     plenty, _ = opened(store)
-    monkeypatch.setattr(step_index, "MOST_LAYOUTS_AT_HAND", 3)
+    monkeypatch.setattr(index_files, "MOST_LAYOUTS_AT_HAND", 3)
     few, _ = opened(store)
     assert [saved.layout.records for saved in few.arrivals] == [saved.layout.records for saved in plenty.arrivals]
 

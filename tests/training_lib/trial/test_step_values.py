@@ -74,7 +74,7 @@ BLOCKS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(BLOCKS, st.integers(0, 1000))
 def test_all_tensors_at_once_are_what_each_of_them_is_alone(
     blocks: list[tuple[int, bool, list[str], bool]], seed: int

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from tests.training_lib.marked_run import Content, Place, Process
 from trackside.capture.statistics_log import StatisticsLog
 from trackside.contracts.errors import RecordError, StorageUnavailableError
 from trackside.contracts.run_layout import watermark_key, worker_name
@@ -420,3 +423,30 @@ def test_a_run_that_is_not_watched_is_taken_as_it_lies_there(has_marks: bool) ->
     trial.refresh()
     assert [*trial.new_complete_steps(-1)] == [0, 1, 2]
     assert not trial.has_ended
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_second_living_process_of_a_worker_takes_back_nothing_that_was_complete(seed: int) -> None:
+    """On S3 nobody can refuse it: both replace the same watermark."""
+    chance = random.Random(seed)
+    place = Place()
+    processes = [Process(place), Process(place)]
+    trial = Trial(place.tensors, place.statistics, place.marks, clock=place.clock)
+    complete: list[int] = []
+    for _ in range(40):
+        process = chance.choice(processes)
+        if chance.random() < 0.6:
+            process.train(Content(row={(LOSS, "max"): 1.0}, tensors={"mine/0": np.ones(1, np.float32)}))
+            process.store()
+        else:
+            place.clock.now += 1.0
+            process.flush()
+        trial.refresh()
+        now_complete = trial.new_complete_steps(-1)
+        assert list(now_complete[: len(complete)]) == complete
+        complete = list(now_complete)
+    for process in processes:
+        process.end()
+    trial.refresh()
+    assert list(trial.new_complete_steps(-1))[: len(complete)] == complete
+    assert complete

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from trackside.capture.kept_steps import MOST_BYTES, KeptSteps
+from trackside.capture.place import Place
 from trackside.contracts.capture_request import (
     ALL,
     BUILT_IN_COLLECTIONS,
@@ -32,8 +33,8 @@ from trackside.contracts.capture_request import (
     Schedule,
 )
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
-from trackside.frameworks.pytorch.scripted import Place, ScriptedCapture
-from trackside.frameworks.pytorch.step_times import StepTimes, TimeRow
+from trackside.frameworks.pytorch.script.capture import ScriptedCapture
+from trackside.frameworks.pytorch.steps.times import StepTimes, TimeRow
 
 __all__ = ["CollectionConfig", "DebugHookConfig", "Hook", "TimeRow"]
 
@@ -107,8 +108,8 @@ class Hook:
         """
         self._capture.flush()
         found = self._kept.tensors()
-        for name, array in self._capture.open_tensors().items():
-            found.setdefault(name, {})[self._capture.step] = array
+        for name, array in self._capture.now.open_tensors().items():
+            found.setdefault(name, {})[self._capture.now.step] = array
         return found
 
     def get_profiler_data(self) -> list[TimeRow]:

@@ -9,28 +9,64 @@ TYPE_CHECKING = False  # spares every process that trackside.pth wakes the impor
 if TYPE_CHECKING:
     from typing import Any
 
-    from trackside.frameworks.pytorch.explicit import Hook
-    from trackside.frameworks.pytorch.notebook import watch
+    from trackside.contracts.errors import (
+        AccessDeniedError,
+        ConfigurationError,
+        KeyNotFoundError,
+        LocationNotFoundError,
+        NotAFileError,
+        RecordError,
+        RuleEvaluationError,
+        RunNotFoundError,
+        StorageError,
+        StorageUnavailableError,
+        TensorNotSavedError,
+        TracksideError,
+    )
+    from trackside.frameworks.plain.run import Run
+    from trackside.frameworks.pytorch.script.hook import Hook
+    from trackside.frameworks.pytorch.script.notebook import watch
     from trackside.trial.trial import Trial, open_trial
 
 __version__ = "0.1.0"
 
-__all__ = ["Hook", "Trial", "__version__", "open_trial", "watch"]
+__all__ = [
+    "AccessDeniedError",
+    "ConfigurationError",
+    "Hook",
+    "KeyNotFoundError",
+    "LocationNotFoundError",
+    "NotAFileError",
+    "RecordError",
+    "RuleEvaluationError",
+    "Run",
+    "RunNotFoundError",
+    "StorageError",
+    "StorageUnavailableError",
+    "TensorNotSavedError",
+    "TracksideError",
+    "Trial",
+    "__version__",
+    "open_trial",
+    "watch",
+]
 
 _HOME = {
-    "Hook": "trackside.frameworks.pytorch.explicit",
+    "Hook": "trackside.frameworks.pytorch.script.hook",
+    "Run": "trackside.frameworks.plain.run",
     "Trial": "trackside.trial.trial",
     "open_trial": "trackside.trial.trial",
-    "watch": "trackside.frameworks.pytorch.notebook",
+    "watch": "trackside.frameworks.pytorch.script.notebook",
 }
+_HOME_OF_ERRORS = "trackside.contracts.errors"
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in __all__:
         raise AttributeError(f"module 'trackside' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOME[name]), name)
+    return getattr(import_module(_HOME.get(name, _HOME_OF_ERRORS)), name)
 
 
 def __dir__() -> list[str]:

@@ -13,8 +13,8 @@ from moto import mock_aws
 
 from benchmarks.fleet_kills import create_lease_table
 from trackside.cloud.fleet.leases import Leases, LeaseTerms
+from trackside.contracts.deployment.lease import LeaseRecord, LeaseState, NewsRecord
 from trackside.contracts.event import TrainingJob
-from trackside.contracts.lease import LeaseRecord, LeaseState, NewsRecord
 
 TERMS = LeaseTerms(seconds=60, margin_seconds=15)
 

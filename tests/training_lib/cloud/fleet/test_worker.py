@@ -22,8 +22,8 @@ from trackside.cloud.fleet.judging import Judging
 from trackside.cloud.fleet.leases import Leases, LeaseTerms
 from trackside.cloud.fleet.run import metric_teller
 from trackside.cloud.fleet.worker import MOST_CRASHES, OUTAGE_SECONDS, Load, Worker, WorkerSettings
+from trackside.contracts.deployment.lease import LeaseRecord, LeaseState, NewsRecord
 from trackside.contracts.event import TrainingJob
-from trackside.contracts.lease import LeaseRecord, LeaseState, NewsRecord
 
 TERMS = LeaseTerms(seconds=60, margin_seconds=15)
 JOB = TrainingJob("digits", "arn:digits")

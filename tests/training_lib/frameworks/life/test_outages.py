@@ -14,8 +14,8 @@ import pytest
 import trackside
 from tests.patience import HANGS_SECONDS
 from trackside.capture.guard import Guard
-from trackside.capture.hook import Hook
 from trackside.capture.run_files import RunFiles
+from trackside.capture.step_engine import StepEngine
 from trackside.capture.writer import StepTensors, Writer
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.errors import StorageError
@@ -89,15 +89,15 @@ def test_five_minutes_without_storage(tmp_path: Path, caplog: pytest.LogCaptureF
     files = RunFiles(lambda: store, request=request, worker="worker_0", num_workers=1, ends_run=True, clock=clock)
     writer = Writer(files, guard=Guard(), monotonic=clock)
     destination = Destination(writer)
-    hook = Hook(request, clock=clock, monotonic=clock)
-    hook.connect(destination)
+    engine = StepEngine(request, clock=clock, monotonic=clock)
+    engine.connect(destination)
     writer.start()
     with caplog.at_level(logging.WARNING):
         for step in range(STEPS):
             store.is_down = step in OUTAGE
             for name in ("Net_a.weight", "Net_b.weight"):
-                hook.add(name, np.full(4, step, np.float32))
-            hook.end_step()
+                engine.open_step.add(name, np.full(4, step, np.float32))
+            engine.end_step()
             assert writer.flush(HANGS_SECONDS), "every step is stored or lost before the next: nothing waits"
             clock.now += STEP_SECONDS
         assert writer.close(HANGS_SECONDS)

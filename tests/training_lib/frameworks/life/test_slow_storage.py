@@ -15,10 +15,11 @@ from torch import nn
 
 import trackside
 from tests.patience import HANGS_SECONDS
+from trackside.capture.session import SessionOptions
 from trackside.cli import main
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
 from trackside.environment import CaptureEnvironment
-from trackside.frameworks.pytorch import PyTorchCapture
+from trackside.frameworks.pytorch import PyTorchAdapter
 from trackside.storage.local import LocalStore
 
 STEPS = 9
@@ -49,7 +50,9 @@ def memory_bytes() -> int:
 
 def test_steps_are_dropped_whole_and_the_run_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     request = CaptureRequest((CollectionRequest("weights", Schedule(1)),), statistics=StatisticsRequest(enabled=False))
-    capture = PyTorchCapture(CaptureEnvironment(str(tmp_path), request.to_json(), 0, 1), open_store=Hanging)
+    capture = PyTorchAdapter(
+        CaptureEnvironment(str(tmp_path), request.to_json(), 0, 1), options=SessionOptions(open_store=Hanging)
+    )
     capture.install()
     model = nn.Linear(SIDE, SIDE, bias=False)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import trackside
+from trackside.capture.session import SIGTERM_SECONDS
 from trackside.capture.writer import WriterLimits
 from trackside.contracts.capture_request import BUILT_IN_COLLECTIONS, CaptureRequest
-from trackside.frameworks.pytorch.capture import SIGTERM_SECONDS
 from trackside.records.capture_report import LostStep, decode_report
 
 DOCS = Path(__file__).parents[4] / "docs"

@@ -26,8 +26,9 @@ from torch.utils._pytree import tree_map
 import trackside
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
 from trackside.environment import CaptureEnvironment
-from trackside.frameworks.pytorch import PyTorchCapture, saving
-from trackside.frameworks.pytorch.device_copies import DeviceCopies
+from trackside.frameworks.pytorch import PyTorchAdapter
+from trackside.frameworks.pytorch.saving import tensor_saver as saving
+from trackside.frameworks.pytorch.saving.device_copies import DeviceCopies
 
 ALL = ("losses", "weights", "biases", "gradients", "optimizer_variables", "hyperparameters", "labels", "metrics")
 STEPS = 12
@@ -236,7 +237,7 @@ def captured(
 ) -> Iterator[None]:
     requests = tuple(CollectionRequest(name, Schedule(every)) for name in collections)
     request = CaptureRequest(requests, statistics=statistics)
-    capture = PyTorchCapture(CaptureEnvironment(str(location), request.to_json(), 0, 1))
+    capture = PyTorchAdapter(CaptureEnvironment(str(location), request.to_json(), 0, 1))
     capture.install()
     try:
         yield

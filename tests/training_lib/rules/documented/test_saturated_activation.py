@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from trackside.records.model_facts import ModelFacts, ModuleFacts
+from trackside.contracts.model_facts import ModelFacts, ModuleFacts
 from trackside.rules.documented.saturated_activation import DocumentedSaturatedActivation
 from trackside.testing.rule_case import RuleCase, assert_case
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trackside.records.model_facts import ModelFacts, ParameterFacts
+from trackside.contracts.model_facts import ModelFacts, ParameterFacts
 from trackside.rules.documented.weight_update_ratio import DocumentedWeightUpdateRatio, update_ratio
 from trackside.testing.rule_case import RuleCase, assert_case
 

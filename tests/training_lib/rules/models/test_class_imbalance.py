@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trackside.contracts.cause import Cause
+from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts
 from trackside.contracts.verdict import Severity
-from trackside.records.model_facts import LossFacts, ModelFacts, OptimizerFacts
 from trackside.rules.models.class_imbalance import ClassImbalance, certain_imbalance, imbalance
 from trackside.testing.rule_case import RuleCase, assert_case, replay
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trackside.contracts.cause import Cause
-from trackside.records.model_facts import ModelFacts, ModuleFacts, OptimizerFacts
+from trackside.contracts.model_facts import ModelFacts, ModuleFacts, OptimizerFacts
 from trackside.rules.models.data_leakage import DataLeakage, correlated_with, explained_by, following, tells_all
 from trackside.testing.rule_case import RuleCase, assert_case, replay
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trackside.contracts.cause import Cause
-from trackside.records.model_facts import ModelFacts, OptimizerFacts
+from trackside.contracts.model_facts import ModelFacts, OptimizerFacts
 from trackside.rules.models.sorted_batches import SortedBatches, purity_excess
 from trackside.testing.rule_case import RuleCase, assert_case, replay
 

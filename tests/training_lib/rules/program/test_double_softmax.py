@@ -6,7 +6,7 @@ import pytest
 
 from tests.training_lib.rules.columns import steady
 from trackside.contracts.cause import Cause
-from trackside.records.model_facts import LossFacts, ModelFacts
+from trackside.contracts.model_facts import LossFacts, ModelFacts
 from trackside.rules.program.double_softmax import DoubleSoftmax
 from trackside.testing.rule_case import RuleCase, assert_case
 

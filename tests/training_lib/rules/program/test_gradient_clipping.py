@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import along, falling, steady
 from trackside.contracts.cause import Cause
-from trackside.records.model_facts import ClippingFacts, ModelFacts, ProgramFacts
-from trackside.rules.program.gradient_clipping import CLIPPING, GradientClipping, kept_shares
+from trackside.contracts.model_facts import ClippingFacts, ModelFacts, ProgramFacts
+from trackside.contracts.recorded_names import CLIPPING
+from trackside.rules.program.gradient_clipping import GradientClipping, kept_shares
 from trackside.testing.rule_case import RuleCase, assert_case, replay
 
 LOSS, W = "CrossEntropyLoss_output_0", "Net_fc.weight"

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import along, steady
 from trackside.contracts.cause import Cause
-from trackside.records.model_facts import LossFacts, ModelFacts
-from trackside.rules.program.gradients_not_cleared import KEPT, GradientsNotCleared, kept_share
+from trackside.contracts.model_facts import LossFacts, ModelFacts
+from trackside.contracts.recorded_names import GRADIENTS_KEPT
+from trackside.rules.program.gradients_not_cleared import GradientsNotCleared, kept_share
 from trackside.testing.rule_case import RuleCase, assert_case, replay
 
 
 def kept(values: Mapping[int, object]) -> dict[str, dict[str, Mapping[int, object]]]:
-    return {KEPT: {"mean": values}}
+    return {GRADIENTS_KEPT: {"mean": values}}
 
 
 def of_two(first: float, second: float) -> dict[int, object]:
@@ -25,11 +26,11 @@ def of_two(first: float, second: float) -> dict[int, object]:
 
 
 CASES = [
-    RuleCase("never cleared", recorded=kept(steady(1)), fires=(KEPT,)),
-    RuleCase("never cleared, just long enough", recorded=kept(steady(1, 10)), fires=(KEPT,)),
-    RuleCase("no longer cleared", recorded=kept(along([0] * 20 + [1] * 20)), fires=(KEPT,)),
-    RuleCase("once cleared by accident", recorded=kept(along([1] * 20 + [0] + [1] * 20)), fires=(KEPT,)),
-    RuleCase("never cleared on one of two workers", recorded=kept(of_two(0, 1)), fires=(KEPT,)),
+    RuleCase("never cleared", recorded=kept(steady(1)), fires=(GRADIENTS_KEPT,)),
+    RuleCase("never cleared, just long enough", recorded=kept(steady(1, 10)), fires=(GRADIENTS_KEPT,)),
+    RuleCase("no longer cleared", recorded=kept(along([0] * 20 + [1] * 20)), fires=(GRADIENTS_KEPT,)),
+    RuleCase("once cleared by accident", recorded=kept(along([1] * 20 + [0] + [1] * 20)), fires=(GRADIENTS_KEPT,)),
+    RuleCase("never cleared on one of two workers", recorded=kept(of_two(0, 1)), fires=(GRADIENTS_KEPT,)),
     RuleCase("always cleared", recorded=kept(steady(0))),
     RuleCase("too early to tell", recorded=kept(steady(1, 9))),
     RuleCase("cleared every other step", recorded=kept(along([0, 1] * 20))),
@@ -45,7 +46,9 @@ def test_cases(case: RuleCase) -> None:
 
 def test_it_says_since_when_and_where() -> None:
     loss = LossFacts("MSELoss_output_0", "MSELoss", backward_line="train.py:12")
-    case = RuleCase("late", recorded=kept(along([0] * 20 + [1] * 20)), fires=(KEPT,), facts=ModelFacts(losses=(loss,)))
+    case = RuleCase(
+        "late", recorded=kept(along([0] * 20 + [1] * 20)), fires=(GRADIENTS_KEPT,), facts=ModelFacts(losses=(loss,))
+    )
     (finding,) = assert_case(GradientsNotCleared(), case)
     assert (finding.since_step, finding.observed, finding.place) == (20, 1.0, "train.py:12")
     (suspicion,) = GradientsNotCleared().suspicions([finding], case.window)

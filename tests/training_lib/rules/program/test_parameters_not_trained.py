@@ -10,8 +10,8 @@ import pytest
 
 from tests.training_lib.rules.columns import along, steady
 from trackside.contracts.cause import Cause
+from trackside.contracts.model_facts import ModelFacts, ModuleFacts, OptimizerFacts, ParameterFacts
 from trackside.contracts.verdict import Severity
-from trackside.records.model_facts import ModelFacts, ModuleFacts, OptimizerFacts, ParameterFacts
 from trackside.rules.program.parameters_not_trained import ParametersNotTrained
 from trackside.testing.rule_case import RuleCase, assert_case, replay
 

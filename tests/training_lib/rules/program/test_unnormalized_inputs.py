@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import falling, steady
 from trackside.contracts.cause import Cause
-from trackside.records.model_facts import ModelFacts, ModuleFacts
+from trackside.contracts.model_facts import ModelFacts, ModuleFacts
 from trackside.rules.program.unnormalized_inputs import UnnormalizedInputs, wrong_with
 from trackside.testing.rule_case import RuleCase, assert_case
 

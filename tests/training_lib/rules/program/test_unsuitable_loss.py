@@ -9,8 +9,8 @@ import pytest
 
 from tests.training_lib.rules.columns import along, falling, steady
 from trackside.contracts.cause import Cause
+from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts
 from trackside.contracts.verdict import Severity
-from trackside.records.model_facts import LossFacts, ModelFacts, OptimizerFacts
 from trackside.rules.program.unsuitable_loss import UnsuitableLoss
 from trackside.testing.rule_case import RuleCase, assert_case
 

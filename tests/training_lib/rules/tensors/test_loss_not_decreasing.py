@@ -12,8 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from trackside.contracts.cause import Cause
+from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts
 from trackside.contracts.verdict import Severity
-from trackside.records.model_facts import LossFacts, ModelFacts, OptimizerFacts
 from trackside.rules.tensors.loss_not_decreasing import LossNotDecreasing, judge_losses
 from trackside.testing.rule_case import RuleCase, assert_case, recorded_trial, replay
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import along, falling
 from trackside.contracts.cause import Cause
+from trackside.contracts.model_facts import LossFacts, ModelFacts
 from trackside.contracts.verdict import Severity
-from trackside.records.model_facts import LossFacts, ModelFacts
 from trackside.rules.tensors.overfit import Overfit, lost_again
 from trackside.testing.rule_case import RuleCase, assert_case
 

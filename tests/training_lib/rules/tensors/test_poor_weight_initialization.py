@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import falling, steady
 from trackside.contracts.cause import Cause
-from trackside.records.model_facts import LossFacts, ModelFacts, ModuleFacts, ParameterFacts
+from trackside.contracts.model_facts import LossFacts, ModelFacts, ModuleFacts, ParameterFacts
 from trackside.rules.tensors.poor_weight_initialization import PoorWeightInitialization, scale_of
 from trackside.testing.rule_case import RuleCase, assert_case, replay
 

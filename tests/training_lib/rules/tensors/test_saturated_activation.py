@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import falling, steady
 from trackside.contracts.cause import Cause
-from trackside.records.model_facts import ModelFacts, ModuleFacts
+from trackside.contracts.model_facts import ModelFacts, ModuleFacts
 from trackside.rules.tensors.saturated_activation import SaturatedActivation, saturated_share
 from trackside.testing.rule_case import RuleCase, assert_case, replay
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import along, falling, steady
 from trackside.contracts.cause import Cause
+from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts
 from trackside.contracts.verdict import Severity
-from trackside.records.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts
 from trackside.rules.tensors.weight_update_ratio import WeightUpdateRatio, verdict_on
 from trackside.testing.rule_case import RuleCase, assert_case, replay
 

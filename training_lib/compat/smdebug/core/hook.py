@@ -19,8 +19,8 @@ from smdebug.core.config_constants import (
 from smdebug.core.configured_hook import ConfiguredHook, logger
 from smdebug.core.modes import ModeKeys
 from smdebug.exceptions import SMDebugValueError
-from trackside.capture.hook import Position
 from trackside.capture.restart import state_at
+from trackside.capture.step_engine import Position
 from trackside.records.state_file import TrainingState
 
 _SCALAR = "scalar/"
@@ -92,7 +92,7 @@ class BaseHook(ConfiguredHook):
         """
         names = [collections_to_write] if isinstance(collections_to_write, str) else list(collections_to_write)
         self._capture.begin()
-        mode, mode_step = self._capture.position()
+        mode, mode_step = self._capture.now.position()
         if any(self._is_due(name, mode, mode_step) for name in names):
             self._given[tensor_name] = names
             self._capture.save_tensor(tensor_name, tensor_value, collections=names)
@@ -137,7 +137,7 @@ class BaseHook(ConfiguredHook):
     @property
     def mode(self) -> ModeKeys:
         """What the open step is for."""
-        return ModeKeys[self._capture.mode]
+        return ModeKeys[self._capture.now.mode]
 
     @property
     def init_step(self) -> int:
@@ -148,13 +148,13 @@ class BaseHook(ConfiguredHook):
     @property
     def step(self) -> int:
         """The number of the step over all modes; `init_step` before the first."""
-        return self._capture.step if self._capture.has_begun else self.init_step
+        return self._capture.now.step if self._capture.now.has_begun else self.init_step
 
     @property
     def mode_steps(self) -> dict[ModeKeys, int]:
         """The number of the step of each mode that has begun; that of GLOBAL is `step`."""
         earlier = self._earlier_state()
-        begun = self._capture.mode_steps() if self._capture.has_begun else earlier.mode_steps if earlier else {}
+        begun = self._capture.now.mode_steps() if self._capture.now.has_begun else earlier.mode_steps if earlier else {}
         return {**{ModeKeys[name]: step for name, step in begun.items()}, ModeKeys.GLOBAL: self.step}
 
     @property
@@ -168,29 +168,29 @@ class BaseHook(ConfiguredHook):
     @property
     def prepared_collections(self) -> bool:
         """True once a model was called: from then on it is settled what is saved."""
-        return bool(self._capture.has_begun)
+        return bool(self._capture.now.has_begun)
 
     @property
     def exported_collections(self) -> bool:
         """True once there was anything to save: the collections file follows it."""
-        return self._capture.last_saved_step is not None
+        return self._capture.now.last_saved_step is not None
 
     @property
     def first_process(self) -> bool | None:
         """True once this process captures; None before. Trackside finds out by itself which of them trains."""
-        return True if self._capture.has_begun else None
+        return True if self._capture.now.has_begun else None
 
     @property
     def last_saved_step(self) -> int | None:
         """The last step that had anything to save, over all modes and instances; None if there was none."""
         earlier = self._earlier_state()
-        latest: int | None = self._capture.last_saved_step
+        latest: int | None = self._capture.now.last_saved_step
         return latest if latest is not None or earlier is None else earlier.last_saved_step
 
     @property
     def writer(self) -> StepWriter | None:
         """None if the open step saves nothing, so far."""
-        if self._capture.is_over or not (self._capture.due_collections() or self._capture.open_tensors()):
+        if self._capture.is_over or not (self._capture.now.due_collections() or self._capture.now.open_tensors()):
             return None
         return StepWriter(self.out_dir, self.worker, self.step, self.mode)
 
@@ -203,7 +203,7 @@ class BaseHook(ConfiguredHook):
     @property
     def scalar_cache(self) -> list[ScalarCache]:
         """The scalars of the script's that wait for the end of the open step."""
-        waiting = self._capture.open_tensors()
+        waiting = self._capture.now.open_tensors()
         mode = self.mode
         return [
             ScalarCache(name.removeprefix(_SCALAR), float(value.reshape(-1)[0]), mode, False, True, True)
@@ -214,7 +214,7 @@ class BaseHook(ConfiguredHook):
     @property
     def custom_tensors_to_save(self) -> dict[str, tuple[Any, list[str]]]:
         """The tensors of the script's that wait for the end of the open step: (value, names of collections)."""
-        waiting = self._capture.open_tensors()
+        waiting = self._capture.now.open_tensors()
         return {name: (waiting[name], names) for name, names in self._given.items() if name in waiting}
 
     @property
@@ -224,7 +224,7 @@ class BaseHook(ConfiguredHook):
 
     def should_save_tensor_or_collection(self, tensor_name: str, collection_name: str) -> bool:
         """True if the collection is due on the open step."""
-        return collection_name in self._capture.due_collections()
+        return collection_name in self._capture.now.due_collections()
 
     @property
     def logger(self) -> Any:

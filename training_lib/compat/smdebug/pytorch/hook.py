@@ -15,9 +15,10 @@ from smdebug.core.hook import CallbackHook
 from smdebug.core.singleton_utils import del_hook, set_hook
 from smdebug.exceptions import SMDebugError
 from smdebug.pytorch.collection import Collection
+from trackside.capture.place import Place
 from trackside.contracts.capture_request import CaptureRequest
-from trackside.frameworks.pytorch.names import inner_modules, unwrapped
-from trackside.frameworks.pytorch.scripted import Place, ScriptedCapture
+from trackside.frameworks.pytorch.ground.parameter_names import inner_modules, unwrapped
+from trackside.frameworks.pytorch.script.capture import ScriptedCapture
 
 __all__ = ["Hook", "del_hook", "get_hook", "set_hook"]
 
@@ -49,7 +50,7 @@ class Hook(CallbackHook):
         """Captures this model. Errors: `SMDebugError` for what is none; `AssertionError` for one known already."""
         if not isinstance(module, torch.nn.Module):
             raise SMDebugError(f"Only a torch.nn.Module can be registered, not a {type(module).__name__}.")
-        known = {id(inner) for root in self._capture.roots() for inner in root.modules()}
+        known = {id(inner) for root in self._capture.roots for inner in root.modules()}
         assert id(module) not in known, f"Don't register module {type(module).__name__} twice."  # noqa: S101 - as it was
         self._capture.register(module)
 
@@ -81,12 +82,12 @@ class Hook(CallbackHook):
     @property
     def has_registered_module(self) -> bool:
         """True once a model was registered."""
-        return bool(self._capture.roots())
+        return bool(self._capture.roots)
 
     @property
     def has_registered_loss_module(self) -> bool:
         """True once a loss was registered."""
-        return bool(self._capture.losses())
+        return bool(self._capture.losses)
 
     @property
     def worker(self) -> str:
@@ -111,7 +112,7 @@ class Hook(CallbackHook):
         return self._capture_request()
 
     def _name_of(self, module: Any) -> str | None:
-        for number, root in enumerate(map(unwrapped, self._capture.roots())):
+        for number, root in enumerate(map(unwrapped, self._capture.roots)):
             for path, inner in inner_modules(root):
                 if inner is module:
                     root_name = type(root).__name__

@@ -41,7 +41,8 @@ from trackside.records.step_file import fetch_record
 from trackside.records.untrusted_json import MOST_JSON_BYTES
 from trackside.storage.open_store import open_store
 from trackside.trial.record_reader import RecordReader
-from trackside.trial.step_index import Layout, SavedStep, StepIndex
+from trackside.trial.saved_step import Layout, SavedStep
+from trackside.trial.step_index import StepIndex
 
 GLOBAL = ModeKeys.GLOBAL
 POLL_SECONDS = 2.0

@@ -24,16 +24,16 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from trackside.capture.budget import EVERY_STEP, ROWS, Intervals, OverheadBudget
+from trackside.capture.open_step import MOST_LOSSES_A_STEP
 from trackside.capture.statistic_rows import Marks, PlainShape, PlainStep, Reading, StatisticRows, Values
 from trackside.capture.statistics_log import StatisticsLog
+from trackside.capture.step_engine import TRAIN
+from trackside.capture.step_numbers import StepNumbers
 from trackside.contracts.capture_request import StatisticsRequest
+from trackside.contracts.recorded_names import DEAR_INTERVAL, NORMS_INTERVAL
 
 logger = logging.getLogger(__name__)
 
-TRAIN = "TRAIN"
-NORMS_INTERVAL = "trackside/norms_interval"  # at every how many-th step a tier is taken: a number whenever it changes
-DEAR_INTERVAL = "trackside/dear_interval"
-MOST_LOSSES_A_STEP = 64  # a script that calls backward and never steps must not fill the memory
 MOST_WAITING = 256  # steps whose numbers are on their way, or that ended before the run began
 
 RECORD_SECONDS = 0.25  # so often rows are made, of all steps since: code that runs cold costs three times as much
@@ -105,7 +105,7 @@ class AlwaysOn:
         self._losses: dict[str, list[tuple[str, float | Values]]] = {}
         self._settled: dict[str, int] = {}
         self._readings: list[Reading] = []
-        self._numbers: dict[tuple[str, str], float | Values] = {}
+        self.numbers = StepNumbers()
         self._waiting: deque[_Step] = deque()
         self._record_seconds, self._recorded_at = record_seconds, 0.0
         self._recording = threading.Lock()  # held by the one thread that makes rows
@@ -137,12 +137,8 @@ class AlwaysOn:
         """Adds what a step of an optimizer tells to the open step."""
         self._readings.append(reading)
 
-    def add_number(self, tensor: str, statistic: str, value: float | Values) -> None:
-        """Adds one number to the open training step; what is told of many steps in the same order costs little."""
-        self._numbers[tensor, statistic] = value
-
     def end_step(self, *, step: int, mode: str = TRAIN, mode_step: int, keep_unsettled: bool = False) -> None:
-        """Ends the open step of a mode, under the numbers of the hook.
+        """Ends the open step of a mode, under the numbers of the engine.
 
         With `keep_unsettled`, the losses since the last `settle` are the next step's.
         """
@@ -160,7 +156,7 @@ class AlwaysOn:
         overhead = budget.end_step()
         started = budget.ended_at
         readings, self._readings = self._readings, []
-        numbers, self._numbers = self._numbers, {}
+        numbers = self.numbers.sample()
         changes = self._changed_intervals() if budget.intervals is not self._recorded else {}
         is_known = not losses or isinstance(losses[0][1], float)
         norm: float | None = None

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
+from collections.abc import Mapping
 from functools import cache
 
+from trackside.capture.guard import Guard, describe
 from trackside.capture.restart import within_seconds
-from trackside.contracts.capture_request import CaptureRequest
-from trackside.contracts.errors import StorageUnavailableError
+from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
+from trackside.contracts.errors import ConfigurationError, Problem, StorageError, StorageUnavailableError
+from trackside.environment import CaptureEnvironment
+
+logger = logging.getLogger(__name__)
 
 MOST_BYTES = 4 << 20  # what is larger is cut there, and so is no JSON
 READ_SECONDS = 10.0  # how long training waits for it, once
@@ -25,6 +31,47 @@ def is_being_spawned() -> bool:
     return bool(getattr(multiprocessing.current_process(), "_inheriting", False))
 
 
+def request_of(save: CaptureRequest | Mapping[str, int] | None, run: str, *, subject: str) -> CaptureRequest:
+    """Return the request of a hook or a run in the script.
+
+    Args:
+        save: A whole request, or for each collection every how many steps it is saved; None for the default.
+        run: Where the run lies, unless the environment says it.
+        subject: What has the problems, for the message.
+
+    Raises:
+        ConfigurationError: With every problem at once.
+    """
+    problems: list[Problem] = []
+    request = CaptureRequest()
+    if isinstance(save, CaptureRequest):
+        request = save
+    elif save is not None:
+        for name, interval in save.items():
+            if not isinstance(interval, int) or interval < 1:
+                problems.append(Problem(f"save[{name!r}]", f"must be a whole number from 1 on, but is {interval!r}."))
+        if not problems:
+            request = CaptureRequest(tuple(CollectionRequest(name, Schedule(every)) for name, every in save.items()))
+    try:
+        request = CaptureRequest.from_json(request.to_json())
+    except ConfigurationError as error:
+        problems += error.problems
+    if not run and not CaptureEnvironment.read().run_uri:
+        problems.append(Problem("run", "is missing.", "Name a new folder or s3://bucket/prefix for the run."))
+    if problems:
+        raise ConfigurationError(problems, subject=subject)
+    return request
+
+
+def with_request_of_run(request: CaptureRequest, text: str) -> CaptureRequest:
+    """Return the request of the script merged with the one of the environment, `text`; a wrong one is passed over."""
+    try:
+        return request.merged_with(read_capture_request(text)) if text else request
+    except (ConfigurationError, StorageError) as error:
+        logger.warning("Trackside: TRACKSIDE_CAPTURE_REQUEST is passed over: %s.", describe(error))
+        return request
+
+
 def read_capture_request(text: str) -> CaptureRequest:
     """`text` is JSON, or the address of a file with it (a variable of a SageMaker job has at most 512 characters); "":
     the default. An address is read once in a process.
@@ -35,6 +82,51 @@ def read_capture_request(text: str) -> CaptureRequest:
     if not text.strip():
         return CaptureRequest()
     return _read_where_it_lies(text.strip()) if lies_elsewhere(text) else CaptureRequest.from_json(text)
+
+
+class AskedRequest:
+    """The request of this process. One that lies elsewhere is read with the first sign that the process trains: its
+    helpers import the framework too, and would each ask the network for it.
+
+    Attributes:
+        request: What is captured; nothing while the request is not read.
+        is_unread: True while it is not read.
+    """
+
+    def __init__(self, text: str, guard: Guard) -> None:
+        self._guard = guard
+        self._misfit: ConfigurationError | None = None
+        self._text, self.is_unread = text, lies_elsewhere(text)
+        self.request = CaptureRequest(()) if self.is_unread else self._read(text)
+
+    def read_at_last(self) -> bool:
+        """Read a request that lies elsewhere. Return True if `request` is another one now."""
+        if not self.is_unread:
+            return False
+        self.is_unread = False
+        self.request = self._read(self._text)
+        return True
+
+    def check(self) -> None:
+        """Raise the problems of the request, once: helper processes that never train stay silent.
+
+        Raises:
+            ConfigurationError: The request has problems.
+        """
+        misfit, self._misfit = self._misfit, None  # kept no longer: it refers to each frame on its way, when raised
+        if misfit is not None:
+            raise misfit
+
+    def _read(self, text: str) -> CaptureRequest:
+        try:
+            return read_capture_request(text)
+        except ConfigurationError as error:
+            self._misfit = error
+            return CaptureRequest(())
+        except StorageError as error:
+            what = "the capture request cannot be read: %s. What is saved by default is saved instead."
+            self._guard.say_once("request", what, describe(error))
+            return CaptureRequest()
 
 
 @cache

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trackside.capture.hook import Destination
+from trackside.capture.step_engine import Destination
 from trackside.capture.writer import StepTensors
 
 

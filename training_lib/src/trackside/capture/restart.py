@@ -13,7 +13,7 @@ from dataclasses import replace
 from threading import Thread
 from typing import TypeVar
 
-from trackside.capture.hook import GLOBAL, Position
+from trackside.capture.step_engine import GLOBAL, Position
 from trackside.capture.writer import StepTensors
 from trackside.contracts.errors import KeyNotFoundError, RecordError
 from trackside.contracts.run_layout import INDEX_PREFIX, STATE_PREFIX, index_key, parse_index_key, state_key

@@ -13,7 +13,6 @@ import numpy as np
 
 from trackside.capture.collection import NON_REDUCTION, Membership
 from trackside.capture.event_files import EventFiles
-from trackside.capture.hook import Position
 from trackside.capture.packed_index import PackedIndexWriter
 from trackside.capture.reduction import reduced
 from trackside.capture.reduction_files import ReductionFiles
@@ -27,6 +26,7 @@ from trackside.capture.restart import (
     state_at_mark,
     write_state,
 )
+from trackside.capture.step_engine import Position
 from trackside.capture.tensorboard import TensorBoardFiles
 from trackside.capture.watermark import WatermarkFile
 from trackside.capture.worker_ends import WorkerEnds
@@ -153,7 +153,7 @@ class RunFiles:
         return functools.reduce(further, map(state_at_mark, marks), state)
 
     def resume_later(self) -> None:
-        """Has the steps counted on from there without the hook, which counts from 0: `resume` took too long, or failed.
+        """Count steps on from there here, for the engine counts from 0: `resume` took too long, or failed.
 
         Nothing is stored before it is known, so that no earlier step is overwritten.
         """
@@ -190,7 +190,10 @@ class RunFiles:
             self._event_files.failed()
 
     def save(self, step: StepTensors) -> None:
-        """Stores one step, then the collections file if names are new. Errors: `OSError`, `ConfigurationError`."""
+        """Store one step, then the collections file if names are new. Errors: `OSError`, `ConfigurationError`.
+
+        A step is stored when its files are: it is not lost for want of a collections file.
+        """
         step = moved_on(step, self.start())
         store = self._opened()
         self._claim(store)
@@ -208,8 +211,9 @@ class RunFiles:
         self._last_saved_step = step.step
         self._note_steps([(step.step, step.mode, step.mode_step)])
         self._note_members(step)
-        self._store_collections(store)
         self._saved_steps += 1
+        with contextlib.suppress(OSError):  # the file follows with a later step, or with the watermark
+            self._store_collections(store)
         self._store_state(store, is_due=self._clock() - self._state_stored_at >= STATE_EVERY_SECONDS)
         self._store_report(store, is_due=self._clock() - self._reported_at >= REPORT_EVERY_SECONDS)
         if self._tensorboard:

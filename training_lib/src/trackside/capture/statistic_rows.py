@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.capture.statistics_log import StatisticsLog, StatisticsTable
+from trackside.contracts.recorded_names import OVERHEAD
 from trackside.records.modes import MODE_NUMBERS
 from trackside.records.statistics_segment import BIT, Schema, StatisticColumn
-
-OVERHEAD = "trackside/overhead_share"  # our time on the training thread in a step, over the step's time without us
 
 MOST_TENSORS_A_ROW = 190  # with a norm each: a row has at most 1 KB
 MOST_FLAGS_A_ROW = 1000  # tensors; beyond it even two bits for each are too much
@@ -239,7 +238,7 @@ class _CheapRow:
         self._losses = losses
         wide: list[StatisticColumn] = [StatisticColumn(name, "mean", "f8") for name in losses]
         wide += [StatisticColumn(rate, "mean", "f8") for watched, _ in kinds for rate in watched.rates]
-        norms = [StatisticColumn(OVERHEAD, "mean", "f4")]
+        norms = [StatisticColumn(OVERHEAD, "mean", "f4")]  # our time on the training thread over the step's other time
         bits = [StatisticColumn(name, "nonfinite_count", BIT) for name in losses]
         groups: dict[str, tuple[str, ...]] = {}
         for watched in [watched for watched, has_norms in kinds if has_norms]:

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trackside.capture.hook import Position
 from trackside.capture.segment_storage import RowsBlock, SegmentLimits, SegmentLog, SegmentStorage, segment_storage
+from trackside.capture.step_engine import Position
 from trackside.contracts.run_layout import SegmentName
 from trackside.records.block_file import encode_block
 from trackside.records.modes import MODE_NAMES, MODE_NUMBERS, checked_mode

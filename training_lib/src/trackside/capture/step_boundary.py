@@ -15,8 +15,8 @@ class StepBoundary:
     steps itself); its steps then count to the step that is open. So is it when one that has stepped is gone by the next
     step: it was replaced. None is kept alive by this.
 
-    Until then nobody knows whether the step is over. Whoever collects for it marks what belongs to it for certain after
-    each step of an optimizer (`Hook.settle`); what came later is the next step's if this one turns out to have ended.
+    Until then nobody knows whether the step is over. After each step of an optimizer, `OpenStep.settle` marks what
+    belongs to the step for certain; what came later is the next step's if this one turns out to have ended.
     """
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from trackside.capture.guard import Guard, describe
-from trackside.capture.hook import Position
+from trackside.capture.step_engine import Position
 from trackside.capture.writer import BackgroundPart
 from trackside.contracts.errors import KeyNotFoundError, RecordError
 from trackside.contracts.run_layout import SegmentName, parse_watermark_key, watermark_key

@@ -11,7 +11,7 @@ from trackside.cli.terminal.rows import print_json, print_json_lines, print_tabl
 from trackside.cli.terminal.table_option import shown_moment, table_option
 
 if TYPE_CHECKING:
-    from trackside.contracts.run_table import JobRecord, RuleRecord
+    from trackside.contracts.deployment.run_table import JobRecord, RuleRecord
 
 
 @click.command("status")

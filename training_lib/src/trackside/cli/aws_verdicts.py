@@ -12,9 +12,9 @@ from trackside.cli.terminal.table_option import shown_moment, table_option
 
 if TYPE_CHECKING:
     from trackside.cloud.run_table import KnownJob
+    from trackside.contracts.deployment.run_table import RuleRecord
+    from trackside.contracts.deployment.stop_record import DecisionRecord, VetoRecord
     from trackside.contracts.event import RuleEvaluation
-    from trackside.contracts.run_table import RuleRecord
-    from trackside.contracts.stop_record import DecisionRecord, VetoRecord
 
 
 @click.command("verdicts")

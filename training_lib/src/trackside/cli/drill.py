@@ -80,7 +80,7 @@ def _is_agreed() -> bool:
 @contextmanager
 def _local_account() -> Iterator[Callable[[str], Any]]:
     from trackside.cli.terminal.console import progress_console
-    from trackside.testing.local_account.drill_stage import drill_stage
+    from trackside.cloud.drill_stage import drill_stage
 
     with progress_console(color=wants_color()).status("Trackside is deployed into a local account"):
         stage = drill_stage()

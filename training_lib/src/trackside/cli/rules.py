@@ -54,7 +54,9 @@ command.add_command(test_rules)
 @format_option("table", "json", "jsonl")
 @shared_options
 def list_rules(output: str) -> None:
-    """List every rule: its severity and what it finds.
+    """List every rule with its severity and life cycle.
+
+    A rule in preview is off by default: choose it with --rule.
 
     \b
     Example:
@@ -107,7 +109,7 @@ def _describe(rule: str) -> RuleDescription:
 def _plain(rule: RuleDescription) -> dict[str, Any]:
     fields = asdict(rule)
     fields["rule"] = fields.pop("rule_id")
-    return {**fields, "severity": rule.severity.value}
+    return {**fields, "severity": rule.severity.value, "life_cycle": rule.life_cycle.value}
 
 
 def _print_list(rules: list[RuleDescription]) -> None:
@@ -117,8 +119,11 @@ def _print_list(rules: list[RuleDescription]) -> None:
     from trackside.cli.terminal.layout import columns
 
     console = data_console(color=wants_color())
-    rows = [[Text(text) for text in (rule.rule_id, rule.severity.value, rule.summary)] for rule in rules]
-    for line in columns(console, rows, header=("rule", "severity", "finds")):
+    rows = [
+        [Text(text) for text in (rule.rule_id, rule.severity.value, rule.life_cycle.value, rule.summary)]
+        for rule in rules
+    ]
+    for line in columns(console, rows, header=("rule", "severity", "life cycle", "finds")):
         console.print(line)
 
 
@@ -134,6 +139,7 @@ def _print_rule(rule: RuleDescription, *, asked_as: str) -> None:
         ("severity", rule.severity.value),
         ("needs", _needs(rule)),
         ("since", rule.since),
+        ("life cycle", rule.life_cycle.value),
     ]
     console.print(Text(rule.rule_id, style="bold"))
     for line in columns(console, [[Text(label, style="bold"), Text(text)] for label, text in facts if text]):

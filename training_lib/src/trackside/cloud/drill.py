@@ -19,6 +19,8 @@ from trackside.cloud.deployment import Deployment
 from trackside.cloud.drill_training import FAULT_KEY
 from trackside.cloud.run_table import RunTable
 from trackside.contracts.action import Action
+from trackside.contracts.deployment.metrics import issue_namespace
+from trackside.contracts.deployment.stop_record import StopOutcome
 from trackside.contracts.errors import (
     KeyNotFoundError,
     LocationNotFoundError,
@@ -27,7 +29,6 @@ from trackside.contracts.errors import (
     StorageUnavailableError,
     TracksideError,
 )
-from trackside.contracts.issue_metric import issue_namespace
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import (
     END_MARKER_KEY,
@@ -37,7 +38,6 @@ from trackside.contracts.run_layout import (
     TRAINING_JOB_KEY,
     VERDICTS_KEY,
 )
-from trackside.contracts.stop_record import StopOutcome
 from trackside.contracts.verdict import Outcome, Verdict
 
 PREFIX = "trackside-drill"  # of the job's name and of its run: the drill's role may write nowhere else

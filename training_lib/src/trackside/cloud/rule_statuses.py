@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from trackside.cloud.run_table import RunTable
-from trackside.contracts.run_table import RuleRecord
+from trackside.contracts.deployment.run_table import RuleRecord
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from trackside.cloud.calls import Calls
 from trackside.cloud.deployment import read_outputs, stack_name
-from trackside.contracts.errors import LocationNotFoundError, RunNotFoundError
-from trackside.contracts.run_table import (
+from trackside.contracts.deployment.run_table import (
     HISTORY_PREFIX,
     JOB,
     RULE_PREFIX,
@@ -21,8 +20,9 @@ from trackside.contracts.run_table import (
     RuleRecord,
     shelf_of_day,
 )
-from trackside.contracts.stop_record import DECISION_PREFIX, VETO, DecisionRecord, VetoRecord
-from trackside.contracts.table_item import Item
+from trackside.contracts.deployment.stop_record import DECISION_PREFIX, VETO, DecisionRecord, VetoRecord
+from trackside.contracts.deployment.table_item import Item
+from trackside.contracts.errors import LocationNotFoundError, RunNotFoundError
 from trackside.environment import CloudEnvironment
 
 OUTPUT = "RunTableName"

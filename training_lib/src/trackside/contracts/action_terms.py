@@ -14,6 +14,7 @@ from typing import Any
 from trackside.contracts.action import Action
 from trackside.contracts.errors import did_you_mean
 from trackside.contracts.fields import Fields
+from trackside.contracts.stored_fields import Kind
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,14 @@ def read_terms(fields: Fields, name: str) -> ActionTerms:
             if term in known[word].unit.terms and isinstance(value, int) and not isinstance(value, bool)
         )
     )
+
+
+TERMS = Kind(
+    {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": {"type": "integer"}}},
+    lambda fields, name, absent: read_terms(fields, name),
+    ActionTerms.to_document,
+)
+"""The terms of an event and of a verdict, as a stored field."""
 
 
 def _read_terms(fields: Fields, where: str, action: Action, given: Mapping[str, Any]) -> list[tuple[Action, str, int]]:

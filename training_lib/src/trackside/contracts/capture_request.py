@@ -9,10 +9,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from trackside.contracts.errors import did_you_mean
 from trackside.contracts.fields import Fields, parse_json, to_json
+from trackside.contracts.stored_fields import (
+    BOOLEAN,
+    REQUIRED,
+    TEXT,
+    TEXTS,
+    Kind,
+    at_least,
+    closed_record,
+    document_of,
+    flat_record,
+    if_given,
+    nullable,
+    object_schema,
+    record_of,
+    stored,
+    word,
+)
 
 VERSION = 1
 DEFAULT_SAVE_INTERVAL = 500  # smdebug's own default
@@ -50,6 +67,44 @@ _NORMS = ("l1_norm", "l2_norm")
 REDUCTIONS = (*_REDUCTIONS, *_NORMS, *(f"abs_{name}" for name in (*_REDUCTIONS, *_NORMS)))
 
 
+def _read_interval(fields: Fields, name: str, absent: int) -> int:
+    return fields.integer(name, NEVER if "save_seconds" in fields else absent, minimum=1)
+
+
+def _read_seconds(fields: Fields, name: str, absent: None) -> float:
+    seconds = fields.number(name)
+    if not 0 < seconds < float("inf"):
+        fields.problem(name, f"must be a number of seconds above 0, but is {seconds}.")
+    return seconds
+
+
+def _read_reductions(fields: Fields, name: str, absent: Iterable[str]) -> tuple[str, ...]:
+    reductions = fields.texts(name, absent)
+    for reduction in reductions:
+        if reduction not in REDUCTIONS:
+            fields.problem(name, f"{reduction!r} is not known.", did_you_mean(reduction, REDUCTIONS))
+    return tuple(dict.fromkeys(reductions))
+
+
+def _read_budget(fields: Fields, name: str, absent: float) -> float:
+    budget = fields.number(name, absent)
+    if not 0 < budget <= 1:
+        fields.problem(name, f"must be a share of the step time above 0 and up to 1, but is {budget}.")
+    return budget
+
+
+_STEP = at_least(0)
+_STEPS = Kind(
+    {"type": "array", "items": _STEP.schema},
+    lambda fields, name, absent: fields.integers(name, absent, minimum=0),
+    list,
+)
+_INTERVAL = Kind({"type": "integer", "minimum": 1}, _read_interval)
+_SECONDS = if_given(Kind({"type": "number", "exclusiveMinimum": 0}, _read_seconds))
+_REDUCTION_NAMES = Kind({"type": "array", "items": {"enum": [*REDUCTIONS]}}, _read_reductions, list)
+_BUDGET = Kind({"type": "number", "exclusiveMinimum": 0, "maximum": 1}, _read_budget)
+
+
 @dataclass(frozen=True)
 class Schedule:
     """On which steps a collection is saved: smdebug's rule, so `save_steps` adds to the interval.
@@ -58,11 +113,11 @@ class Schedule:
     [start_step, end_step). For seconds alone, set `save_interval` to `NEVER`, or use `by_seconds`.
     """
 
-    save_interval: int = DEFAULT_SAVE_INTERVAL
-    start_step: int = 0
-    end_step: int | None = None
-    save_steps: tuple[int, ...] = ()
-    save_seconds: float | None = None
+    save_interval: int = field(default=DEFAULT_SAVE_INTERVAL, metadata=stored(_INTERVAL))
+    start_step: int = field(default=0, metadata=stored(_STEP, optional=True))
+    end_step: int | None = field(default=None, metadata=stored(nullable(_STEP), optional=True))
+    save_steps: tuple[int, ...] = field(default=(), metadata=stored(_STEPS, optional=True))
+    save_seconds: float | None = field(default=None, metadata=stored(_SECONDS, optional=True))
 
     @classmethod
     def by_seconds(cls, save_seconds: float, *, start_step: int = 0, end_step: int | None = None) -> Schedule:
@@ -78,6 +133,22 @@ class Schedule:
         return self.start_step <= step and (self.end_step is None or step < self.end_step)
 
 
+def _read_mode_schedules(fields: Fields, name: str, absent: object) -> tuple[tuple[str, Schedule], ...]:
+    modes = fields.inner(name)
+    found = tuple((mode, _SCHEDULE.read(modes, mode, REQUIRED)) for mode in MODES if mode in modes)
+    modes.ignore(*MODES)
+    modes.reject_unknown()
+    return found
+
+
+_SCHEDULE = closed_record(Schedule)
+_MODE_SCHEDULES = Kind(
+    {"type": "object", "properties": dict.fromkeys(MODES, _SCHEDULE.schema)},
+    _read_mode_schedules,
+    lambda schedules: {mode: document_of(schedule) for mode, schedule in schedules},
+)
+
+
 @dataclass(frozen=True)
 class CollectionRequest:
     """One collection to save.
@@ -87,15 +158,17 @@ class CollectionRequest:
     files for TensorBoard are written.
     """
 
-    name: str
-    schedule: Schedule = Schedule()
-    include_regex: tuple[str, ...] = ()
-    mode_schedules: tuple[tuple[str, Schedule], ...] = ()
-    tensor_names: tuple[str, ...] = ()
-    reductions: tuple[str, ...] = ()
-    save_raw_tensor: bool | None = None
-    save_shape: bool = False
-    save_histogram: bool = True
+    name: str = field(metadata=stored(TEXT))
+    schedule: Schedule = field(default=Schedule(), metadata=stored(flat_record(Schedule)))
+    include_regex: tuple[str, ...] = field(default=(), metadata=stored(TEXTS, optional=True))
+    mode_schedules: tuple[tuple[str, Schedule], ...] = field(
+        default=(), metadata=stored(_MODE_SCHEDULES, name="modes", optional=True)
+    )
+    tensor_names: tuple[str, ...] = field(default=(), metadata=stored(TEXTS, optional=True))
+    reductions: tuple[str, ...] = field(default=(), metadata=stored(_REDUCTION_NAMES, optional=True))
+    save_raw_tensor: bool | None = field(default=None, metadata=stored(if_given(BOOLEAN), optional=True))
+    save_shape: bool = field(default=False, metadata=stored(BOOLEAN, optional=True))
+    save_histogram: bool = field(default=True, metadata=stored(BOOLEAN, optional=True))
 
     def schedule_for(self, mode: str) -> Schedule:
         """The schedule that holds in that mode."""
@@ -107,6 +180,37 @@ class CollectionRequest:
         return not self.reductions if self.save_raw_tensor is None else self.save_raw_tensor
 
 
+def collections_document(collections: Iterable[CollectionRequest]) -> list[dict[str, object]]:
+    """Return plain JSON values, as `read_collection` reads them."""
+    return [document_of(collection) for collection in collections]
+
+
+def read_collection(fields: Fields) -> CollectionRequest:
+    """Return one collection of a request; its problems are noted in `fields`."""
+    collection = record_of(CollectionRequest, fields)
+    for pattern in collection.include_regex:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            fields.problem("include_regex", f"{pattern!r} is not a regular expression: {error}.")
+    is_own = bool(collection.name) and collection.name not in (*BUILT_IN_COLLECTIONS, ALL, DEFAULT)
+    if is_own and not (collection.include_regex or collection.tensor_names):
+        fields.problem(
+            "include_regex",
+            f"is missing: {collection.name!r} is a collection of your own, so it must say which tensors belong to it.",
+            f"The built-in collections are {', '.join(BUILT_IN_COLLECTIONS)}.",
+        )
+    fields.reject_unknown()
+    return collection
+
+
+_COLLECTIONS = Kind(
+    {"type": "array", "items": object_schema(CollectionRequest)},
+    lambda fields, name, absent: fields.items(name, read_collection),
+    collections_document,
+)
+
+
 @dataclass(frozen=True)
 class StatisticsRequest:
     """The always-on statistics.
@@ -116,11 +220,11 @@ class StatisticsRequest:
     `dear_interval` steps, less often where the budget demands it.
     """
 
-    enabled: bool = True
-    budget: float = 0.02
-    dear_interval: int = 10
-    dense_start_steps: int = 20
-    dense_after_steps: int = 10
+    enabled: bool = field(default=True, metadata=stored(BOOLEAN, optional=True))
+    budget: float = field(default=0.02, metadata=stored(_BUDGET, optional=True))
+    dear_interval: int = field(default=10, metadata=stored(at_least(1), optional=True))
+    dense_start_steps: int = field(default=20, metadata=stored(_STEP, optional=True))
+    dense_after_steps: int = field(default=10, metadata=stored(_STEP, optional=True))
 
 
 @dataclass(frozen=True)
@@ -133,11 +237,15 @@ class CaptureRequest:
     tensorboard      where files for TensorBoard go, a folder or s3://; "" for none
     """
 
-    collections: tuple[CollectionRequest, ...] = (CollectionRequest("losses"),)
-    statistics: StatisticsRequest = StatisticsRequest()
-    include_workers: str = "all"
-    compiled: str = "eager_step"
-    tensorboard: str = ""
+    collections: tuple[CollectionRequest, ...] = field(
+        default=(CollectionRequest("losses"),), metadata=stored(_COLLECTIONS, absent=REQUIRED)
+    )
+    statistics: StatisticsRequest = field(
+        default=StatisticsRequest(), metadata=stored(closed_record(StatisticsRequest), optional=True)
+    )
+    include_workers: str = field(default="all", metadata=stored(word("all", "one"), optional=True))
+    compiled: str = field(default="eager_step", metadata=stored(word("eager_step", "params_only"), optional=True))
+    tensorboard: str = field(default="", metadata=stored(TEXT, optional=True))
 
     def collection(self, name: str) -> CollectionRequest | None:
         """The request for the collection of that name, if there is one."""
@@ -168,18 +276,7 @@ class CaptureRequest:
 
     def to_json(self) -> str:
         """One line of JSON, as it travels in the environment of a training job; what is default is left out."""
-        default = CaptureRequest()
-        document: dict[str, object] = {
-            "version": VERSION,
-            "collections": collections_document(self.collections),
-        }
-        statistics = _changed(self.statistics, default.statistics)
-        if statistics:
-            document["statistics"] = statistics
-        for name in ("include_workers", "compiled", "tensorboard"):
-            if getattr(self, name) != getattr(default, name):
-                document[name] = getattr(self, name)
-        return to_json(document)
+        return to_json({"version": VERSION, **document_of(self)})
 
     @classmethod
     def from_json(cls, text: str | bytes) -> CaptureRequest:
@@ -187,149 +284,15 @@ class CaptureRequest:
         subject = "The capture request"
         fields = Fields(parse_json(text, subject=subject), where="")
         fields.integer("version", VERSION)
-        request = cls(
-            fields.items("collections", read_collection),
-            statistics=_read_statistics(_inner(fields, "statistics")),
-            include_workers=_word(fields, "include_workers", ("all", "one")),
-            compiled=_word(fields, "compiled", ("eager_step", "params_only")),
-            tensorboard=fields.text("tensorboard", ""),
-        )
+        request = record_of(cls, fields)
         fields.reject_unknown()
         fields.finish(subject=subject)
         return request
 
 
-def collections_document(collections: Iterable[CollectionRequest]) -> list[dict[str, object]]:
-    """Plain JSON values, as `read_collection` reads them."""
-    return [_collection_document(collection) for collection in collections]
-
-
-def read_collection(fields: Fields) -> CollectionRequest:
-    """One collection of a request, with its problems noted in `fields`."""
-    collection = CollectionRequest(
-        name=fields.text("name"),
-        schedule=_read_schedule(fields),
-        include_regex=fields.texts("include_regex", ()),
-        mode_schedules=_read_mode_schedules(_inner(fields, "modes")),
-        tensor_names=fields.texts("tensor_names", ()),
-        reductions=_read_reductions(fields),
-        save_raw_tensor=fields.boolean("save_raw_tensor", False) if "save_raw_tensor" in fields else None,
-        save_shape=fields.boolean("save_shape", False),
-        save_histogram=fields.boolean("save_histogram", True),
-    )
-    for pattern in collection.include_regex:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            fields.problem("include_regex", f"{pattern!r} is not a regular expression: {error}.")
-    is_own = bool(collection.name) and collection.name not in (*BUILT_IN_COLLECTIONS, ALL, DEFAULT)
-    if is_own and not (collection.include_regex or collection.tensor_names):
-        fields.problem(
-            "include_regex",
-            f"is missing: {collection.name!r} is a collection of your own, so it must say which tensors belong to it.",
-            f"The built-in collections are {', '.join(BUILT_IN_COLLECTIONS)}.",
-        )
-    fields.reject_unknown()
-    return collection
-
-
 def capture_environment(run_uri: str, request: CaptureRequest) -> Mapping[str, str]:
     """The environment that switches capture on in a training job: add it to `Environment` of CreateTrainingJob."""
     return {"TRACKSIDE_RUN": run_uri, "TRACKSIDE_CAPTURE_REQUEST": request.to_json()}
-
-
-def _read_schedule(fields: Fields) -> Schedule:
-    save_seconds = fields.number("save_seconds") if "save_seconds" in fields else None
-    if save_seconds is not None and not 0 < save_seconds < float("inf"):
-        fields.problem("save_seconds", f"must be a number of seconds above 0, but is {save_seconds}.")
-    return Schedule(
-        save_interval=fields.integer(
-            "save_interval", DEFAULT_SAVE_INTERVAL if save_seconds is None else NEVER, minimum=1
-        ),
-        start_step=fields.integer("start_step", 0, minimum=0),
-        end_step=fields.optional_integer("end_step", minimum=0),
-        save_steps=fields.integers("save_steps", (), minimum=0),
-        save_seconds=save_seconds,
-    )
-
-
-def _read_mode_schedules(fields: Fields) -> tuple[tuple[str, Schedule], ...]:
-    found = []
-    for mode in MODES:
-        if mode in fields:
-            inner = _inner(fields, mode)
-            found.append((mode, _read_schedule(inner)))
-            inner.reject_unknown()
-    fields.ignore(*MODES)
-    fields.reject_unknown()
-    return tuple(found)
-
-
-def _read_reductions(fields: Fields) -> tuple[str, ...]:
-    names = fields.texts("reductions", ())
-    for name in names:
-        if name not in REDUCTIONS:
-            fields.problem("reductions", f"{name!r} is not known.", did_you_mean(name, REDUCTIONS))
-    return tuple(dict.fromkeys(names))
-
-
-def _read_statistics(fields: Fields) -> StatisticsRequest:
-    default = StatisticsRequest()
-    budget = fields.number("budget", default.budget)
-    if not 0 < budget <= 1:
-        fields.problem("budget", f"must be a share of the step time above 0 and up to 1, but is {budget}.")
-    request = StatisticsRequest(
-        enabled=fields.boolean("enabled", default.enabled),
-        budget=budget,
-        dear_interval=fields.integer("dear_interval", default.dear_interval, minimum=1),
-        dense_start_steps=fields.integer("dense_start_steps", default.dense_start_steps, minimum=0),
-        dense_after_steps=fields.integer("dense_after_steps", default.dense_after_steps, minimum=0),
-    )
-    fields.reject_unknown()
-    return request
-
-
-def _inner(fields: Fields, name: str) -> Fields:
-    """The object of that name, an empty one if there is none; its problems are noted with those of `fields`."""
-    where = ".".join(part for part in (fields.where, name) if part)
-    return Fields(fields.mapping(name, {}), where=where, problems=fields.problems)
-
-
-def _word(fields: Fields, name: str, words: tuple[str, ...]) -> str:
-    word = fields.text(name, words[0])
-    if word not in words:
-        fields.problem(name, f"must be one of {', '.join(words)}, but is {word!r}.")
-    return word
-
-
-def _collection_document(collection: CollectionRequest) -> dict[str, object]:
-    document: dict[str, object] = {"name": collection.name, **_schedule_document(collection.schedule)}
-    for name in ("include_regex", "tensor_names", "reductions"):
-        if getattr(collection, name):
-            document[name] = list(getattr(collection, name))
-    if collection.mode_schedules:
-        document["modes"] = {mode: _schedule_document(schedule) for mode, schedule in collection.mode_schedules}
-    if collection.save_raw_tensor is not None:
-        document["save_raw_tensor"] = collection.save_raw_tensor
-    if collection.save_shape:
-        document["save_shape"] = True
-    if not collection.save_histogram:
-        document["save_histogram"] = False
-    return document
-
-
-def _schedule_document(schedule: Schedule) -> dict[str, object]:
-    return {
-        "save_interval": schedule.save_interval,
-        **({"start_step": schedule.start_step} if schedule.start_step else {}),
-        **({} if schedule.end_step is None else {"end_step": schedule.end_step}),
-        **({"save_steps": list(schedule.save_steps)} if schedule.save_steps else {}),
-        **({} if schedule.save_seconds is None else {"save_seconds": schedule.save_seconds}),
-    }
-
-
-def _changed(statistics: StatisticsRequest, default: StatisticsRequest) -> dict[str, object]:
-    return {name: value for name, value in vars(statistics).items() if value != getattr(default, name)}
 
 
 def _chosen(ours: str, theirs: str, default: str) -> str:

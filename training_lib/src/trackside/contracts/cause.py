@@ -7,8 +7,10 @@ a run with it also looks like (`LOOKS_LIKE`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+
+from trackside.contracts.stored_fields import TEXT, choice, computed, stored
 
 
 class Cause(str, Enum):
@@ -56,15 +58,23 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Suspicion:
-    """A cause that a verdict suspects, and the numbers of this run that speak for it (a clause; may be empty)."""
+    """A cause that a verdict suspects."""
 
-    cause: Cause
-    because: str = ""
+    cause: Cause = field(metadata=stored(choice(Cause), "One of a closed list, so that rules can be compared."))
+    because: str = field(
+        default="", metadata=stored(TEXT, "The numbers of this run that speak for it, a clause; may be empty.")
+    )
 
     @property
     def explanation(self) -> Explanation:
-        """What the cause is and what to try."""
+        """The cause in words, and the first thing to try."""
         return EXPLANATIONS[self.cause]
+
+    @property
+    @computed(TEXT, "The cause in words.")
+    def what(self) -> str:
+        """The cause in words."""
+        return self.explanation.what
 
 
 EXPLANATIONS = {

@@ -19,10 +19,25 @@ from enum import Enum
 from typing import Any
 
 from trackside.contracts.action import Action
-from trackside.contracts.action_terms import NO_TERMS, ActionTerms, read_terms
+from trackside.contracts.action_terms import NO_TERMS, TERMS, ActionTerms
 from trackside.contracts.errors import ConfigurationError, Problem
-from trackside.contracts.fields import Fields, write_number
+from trackside.contracts.fields import Fields
 from trackside.contracts.job_choice import ACTIONS_TAG, read_actions
+from trackside.contracts.stored_fields import (
+    COUNT,
+    NUMBERS,
+    TEXT,
+    TEXTS,
+    Kind,
+    choice,
+    choices,
+    document_of,
+    flat_texts,
+    record,
+    record_of,
+    series,
+    stored,
+)
 from trackside.contracts.verdict import Outcome, Severity, Verdict
 
 VERSION = 1
@@ -68,37 +83,88 @@ class TrainingJob:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A small snapshot: the tensor, the step, a few statistics, the recent series, and where the tensor lies."""
+    """A small snapshot: the tensor, the step, a few statistics, the recent series, and the place of the tensor."""
 
-    tensor_name: str = ""
-    worker: str = ""
-    step: int = 0
-    since_step: int = 0
-    comparison: str = ""
-    affected: int = 0
-    statistics: Mapping[str, float] = field(default_factory=dict)
-    series: tuple[tuple[int, float], ...] = ()
-    tensor_uri: str = ""
+    tensor_name: str = field(
+        default="", metadata=stored(TEXT, "The subject of the leading finding; may be empty.", name="TensorName")
+    )
+    worker: str = field(default="", metadata=stored(TEXT, "The worker that saved it.", name="Worker"))
+    step: int = field(default=0, metadata=stored(COUNT, "The step at which it was judged.", name="Step"))
+    since_step: int = field(
+        default=0, metadata=stored(COUNT, "The first step at which any finding held.", name="SinceStep")
+    )
+    comparison: str = field(default="", metadata=stored(TEXT, "`mean |gradient| 3.1e-12 < 1e-07`.", name="Comparison"))
+    affected: int = field(default=0, metadata=stored(COUNT, "The number of subjects that were found.", name="Affected"))
+    statistics: Mapping[str, float] = field(
+        default_factory=dict,
+        metadata=stored(NUMBERS, "Further numbers about the subject at `Step`.", name="Statistics"),
+    )
+    series: tuple[tuple[int, float], ...] = field(
+        default=(), metadata=stored(series(most=MOST_EVIDENCE_POINTS), "[step, value], oldest first.", name="Series")
+    )
+    tensor_uri: str = field(default="", metadata=stored(TEXT, "The address of the tensor.", name="TensorUri"))
+
+
+JOB = flat_texts(
+    TrainingJob,
+    names={"name": ("TrainingJobName", "The training job."), "arn": ("TrainingJobArn", "The training job.")},
+)
+MILLISECONDS = Kind(
+    {"type": "integer"},
+    lambda fields, name, absent: fields.number(name, absent) / 1000,
+    lambda seconds: round(seconds * 1000),
+)
+DETAILS = Kind(
+    {"type": "string", "maxLength": MOST_STATUS_DETAILS}, Fields.text, lambda text: text[:MOST_STATUS_DETAILS]
+)
 
 
 @dataclass(frozen=True)
 class RuleEvaluation:
-    """The status of one rule of one training job, whichever event brought it."""
+    """The status of one rule of one training job, of either event.
 
-    job: TrainingJob
-    configuration_name: str
-    status: RuleEvaluationStatus
-    details: str
-    rule_id: str = ""
-    severity: Severity = Severity.CRITICAL
-    actions: tuple[Action, ...] | None = None  # None: the event names none, the job's tag or the default decides
-    tagged_actions: tuple[Action, ...] | None = None  # what the job's tag trackside:actions says; None: nothing
-    terms: ActionTerms = NO_TERMS
-    what_to_do: tuple[str, ...] = ()
-    evaluation_job_arn: str = ""
-    run_uri: str = ""
-    modified_at: float = 0.0
-    evidence: Evidence = Evidence()
+    `actions` is None if the event names none: the job's tag or the deployment's default decides. `tagged_actions` are
+    those of the job's tag trackside:actions, None without such a tag.
+    """
+
+    job: TrainingJob = field(metadata=stored(JOB))
+    configuration_name: str = field(
+        metadata=stored(TEXT, "The name of the rule's configuration.", name="RuleConfigurationName")
+    )
+    status: RuleEvaluationStatus = field(
+        metadata=stored(choice(RuleEvaluationStatus), "AWS's own words.", name="RuleEvaluationStatus")
+    )
+    details: str = field(metadata=stored(DETAILS, "The verdict's message.", name="StatusDetails", absent=""))
+    rule_id: str = field(default="", metadata=stored(TEXT, "The rule's id.", name="Rule"))
+    severity: Severity = field(
+        default=Severity.CRITICAL, metadata=stored(choice(Severity), "Only `critical` may stop a run.", name="Severity")
+    )
+    actions: tuple[Action, ...] | None = field(
+        default=None,
+        metadata=stored(
+            choices(Action), "The actions that were asked for, and may be done.", name="Actions", absent=()
+        ),
+    )
+    tagged_actions: tuple[Action, ...] | None = None
+    terms: ActionTerms = field(
+        default=NO_TERMS,
+        metadata=stored(TERMS, "Terms of the actions, where the rule has its own.", name="ActionTerms", optional=True),
+    )
+    what_to_do: tuple[str, ...] = field(
+        default=(), metadata=stored(TEXTS, "Steps to try, best first.", name="WhatToDo")
+    )
+    evaluation_job_arn: str = field(
+        default="",
+        metadata=stored(TEXT, "The processing job that judged; may be empty.", name="RuleEvaluationJobArn"),
+    )
+    run_uri: str = field(default="", metadata=stored(TEXT, "The location of the run.", name="Run"))
+    modified_at: float = field(
+        default=0.0,
+        metadata=stored(
+            MILLISECONDS, "In milliseconds since 1970-01-01 UTC, as in AWS's events.", name="LastModifiedTime"
+        ),
+    )
+    evidence: Evidence = field(default=Evidence(), metadata=stored(record(Evidence), name="Evidence"))
 
     @property
     def found_issues(self) -> bool:
@@ -121,34 +187,8 @@ class RuleEvaluation:
         return default
 
     def to_detail(self) -> dict[str, Any]:
-        """The `detail` of our event: plain JSON values, well under EventBridge's 256 KB."""
-        return {
-            "Version": VERSION,
-            "TrainingJobName": self.job.name,
-            "TrainingJobArn": self.job.arn,
-            "RuleConfigurationName": self.configuration_name,
-            "RuleEvaluationJobArn": self.evaluation_job_arn,
-            "RuleEvaluationStatus": self.status.value,
-            "StatusDetails": self.details[:MOST_STATUS_DETAILS],
-            "LastModifiedTime": round(self.modified_at * 1000),  # milliseconds, as in AWS's events
-            "Rule": self.rule_id,
-            "Severity": self.severity.value,
-            "Actions": [action.value for action in self.actions or ()],
-            **({"ActionTerms": terms} if (terms := self.terms.to_document()) else {}),
-            "WhatToDo": list(self.what_to_do),
-            "Run": self.run_uri,
-            "Evidence": {
-                "TensorName": self.evidence.tensor_name,
-                "Worker": self.evidence.worker,
-                "Step": self.evidence.step,
-                "SinceStep": self.evidence.since_step,
-                "Comparison": self.evidence.comparison,
-                "Affected": self.evidence.affected,
-                "Statistics": {name: write_number(value) for name, value in sorted(self.evidence.statistics.items())},
-                "Series": [[step, write_number(value)] for step, value in self.evidence.series[-MOST_EVIDENCE_POINTS:]],
-                "TensorUri": self.evidence.tensor_uri,
-            },
-        }
+        """Return the `detail` of our event: plain JSON values, well under EventBridge's 256 KB."""
+        return {"Version": VERSION, **document_of(self)}
 
 
 def evaluation_of(verdict: Verdict, *, job: TrainingJob, run_uri: str, evaluation_job_arn: str = "") -> RuleEvaluation:
@@ -200,7 +240,7 @@ def read_rule_evaluations(event: Mapping[str, Any], *, and_of_ended_jobs: bool =
         raise ConfigurationError([Problem("detail-type", f"is {kind!r}.", fix)], subject=subject)
     fields = detail_of(event)
     if kind == DETAIL_TYPE:
-        evaluations: tuple[RuleEvaluation, ...] = (_read_ours(fields),)
+        evaluations: tuple[RuleEvaluation, ...] = (record_of(RuleEvaluation, fields),)
     else:
         evaluations = _read_official(fields)
         if not and_of_ended_jobs and fields.text("TrainingJobStatus") != "InProgress":
@@ -297,35 +337,6 @@ def _object(fields: Fields, name: str) -> Mapping[str, Any]:
 def _number(fields: Fields, name: str) -> float:
     """A fact that is good to know, yet no reason to refuse the event: 0 where it is no number."""
     return fields.number(name) if fields.is_number(name) else float(fields.digits(name) or 0)
-
-
-def _read_ours(fields: Fields) -> RuleEvaluation:
-    evidence = Fields(fields.mapping("Evidence", {}), where="detail.Evidence", problems=fields.problems)
-    return RuleEvaluation(
-        job=_read_job(fields),
-        configuration_name=fields.text("RuleConfigurationName"),
-        status=fields.choice("RuleEvaluationStatus", RuleEvaluationStatus),
-        details=fields.text("StatusDetails", ""),
-        rule_id=fields.text("Rule", ""),
-        severity=fields.choice("Severity", Severity, Severity.CRITICAL),
-        actions=fields.choices("Actions", Action, ()),
-        terms=read_terms(fields, "ActionTerms"),
-        what_to_do=fields.texts("WhatToDo", ()),
-        evaluation_job_arn=fields.text("RuleEvaluationJobArn", ""),
-        run_uri=fields.text("Run", ""),
-        modified_at=fields.number("LastModifiedTime", 0) / 1000,
-        evidence=Evidence(
-            tensor_name=evidence.text("TensorName", ""),
-            worker=evidence.text("Worker", ""),
-            step=evidence.integer("Step", 0),
-            since_step=evidence.integer("SinceStep", 0),
-            comparison=evidence.text("Comparison", ""),
-            affected=evidence.integer("Affected", 0),
-            statistics=evidence.numbers("Statistics"),
-            series=evidence.series("Series"),
-            tensor_uri=evidence.text("TensorUri", ""),
-        ),
-    )
 
 
 def _read_official(fields: Fields) -> tuple[RuleEvaluation, ...]:

@@ -30,6 +30,11 @@ class Fields:
     def __contains__(self, name: str) -> bool:
         return name in self._data
 
+    def has(self, name: str) -> bool:
+        """True if a value other than null is given; the name counts as asked for."""
+        self._asked.add(name)
+        return self._data.get(name) is not None
+
     def is_object(self, name: str) -> bool:
         """True if an object stands there, for values that may be anything."""
         return isinstance(self._data.get(name), Mapping)
@@ -56,12 +61,6 @@ class Fields:
         if value is not None and minimum is not None and int(value) < minimum:
             self.problem(name, f"must be at least {minimum}, but is {value}.")
         return int(value) if value is not None else 0
-
-    def optional_integer(self, name: str, *, minimum: int | None = None) -> int | None:
-        if self._data.get(name) is None:
-            self._asked.add(name)
-            return None
-        return self.integer(name, minimum=minimum)
 
     def number(self, name: str, default: float | None = None) -> float:
         """A number; `"NaN"`, `"Infinity"` and `"-Infinity"` are numbers too (JSON itself has no word for them)."""
@@ -156,6 +155,11 @@ class Fields:
             where = ".".join(part for part in (self.where, f"{name}[{index}]") if part)
             found.append(read(Fields(item, where=where, problems=self.problems)))
         return tuple(found)
+
+    def inner(self, name: str) -> Fields:
+        """Return the fields of the object of that name, which may be absent; its problems are noted with these."""
+        where = ".".join(part for part in (self.where, name) if part)
+        return Fields(self.mapping(name, {}), where=where, problems=self.problems)
 
     def ignore(self, *names: str) -> None:
         """These names may be there and are not read."""

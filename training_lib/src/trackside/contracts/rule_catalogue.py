@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,19 @@ CUSTOM_RULE_CAPTURE = CaptureRequest(
 )
 
 _NAMES_OF_COLLECTIONS = "collection_names"  # the parameter, wherever a rule has it
+
+
+class LifeCycle(str, Enum):
+    """How far a rule can be relied on.
+
+    PREVIEW     new: judges only where it is chosen, and may change or go in any release
+    STABLE      judges as its page says; changes follow the deprecation policy
+    DEPRECATED  still judges; its page says what replaces it and when it goes
+    """
+
+    PREVIEW = "preview"
+    STABLE = "stable"
+    DEPRECATED = "deprecated"
 
 
 @dataclass(frozen=True)
@@ -83,6 +97,12 @@ class RuleDescription:
     needs: tuple[CollectionRequest, ...] | None = None
     presets: Mapping[str, RuleDescription] = field(default_factory=dict)
     is_asked_for: bool = False
+    life_cycle: LifeCycle = LifeCycle.STABLE
+
+    @property
+    def is_on_by_default(self) -> bool:
+        """True if the rule judges where nobody chose any."""
+        return not self.is_asked_for and self.life_cycle is not LifeCycle.PREVIEW
 
     def in_sense_of(self, preset: str) -> RuleDescription | None:
         """The rule in the sense of a preset (empty: ours); None where it does not offer that."""
@@ -125,7 +145,7 @@ class RuleCatalogue:
     @property
     def usual(self) -> tuple[str, ...]:
         """The rules that judge where nobody chose any."""
-        return tuple([rule_id for rule_id, rule in self.rules.items() if not rule.is_asked_for])
+        return tuple([rule_id for rule_id, rule in self.rules.items() if rule.is_on_by_default])
 
     def problems(self, configuration: RuleConfiguration) -> list[Problem]:
         """What is wrong with one configuration; of a rule of the user's own, what can be told without its file."""
@@ -207,6 +227,7 @@ def _read_rule(entry: Mapping[str, Any]) -> RuleDescription:
         parameters=tuple(ParameterDescription(**parameter) for parameter in entry["parameters"]),
         needs=needs,
         is_asked_for=entry.get("is_asked_for", False),
+        life_cycle=LifeCycle(entry.get("life_cycle", LifeCycle.STABLE)),
         presets={preset: _read_rule(of_preset) for preset, of_preset in entry.get("presets", {}).items()},
     )
 

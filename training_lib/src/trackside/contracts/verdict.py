@@ -8,12 +8,33 @@ from enum import Enum
 from typing import Any
 
 from trackside.contracts.action import Action
-from trackside.contracts.action_terms import NO_TERMS, ActionTerms, read_terms
-from trackside.contracts.cause import Cause, Suspicion
-from trackside.contracts.fields import Fields, parse_json, to_json, write_number
+from trackside.contracts.action_terms import NO_TERMS, TERMS, ActionTerms
+from trackside.contracts.cause import Suspicion
+from trackside.contracts.fields import Fields, parse_json, to_json
+from trackside.contracts.stored_fields import (
+    COUNT,
+    FINITE,
+    NUMBER,
+    NUMBERS,
+    REQUIRED,
+    TEXT,
+    TEXTS,
+    Kind,
+    choice,
+    choices,
+    computed,
+    constant,
+    document_of,
+    integer,
+    record_of,
+    records,
+    series,
+    stored,
+)
 
 VERSION = 2  # 2: suspicions, state, occurrence, group
 MOST_FINDINGS = 20  # a verdict names this many subjects; `affected` counts them all
+RELATION = Kind({"enum": ["<", ">"]}, Fields.text)
 NOTHING_TO_JUDGE = "Nothing to judge: "  # how the message of a clean verdict begins where the rule does not apply
 
 
@@ -47,25 +68,32 @@ class State(str, Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """A rule's answer about one subject (most often one tensor).
+    """A rule's answer about one subject, most often one tensor. Numbers may be non-finite."""
 
-    `observed` and `threshold` are numbers in the unit that `measure` names ("mean |gradient|"); `relation` is how
-    they stand to each other ("<" or ">"). `series` is the evidence: (step, value) pairs of the same measure, oldest
-    first, at most 20. `statistics` holds further numbers about the subject at `step`. Values may be non-finite.
-    `place` is the line of the user's code that made the subject (`train.py:41`), where that is known.
-    """
-
-    subject: str
-    step: int
-    since_step: int
-    measure: str
-    observed: float
-    relation: str
-    threshold: float
-    worker: str = "worker_0"
-    statistics: Mapping[str, float] = field(default_factory=dict)
-    series: tuple[tuple[int, float], ...] = ()
-    place: str = ""
+    subject: str = field(metadata=stored(TEXT, "What it is about, most often a tensor."))
+    step: int = field(metadata=stored(COUNT, "The step at which it was judged."))
+    since_step: int = field(metadata=stored(COUNT, "The first step in a row at which it held."))
+    measure: str = field(metadata=stored(TEXT, "What was measured, and its unit: `mean |gradient|`."))
+    observed: float = field(metadata=stored(NUMBER, "The measured value."))
+    relation: str = field(metadata=stored(RELATION, "How `observed` stands to `threshold`."))
+    threshold: float = field(metadata=stored(NUMBER, "The value that it was compared with."))
+    worker: str = field(
+        default="worker_0", metadata=stored(TEXT, "The worker that saved it: `worker_0`.", absent=REQUIRED)
+    )
+    statistics: Mapping[str, float] = field(
+        default_factory=dict, metadata=stored(NUMBERS, "Further numbers about the subject at `step`.")
+    )
+    series: tuple[tuple[int, float], ...] = field(
+        default=(), metadata=stored(series(), "The evidence: [step, value] of the same measure, oldest first.")
+    )
+    place: str = field(
+        default="",
+        metadata=stored(
+            TEXT,
+            "The line of the user's code that made the subject (`train.py:41`); left out where it is not known.",
+            optional=True,
+        ),
+    )
 
     @property
     def comparison(self) -> str:
@@ -73,60 +101,96 @@ class Finding:
         return f"{self.measure} {self.observed:.4g} {self.relation} {self.threshold:.4g}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {
-            "subject": self.subject,
-            "worker": self.worker,
-            "step": self.step,
-            "since_step": self.since_step,
-            "measure": self.measure,
-            "observed": write_number(self.observed),
-            "relation": self.relation,
-            "threshold": write_number(self.threshold),
-            "statistics": {name: write_number(value) for name, value in sorted(self.statistics.items())},
-            "series": [[step, write_number(value)] for step, value in self.series],
-            **({"place": self.place} if self.place else {}),
-        }
+        """Return the finding as plain JSON values."""
+        return document_of(self)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the evaluator says about one rule configuration of one run; one verdict for one cause.
+    """The evaluator's answer about one rule configuration of one run; one verdict for one cause."""
 
-    `findings` lead with the worst; `affected` counts all subjects, named or not. `message` is one sentence.
-    `what_to_do` lists next steps, best first. `tensor_key` is the storage key of the event file that holds the
-    leading finding's tensor, relative to the run. `detected_at` is in seconds since the epoch.
-
-    `suspicions` are likely causes, likeliest first. `group` is the id of the verdict that was the first to tell of the
-    same problem: its own, or that of another rule. `occurrence` counts how often this rule opened an issue.
-    """
-
-    run: str
-    rule_id: str
-    configuration_name: str
-    outcome: Outcome
-    severity: Severity
-    step: int
-    message: str
-    detected_at: float
-    findings: tuple[Finding, ...] = ()
-    affected: int = 0
-    what_to_do: tuple[str, ...] = ()
-    actions: tuple[Action, ...] = ()
-    terms: ActionTerms = NO_TERMS
-    tensor_key: str = ""
-    suspicions: tuple[Suspicion, ...] = ()
-    state: State = State.OPENED
-    occurrence: int = 1
-    group: str = ""
-    version: int = VERSION
+    run: str = field(metadata=stored(TEXT, "The run's name."))
+    rule_id: str = field(metadata=stored(TEXT, "The rule's id, or the class of a rule of your own.", name="rule"))
+    configuration_name: str = field(
+        metadata=stored(
+            TEXT, "The name of the rule's configuration: the same rule may judge a run twice.", name="configuration"
+        )
+    )
+    outcome: Outcome = field(
+        metadata=stored(
+            choice(Outcome),
+            "`not-evaluated` is neither good news nor bad: `message` names what was missing.",
+        )
+    )
+    severity: Severity = field(metadata=stored(choice(Severity), "Only `critical` may stop a run."))
+    step: int = field(metadata=stored(COUNT, "The step of the verdict."))
+    message: str = field(metadata=stored(TEXT, "One sentence."))
+    detected_at: float = field(metadata=stored(FINITE, "The moment of the verdict, in seconds since 1970-01-01 UTC."))
+    findings: tuple[Finding, ...] = field(
+        default=(),
+        metadata=stored(records(Finding), f"The worst first, at most {MOST_FINDINGS}.", absent=REQUIRED),
+    )
+    affected: int = field(
+        default=0,
+        metadata=stored(COUNT, "The number of subjects that were found, named in `findings` or not.", absent=REQUIRED),
+    )
+    what_to_do: tuple[str, ...] = field(default=(), metadata=stored(TEXTS, "Steps to try, best first."))
+    actions: tuple[Action, ...] = field(
+        default=(),
+        metadata=stored(choices(Action), "The actions that were asked for, and may be done.", absent=REQUIRED),
+    )
+    terms: ActionTerms = field(
+        default=NO_TERMS,
+        metadata=stored(
+            TERMS,
+            'Terms of the actions, where the rule has its own: `{"StopTraining": {"after_findings": 2}}`.',
+            name="action_terms",
+            optional=True,
+        ),
+    )
+    tensor_key: str = field(
+        default="",
+        metadata=stored(
+            TEXT, "The key of the event file with the leading finding's tensor, below the run's location; may be empty."
+        ),
+    )
+    suspicions: tuple[Suspicion, ...] = field(
+        default=(), metadata=stored(records(Suspicion), "Likely causes, likeliest first.")
+    )
+    state: State = field(
+        default=State.OPENED,
+        metadata=stored(
+            choice(State), "Whether an issue was found, or has gone again. One that comes back is opened again."
+        ),
+    )
+    occurrence: int = field(
+        default=1, metadata=stored(integer(minimum=1), "The number of times that this rule has opened an issue.")
+    )
+    group: str = field(
+        default="",
+        metadata=stored(
+            TEXT,
+            "The `id` of the first verdict on the same problem: one problem may show in many rules.",
+        ),
+    )
+    version: int = field(
+        default=VERSION,
+        metadata=stored(
+            constant(VERSION),
+            "The version of this format. Readers ignore names that they do not know.",
+            absent=REQUIRED,
+        ),
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "group", self.group or self.verdict_id)
 
     @property
+    @computed(
+        TEXT, "The same for the same answer, which may be written more than once: take each `id` once.", name="id"
+    )
     def verdict_id(self) -> str:
-        """The same for the same answer, however often it is said: run, configuration, outcome; then which time."""
+        """The run, configuration and outcome; then the state and the occurrence, unless it is the first."""
         recovered = f"/{self.state.value}" if self.state is not State.OPENED else ""
         again = f"/{self.occurrence}" if self.occurrence > 1 else ""
         return f"{self.run}/{self.configuration_name}/{self.outcome.value}{recovered}{again}"
@@ -142,86 +206,24 @@ class Verdict:
         return self.outcome is Outcome.CLEAN and self.message.startswith(NOTHING_TO_JUDGE)
 
     @property
+    @computed(COUNT, "The first step at which any finding held; `step` where nothing was found.")
     def since_step(self) -> int:
         """The first step at which any finding held."""
         return min((f.since_step for f in self.findings), default=self.step)
 
     def to_json(self) -> str:
-        """One line, as in `verdicts.jsonl`."""
-        return to_json(
-            {
-                "version": self.version,
-                "id": self.verdict_id,
-                "run": self.run,
-                "rule": self.rule_id,
-                "configuration": self.configuration_name,
-                "outcome": self.outcome.value,
-                "severity": self.severity.value,
-                "step": self.step,
-                "since_step": self.since_step,
-                "message": self.message,
-                "detected_at": self.detected_at,
-                "affected": self.affected,
-                "findings": [finding.to_dict() for finding in self.findings],
-                "what_to_do": list(self.what_to_do),
-                "actions": [action.value for action in self.actions],
-                **({"action_terms": terms} if (terms := self.terms.to_document()) else {}),
-                "tensor_key": self.tensor_key,
-                "suspicions": [
-                    {"cause": one.cause.value, "because": one.because, "what": one.explanation.what}
-                    for one in self.suspicions
-                ],
-                "state": self.state.value,
-                "occurrence": self.occurrence,
-                "group": self.group,
-            }
-        )
+        """Return one line, as in `verdicts.jsonl`."""
+        return to_json(document_of(self))
 
     @classmethod
     def from_json(cls, text: str) -> Verdict:
-        """Reads `to_json`'s text; names that a newer version added are passed over."""
+        """Read a line of `verdicts.jsonl`; names that a newer version added are passed over.
+
+        Raises:
+            ConfigurationError: With every problem of the line.
+        """
         subject = "The verdict"
         fields = Fields(parse_json(text, subject=subject), where="")
-        verdict = cls(
-            run=fields.text("run"),
-            rule_id=fields.text("rule"),
-            configuration_name=fields.text("configuration"),
-            outcome=fields.choice("outcome", Outcome),
-            severity=fields.choice("severity", Severity),
-            step=fields.integer("step"),
-            message=fields.text("message"),
-            detected_at=fields.number("detected_at"),
-            findings=fields.items("findings", _read_finding),
-            affected=fields.integer("affected"),
-            what_to_do=fields.texts("what_to_do", ()),
-            actions=fields.choices("actions", Action),
-            terms=read_terms(fields, "action_terms"),
-            tensor_key=fields.text("tensor_key", ""),
-            suspicions=fields.items("suspicions", _read_suspicion, required=False),
-            state=fields.choice("state", State, State.OPENED),
-            occurrence=fields.integer("occurrence", 1),
-            group=fields.text("group", ""),
-            version=fields.integer("version"),
-        )
+        verdict = record_of(cls, fields)
         fields.finish(subject=subject)
         return verdict
-
-
-def _read_finding(fields: Fields) -> Finding:
-    return Finding(
-        subject=fields.text("subject"),
-        worker=fields.text("worker"),
-        step=fields.integer("step"),
-        since_step=fields.integer("since_step"),
-        measure=fields.text("measure"),
-        observed=fields.number("observed"),
-        relation=fields.text("relation"),
-        threshold=fields.number("threshold"),
-        statistics=fields.numbers("statistics"),
-        series=fields.series("series"),
-        place=fields.text("place", ""),
-    )
-
-
-def _read_suspicion(fields: Fields) -> Suspicion:
-    return Suspicion(fields.choice("cause", Cause), fields.text("because", ""))

@@ -7,14 +7,26 @@ again, and a sink knows it by its id.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from trackside.contracts.errors import ConfigurationError, KeyNotFoundError
 from trackside.contracts.fields import Fields, parse_json, to_json
 from trackside.contracts.run_layout import PROGRESS_KEY
+from trackside.contracts.stored_fields import (
+    BOOLEAN,
+    INTEGER,
+    REQUIRED,
+    TEXT,
+    TEXTS,
+    Kind,
+    document_of,
+    record,
+    record_of,
+    stored,
+)
 from trackside.contracts.verdict import Verdict
 from trackside.storage.store import Store
 
@@ -26,35 +38,46 @@ _logger = logging.getLogger(__name__)
 Subject = tuple[str, str]  # worker, tensor
 
 
+SINCE = Kind(
+    {"type": "array"},
+    lambda fields, name, absent: dict(fields.items(name, _read_since)),
+    lambda since: [{"worker": worker, "subject": name, "step": step} for (worker, name), step in since.items()],
+)
+
+
 @dataclass
 class RuleProgress:
-    """How far one rule configuration has come.
+    """The progress of one rule configuration.
 
-    `judged` counts the steps that had data for it; `streak` how many of the newest of them in a row showed a finding,
-    and `since` the first step of each subject that was found throughout. `lacks` is what the
-    rule still missed at the newest step that it could not answer for. `error` is set once it has crashed.
+    judged     the number of steps with data for it
+    unreadable the number of steps that could not be read
+    lacks      the missing input at the newest step without an answer
+    streak     the number of newest steps in a row with a finding
+    since      the first step of each subject that was found throughout the streak
+    error      set once the rule has crashed
+    memory     the state of a rule that folds
     """
 
-    judged_through: int = -1
-    judged: int = 0
-    unreadable: int = 0
-    lacks: str = ""
-    streak: int = 0
-    since: Mapping[Subject, int] = field(default_factory=dict)
-    error: str = ""
-    issues: int = 0
-    is_open: bool = False
-    quiet: int = 0
-    has_concluded: bool = False
-    memory: str = ""
+    judged_through: int = field(default=-1, metadata=stored(INTEGER, absent=REQUIRED))
+    judged: int = field(default=0, metadata=stored(INTEGER, absent=REQUIRED))
+    unreadable: int = field(default=0, metadata=stored(INTEGER, absent=REQUIRED))
+    lacks: str = field(default="", metadata=stored(TEXT))
+    streak: int = field(default=0, metadata=stored(INTEGER, absent=REQUIRED))
+    since: Mapping[Subject, int] = field(default_factory=dict, metadata=stored(SINCE))
+    error: str = field(default="", metadata=stored(TEXT))
+    issues: int = field(default=0, metadata=stored(INTEGER))
+    is_open: bool = field(default=False, metadata=stored(BOOLEAN))
+    quiet: int = field(default=0, metadata=stored(INTEGER))
+    has_concluded: bool = field(default=False, metadata=stored(BOOLEAN))
+    memory: str = field(default="", metadata=stored(TEXT))
 
 
 @dataclass
 class Said:
     """A verdict, and the names of the sinks that have not taken it yet."""
 
-    verdict: Verdict
-    undelivered: tuple[str, ...]
+    verdict: Verdict = field(metadata=stored(record(Verdict)))
+    undelivered: tuple[str, ...] = field(metadata=stored(TEXTS))
 
 
 @dataclass
@@ -79,11 +102,8 @@ class Progress:
         return to_json(
             {
                 "version": VERSION,
-                "rules": [{"name": name, **_rule_document(rule)} for name, rule in self.rules.items()],
-                "said": [
-                    {"verdict": json.loads(said.verdict.to_json()), "undelivered": list(said.undelivered)}
-                    for said in self.said
-                ],
+                "rules": [{"name": name, **document_of(rule)} for name, rule in self.rules.items()],
+                "said": [document_of(said) for said in self.said],
             }
         )
 
@@ -95,7 +115,7 @@ class Progress:
         if fields.integer("version") != VERSION:
             fields.problem("version", f"must be {VERSION}.")
         rules = fields.items("rules", _read_rule)
-        said = fields.items("said", _read_said)
+        said = fields.items("said", partial(record_of, Said))
         fields.finish(subject=subject)
         return cls(rules=dict(rules), said=list(said))
 
@@ -137,44 +157,9 @@ def keep_only(progress: Progress, *, configurations: Iterable[str], sinks: Itera
     )
 
 
-def _rule_document(rule: RuleProgress) -> dict[str, object]:
-    return {
-        "judged_through": rule.judged_through,
-        "judged": rule.judged,
-        "unreadable": rule.unreadable,
-        "lacks": rule.lacks,
-        "streak": rule.streak,
-        "since": [{"worker": worker, "subject": name, "step": step} for (worker, name), step in rule.since.items()],
-        "error": rule.error,
-        "issues": rule.issues,
-        "is_open": rule.is_open,
-        "quiet": rule.quiet,
-        "has_concluded": rule.has_concluded,
-        "memory": rule.memory,
-    }
-
-
 def _read_rule(fields: Fields) -> tuple[str, RuleProgress]:
-    return fields.text("name"), RuleProgress(
-        judged_through=fields.integer("judged_through"),
-        judged=fields.integer("judged"),
-        unreadable=fields.integer("unreadable"),
-        lacks=fields.text("lacks", ""),
-        streak=fields.integer("streak"),
-        since=dict(fields.items("since", _read_since)),
-        error=fields.text("error", ""),
-        issues=fields.integer("issues", 0),
-        is_open=fields.boolean("is_open", False),
-        quiet=fields.integer("quiet", 0),
-        has_concluded=fields.boolean("has_concluded", False),
-        memory=fields.text("memory", ""),
-    )
+    return fields.text("name"), record_of(RuleProgress, fields)
 
 
 def _read_since(fields: Fields) -> tuple[Subject, int]:
     return (fields.text("worker"), fields.text("subject")), fields.integer("step")
-
-
-def _read_said(fields: Fields) -> Said:
-    verdict = Verdict.from_json(json.dumps(dict(fields.mapping("verdict"))))
-    return Said(verdict, fields.texts("undelivered"))

@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trackside.contracts.custom_rule_job import CLEAN_PREFIX, issue_sentence
+from trackside.contracts.deployment.custom_rule_job import CLEAN_PREFIX, issue_sentence
+from trackside.contracts.deployment.evaluators import NOTHING_JUDGED
 from trackside.contracts.errors import (
     ConfigurationError,
     KeyNotFoundError,
@@ -25,7 +26,6 @@ from trackside.contracts.errors import (
     StorageError,
     StorageUnavailableError,
 )
-from trackside.contracts.evaluation_chain import NOTHING_JUDGED
 from trackside.contracts.event import TrainingJob
 from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run_layout import RULE_OUTPUT, TRAINING_JOB_KEY, VERDICTS_KEY, RunLocation, verdicts_key_of

@@ -38,7 +38,7 @@ def rule_of_environment(environment: Mapping[str, str]) -> RuleRequest:
 
     Errors: `ConfigurationError` with every problem, also for a rule that is known and not judged yet.
     """
-    from trackside.contracts.request_documents import read_environment  # much to import for what few need
+    from trackside.documents.requests import read_environment  # much to import for what few need
 
     translation = read_environment(environment)
     for note in translation.notes:

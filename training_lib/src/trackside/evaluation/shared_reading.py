@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from trackside.records.model_facts import ModelFacts
+from trackside.contracts.model_facts import ModelFacts
 from trackside.trial.trial import Trial
 from trackside.trial.window import Column, Panel, StepValues, TensorSource
 

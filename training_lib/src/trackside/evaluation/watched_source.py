@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from trackside.records.model_facts import ModelFacts
+from trackside.contracts.model_facts import ModelFacts
 from trackside.trial.window import Column, Panel, StepValues, TensorSource, newest_values
 
 

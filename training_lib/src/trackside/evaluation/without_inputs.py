@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 from trackside.contracts.errors import did_you_mean
+from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.verdict import Verdict
 from trackside.evaluation import verdicts
 from trackside.evaluation.verdicts import Moment
-from trackside.records.model_facts import ModelFacts
 from trackside.rules.catalogue import ConfiguredRule
 from trackside.rules.role_collections import without_members
 from trackside.rules.rule import Rule

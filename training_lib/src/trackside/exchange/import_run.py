@@ -10,7 +10,7 @@ import contextlib
 import os
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from trackside.contracts.errors import (
@@ -33,6 +33,7 @@ from trackside.contracts.run_layout import (
     RunLocation,
     parse_index_key,
 )
+from trackside.contracts.stored_fields import BOOLEAN, TEXT, document_of, record_of, stored
 from trackside.exchange.places import FolderPlace, Place, UnreadableFileError, bring, open_place
 from trackside.exchange.statistic_tables import Progress, untracked
 from trackside.records.index_file import decode_index
@@ -77,12 +78,12 @@ class ImportedRun:
 class ImportRecord:
     """What lies in the destination beside the run."""
 
-    source: str
-    is_complete: bool
+    source: str = field(metadata=stored(TEXT))
+    is_complete: bool = field(metadata=stored(BOOLEAN, absent=False))
 
     def to_json(self) -> str:
         """One line of JSON."""
-        return to_json({"version": 1, "source": self.source, "is_complete": self.is_complete})
+        return to_json({"version": 1, **document_of(self)})
 
     @classmethod
     def from_json(cls, text: bytes) -> ImportRecord:
@@ -90,7 +91,7 @@ class ImportRecord:
         subject = f"The record {RECORD_FILE}"
         fields = Fields(parse_json(text, subject=subject), where="")
         fields.integer("version")
-        record = cls(fields.text("source"), fields.boolean("is_complete", False))
+        record = record_of(cls, fields)
         fields.finish(subject=subject)
         return record
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 import struct
@@ -61,10 +60,10 @@ def statistic_tables(trial: Trial, series: TensorSeries, statistics: Iterable[st
     wanted = tuple(statistics)
     mode_steps = {(s.step, s.worker): s.mode_step for s in trial.saved_steps(series.name, series.selection)}
     for mode in MODE_NUMBERS if series.selection.mode is None else (series.selection.mode,):
-        selection = dataclasses.replace(series.selection, mode=mode)
+        in_mode = series.in_mode(mode)
         workers: dict[str, dict[str, Column]] = {}
         for statistic in wanted:
-            for column in trial.selected_columns(series.name, statistic, selection):
+            for column in in_mode.columns(statistic):
                 workers.setdefault(column.worker, {})[statistic] = column
         for worker, columns in sorted(workers.items()):
             steps = np.unique(np.concatenate([column.steps for column in columns.values()]))

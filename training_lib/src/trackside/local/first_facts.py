@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from trackside.contracts.errors import ConfigurationError, RecordError
+from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.rule_request import RuleRequest
-from trackside.records.model_facts import ModelFacts, facts_workers, read_facts
+from trackside.records.model_facts import facts_workers, read_facts
 from trackside.storage.store import Store
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from trackside.contracts.capture_request import ALL, BUILT_IN_COLLECTIONS, DEFAULT, CaptureRequest
 from trackside.contracts.errors import did_you_mean
-from trackside.contracts.hook_documents import ELSEWHERE
 from trackside.contracts.rule_catalogue import RuleCatalogue, RuleDescription
 from trackside.contracts.rule_request import RuleConfiguration
+from trackside.documents.hook import ELSEWHERE
 
 _COLLECTIONS, _OTHER_RUNS = "collection_names", "other_trials"  # parameters, wherever a rule has them
 

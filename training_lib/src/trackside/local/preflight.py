@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from trackside.contracts.action import Action
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest
 from trackside.contracts.errors import ConfigurationError, Problem
-from trackside.contracts.request_documents import with_needs
 from trackside.contracts.rule_catalogue import RuleCatalogue
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.documents.requests import with_needs
 from trackside.local.lacking_inputs import what_is_lacking
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.fields import parse_json
-from trackside.contracts.request_documents import HOOK, PROFILER_RULES, RULES, SAVED_TOO, TENSORBOARD, read_training_job
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.documents.requests import HOOK, PROFILER_RULES, RULES, SAVED_TOO, TENSORBOARD, read_training_job
 
 MOST_BYTES = 4 << 20
 YAML_ENDINGS = (".yaml", ".yml")

@@ -8,13 +8,23 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
 from trackside.contracts.errors import ConfigurationError, Problem, RunNotFoundError, did_you_mean
 from trackside.contracts.fields import Fields, parse_json, to_json
 from trackside.contracts.run_layout import END_MARKER_KEY, RULE_OUTPUT, RULE_REQUEST_KEY, TENSORS
+from trackside.contracts.stored_fields import (
+    BOOLEAN,
+    FINITE,
+    INTEGER,
+    TEXTS,
+    document_of,
+    nullable,
+    record_of,
+    stored,
+)
 
 RUNS = Path(".trackside") / "runs"  # below the folder in which the user works
 LATEST = "latest"
@@ -41,39 +51,24 @@ class RunState(str, Enum):
 class RunRecord:
     """What `trackside run` knows of a run. Times are in seconds since the epoch; `status` is -n for signal n."""
 
-    command: tuple[str, ...]
-    started_at: float
-    ended_at: float | None = None
-    status: int | None = None
-    stopped_by_trackside: bool = False
+    command: tuple[str, ...] = field(metadata=stored(TEXTS))
+    started_at: float = field(metadata=stored(FINITE))
+    ended_at: float | None = field(default=None, metadata=stored(nullable(FINITE)))
+    status: int | None = field(default=None, metadata=stored(nullable(INTEGER)))
+    stopped_by_trackside: bool = field(default=False, metadata=stored(BOOLEAN))
 
     def to_json(self) -> str:
         """One line of JSON."""
-        return to_json(
-            {
-                "version": 1,
-                "command": list(self.command),
-                "started_at": self.started_at,
-                "ended_at": self.ended_at,
-                "status": self.status,
-                "stopped_by_trackside": self.stopped_by_trackside,
-            }
-        )
+        return to_json({"version": 1, **document_of(self)})
 
     @classmethod
     def from_json(cls, text: str | bytes) -> RunRecord:
         """Reads `to_json`'s text. Errors: `ConfigurationError`."""
         subject = f"The record {RECORD_FILE}"
-        data = parse_json(text, subject=subject)
-        fields = Fields(data, where="")
-        has_ended = isinstance(data, dict) and data.get("ended_at") is not None
-        record = cls(
-            command=fields.texts("command"),
-            started_at=fields.number("started_at"),
-            ended_at=fields.number("ended_at") if has_ended else None,
-            status=fields.integer("status") if has_ended else None,
-            stopped_by_trackside=fields.boolean("stopped_by_trackside", False),
-        )
+        fields = Fields(parse_json(text, subject=subject), where="")
+        record = record_of(cls, fields)
+        if record.ended_at is not None and record.status is None:
+            fields.problem("status", "is missing; it must be a whole number.")
         fields.finish(subject=subject)
         return record
 

@@ -236,6 +236,7 @@ def _entry(rule: RuleDescription) -> dict[str, object]:
         "save_interval": rule.save_interval,
         "severity": rule.severity.value,
         "since": rule.since,
+        "life_cycle": rule.life_cycle.value,
         "parameters": [asdict(parameter) for parameter in rule.parameters],
         **({"is_asked_for": True} if rule.is_asked_for else {}),
         **({} if rule.needs is None else {"needs": collections_document(rule.needs)}),

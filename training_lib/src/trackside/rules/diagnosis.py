@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause, Suspicion
-from trackside.records.model_facts import LossFacts, ParameterFacts
+from trackside.contracts.model_facts import LossFacts, ParameterFacts
+from trackside.contracts.recorded_names import CLIPPING, GRADIENTS_KEPT
 from trackside.trial.window import Column, Window
 
 TRAINING_MODES = ("TRAIN", "GLOBAL")
@@ -98,7 +99,7 @@ class Evidence:
     @cached_property
     def keeps_gradients(self) -> bool:
         """True if gradients are not cleared between steps."""
-        columns = self.window.statistic("trackside/gradients_kept", "mean", mode=None)
+        columns = self.window.statistic(GRADIENTS_KEPT, "mean", mode=None)
         return any(len(column.values) >= _NEWEST and column.values[-_NEWEST:].mean() > 0.9 for column in columns)
 
     @cached_property
@@ -174,7 +175,7 @@ class Evidence:
         """The median share of the gradient's norm that clipping leaves; None where nothing is clipped."""
         facts = self.window.facts
         limits = [clip.limit for clip in facts.program.clipping if clip.kind == "norm"] if facts else []
-        columns = self.window.statistic("trackside/clipping", "mean", mode=None)
+        columns = self.window.statistic(CLIPPING, "mean", mode=None)
         if not limits or not columns:
             return None
         before = np.concatenate([column.values[-5 * _NEWEST :] for column in columns])

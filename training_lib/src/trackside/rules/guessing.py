@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.errors import TensorNotSavedError
-from trackside.records.model_facts import LossFacts
+from trackside.contracts.model_facts import LossFacts
 from trackside.rules.diagnosis import TRAINING_MODES
 from trackside.trial.window import Window
 

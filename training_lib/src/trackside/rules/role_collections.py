@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from trackside.records.model_facts import ModelFacts
+from trackside.contracts.model_facts import ModelFacts
 
 
 def without_members(collections: Sequence[str], facts: ModelFacts) -> str:

@@ -14,10 +14,10 @@ from typing import Any, ClassVar, TypeGuard, cast, get_args, get_origin, get_typ
 from trackside.contracts.capture_request import ALL, CollectionRequest
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
-from trackside.contracts.rule_catalogue import ParameterDescription, RuleDescription
+from trackside.contracts.model_facts import ModelFacts
+from trackside.contracts.rule_catalogue import LifeCycle, ParameterDescription, RuleDescription
 from trackside.contracts.rule_request import CALIBRATED
 from trackside.contracts.verdict import Finding, Severity
-from trackside.records.model_facts import ModelFacts
 from trackside.trial.window import Window
 
 _KINDS: dict[Any, str] = {float: "number", int: "integer", bool: "boolean", str: "text"}
@@ -50,6 +50,7 @@ class Rule(ABC):
     has gone has recovered.
 
     `is_asked_for` is for a rule that judges only where somebody chose it: it needs to be told what to look at.
+    `life_cycle` is `preview` for a new rule, which is off by default, `stable`, or `deprecated`.
 
     `other_runs` names the parameter that lists runs to compare with (paths or s3:// URIs, separated by commas); they
     are found in `window.others`.
@@ -72,6 +73,7 @@ class Rule(ABC):
     likely_causes: ClassVar[tuple[Cause, ...]] = ()
     presets: ClassVar[tuple[str, ...]] = (CALIBRATED,)
     is_asked_for: ClassVar[bool] = False
+    life_cycle: ClassVar[LifeCycle] = LifeCycle.STABLE
     other_runs: ClassVar[str] = ""
     preset_defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # by preset, where it is not the class's own
 
@@ -130,6 +132,7 @@ class Rule(ABC):
             parameters=cls.parameters(preset),
             needs=cls.needs,
             is_asked_for=cls.is_asked_for,
+            life_cycle=cls.life_cycle,
         )
 
     @classmethod

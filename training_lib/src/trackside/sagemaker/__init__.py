@@ -8,8 +8,29 @@
 
 from __future__ import annotations
 
-from trackside.contracts.request_documents import Translation, read_environment, read_training_job
-from trackside.sagemaker import rule_configs
+from trackside.documents.requests import Translation, read_environment, read_training_job, training_job_document
+from trackside.documents.sdk import rule_configs
+from trackside.documents.sdk.hook import CollectionConfig, DebuggerHookConfig, TensorBoardOutputConfig
+from trackside.documents.sdk.profiling import (
+    DataloaderProfilingConfig,
+    DetailedProfilingConfig,
+    FrameworkProfile,
+    HorovodProfilingConfig,
+    Profiler,
+    ProfilerConfig,
+    PythonProfiler,
+    PythonProfilingConfig,
+    SMDataParallelProfilingConfig,
+    cProfileTimer,
+)
+from trackside.documents.sdk.rule_configs import SMS, ActionList, Email, StopTraining
+from trackside.documents.sdk.rules import ProfilerRule, Rule, RuleBase, get_rule_container_image_uri
+from trackside.documents.sdk.translation import (
+    to_capture_request,
+    to_environment,
+    to_rule_request,
+    translate,
+)
 from trackside.sagemaker.attachment import (
     Attachment,
     attach_to_request,
@@ -23,29 +44,7 @@ from trackside.sagemaker.estimators import (
     take_over,
     watch_estimator,
 )
-from trackside.sagemaker.hook import CollectionConfig, DebuggerHookConfig, TensorBoardOutputConfig
-from trackside.sagemaker.profiling import (
-    DataloaderProfilingConfig,
-    DetailedProfilingConfig,
-    FrameworkProfile,
-    HorovodProfilingConfig,
-    Profiler,
-    ProfilerConfig,
-    PythonProfiler,
-    PythonProfilingConfig,
-    SMDataParallelProfilingConfig,
-    cProfileTimer,
-)
-from trackside.sagemaker.rule_configs import SMS, ActionList, Email, StopTraining
-from trackside.sagemaker.rules import ProfilerRule, Rule, RuleBase, get_rule_container_image_uri
-from trackside.sagemaker.translation import (
-    PreparedRun,
-    prepare_run,
-    to_capture_request,
-    to_environment,
-    to_rule_request,
-    translate,
-)
+from trackside.sagemaker.prepared_run import PreparedRun, prepare_run
 
 __all__ = [
     "SMS",
@@ -86,6 +85,7 @@ __all__ = [
     "to_capture_request",
     "to_environment",
     "to_rule_request",
+    "training_job_document",
     "translate",
     "watch_estimator",
 ]

@@ -35,7 +35,6 @@ from trackside.contracts.job_choice import (
     is_tag_value,
     words_of,
 )
-from trackside.contracts.request_documents import Translation
 from trackside.contracts.rule_catalogue import RuleCatalogue, built_in_catalogue
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import (
@@ -46,7 +45,8 @@ from trackside.contracts.run_layout import (
     is_shared,
     shared_place,
 )
-from trackside.sagemaker.translation import translate
+from trackside.documents.requests import Translation
+from trackside.documents.sdk.translation import translate
 
 MOST_TAGS = 50  # API_CreateTrainingJob: Tags
 MOST_VARIABLES = 100  # API_CreateTrainingJob: Environment

@@ -1,4 +1,4 @@
-"""What a key may look like, the same in every store: a key never leaves its location."""
+"""Check the keys of objects, alike in every store: a key never leads out of its location."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ _PLAIN_KEY = re.compile(r"(?:[\w-][\w.-]*/)*[\w-][\w.-]*", re.ASCII)  # as nearl
 
 
 def checked_key(key: str) -> str:
-    """The key itself. Errors: `StorageError` if it is no key (see `complaint`)."""
+    """Return the key itself.
+
+    Args:
+        key: The text to check.
+
+    Raises:
+        StorageError: It is no key; the message gives the reason of `complaint`.
+    """
     if _PLAIN_KEY.fullmatch(key) and not key.endswith(PARTIAL_SUFFIX):
         return key
     wrong = complaint(key)
@@ -22,7 +29,14 @@ def checked_key(key: str) -> str:
 
 
 def checked_prefix(prefix: str) -> str:
-    """The prefix itself, which may end anywhere in a key. Errors: `StorageError` if no key can begin like that."""
+    """Return the prefix itself.
+
+    Args:
+        prefix: The text to check; it may end anywhere in a key.
+
+    Raises:
+        StorageError: No key begins with it.
+    """
     folder, slash, _ = prefix.rpartition("/")
     wrong = (complaint(f"{folder}/x") if slash else "") or _complaint_about_text(prefix)
     if wrong:
@@ -31,7 +45,11 @@ def checked_prefix(prefix: str) -> str:
 
 
 def complaint(key: str) -> str:
-    """Why a text is not a key, or "" if it is one."""
+    """Return the reason why a text is no key, or "" if it is one.
+
+    Args:
+        key: The text to check.
+    """
     if not key:
         return "it is empty"
     if key.startswith("/"):
@@ -54,6 +72,14 @@ def _complaint_about_text(text: str) -> str:
 
 
 def checked_range(start: int, length: int | None) -> None:
-    """Errors: `StorageError` if a byte range is negative."""
+    """Check a byte range.
+
+    Args:
+        start: The first byte.
+        length: The number of bytes; None for all that follow.
+
+    Raises:
+        StorageError: One of the two is negative.
+    """
     if start < 0 or (length is not None and length < 0):
         raise StorageError(f"Bytes from {start}, {length} long, cannot be read: both must be 0 or more.")

@@ -1,4 +1,4 @@
-"""From the location a user writes to a store."""
+"""Open the store of a location."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://(?P<rest>.*)", re.D
 
 
 def open_store(uri: str) -> Store:
-    """`s3://bucket/prefix` -> S3, anything else -> a local folder (`~` is expanded). Nothing is touched yet.
+    """Return the store of a location. It reads and creates nothing yet.
 
-    Errors: `ConfigurationError` for an empty location, another scheme, `s3://` without a bucket, or a missing extra.
+    Args:
+        uri: `s3://bucket/prefix`, or a local folder (`~` is expanded).
+
+    Raises:
+        ConfigurationError: The location is empty, has another scheme or no bucket, or an extra is missing.
     """
     if not uri.strip():
         raise _refused(uri, "is empty.")

@@ -1,4 +1,4 @@
-"""Bytes by key: what every storage backend offers, and all that the rest of Trackside may ask of it."""
+"""Bytes by key: the interface of every storage backend, and all that the rest of Trackside uses of it."""
 
 from __future__ import annotations
 
@@ -21,22 +21,49 @@ class Store(Protocol):
         """The location as a user would write it, for messages: a folder or `s3://bucket/prefix`."""
 
     def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
-        """Stores `data` whole or not at all: no reader ever sees a part, and a failed put leaves what was there."""
+        """Store an object whole or not at all: no reader sees a part, and a failed put leaves the object as it was.
+
+        Args:
+            key: The key, as `storage.keys` has it.
+            data: The content.
+        """
 
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
-        """The bytes from `start` on, at most `length`. Errors: `KeyNotFoundError`, `NotAFileError`."""
+        """Return bytes of an object.
+
+        Args:
+            key: The key.
+            start: The first byte.
+            length: The most bytes to return; None for all.
+
+        Raises:
+            KeyNotFoundError: No object has this key.
+            NotAFileError: The key exists but is no regular file inside the store.
+        """
 
     def exists(self, key: str) -> bool:
-        """True if an object of that key lies here."""
+        """Return True if an object has this key.
+
+        Args:
+            key: The key.
+        """
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[str]:
-        """Keys that begin with `prefix` and sort after `start_after`, ascending by UTF-8 bytes.
+        """Yield keys, ascending by UTF-8 bytes.
 
         Partial writes never appear. An empty or missing location lists nothing.
+
+        Args:
+            prefix: Yield the keys that begin with it; it may end anywhere in a key.
+            start_after: Yield the keys that sort after it.
         """
 
     def delete(self, key: str) -> None:
-        """Removes the object; a key that is not there is no error."""
+        """Remove an object; a missing one is no error.
+
+        Args:
+            key: The key.
+        """
 
 
 @runtime_checkable
@@ -44,11 +71,14 @@ class AppendableStore(Store, Protocol):
     """A store whose objects can grow: a folder can, S3 cannot."""
 
     def append(self, key: str, data: bytes | bytearray | memoryview) -> int:
-        """Adds `data` to the end of the object, which the first append creates; answers at which byte it begins there.
+        """Add data to the end of an object, which the first append creates. Return the byte at which the data begin.
 
-        A reader may see a part of it, and a kill may leave a part for good: only a format that knows its own ends
-        (`records.block_file`), or that an index stored afterwards points into, may lie in such an object. Errors: as
-        `put`.
+        A reader may see a part of the data, and a killed process may leave a part for good. Such an object needs a
+        format that knows its own ends (`records.block_file`), or an index that is stored afterwards.
+
+        Args:
+            key: The key.
+            data: The bytes to add.
         """
 
 
@@ -65,15 +95,29 @@ class VersionedStore(Store, Protocol):
     """A store that can tell whether an object was replaced without sending it again."""
 
     def get_if_changed(self, key: str, *, tag: str, length: int | None = None) -> Version | None:
-        """Return the first `length` bytes of an object, or None if its tag is still `tag`. Errors: as `get`."""
+        """Return an object, or None if its tag is still `tag`. It raises the errors of `get`.
+
+        Args:
+            key: The key.
+            tag: The tag of the version that was read last; "" for none.
+            length: The most bytes to return; None for all.
+        """
 
 
 def get_if_changed(store: Store, key: str, *, tag: str = "", length: int | None = None) -> Version | None:
-    """Return the first `length` bytes of an object (all for None), or None if its tag is still `tag`.
+    """Return an object, or None if its tag is still `tag`.
 
-    `tag` is that of the version read last; "" for none. A store that is no `VersionedStore` is read each time, and the
-    content compared: for a small object on a disk that costs no more, and two files may share an inode and a time.
-    Errors: as `Store.get`.
+    A store that is no `VersionedStore` is read each time, and the content compared: for a small object on a disk that
+    costs no more, and two files may share an inode and a time.
+
+    Args:
+        store: The store.
+        key: The key.
+        tag: The tag of the version that was read last; "" for none.
+        length: The most bytes to return; None for all.
+
+    Raises:
+        KeyNotFoundError: No object has this key.
     """
     get = getattr(store, "get_if_changed", None)
     if get is not None:
@@ -85,7 +129,13 @@ def get_if_changed(store: Store, key: str, *, tag: str = "", length: int | None 
 
 
 def put_parts(store: Store, key: str, parts: Iterable[bytes | memoryview]) -> None:
-    """Store an object from its parts; a store without a method of this name gets them joined. Errors: as `put`."""
+    """Store an object from its parts; a store without a method of this name gets them joined.
+
+    Args:
+        store: The store.
+        key: The key.
+        parts: The content, in order.
+    """
     put = getattr(store, "put_parts", None)  # to ask a protocol takes longer than a small put
     if put is None:
         store.put(key, b"".join(parts))

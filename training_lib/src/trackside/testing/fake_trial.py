@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from trackside.capture.statistics_log import StatisticsLog
+from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.run_layout import END_MARKER_KEY, collections_key, model_facts_key, watermark_key
 from trackside.records.collections_file import CollectionRecord, encode_collections
-from trackside.records.model_facts import ModelFacts, encode_facts
+from trackside.records.model_facts import encode_facts
 from trackside.records.step_file import encode_step, write_step
 from trackside.records.watermark import Watermark, encode_watermark
 from trackside.storage.memory import MemoryStore
@@ -30,11 +31,15 @@ def fake_trial(
     ended: bool = True,
     facts: ModelFacts | Sequence[ModelFacts] | None = None,
 ) -> Trial:
-    """`{"gradient/Net_fc1.weight": {0: array, 10: array}}` as a run of one worker, refreshed once.
+    """Return a run of one worker with these tensors, refreshed once.
 
-    `modes` gives the mode of steps that are not TRAIN. `collections` maps further collections to their regexes, beside
-    losses, weights, biases and gradients with their usual names. Values are arrays, or numbers for scalars. `facts`:
-    what the program is made of, or its revisions, oldest first.
+    Args:
+        tensors: Values by name and step, arrays or numbers: `{"gradient/Net_fc1.weight": {0: array, 10: array}}`.
+        modes: Mode of each step that is not TRAIN.
+        worker: Name of the worker.
+        collections: Regexes of further collections, beside losses, weights, biases and gradients.
+        ended: True for a run with an end marker.
+        facts: Model facts, or their revisions, oldest first.
     """
     store = MemoryStore()
     write_facts(store, facts, worker=worker)
@@ -52,7 +57,15 @@ def fake_trial(
 def write_tensors(
     store: Store, step: int, tensors: Mapping[str, Any], *, mode: str = "TRAIN", worker: str = "worker_0"
 ) -> None:
-    """Saves one step of one worker into a store rooted at a run's `debug-output`, as the hook does."""
+    """Save one step of one worker, as capture does.
+
+    Args:
+        store: Store rooted at a run's `debug-output`.
+        step: Number of the step.
+        tensors: Values by name, arrays or numbers.
+        mode: Mode of the step.
+        worker: Name of the worker.
+    """
     pairs = [(name, np.atleast_1d(np.asarray(value))) for name, value in tensors.items()]
     write_step(store, encode_step(pairs, step=step, mode=mode, mode_step=step, worker=worker, wall_time=WALL_TIME))
 
@@ -60,7 +73,13 @@ def write_tensors(
 def write_collections(
     store: Store, *, extra: Mapping[str, Iterable[str]] | None = None, workers: Iterable[str] = ("worker_0",)
 ) -> None:
-    """Writes the collections file of each worker, as the hook does with its first step."""
+    """Write the collections file of each worker, as capture does with its first step.
+
+    Args:
+        store: Store rooted at a run's `debug-output`.
+        extra: Regexes of further collections, beside the usual ones.
+        workers: Names of the workers.
+    """
     names = tuple(workers)
     regexes = {**DEFAULT_REGEXES, **{name: tuple(texts) for name, texts in (extra or {}).items()}}
     records = [CollectionRecord(name, include_regex=tuple(texts)) for name, texts in regexes.items()]
@@ -70,7 +89,13 @@ def write_collections(
 
 
 def write_facts(store: Store, facts: ModelFacts | Sequence[ModelFacts] | None, *, worker: str = "worker_0") -> None:
-    """Writes what a worker's program is made of, as the hook does with its first step."""
+    """Write the model facts of a worker, as capture does with its first step.
+
+    Args:
+        store: Store rooted at a run's `debug-output`.
+        facts: Model facts, or their revisions, oldest first; None writes nothing.
+        worker: Name of the worker.
+    """
     revisions = [facts] if isinstance(facts, ModelFacts) else facts
     if revisions:
         store.put(model_facts_key(worker), encode_facts(revisions))
@@ -79,10 +104,13 @@ def write_facts(store: Store, facts: ModelFacts | Sequence[ModelFacts] | None, *
 def write_statistics(
     store: Store, recorded: Mapping[str, Mapping[str, Mapping[int, Any]]], *, mode: str = "TRAIN"
 ) -> None:
-    """Writes always-on statistics into a store rooted at a run's `statistics`, as the hook does.
+    """Write always-on statistics, as capture does.
 
-    `{"Net_fc.weight": {"l2": {0: 1.0, 10: 1.1}}}`: by tensor, statistic and step. A value that is a mapping holds one
-    number per worker; everything else was recorded by `worker_0`.
+    Args:
+        store: Store rooted at a run's `statistics`.
+        recorded: Numbers by tensor, statistic and step: `{"Net_fc.weight": {"l2": {0: 1.0, 10: 1.1}}}`. A mapping in
+            place of a number holds one number per worker; a plain number is of `worker_0`.
+        mode: Mode of all steps.
     """
     rows: dict[str, dict[int, dict[tuple[str, str], float]]] = {}
     for tensor, statistics in recorded.items():
@@ -99,13 +127,21 @@ def write_statistics(
 
 
 def write_watermark(store: Store, mark: Watermark) -> None:
-    """Replaces the watermark of a worker in a store rooted at a run's `watermarks`, as the hook does with each flush.
+    """Replace the watermark of a worker, as capture does with each flush.
 
-    A reader looks only for what differs from the watermark before: `saved_steps`, `collections`, `model_facts`.
+    A reader looks only for differences from the watermark before: `saved_steps`, `collections`, `model_facts`.
+
+    Args:
+        store: Store rooted at a run's `watermarks`.
+        mark: The watermark; it names its worker.
     """
     store.put(watermark_key(mark.worker), encode_watermark(mark))
 
 
 def end_run(store: Store) -> None:
-    """Puts the marker that says: nothing more will be written."""
+    """Put the marker of a run's end.
+
+    Args:
+        store: Store rooted at a run's `debug-output`.
+    """
     store.put(END_MARKER_KEY, b"")

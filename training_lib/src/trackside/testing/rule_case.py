@@ -18,8 +18,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.verdict import Finding
-from trackside.records.model_facts import ModelFacts
 from trackside.rules.rule import FoldingRule, Rule, is_paced_step
 from trackside.storage.memory import MemoryStore
 from trackside.testing.fake_trial import (
@@ -41,15 +41,22 @@ _RELATIONS = {"<": operator.lt, ">": operator.gt}
 
 @dataclass(frozen=True)
 class RuleCase:
-    """What was saved, and which tensors the rule must name at `step` (default: the newest), in this order.
+    """A row of a table of cases: the content of a run, and the tensors that a rule must name.
 
-    `tensors` maps a name to its values by step: arrays, or numbers for scalars. A value that is a mapping holds one
-    value per worker; everything else was saved by `worker_0`. `fires=()` is a case that must stay silent. `mode` is
-    that of every step. Tensors belong to collections by their names, as in a run of PyTorch; `collections` maps further
-    collections to their regexes. `facts`: what `window.facts` tells, as revisions too, oldest first.
-    `recorded`: always-on statistics by tensor, statistic and step (`{"Net_fc.weight": {"l2": {0: 1.0}}}`); a value that
-    is a mapping holds one number per worker. `evaluated`: the same of mode EVAL.
-    `others`: the tensors of the runs in `window.others`, by their names.
+    Tensors belong to collections by their names, as in a run of PyTorch. A mapping in place of a value holds one value
+    per worker; a plain value is of `worker_0`.
+
+    Attributes:
+        name: Name of the case, the id of its test.
+        tensors: Saved values by name and step, arrays or numbers.
+        fires: Tensors that the rule must name, in this order; `()` for silence.
+        step: Judged step (default: the newest).
+        mode: Mode of every step.
+        collections: Regexes of further collections.
+        facts: Content of `window.facts`, or its revisions, oldest first.
+        others: Tensors of the runs in `window.others`, by name of the run.
+        recorded: Always-on statistics by tensor, statistic and step: `{"Net_fc.weight": {"l2": {0: 1.0}}}`.
+        evaluated: Always-on statistics of mode EVAL.
     """
 
     name: str
@@ -80,7 +87,7 @@ class RuleCase:
 
     @property
     def newest_step(self) -> int:
-        """The last step of which there is anything."""
+        """The last step with a tensor or a statistic."""
         columns = [*self.tensors.values()]
         columns += [
             column
@@ -92,7 +99,7 @@ class RuleCase:
 
     @property
     def window(self) -> Window:
-        """What the rule may see."""
+        """The window that the rule judges."""
         window = self.trial.window(self.newest_step if self.step is None else self.step, now=WALL_TIME)
         others = {
             name: recorded_trial(t, mode=self.mode, collections=self.collections) for name, t in self.others.items()
@@ -109,7 +116,16 @@ def recorded_trial(
     recorded: Statistics | None = None,
     evaluated: Statistics | None = None,
 ) -> Trial:
-    """A finished run in memory that saved these tensors; see `RuleCase` for their shape."""
+    """Return a finished run in memory.
+
+    Args:
+        tensors: Saved values, as in `RuleCase`.
+        mode: Mode of every step.
+        collections: Regexes of further collections.
+        facts: Model facts, or their revisions, oldest first.
+        recorded: Always-on statistics, as in `RuleCase`.
+        evaluated: Always-on statistics of mode EVAL.
+    """
     saved: dict[tuple[int, str], dict[str, Any]] = {}
     for name, steps in tensors.items():
         for step, value in steps.items():
@@ -137,10 +153,17 @@ def _workers_of(recorded: Statistics | None) -> set[str]:
 
 
 def assert_case(rule: Rule, case: RuleCase) -> tuple[Finding, ...]:
-    """Judges one case and returns the findings.
+    """Judge one case, assert its outcome, and return the findings.
 
-    Asserts that the rule names the tensors of `case.fires` and no other, that it says the same when asked again, and
-    what every finding must hold: its step, its comparison, evidence that ends at its step, and plain JSON.
+    Asserts that the rule names the tensors of `case.fires` and no other, that a second judgement is equal, and that
+    every finding has its step, its comparison, evidence that ends at its step, and plain JSON.
+
+    Args:
+        rule: The rule with its parameters.
+        case: The run and the expected tensors.
+
+    Raises:
+        AssertionError: The rule judges otherwise.
     """
     window = case.window
     findings = judged(rule, window)
@@ -156,7 +179,12 @@ def assert_case(rule: Rule, case: RuleCase) -> tuple[Finding, ...]:
 
 
 def judged(rule: Rule, window: Window) -> tuple[Finding, ...]:
-    """What the rule finds at the window's step, after it was shown what it must remember of the steps before."""
+    """Return the findings at the window's step. A folding rule sees the steps before it first.
+
+    Args:
+        rule: The rule with its parameters.
+        window: A window of a `Trial`.
+    """
     if not isinstance(rule, FoldingRule):
         return tuple(rule.check(window))
     trial, state = window.source, rule.start()
@@ -171,7 +199,12 @@ def judged(rule: Rule, window: Window) -> tuple[Finding, ...]:
 
 
 def steps_to_judge(rule: Rule, trial: Trial) -> tuple[int, ...]:
-    """The steps that the evaluator asks the rule about, in a run that has ended."""
+    """Return the steps that the evaluator judges by the rule, in a run that has ended.
+
+    Args:
+        rule: The rule with its parameters.
+        trial: A finished run.
+    """
     steps = tuple(trial.new_complete_steps(-1))
     if not rule.paced:
         return tuple([step for step in steps if rule.is_watching(trial.collections_at(step))])
@@ -183,7 +216,12 @@ def steps_to_judge(rule: Rule, trial: Trial) -> tuple[int, ...]:
 
 
 def assert_finding(finding: Finding, *, step: int) -> None:
-    """Asserts what holds for every finding of every rule, judged at `step`."""
+    """Assert the promises that every finding of every rule keeps.
+
+    Args:
+        finding: A finding of any rule.
+        step: The judged step.
+    """
     assert finding.step == step
     assert 0 <= finding.since_step <= step
     assert finding.measure, "a finding says what it measured"
@@ -194,10 +232,13 @@ def assert_finding(finding: Finding, *, step: int) -> None:
 
 
 def replay(rule: Rule, trial: Trial) -> tuple[Finding, ...]:
-    """The findings at the first step at which a verdict would leave the evaluator; () if that never happens.
+    """Return the findings of the first verdict that would leave the evaluator; () without one.
 
-    Judges every step that the evaluator would ask it about; as many of them in a row as the rule's `patience` says must
-    show a finding.
+    A verdict leaves when as many judged steps in a row have a finding as the rule's `patience` demands.
+
+    Args:
+        rule: The rule with its parameters.
+        trial: A finished run.
     """
     streak = 0
     for step in steps_to_judge(rule, trial):

@@ -1,4 +1,4 @@
-"""What every store must do: inherit `StoreContract` in a test module, give the three fixtures, and the tests run.
+"""Tests that every store must pass: inherit `StoreContract` in a test module, and give the three fixtures.
 
     class TestMyStore(StoreContract):
         @pytest.fixture
@@ -164,7 +164,7 @@ class StoreContract:
 
     @pytest.mark.parametrize("is_planted", [True, False])
     def test_an_object_that_was_replaced_is_got_again(self, store: Store, plant: Plant, is_planted: bool) -> None:
-        """Each of several quick replacements of one length has a tag of its own."""
+        # Each of several quick replacements of one length has a tag of its own.
         tags = [""]
         for number in range(6):
             data = b"%02d" % number

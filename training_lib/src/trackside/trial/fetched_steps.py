@@ -12,7 +12,7 @@ from collections import OrderedDict
 from trackside.records.step_file import fetch_record
 from trackside.storage.store import Store
 from trackside.trial.parallel import is_remote
-from trackside.trial.step_index import Layout, SavedStep
+from trackside.trial.saved_step import Layout, SavedStep
 
 MOST_STEP_BYTES = 16 << 20  # a transfer of a fifth of a second, as long as ten requests take
 MOST_STEPS = 1024  # of which it is known whether they were asked for

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from trackside.contracts.errors import KeyNotFoundError, NotAFileError, RecordError
+from trackside.contracts.model_facts import ModelFacts, Revisions, at_step
 from trackside.contracts.run_layout import model_facts_key
-from trackside.records.model_facts import HEAD_BYTES, ModelFacts, Revisions, at_step, facts_workers, read_facts
+from trackside.records.model_facts import HEAD_BYTES, facts_workers, read_facts
 from trackside.storage.store import Store
 
 _FIRST = "worker_0"

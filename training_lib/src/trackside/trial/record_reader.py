@@ -15,7 +15,8 @@ from trackside.records.step_file import fetch_record
 from trackside.records.tfevents import decode_record
 from trackside.storage.store import Store
 from trackside.trial.fetched_steps import FetchedSteps
-from trackside.trial.step_index import Layout, SavedStep, StepIndex
+from trackside.trial.saved_step import Layout, SavedStep
+from trackside.trial.step_index import StepIndex
 
 Array = NDArray[np.generic]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from trackside.contracts.run_layout import SegmentName
 from trackside.trial.recorded_steps import RecordedSteps
-from trackside.trial.step_index import SavedStep
+from trackside.trial.saved_step import SavedStep
 from trackside.trial.window import Column
 
 _LAST_STEP = 2**63 - 1

@@ -6,8 +6,9 @@ from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from trackside.trial.saved_step import Layout, SavedStep
 from trackside.trial.selection import Selection, StepRange
-from trackside.trial.step_index import Layout, SavedStep, StepIndex
+from trackside.trial.step_index import StepIndex
 
 REDUCTION_MARK = "smdebug/reductions/"
 

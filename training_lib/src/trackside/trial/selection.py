@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.records.modes import MODE_NUMBERS
-from trackside.trial.step_index import SavedStep
+from trackside.trial.saved_step import SavedStep
 
 _STEPS = re.compile(r"(?P<first>[0-9]*)(?P<range>:(?P<end>[0-9]*)(:(?P<stride>[0-9]+))?)?")
 

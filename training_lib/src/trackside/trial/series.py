@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,10 @@ from numpy.typing import NDArray
 from trackside.contracts.errors import ConfigurationError, Problem, RecordError, TensorNotSavedError
 from trackside.records.modes import MODE_NUMBERS
 from trackside.trial.notebook import html_table
+from trackside.trial.parts import TrialParts
 from trackside.trial.selection import Selection, StepRange
 from trackside.trial.statistics import STATISTICS
 from trackside.trial.window import Column
-
-if TYPE_CHECKING:
-    from trackside.trial.trial import Trial
 
 MOST_HTML_ROWS = 50
 
@@ -39,8 +37,8 @@ class TensorSeries:
     It grows with its trial: after `Trial.refresh` it shows the new steps too.
     """
 
-    def __init__(self, trial: Trial, name: str, selection: Selection) -> None:
-        self._trial, self.name, self.selection = trial, name, selection
+    def __init__(self, parts: TrialParts, name: str, selection: Selection) -> None:
+        self._parts, self.name, self.selection = parts, name, selection
         self._version: object = None  # of the trial, when the rest was looked up
         self._steps: tuple[int, ...] | None = None
         self._workers: tuple[str, ...] | None = None
@@ -50,7 +48,7 @@ class TensorSeries:
         """Steps at which any worker saved it, ascending."""
         self._forget_what_is_old()
         if self._steps is None:
-            self._steps = tuple(sorted({saved.step for saved in self._trial.saved_steps(self.name, self.selection)}))
+            self._steps = tuple(sorted({saved.step for saved in self._parts.saved.saved(self.name, self.selection)}))
         return self._steps
 
     @property
@@ -58,7 +56,7 @@ class TensorSeries:
         """Workers that saved it, sorted."""
         self._forget_what_is_old()
         if self._workers is None:
-            self._workers = self._trial.saving_workers(self.name, self.selection)
+            self._workers = self._parts.saved.workers(self.name, self.selection)
         return self._workers
 
     def __len__(self) -> int:
@@ -70,10 +68,10 @@ class TensorSeries:
         A damaged one is left out, and stands in `Trial.damaged`. Errors: `TensorNotSavedError` where only reductions
         were saved, and those of the store.
         """
-        saved_steps = self._trial.saved_steps(self.name, self.selection)
+        saved_steps = self._parts.saved.saved(self.name, self.selection)
         for saved in sorted(saved_steps, key=lambda saved: (saved.step, saved.worker)):
             try:
-                value = self._trial.value(self.name, step=saved.step, worker=saved.worker)
+                value = self._parts.values.value(self.name, step=saved.step, worker=saved.worker)
             except RecordError:
                 continue
             yield TensorValue(saved.step, saved.worker, saved.mode, value)
@@ -86,9 +84,9 @@ class TensorSeries:
         `RecordError` at a damaged one (iterate instead to have the rest); else as `__iter__`.
         """
         if self._is_sharded():
-            arrays = [self._trial.whole_value(self.name, step=step, workers=self.workers) for step in self.steps]
+            arrays = [self._parts.values.whole_value(self.name, step=step, workers=self.workers) for step in self.steps]
         else:
-            arrays = self._trial.values(self.name, steps=self.steps, worker=self._only_worker())
+            arrays = self._parts.values.values(self.name, steps=self.steps, worker=self._only_worker())
         if len({(array.shape, array.dtype) for array in arrays}) == 1:
             return np.stack(arrays)
         return tuple(arrays)
@@ -105,8 +103,8 @@ class TensorSeries:
                 raise TensorNotSavedError(f"{self.name!r} was saved at none of the selected steps.")
             step = self.steps[-1]
         if is_sharded:
-            return self._trial.whole_value(self.name, step=step, workers=self.workers)
-        return self._trial.value(self.name, step=step, worker=worker)
+            return self._parts.values.whole_value(self.name, step=step, workers=self.workers)
+        return self._parts.values.value(self.name, step=step, worker=worker)
 
     def statistic(self, name: str) -> Column:
         """One statistic over the steps. Names: `trackside.trial.statistics.STATISTICS`.
@@ -124,12 +122,16 @@ class TensorSeries:
             raise _several_workers(self.name, [column.worker for column in columns])
         return columns[0]
 
+    def in_mode(self, mode: str) -> TensorSeries:
+        """Return the same tensor over the steps of one mode."""
+        return TensorSeries(self._parts, self.name, replace(self.selection, mode=mode))
+
     def columns(self, statistic: str) -> tuple[Column, ...]:
         """One statistic as a column per worker, sorted by worker; workers without a number are left out.
 
         Errors: `ConfigurationError` for an unknown statistic, and those of the store.
         """
-        return self._trial.selected_columns(self.name, statistic, self.selection)
+        return self._parts.columns.selected(self.name, statistic, self.selection)
 
     def to_columns(self) -> dict[str, NDArray[Any]]:
         """`step`, `worker`, `mode` and every statistic, each an array of shape (n,): a row for each step and worker.
@@ -147,7 +149,7 @@ class TensorSeries:
     def _rows(self, mode: str) -> dict[str, NDArray[Any]]:
         """`to_columns` of one mode, in any order."""
         selection = replace(self.selection, mode=mode)
-        found = {name: self._trial.selected_columns(self.name, name, selection) for name in STATISTICS}
+        found = {name: self._parts.columns.selected(self.name, name, selection) for name in STATISTICS}
         by_worker: dict[str, list[tuple[str, Column]]] = {}
         for name, columns in found.items():
             for column in columns:
@@ -183,7 +185,7 @@ class TensorSeries:
 
     def _repr_html_(self) -> str:
         columns = self._newest(MOST_HTML_ROWS).to_columns()
-        read, saved = len(columns["step"]), len(self._trial.saved_steps(self.name, self.selection))
+        read, saved = len(columns["step"]), len(self._parts.saved.saved(self.name, self.selection))
         shown = range(max(0, read - MOST_HTML_ROWS), read)
         rows = [[_cell(column[row]) for column in columns.values()] for row in shown]
         left_out = f"{len(rows)} of {saved} rows, of the newest steps." if saved > len(rows) else ""
@@ -195,18 +197,18 @@ class TensorSeries:
         if len(steps) <= most_steps:
             return self
         newest = StepRange(steps[-most_steps], selected.end, selected.stride)
-        return TensorSeries(self._trial, self.name, replace(self.selection, steps=newest))
+        return TensorSeries(self._parts, self.name, replace(self.selection, steps=newest))
 
     def _forget_what_is_old(self) -> None:
-        version = self._trial.version
+        version = self._parts.completeness.version
         if version is not self._version:
             self._version, self._steps, self._workers = version, None, None
 
     def _is_sharded(self) -> bool:
-        return self.selection.worker is None and self._trial.is_sharded(self.name, workers=self.workers)
+        return self.selection.worker is None and self._parts.values.is_sharded(self.name, workers=self.workers)
 
     def _only_worker(self) -> str:
-        workers = self._workers if self._version is self._trial.version and self._workers else self.workers
+        workers = self._workers if self._version is self._parts.completeness.version and self._workers else self.workers
         if not workers:
             raise TensorNotSavedError(self._why_nothing_is_selected())
         if len(workers) > 1:
@@ -214,9 +216,9 @@ class TensorSeries:
         return workers[0]
 
     def _why_nothing_is_selected(self) -> str:
-        everywhere = sorted({saved.step for saved in self._trial.saved_steps(self.name)})
+        everywhere = sorted({saved.step for saved in self._parts.saved.saved(self.name, Selection())})
         if not everywhere:
-            return f"{self.name!r} was saved at no complete step of {self._trial.uri} so far."
+            return f"{self.name!r} was saved at no complete step of {self._parts.uri} so far."
         stride = everywhere[1] - everywhere[0] if len(everywhere) > 1 else 0
         evenly = f", every {stride}" if stride and everywhere == list(range(*_bounds(everywhere), stride)) else ""
         where = f"at steps {everywhere[0]} to {everywhere[-1]}{evenly}" if stride else f"at step {everywhere[0]} only"

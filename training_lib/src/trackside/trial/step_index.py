@@ -1,77 +1,23 @@
-"""Which steps of a run are saved, by whom, and where each tensor lies: found by listing, read once, never again."""
+"""The saved steps of a run, by worker: found by listing, read once, never again."""
 
 from __future__ import annotations
 
 import bisect
-import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from trackside.contracts.errors import KeyNotFoundError, NotAFileError, RecordError
-from trackside.contracts.run_layout import (
-    END_MARKER_KEY,
-    INDEX_PREFIX,
-    PACKED_INDEX_PREFIX,
-    event_key,
-    index_key,
-    index_prefix,
-    parse_index_key,
-    parse_packed_index_key,
-)
-from trackside.records.index_file import IndexDecoder, IndexEntry, ShapeEntry
-from trackside.records.modes import MODE_NAMES
-from trackside.records.packed_index import MOST_RECORD_BYTES
-from trackside.records.untrusted_json import MOST_JSON_BYTES
+from trackside.contracts.errors import RecordError
+from trackside.contracts.run_layout import INDEX_PREFIX, index_prefix, parse_index_key
 from trackside.storage.store import Store
+from trackside.trial.index_files import FoundStep, IndexFiles
 from trackside.trial.membership import Membership
-from trackside.trial.packed_index import PackedWorker, read_packed_index
-from trackside.trial.parallel import each_in_parallel, in_parallel, is_remote
-
-__all__ = ["Layout", "SavedStep", "StepIndex", "in_parallel"]
+from trackside.trial.packed_index import PackedWorker
+from trackside.trial.saved_step import Layout, SavedStep
 
 # How many newer steps a step waits for a missing worker, as in the original (SMDEBUG_INCOMPLETE_STEP_WAIT_WINDOW).
 INCOMPLETE_STEP_WINDOW = 1000
-MANY_NEW_FILES = 16  # from here on the packed index is asked again: a reader that has fallen behind catches up with it
-MOST_LAYOUTS_AT_HAND = 1024  # where every step lies differently, it is of no use to remember more
-KEYS_IN_A_PAGE = 1000  # of a listing in S3: to look at the rest of a page costs nothing
 
 _LAST_SORTED_STEP = 10**12 - 1  # keys of larger ones do not sort as their numbers
 _AFTER_INDEX = INDEX_PREFIX[:-1] + chr(ord("/") + 1)  # sorts behind every key of the index, before the packed index
-
-
-@dataclass(frozen=True, eq=False)
-class Layout:
-    """Where the tensors lie in an event file: name -> (start, length) in bytes. Steps that are alike share one.
-
-    `shapes` are those that were saved by themselves, by tensor.
-    """
-
-    records: Mapping[str, tuple[int, int]]
-    shapes: Mapping[str, ShapeEntry] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class SavedStep:
-    """What one worker saved at one step. `mode_step` counts the steps of that mode alone."""
-
-    step: int
-    worker: str
-    mode: str
-    event_key: str
-    layout: Layout
-    mode_step: int = 0
-
-
-_Found = tuple[int, str, SavedStep | RecordError]  # step, worker, and what its index says
-
-
-@dataclass(frozen=True)
-class _Listed:
-    """What a listing from somewhere in the index on shows."""
-
-    index: list[str]
-    packed: list[str]
-    has_ended: bool
 
 
 class StepIndex:
@@ -95,7 +41,7 @@ class StepIndex:
         window: int | None = None,
         membership: Membership | None = None,
     ) -> None:
-        self._store = store
+        self._index_files = IndexFiles(store, report=report)
         self._report = report
         self._first_step, self._end_step = first_step, end_step
         self._window = INCOMPLETE_STEP_WINDOW if window is None else window
@@ -109,9 +55,6 @@ class StepIndex:
         self.has_ended = False
         self.last_complete: int | None = None
         self._files: dict[int, dict[str, SavedStep | None]] = {}
-        self._decoder = IndexDecoder()
-        self._layouts: dict[tuple[tuple[IndexEntry, ...], tuple[ShapeEntry, ...]], Layout] = {}
-        self._same_layouts: dict[tuple[int, int], tuple[Layout, object]] = {}
         self._first_by_layout: dict[Layout, int] = {}
         self._first_key = f"{index_prefix(first_step)}{first_step:012d}" if first_step else INDEX_PREFIX
         self._last_key = ""  # nothing has been listed yet
@@ -176,17 +119,15 @@ class StepIndex:
         known = self._files.get(step, {}).get(worker)
         if known is None or (step, worker) in self._read_again:
             return None
-        key = index_key(step, worker)
-        content = self._read(key)
+        saved = self._index_files.read_one(step, worker)
         self._read_again.add((step, worker))
-        saved = None if content is None else self._decoded(key, step, worker, content)
         if isinstance(saved, RecordError):
             self._report(saved)
             return None
         if saved is None or saved == known:
             return None
         self._files[step][worker] = saved
-        self.arrivals[self._place_of(known)] = saved
+        self.arrivals[_place_of(known, self.arrivals, self.late_until)] = saved
         self._learn_names(saved)
         return saved
 
@@ -216,47 +157,27 @@ class StepIndex:
 
     def _open(self) -> tuple[bool, bool, bool]:
         """The first scan, after the packed index: what `_scan` says, and whether nothing can have come meanwhile."""
-        listed = self._list(_AFTER_INDEX)
-        packed = read_packed_index(self._store, listed.packed, report=self._report)
+        listed = self._index_files.listed(_AFTER_INDEX)
+        packed = self._index_files.packed(listed.packed)
         found, ended = self._scan(self._behind(packed), packed)
         return found, ended, ended and listed.has_ended
 
     def _scan(self, start_after: str, packed: Sequence[PackedWorker] | None = None) -> tuple[bool, bool]:
         """Adds what is packed and what smdebug's index has behind a key: (whether that was anything, the end)."""
-        listed = self._list(start_after)
+        listed = self._index_files.listed(start_after)
         new = [(key, *found) for key in listed.index if (found := parse_index_key(key)) and self._wants(*found)]
         if packed is None:
-            packed = self._packed_again(listed.packed, [(step, worker) for _, step, worker in new])
-        unpacked = [saved for each in packed for saved in self._unpacked(each)]
+            packed = self._index_files.packed_again(listed.packed, [(step, worker) for _, step, worker in new])
+        unpacked = [saved for each in packed for saved in self._index_files.unpacked(each, is_wanted=self._wants)]
         known = {(saved.step, saved.worker) for saved in unpacked}
         if known:
             new = [(key, step, worker) for key, step, worker in new if (step, worker) not in known]
-        found_now = [*((saved.step, saved.worker, saved) for saved in unpacked), *self._read_index(new)]
+        found_now = [*((saved.step, saved.worker, saved) for saved in unpacked), *self._index_files.read(new)]
         self._add(found_now)  # all requests have been answered: from here on nothing fails
         self._last_key = max((self._last_key, start_after, *listed.index[-1:]))
         if found_now:
             self._look_for_missing_workers({step for step, _, _ in found_now})
         return bool(found_now), listed.has_ended
-
-    def _list(self, start_after: str) -> _Listed:
-        """What lies behind a key of the index: one LIST.
-
-        The packed index and the end marker sort after the index, so the same listing shows them. Only where other
-        things lie in between (the original's `tensorboard/`) a second question may be needed.
-        """
-        index: list[str] = []
-        packed: list[str] = []
-        most_others = KEYS_IN_A_PAGE if is_remote(self._store) else 0
-        for place, key in enumerate(self._store.list("", start_after=start_after)):
-            if key.startswith(INDEX_PREFIX):
-                index.append(key)
-            elif key.startswith(PACKED_INDEX_PREFIX):
-                packed.append(key)
-            elif key >= END_MARKER_KEY:
-                return _Listed(index, packed, key == END_MARKER_KEY)
-            elif place + 1 >= most_others:
-                return _Listed(index, packed, self._store.exists(END_MARKER_KEY))
-        return _Listed(index, packed, has_ended=False)
 
     def _start_after(self) -> str:
         if not self._lacking:
@@ -280,92 +201,11 @@ class StepIndex:
             return self._first_key
         return max(self._first_key, _before_step(last))
 
-    def _packed_again(self, keys: Sequence[str], new: Sequence[tuple[int, str]]) -> Sequence[PackedWorker]:
-        """The packed files that may hold many new steps, read again."""
-        if not keys or len(new) <= MANY_NEW_FILES:
-            return ()
-        first_step = min(step for step, _ in new)
-        workers = {worker for _, worker in new}
-        wanted: dict[str, list[str]] = {}
-        for key in keys:  # of a worker's files those from the last one on that begins early enough
-            worker, _, begins = parse_packed_index_key(key) or ("", 0, 0)
-            if worker in workers:
-                wanted[worker] = [key] if begins <= first_step else [*wanted.get(worker, ()), key]
-        chosen = [key for some in wanted.values() for key in some]
-        return read_packed_index(self._store, chosen, report=self._report)
-
-    def _unpacked(self, packed: PackedWorker) -> Iterator[SavedStep]:
-        """The packed steps that are not known yet."""
-        worker = packed.worker
-        layouts = [(self._layout(each.entries, each.shapes), each.event_key) for each in packed.known_layouts]
-        rows = zip(
-            packed.steps.tolist(),
-            packed.mode_steps.tolist(),
-            packed.modes.tolist(),
-            packed.layouts.tolist(),
-            strict=True,
-        )
-        for step, mode_step, mode, number in rows:
-            if self._wants(step, worker):
-                layout, literal = layouts[number]
-                events = event_key(step, worker) if literal is None else literal
-                yield SavedStep(step, worker, MODE_NAMES[mode], events, layout, mode_step)
-
     def _wants(self, step: int, worker: str) -> bool:
         is_within = step >= self._first_step and (self._end_step is None or step < self._end_step)
         return is_within and worker not in self._files.get(step, ())
 
-    def _read(self, key: str) -> bytes | RecordError | None:
-        try:
-            return self._store.get(key, length=MOST_JSON_BYTES + 1)
-        except NotAFileError as error:
-            return RecordError(key, 0, str(error))
-        except KeyNotFoundError:  # removed since it was listed
-            return None
-
-    def _read_index(self, wanted: Sequence[tuple[str, int, str]]) -> Iterator[_Found]:
-        """What smdebug's index says of each (key, step, worker)."""
-        contents = each_in_parallel(self._store, self._read, [key for key, _, _ in wanted])
-        for (key, step, worker), content in zip(wanted, contents, strict=True):
-            if content is not None:
-                yield step, worker, self._decoded(key, step, worker, content)
-
-    def _decoded(self, key: str, step: int, worker: str, content: bytes | RecordError) -> SavedStep | RecordError:
-        if isinstance(content, RecordError):
-            return content
-        try:
-            return self._decode(key, step, worker, content)
-        except RecordError as error:
-            return error
-
-    def _decode(self, key: str, step: int, worker: str, content: bytes) -> SavedStep:
-        index = self._decoder.decode(content, key=key)
-        try:
-            layout = self._layout(index.entries, index.shapes)
-        except ValueError as error:
-            raise RecordError(key, 0, str(error)) from error
-        return SavedStep(step, worker, index.mode, index.event_key or "", layout, index.mode_step)
-
-    def _layout(self, entries: tuple[IndexEntry, ...], shapes: tuple[ShapeEntry, ...]) -> Layout:
-        """The one layout of all steps that are alike. Errors: `ValueError` for records that there cannot be."""
-        same = self._same_layouts.get((id(entries), id(shapes)))
-        if same is not None:  # to compare hundreds of entries for each step would be most of the work
-            return same[0]
-        layout = self._layouts.get((entries, shapes))
-        if len(self._same_layouts) >= MOST_LAYOUTS_AT_HAND:
-            self._layouts.clear()
-            self._same_layouts.clear()
-        if layout is None:
-            for entry in entries:
-                if not 0 < entry.length <= MOST_RECORD_BYTES:
-                    raise ValueError(f"says that {entry.name!r} is {entry.length} bytes from byte {entry.start} on.")
-            records = {sys.intern(entry.name): (entry.start, entry.length) for entry in entries}
-            layout = Layout(records, {sys.intern(shape.name): shape for shape in shapes})
-        self._layouts[entries, shapes] = layout
-        self._same_layouts[id(entries), id(shapes)] = layout, (entries, shapes)  # which keeps the ids theirs
-        return layout
-
-    def _add(self, found: list[_Found]) -> None:
+    def _add(self, found: list[FoundStep]) -> None:
         found.sort(key=lambda each: each[:2])
         last = self.steps[-1] if self.steps else -1
         is_late = bool(found) and found[0][0] < last
@@ -399,14 +239,6 @@ class StepIndex:
             self.first_steps.update(earlier)
             self.first_steps_version += 1
 
-    def _place_of(self, saved: SavedStep) -> int:
-        """Where a step stands in `arrivals`."""
-        place = bisect.bisect_left(self.arrivals, saved.step, lo=self.late_until, key=lambda each: each.step)
-        try:
-            return self.arrivals.index(saved, place)
-        except ValueError:
-            return self.arrivals.index(saved)
-
     def _lacks(self, step: int) -> bool:
         return self._worker_count is None or len(self._files[step]) < self._worker_count
 
@@ -438,3 +270,12 @@ class StepIndex:
 def _before_step(step: int) -> str:
     """A key that sorts before every index of the step, and after those of steps before it."""
     return f"{index_prefix(step)}{step:012d}"
+
+
+def _place_of(saved: SavedStep, arrivals: Sequence[SavedStep], late_until: int) -> int:
+    """Return the place of a step in `arrivals`, which ascend from `late_until` on."""
+    place = bisect.bisect_left(arrivals, saved.step, lo=late_until, key=lambda each: each.step)
+    try:
+        return arrivals.index(saved, place)
+    except ValueError:
+        return arrivals.index(saved)

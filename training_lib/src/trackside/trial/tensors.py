@@ -18,9 +18,10 @@ from trackside.contracts.errors import KeyNotFoundError, RecordError
 from trackside.storage.store import Store
 from trackside.trial.parallel import in_parallel
 from trackside.trial.record_reader import Array, Found, RecordReader, missing
+from trackside.trial.saved_step import Layout, SavedStep
 from trackside.trial.selection import Selection
 from trackside.trial.statistics import STATISTICS, Values, summarise, summarise_many
-from trackside.trial.step_index import Layout, SavedStep, StepIndex
+from trackside.trial.step_index import StepIndex
 from trackside.trial.table import Table
 from trackside.trial.window import Column
 

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from trackside.trial.trial import Trial
+
+class GrowingRun(Protocol):
+    """The part of a trial that waiting needs."""
+
+    def refresh(self) -> None:
+        """Read what is new."""
+
+    def new_saved_steps(self, after: int) -> Sequence[int]:
+        """Return the complete saved steps above `after`, ascending."""
+
+    @property
+    def has_ended(self) -> bool:
+        """True once the run will never write again and everything has been read."""
 
 
 def wait_for_steps(
-    trial: Trial,
+    trial: GrowingRun,
     *,
     after: int,
     poll_seconds: float,

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from trackside.records.model_facts import ModelFacts
+from trackside.contracts.model_facts import ModelFacts
 
 MOST_IN_PANEL = 64  # values that a panel may show of a column
 _OWN = "the window's own"

@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from trackside.contracts.lease import LeaseRecord
+from trackside.contracts.deployment.lease import LeaseRecord
 
 MOST_MESSAGES = 10  # API_ReceiveMessage
 FAILED_DETAIL_TYPE = "Trackside Evaluation Failed"

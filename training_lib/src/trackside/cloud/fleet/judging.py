@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trackside.contracts.lease import LeaseRecord
+from trackside.contracts.deployment.lease import LeaseRecord
 from trackside.environment import FLEET_PREFIX, inherited
 from trackside.evaluation import exit_codes
 from trackside.evaluation.lifeline import news_line, until_line

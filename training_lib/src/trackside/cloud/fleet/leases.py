@@ -10,9 +10,9 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from trackside.contracts.deployment.lease import OPEN_INDEX, OPEN_SHELF, LeaseRecord, LeaseState, NewsRecord, news_key
+from trackside.contracts.deployment.table_item import Item, write_item
 from trackside.contracts.errors import ConfigurationError
-from trackside.contracts.lease import OPEN_INDEX, OPEN_SHELF, LeaseRecord, LeaseState, NewsRecord, news_key
-from trackside.contracts.table_item import Item, write_item
 
 MOST_KEYS = 100  # API_BatchGetItem
 MOST_REASON = 1000

@@ -16,7 +16,14 @@ from trackside.cloud.fleet.inbox import Inbox
 from trackside.cloud.fleet.judging import Judging
 from trackside.cloud.fleet.leases import Leases, LeaseTerms
 from trackside.cloud.fleet.worker import Load, Worker, WorkerSettings
-from trackside.contracts.fleet_metrics import FLEET, JUDGED_RUNS, LOAD, LONGEST_WAIT, NAMESPACE, WAITING_RUNS
+from trackside.contracts.deployment.metrics import (
+    FLEET_DIMENSION,
+    FLEET_NAMESPACE,
+    JUDGED_RUNS,
+    LOAD,
+    LONGEST_WAIT,
+    WAITING_RUNS,
+)
 from trackside.environment import FleetEnvironment
 from trackside.evaluation.stop_signal import StopSignal
 
@@ -64,14 +71,14 @@ def metric_teller(stream: TextIO, *, fleet: str, clock: Callable[[], float]) -> 
 
     def tell(load: Load) -> None:
         values = {
-            FLEET: fleet,
+            FLEET_DIMENSION: fleet,
             LOAD: 100 * load.judged / load.room,
             JUDGED_RUNS: load.judged,
             WAITING_RUNS: load.waiting,
             LONGEST_WAIT: round(load.longest_wait_seconds, 1),
         }
         metrics = [{"Name": name, "Unit": unit} for name, unit in units.items()]
-        directive = {"Namespace": NAMESPACE, "Dimensions": [[FLEET]], "Metrics": metrics}
+        directive = {"Namespace": FLEET_NAMESPACE, "Dimensions": [[FLEET_DIMENSION]], "Metrics": metrics}
         about = {"Timestamp": round(clock() * 1000), "CloudWatchMetrics": [directive]}
         stream.write(json.dumps({"_aws": about, **values}) + "\n")
         stream.flush()

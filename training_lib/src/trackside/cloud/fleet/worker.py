@@ -12,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from trackside.cloud.fleet.inbox import Inbox
 from trackside.cloud.fleet.judging import Ending, Judge, Judging
 from trackside.cloud.fleet.leases import Leases
-from trackside.contracts.lease import LeaseRecord, LeaseState
+from trackside.contracts.deployment.lease import LeaseRecord, LeaseState
 
 MOST_CRASHES = 5  # of one run in a row: then a person must look at it
 BACK_OFF_SECONDS = 30.0  # after a crash, and twice as long after the next

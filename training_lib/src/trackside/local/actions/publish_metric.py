@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from trackside.contracts.deployment.metrics import ISSUE_METRIC, issue_namespace
 from trackside.contracts.event import STATUS_OF_OUTCOME
-from trackside.contracts.issue_metric import METRIC_NAME, issue_namespace
 from trackside.contracts.run_layout import METRICS_KEY, RULE_OUTPUT
 from trackside.contracts.verdict import Verdict
 from trackside.local.local_twins import ActingRun
@@ -25,7 +25,7 @@ def _metric(verdict: Verdict) -> dict[str, object]:
     return {
         "version": VERSION,
         "namespace": issue_namespace(""),
-        "metric": METRIC_NAME,
+        "metric": ISSUE_METRIC,
         "value": 1,
         "timestamp": verdict.detected_at,
         "dimensions": {

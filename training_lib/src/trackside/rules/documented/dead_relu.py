@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
+from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK
 from trackside.contracts.verdict import Finding, Severity
-from trackside.records.model_facts import ModelFacts
 from trackside.rules.layer_units import share_within
 from trackside.rules.role_collections import without_members
 from trackside.rules.rule import Rule, parameter

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trackside.contracts.cause import Cause
+from trackside.contracts.model_facts import LossFacts
 from trackside.contracts.verdict import Finding, Severity
-from trackside.records.model_facts import LossFacts
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Window
 
@@ -36,7 +36,7 @@ class DoubleSoftmax(Rule):
 
     Example:
         ```python
-        from trackside.records.model_facts import LossFacts
+        from trackside.contracts.model_facts import LossFacts
 
         assert LossFacts("CrossEntropyLoss_output_0", "CrossEntropyLoss", input_from="softmax").has_softmax_twice
         assert not LossFacts("CrossEntropyLoss_output_0", "CrossEntropyLoss", input_from="linear").has_softmax_twice

@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.recorded_names import CLIPPING
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import Evidence, learned_share
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
-
-CLIPPING = "trackside/clipping"
 
 _SLOW_UPDATES = 1e-4  # relative update of the weights in a step
 _LEARNED = 0.3  # of the first loss

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause
+from trackside.contracts.recorded_names import GRADIENTS_KEPT
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
-
-KEPT = "trackside/gradients_kept"
 
 
 @dataclass(frozen=True)
@@ -73,12 +72,12 @@ class GradientsNotCleared(Rule):
 
     def check(self, window: Window) -> Iterable[Finding]:
         """One finding per worker whose gradients are kept."""
-        columns = window.statistic(KEPT, "mean", mode=None)
+        columns = window.statistic(GRADIENTS_KEPT, "mean", mode=None)
         return [found for column in columns if (found := self._judge(window, column)) is not None]
 
     def lacks(self, window: Window) -> str:
         """Rows of so many steps."""
-        columns = window.statistic(KEPT, "mean", mode=None)
+        columns = window.statistic(GRADIENTS_KEPT, "mean", mode=None)
         if any(len(column.values) >= self.steps for column in columns):
             return ""
         return f"{self.steps} steps whose always-on statistics were recorded"
@@ -90,7 +89,7 @@ class GradientsNotCleared(Rule):
         cleared = np.flatnonzero(column.values == 0)
         facts = window.facts
         return Finding(
-            subject=KEPT,
+            subject=GRADIENTS_KEPT,
             worker=column.worker,
             step=window.step,
             since_step=int(column.steps[cleared[-1] + 1 if cleared.size else 0]),

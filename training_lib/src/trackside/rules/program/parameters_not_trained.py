@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.model_facts import ModelFacts, ParameterFacts
 from trackside.contracts.verdict import Finding, Severity
-from trackside.records.model_facts import ModelFacts, ParameterFacts
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
@@ -63,7 +63,7 @@ class ParametersNotTrained(Rule):
 
     Example:
         ```python
-        from trackside.records.model_facts import ModelFacts, ParameterFacts
+        from trackside.contracts.model_facts import ModelFacts, ParameterFacts
         from trackside.rules.program.parameters_not_trained import left_out
 
         body = ParameterFacts("Net_body.weight", "body", (8, 8), "float32", optimizer="SGD", has_gradient=True)

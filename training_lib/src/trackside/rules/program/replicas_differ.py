@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause
+from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.verdict import Finding, Severity
-from trackside.records.model_facts import ModelFacts
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.errors import TensorNotSavedError
+from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.verdict import Finding, Severity
-from trackside.records.model_facts import ModelFacts
 from trackside.rules.diagnosis import has_several_aims, learned_share
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Window

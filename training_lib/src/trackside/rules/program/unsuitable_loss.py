@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.model_facts import LossFacts
 from trackside.contracts.verdict import Finding, Severity
-from trackside.records.model_facts import LossFacts
 from trackside.rules.diagnosis import Evidence, has_several_aims, training_losses
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
@@ -85,7 +85,7 @@ class UnsuitableLoss(Rule):
 
     Example:
         ```python
-        from trackside.records.model_facts import LossFacts
+        from trackside.contracts.model_facts import LossFacts
         from trackside.rules.program.unsuitable_loss import misuse
 
         good = LossFacts("CrossEntropyLoss_output_0", "CrossEntropyLoss", class_count=10)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trackside.contracts.cause import Cause
+from trackside.contracts.model_facts import ModelFacts, ModuleFacts
 from trackside.contracts.verdict import Finding, Severity
-from trackside.records.model_facts import ModelFacts, ModuleFacts
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Window
 
@@ -55,7 +55,7 @@ class WrongMode(Rule):
 
     Example:
         ```python
-        from trackside.records.model_facts import ModelFacts, ModuleFacts
+        from trackside.contracts.model_facts import ModelFacts, ModuleFacts
         from trackside.rules.program.wrong_mode import differing_modules, evaluating_modules
 
         net = ModuleFacts("Net", "Net", is_training=False)

@@ -1,0 +1,1 @@
+"""Rules about tensors: losses, gradients, weights, activations and inputs."""

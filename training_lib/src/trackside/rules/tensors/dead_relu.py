@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.verdict import Finding, Severity
-from trackside.records.model_facts import ModelFacts
 from trackside.rules.diagnosis import Evidence, certain_causes, has_several_aims, learned_share, still_falls
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window

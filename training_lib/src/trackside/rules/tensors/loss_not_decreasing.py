@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.model_facts import LossFacts
 from trackside.contracts.verdict import Finding, Severity
-from trackside.records.model_facts import LossFacts
 from trackside.rules.diagnosis import (
     Evidence,
     has_several_aims,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.model_facts import ModelFacts, ParameterFacts
 from trackside.contracts.verdict import Finding, Severity
-from trackside.records.model_facts import ModelFacts, ParameterFacts
 from trackside.rules.diagnosis import chance_level, training_losses
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window

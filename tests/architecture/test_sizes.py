@@ -1,0 +1,69 @@
+"""Promises about the training half: no class and no file that everything leads through."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import trackside
+
+PACKAGE = Path(trackside.__file__).parent
+FILES = sorted(file for half in ("capture", "frameworks") for file in (PACKAGE / half).rglob("*.py"))
+
+MOST_METHODS = 20
+MOST_MODULES = 20
+
+# Larger than they should be. An entry that is too high fails, so this list only shrinks.
+METHODS_STILL = {"RunFiles": 25, "Writer": 25}
+MODULES_STILL = {"capture/run_files.py": 22}
+
+
+def methods_of(file: Path) -> dict[str, int]:
+    """How many methods each class of the file has, private ones and properties too."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    return {
+        node.name: sum(isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)) for part in node.body)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    }
+
+
+def modules_of(file: Path) -> set[str]:
+    """The modules of ours that the file imports, anywhere in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "trackside":
+            found |= {_module(node.module or "", alias.name) for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name.partition(".")[0] == "trackside"}
+    return found
+
+
+def _module(package: str, name: str) -> str:
+    inner = PACKAGE.parent / package.replace(".", "/") / name
+    return f"{package}.{name}" if inner.is_dir() or inner.with_suffix(".py").exists() else package
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_no_class_has_too_many_methods(file: Path) -> None:
+    for name, count in methods_of(file).items():
+        assert count <= METHODS_STILL.get(name, MOST_METHODS), (
+            f"{name} has {count} methods: split it by what they are for"
+        )
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_no_file_imports_too_many_of_our_modules(file: Path) -> None:
+    allowed = MODULES_STILL.get(str(file.relative_to(PACKAGE)), MOST_MODULES)
+    modules = modules_of(file)
+    assert len(modules) <= allowed, f"{len(modules)} modules: {', '.join(sorted(modules))}"
+
+
+def test_the_exceptions_are_needed() -> None:
+    methods = {name: count for file in FILES for name, count in methods_of(file).items()}
+    modules = {str(file.relative_to(PACKAGE)): len(modules_of(file)) for file in FILES}
+    assert {name: methods[name] for name in METHODS_STILL} == METHODS_STILL
+    assert {name: modules[name] for name in MODULES_STILL} == MODULES_STILL
+    assert min([*METHODS_STILL.values(), *MODULES_STILL.values()], default=99) > min(MOST_METHODS, MOST_MODULES)

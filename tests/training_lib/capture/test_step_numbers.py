@@ -1,0 +1,30 @@
+"""Numbers of every step: declared once, sampled at each, explained to users."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trackside.capture.step_numbers import STEP_NUMBERS, StepNumbers
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "always-on-statistics.md"
+
+
+def test_each_is_declared_once_and_says_what_it_is() -> None:
+    keys = [number.key for number in STEP_NUMBERS]
+    assert len(set(keys)) == len(keys)
+    assert all(number.meaning for number in STEP_NUMBERS)
+
+
+@pytest.mark.parametrize("name", sorted({number.name for number in STEP_NUMBERS}))
+def test_the_page_names_it(name: str) -> None:
+    further = name.rpartition("_")[2].isdigit() and not name.endswith("_1")  # "and so on"
+    assert further or f"`{name}`" in PAGE.read_text(encoding="utf-8")
+
+
+def test_a_sample_begins_the_numbers_of_the_next_step() -> None:
+    numbers = StepNumbers()
+    numbers.added["a", "mean"] = 1.0
+    assert numbers.sample() == {("a", "mean"): 1.0}
+    assert numbers.sample() == {}

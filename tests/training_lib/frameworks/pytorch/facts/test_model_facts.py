@@ -1,0 +1,526 @@
+"""What is found out of a training program, when it is told, and that training does not feel it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from trackside.capture.step_engine import Position
+from trackside.contracts.errors import StorageError
+from trackside.contracts.model_facts import ModelFacts, ModuleFacts, ProgramFacts
+from trackside.contracts.run_layout import model_facts_key
+from trackside.frameworks.pytorch.facts.model_facts import ModelFactsFile, _Found
+from trackside.frameworks.pytorch.modules.roles import Role, role_of
+from trackside.records.model_facts import MOST_REVISIONS, decode_facts, encode_facts
+from trackside.storage.memory import MemoryStore
+from trackside.trial.trial import Trial
+
+torch.set_num_threads(1)
+
+
+class Net(nn.Module):
+    """A frozen embedding, tied weights, and a head that no optimizer holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(7, 4)
+        self.hidden = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.ReLU(), nn.Dropout(0.25))
+        self.out = nn.Linear(4, 7, bias=False)
+        self.out.weight = self.embedding.weight
+        self.forgotten = nn.Linear(7, 3)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.forgotten(self.out(self.hidden(self.embedding(tokens))))
+
+
+def train(steps: int = 3, before_step: Callable[[int, nn.Module], None] = lambda *_: None) -> None:
+    torch.manual_seed(0)
+    net = Net()
+    trained = [*net.embedding.parameters(), *net.hidden.parameters()]
+    optimizer = torch.optim.AdamW(trained, lr=0.01, weight_decay=0.1)
+    criterion = nn.CrossEntropyLoss()
+    for step in range(steps):
+        before_step(step, net)
+        optimizer.zero_grad()
+        loss = criterion(net(torch.randint(0, 7, (5,))), torch.randint(0, 3, (5,)))
+        loss.backward()
+        nn.utils.clip_grad_norm_(trained, 0.5)
+        optimizer.step()
+
+
+def told(capturing: Any, body: Callable[[], None], **collections: int) -> tuple[ModelFacts, ...]:
+    with capturing(**(collections or {"losses": 100})) as store:
+        body()
+    trial = Trial(store, store)
+    trial.refresh()
+    assert not trial.damaged
+    return trial.model_facts_of("worker_0")
+
+
+class Attentive(nn.Module):
+    """Two layers of attention over five places, with a mask or without, and one that looks elsewhere."""
+
+    def __init__(self, *, is_masked: bool) -> None:
+        super().__init__()
+        self.mask = nn.Transformer.generate_square_subsequent_mask(5) if is_masked else None
+        block = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+        self.blocks = nn.TransformerEncoder(block, 2, enable_nested_tensor=False)
+        self.across = nn.MultiheadAttention(4, 2, batch_first=True)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        found = self.blocks(values, mask=self.mask)
+        return self.across(found, values, values)[0]
+
+
+class Recurrent(nn.Module):
+    """A recurrent layer."""
+
+    def __init__(self, *, both_ways: bool) -> None:
+        super().__init__()
+        self.recurrent = nn.GRU(4, 2 if both_ways else 4, batch_first=True, bidirectional=both_ways)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        return self.recurrent(values)[0]
+
+
+@pytest.mark.parametrize(
+    ("build", "expected"),
+    [
+        pytest.param(
+            lambda: Attentive(is_masked=False), {"blocks.layers.0.self_attn", "blocks.layers.1.self_attn"}, id="no-mask"
+        ),
+        pytest.param(lambda: Attentive(is_masked=True), set(), id="a-mask"),
+        pytest.param(lambda: Recurrent(both_ways=True), {"recurrent"}, id="both-ways"),
+        pytest.param(lambda: Recurrent(both_ways=False), set(), id="forwards"),
+    ],
+)
+def test_which_layers_see_later_places(capturing: Any, build: Callable[[], nn.Module], expected: set[str]) -> None:
+    def body() -> None:
+        net = build()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(2):
+            functional.mse_loss(net(torch.randn(3, 5, 4)), torch.randn(3, 5, 4)).backward()
+            optimizer.step()
+
+    facts = told(capturing, body, model_inputs=1)[-1]
+    assert {module.name for module in facts.modules if module.sees_ahead} == expected
+
+
+def test_what_a_program_is_made_of(capturing: Any) -> None:
+    (facts,) = told(capturing, train)
+    assert [(m.name, m.type_name, m.role) for m in facts.modules] == [
+        ("Net", "Net", ""),
+        ("embedding", "Embedding", "embedding"),
+        ("hidden", "Sequential", "container"),
+        ("hidden.0", "Linear", "linear"),
+        ("hidden.1", "LayerNorm", "normalization"),
+        ("hidden.2", "ReLU", "activation"),
+        ("hidden.3", "Dropout", "dropout"),
+        ("out", "Linear", "linear"),
+        ("forgotten", "Linear", "linear"),
+    ]
+    assert facts.modules[5].activation == "relu"
+    assert facts.modules[6].probability == 0.25
+    assert (facts.modules[1].in_features, facts.modules[1].out_features) == (7, 4)
+    owned = {p.name: p.optimizer for p in facts.parameters}
+    assert {name for name, optimizer in owned.items() if not optimizer} == {
+        "Net_forgotten.weight",
+        "Net_forgotten.bias",
+    }
+    assert {p.name: p.tied_to for p in facts.parameters if p.tied_to} == {"Net_out.weight": "Net_embedding.weight"}
+    (optimizer,) = facts.optimizers
+    assert (optimizer.name, optimizer.hyperparameter("lr"), optimizer.hyperparameter("weight_decay")) == (
+        "AdamW", 0.01, 0.1,
+    )  # fmt: skip
+    (loss,) = facts.losses
+    assert (loss.name, loss.reduction, loss.class_count, loss.input_from) == (
+        "CrossEntropyLoss_output_0", "mean", 3, "linear",
+    )  # fmt: skip
+    assert facts.program.framework == "pytorch"
+    assert [(c.kind, c.limit) for c in facts.program.clipping] == [("norm", 0.5)]
+
+
+def test_the_lines_of_the_script(capturing: Any) -> None:
+    from pathlib import Path
+
+    text = Path(__file__).read_text().splitlines()
+    (facts,) = told(capturing, train)
+
+    def line(place: str) -> str:
+        name, _, number = place.rpartition(":")
+        assert name.endswith("test_model_facts.py")
+        return text[int(number) - 1].strip()
+
+    assert line(facts.modules[0].line) == "net = Net()"
+    assert line(facts.modules[5].line).startswith("self.hidden = nn.Sequential(")
+    assert line(facts.optimizers[0].line).startswith("optimizer = torch.optim.AdamW")
+    assert line(facts.losses[0].line).startswith("loss = criterion(")
+    assert line(facts.losses[0].backward_line) == "loss.backward()"
+    assert line(facts.program.clipping[0].line).startswith("nn.utils.clip_grad_norm_")
+
+
+def test_freezing_is_a_revision(capturing: Any) -> None:
+    def freeze(step: int, net: nn.Module) -> None:
+        if step == 10:
+            net.hidden[0].weight.requires_grad_(False)  # type: ignore[index, union-attr] # a Sequential
+
+    revisions = told(capturing, lambda: train(25, freeze))
+    states = [(r.from_step, r.parameter("Net_hidden.0.weight").requires_grad) for r in revisions]  # type: ignore[union-attr]
+    assert states == [(0, True), (10, False)]
+
+
+def test_evaluation_mode_is_a_revision(capturing: Any) -> None:
+    def forget(step: int, net: nn.Module) -> None:
+        if step == 10:
+            net.eval()
+
+    revisions = told(capturing, lambda: train(25, forget))
+    assert [(r.from_step, r.modules[6].is_training) for r in revisions] == [(0, True), (10, False)]
+
+
+def test_a_schedule_is_no_revision(capturing: Any) -> None:
+    def run() -> None:
+        net = nn.Linear(3, 1)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.5, total_steps=40)
+        for _ in range(35):
+            optimizer.zero_grad()
+            net(torch.randn(4, 3)).pow(2).mean().backward()
+            optimizer.step()
+            schedule.step()
+
+    assert len(told(capturing, run)) == 1
+
+
+def test_two_models_against_each_other(capturing: Any) -> None:
+    """Each freezes the other by turns, which is no revision: what counts is how its own optimizer finds it."""
+
+    def run() -> None:
+        makes, judges = nn.Linear(2, 3), nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
+        of_makes, of_judges = torch.optim.SGD(makes.parameters(), 0.1), torch.optim.SGD(judges.parameters(), 0.1)
+        criterion = nn.BCEWithLogitsLoss()
+        for _ in range(25):
+            judges.requires_grad_(True)
+            of_judges.zero_grad()
+            criterion(judges(makes(torch.randn(4, 2)).detach()), torch.zeros(4, 1)).backward()
+            of_judges.step()
+            judges.requires_grad_(False)
+            of_makes.zero_grad()
+            criterion(judges(makes(torch.randn(4, 2))), torch.ones(4, 1)).backward()
+            of_makes.step()
+
+    (facts,) = told(capturing, run)
+    assert all(p.requires_grad for p in facts.parameters)
+    assert {p.optimizer for p in facts.parameters} == {"SGD", "SGD2"}
+    assert [loss.name for loss in facts.losses] == ["BCEWithLogitsLoss_output_0", "BCEWithLogitsLoss_output_1"]
+
+
+def test_without_statistics_there_are_facts_too(capturing: Any) -> None:
+    (facts,) = told(capturing, train, gradients=2)
+    assert facts.parameters
+
+
+def _scores() -> torch.Tensor:
+    return nn.Linear(3, 4)(torch.randn(5, 3))
+
+
+LABELS, VALUES = torch.tensor([0, 1, 2, 3, 0]), torch.rand(5, 4)
+CLASSES = LABELS.float().unsqueeze(1).expand(5, 4)
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        pytest.param(
+            lambda s: functional.cross_entropy(s, LABELS), ("CrossEntropyLoss", "linear", 4, 1.0), id="scores"
+        ),
+        pytest.param(
+            lambda s: functional.cross_entropy(s.softmax(1), LABELS),
+            ("CrossEntropyLoss", "softmax", 4, 1.0),
+            id="twice",
+        ),
+        pytest.param(
+            lambda s: functional.cross_entropy(s.log_softmax(1), LABELS),
+            ("CrossEntropyLoss", "log_softmax", 4, 1.0),
+            id="log-softmax twice",
+        ),
+        pytest.param(
+            lambda s: functional.cross_entropy(s.softmax(1).view(5, 4).clone(), LABELS),
+            ("CrossEntropyLoss", "softmax", 4, 1.0),
+            id="twice, behind a view",
+        ),
+        pytest.param(
+            lambda s: functional.cross_entropy(s, VALUES), ("CrossEntropyLoss", "linear", 4, 1.0), id="probabilities"
+        ),
+        pytest.param(
+            lambda s: functional.cross_entropy(s.sigmoid(), VALUES),
+            ("CrossEntropyLoss", "sigmoid", 4, 1.0),
+            id="probabilities, sigmoid",
+        ),
+        pytest.param(
+            lambda s: functional.nll_loss(s.log_softmax(1), LABELS),
+            ("CrossEntropyLoss", "linear", 4, 1.0),
+            id="NLL of log-softmax is cross entropy",
+        ),
+        pytest.param(lambda s: functional.nll_loss(s.softmax(1), LABELS), ("NLLLoss", "softmax", 4, 1.0), id="NLL"),
+        pytest.param(
+            lambda s: functional.nll_loss(s.softmax(1).log(), LABELS),
+            ("NLLLoss", "log_softmax", 4, 1.0),
+            id="NLL of log",
+        ),
+        pytest.param(lambda s: functional.mse_loss(s.relu(), VALUES), ("MSELoss", "relu", None, 1.0), id="MSE of ReLU"),
+        pytest.param(lambda s: functional.mse_loss(s, VALUES), ("MSELoss", "linear", None, 1.0), id="MSE"),
+        pytest.param(
+            lambda s: functional.binary_cross_entropy_with_logits(s.sigmoid(), VALUES),
+            ("BCEWithLogitsLoss", "sigmoid", None, 1.0),
+            id="sigmoid twice",
+        ),
+        pytest.param(
+            lambda s: functional.binary_cross_entropy(s.sigmoid(), VALUES), ("BCELoss", "sigmoid", None, 1.0), id="BCE"
+        ),
+        pytest.param(
+            lambda s: -functional.cross_entropy(s, LABELS), ("CrossEntropyLoss", "linear", 4, -1.0), id="its sign"
+        ),
+        pytest.param(
+            lambda s: functional.cross_entropy(s, LABELS) * -1, ("CrossEntropyLoss", "linear", 4, -1.0), id="times -1"
+        ),
+        pytest.param(
+            lambda s: functional.cross_entropy(s, LABELS) / 4, ("CrossEntropyLoss", "linear", 4, 0.25), id="a quarter"
+        ),
+        pytest.param(lambda s: s.pow(2).mean(), ("", "", None, 1.0), id="by hand"),
+        pytest.param(lambda s: -s.mean(), ("", "", None, -1.0), id="by hand, negative by design"),
+    ],
+)
+def test_what_a_loss_is(capturing: Any, loss: Callable[[torch.Tensor], torch.Tensor], expected: Any) -> None:
+    def run() -> None:
+        net = nn.Linear(3, 4)
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        loss(net(torch.randn(5, 3))).backward()
+        optimizer.step()
+
+    ((found,),) = [facts.losses for facts in told(capturing, run)]
+    assert (found.type_name, found.input_from, found.class_count, found.scale) == expected
+
+
+@pytest.mark.parametrize(
+    ("loss", "is_weighted", "is_broadcast"),
+    [
+        pytest.param(lambda s: functional.cross_entropy(s, LABELS, weight=torch.ones(4)), True, False, id="classes"),
+        pytest.param(
+            lambda s: functional.binary_cross_entropy_with_logits(s, VALUES, pos_weight=torch.ones(4)),
+            True,
+            False,
+            id="positives",
+        ),
+        pytest.param(
+            lambda s: functional.cross_entropy(s, LABELS, weight=torch.ones(4)) / 2, True, False, id="and a factor"
+        ),
+        pytest.param(lambda s: functional.cross_entropy(s, LABELS), False, False, id="plain"),
+        pytest.param(lambda s: functional.mse_loss(s, VALUES), False, False, id="alike"),
+        pytest.param(lambda s: functional.mse_loss(s[:, :1], torch.ones(5)), False, True, id="a column and a row"),
+        pytest.param(lambda s: functional.mse_loss(s, CLASSES), False, True, id="the number of the class"),
+        pytest.param(lambda s: functional.l1_loss(s, CLASSES + 0.5), False, False, id="one target for all"),
+        pytest.param(lambda s: (s[:, :1] - torch.ones(5)).pow(2).mean(), False, True, id="by hand"),
+        pytest.param(lambda s: (s[:, 0] - torch.ones(5, 1)).abs().mean(), False, True, id="a row and a column"),
+        pytest.param(lambda s: (s[:, :1] - s[:, 0]).pow(2).mean(), False, False, id="all pairs of predictions"),
+        pytest.param(lambda s: (s @ s.T).pow(2).mean(), False, False, id="similarities"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Using a target size")
+def test_what_a_loss_is_given(capturing: Any, loss: Any, is_weighted: bool, is_broadcast: bool) -> None:
+    def run() -> None:
+        net = nn.Linear(3, 4)
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        loss(net(torch.randn(5, 3))).backward()
+        optimizer.step()
+
+    ((found,),) = [facts.losses for facts in told(capturing, run)]
+    assert (found.is_weighted, found.is_broadcast) == (is_weighted, is_broadcast)
+
+
+def test_the_parts_of_a_sum(capturing: Any) -> None:
+    def run() -> None:
+        net = nn.Linear(3, 4)
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            scores = net(torch.randn(5, 3))
+            loss = functional.cross_entropy(scores, LABELS) + 0.5 * functional.mse_loss(scores, VALUES) + scores.sum()
+            loss.backward()
+            optimizer.step()
+
+    (facts,) = told(capturing, run)
+    assert [(loss.name, loss.scale) for loss in facts.losses] == [
+        ("loss_output_0", 1.0),
+        ("CrossEntropyLoss_output_0", 1.0),
+        ("MSELoss_output_0", 0.5),
+    ]
+
+
+class Swish(nn.Module):
+    """An activation of the user's."""
+
+
+class GELUActivation(nn.Module):
+    """As another library calls it."""
+
+
+class RMSNorm(nn.Module):
+    """A normalization of the user's."""
+
+
+class ReluctantLearner(nn.Module):
+    """Begins like an activation, and is none."""
+
+
+class Encoder(nn.Sequential):
+    """A network."""
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [
+        pytest.param(nn.ReLU(), Role("activation", "relu"), id="ReLU"),
+        pytest.param(nn.ReLU6(), Role("activation", "relu"), id="ReLU6"),
+        pytest.param(nn.LeakyReLU(), Role("activation", "leaky_relu"), id="leaky ReLU"),
+        pytest.param(nn.Tanh(), Role("activation", "tanh"), id="tanh"),
+        pytest.param(nn.Sigmoid(), Role("activation", "sigmoid"), id="sigmoid"),
+        pytest.param(nn.GELU(), Role("activation", "gelu"), id="GELU"),
+        pytest.param(nn.Softmax(-1), Role("activation", "softmax"), id="softmax"),
+        pytest.param(Swish(), Role("activation", "silu"), id="a user's own"),
+        pytest.param(GELUActivation(), Role("activation", "gelu"), id="another library's"),
+        pytest.param(RMSNorm(), Role("normalization"), id="a user's own norm"),
+        pytest.param(nn.BatchNorm2d(3), Role("normalization"), id="batch norm"),
+        pytest.param(nn.Embedding(3, 3), Role("embedding"), id="embedding"),
+        pytest.param(nn.Conv2d(1, 1, 1), Role("convolution"), id="convolution"),
+        pytest.param(nn.LSTM(2, 2), Role("recurrent"), id="LSTM"),
+        pytest.param(nn.MultiheadAttention(2, 1), Role("attention"), id="attention"),
+        pytest.param(nn.MSELoss(), Role("loss"), id="a loss"),
+        pytest.param(nn.MaxPool1d(2), Role("pooling"), id="pooling"),
+        pytest.param(nn.Sequential(), Role("container"), id="a container"),
+        pytest.param(Encoder(), Role(), id="a network that is a Sequential"),
+        pytest.param(nn.Identity(), Role(""), id="nothing"),
+        pytest.param(ReluctantLearner(), Role(), id="a name that begins alike"),
+        pytest.param(Net(), Role(), id="a network"),
+        pytest.param(nn.Flatten(), Role(), id="layout only"),
+    ],
+)
+def test_roles(module: nn.Module, expected: Role) -> None:
+    assert role_of(module) == expected
+
+
+# The file.
+
+
+def found(step: int, name: str = "Net") -> _Found:
+    return _Found(step, [[("", nn.Linear, ModuleFacts(name, "Linear"))]], (), [], [], [], ProgramFacts())
+
+
+class Failing(MemoryStore):
+    """Storage that fails for a while."""
+
+    failures = 0
+
+    def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise StorageError("out of order")
+        super().put(key, data)
+
+
+def stored(store: MemoryStore) -> list[int]:
+    return [facts.from_step for facts in decode_facts(store.get(model_facts_key("worker_0")), key="k")]
+
+
+def test_a_failing_store_is_asked_again_later() -> None:
+    now = [0.0]
+    store = Failing()
+    file = ModelFactsFile(lambda: store, worker="worker_0", start=Position, monotonic=lambda: now[0])
+    store.failures = 2
+    file.add(found(0))
+    for _ in range(2):
+        with pytest.raises(StorageError):
+            file.flush_if_due()
+        assert file.due_in_seconds > 0
+        assert not file.flush_if_due()
+        now[0] += file.due_in_seconds
+    assert file.flush_if_due()
+    assert stored(store) == [0]
+    assert not file.flush_if_due()
+
+
+def test_a_process_that_goes_on_adds_to_what_is_there() -> None:
+    store = MemoryStore()
+    store.put(model_facts_key("worker_0"), encode_facts([ModelFacts(0), ModelFacts(90)]))
+    file = ModelFactsFile(lambda: store, worker="worker_0", start=lambda: Position(40))
+    file.add(found(10))
+    file.close()
+    assert stored(store) == [0, 50]  # what came after the checkpoint did not come to pass
+
+
+def test_a_damaged_file_is_replaced() -> None:
+    store = MemoryStore()
+    store.put(model_facts_key("worker_0"), b"{")
+    file = ModelFactsFile(lambda: store, worker="worker_0", start=Position)
+    file.add(found(0))
+    file.close()
+    assert stored(store) == [0]
+
+
+def test_the_first_and_the_newest_revisions_are_kept() -> None:
+    store = MemoryStore()
+    file = ModelFactsFile(lambda: store, worker="worker_0", start=Position)
+    for step in range(MOST_REVISIONS + 3):
+        file.add(found(step, f"Net{step}"))
+        file.flush()
+    steps = stored(store)
+    assert (len(steps), steps[0], steps[1], steps[-1]) == (MOST_REVISIONS, 0, 4, MOST_REVISIONS + 2)
+
+
+def test_the_same_again_is_no_revision() -> None:
+    store = MemoryStore()
+    file = ModelFactsFile(lambda: store, worker="worker_0", start=Position)
+    file.add(found(0))
+    file.add(found(10))
+    file.flush()
+    assert stored(store) == [0]
+
+
+# What training feels.
+
+
+def test_training_computes_the_same(capturing: Any) -> None:
+    def trained() -> list[np.ndarray]:
+        state: list[np.ndarray] = []
+        torch.manual_seed(0)
+        train(6, lambda step, net: state.extend(p.detach().numpy().copy() for p in net.parameters()))
+        return [*state, torch.rand(1).numpy()]
+
+    plain = trained()
+    with capturing(losses=2):
+        watched = trained()
+    assert all(np.array_equal(a, b) for a, b in zip(plain, watched, strict=True))
+
+
+def test_looking_costs_little(capturing: Any) -> None:
+    """1,000 modules: some milliseconds once. The bound is wide, for other processes share these cores."""
+    net = nn.Sequential(*[nn.Sequential(nn.Linear(2, 2), nn.ReLU()) for _ in range(334)])
+    optimizer = torch.optim.SGD(net.parameters(), 0.01)
+    with capturing(losses=1000) as store:
+        started = time.process_time()
+        for _ in range(2):
+            optimizer.zero_grad()
+            net(torch.randn(2, 2)).sum().backward()
+            optimizer.step()
+        assert time.process_time() - started < 5
+    trial = Trial(store, store)
+    trial.refresh()
+    assert trial.model_facts is not None
+    assert len(trial.model_facts.modules) == 1003

@@ -1,0 +1,267 @@
+"""An evaluation without `eval()` is counted; what only looks like one is not, and nothing of ours stays behind."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.nn.functional import cross_entropy
+from torch.optim.swa_utils import update_bn
+from torch.utils.checkpoint import checkpoint
+
+from trackside.contracts.model_facts import ProgramFacts
+from trackside.records.model_facts import read_facts
+
+torch.set_num_threads(1)
+VALUES, LABELS = torch.arange(24.0).reshape(4, 6) / 10, torch.tensor([0, 1, 2, 1])
+
+
+class Net(nn.Module):
+    """With a dropout and a batch norm, which behave otherwise in training."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.norm, self.drop, self.out = nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 3)
+
+    def forward(self, values: torch.Tensor, labels: torch.Tensor | None = None) -> Any:
+        scores = self.out(self.drop(self.norm(self.fc(values))))
+        return scores if labels is None else {"loss": functional.cross_entropy(scores, labels), "scores": scores}
+
+
+def plain() -> nn.Module:
+    return nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def loss_of(model: nn.Module, values: torch.Tensor = VALUES) -> Any:
+    return functional.cross_entropy(model(values), LABELS)
+
+
+def told(capturing: Any, between: Callable[[nn.Module], object], *, model: nn.Module | None = None, every: int = 4,
+         steps: int = 13) -> ProgramFacts:  # fmt: skip
+    """The program's facts after a training in which `between(model)` is called after every so many steps."""
+    model = model or Net()
+    with capturing(losses=1) as store:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for step in range(steps):
+            optimizer.zero_grad()
+            loss_of(model).backward()
+            optimizer.step()
+            if (step + 1) % every == 0:
+                between(model)
+    return read_facts(store, "worker_0")[-1].program
+
+
+def in_a_block(model: nn.Module) -> None:
+    with torch.no_grad():
+        for _ in range(2):
+            loss_of(model)
+
+
+@torch.no_grad()
+def as_decorated(model: nn.Module) -> None:
+    nn.CrossEntropyLoss()(model(VALUES), LABELS)
+
+
+@torch.inference_mode()
+def for_inference(model: nn.Module) -> None:
+    loss_of(model)
+
+
+def by_phase(model: nn.Module) -> None:
+    with torch.set_grad_enabled(False):
+        loss_of(model)
+
+
+def block_per_batch(model: nn.Module) -> None:
+    for _ in range(3):
+        with torch.no_grad():
+            loss_of(model)
+
+
+@torch.no_grad()
+def by_the_model(model: nn.Module) -> None:
+    model(VALUES, LABELS)
+
+
+@torch.no_grad()
+def by_a_name_of_the_scripts_own(model: nn.Module) -> None:
+    cross_entropy(model(VALUES), LABELS)
+
+
+@torch.no_grad()
+def of_probabilities(model: nn.Module) -> None:
+    functional.nll_loss(model(VALUES).log_softmax(1), LABELS)
+
+
+EVALUATIONS = [
+    in_a_block, as_decorated, for_inference, by_phase, block_per_batch, by_the_model, by_a_name_of_the_scripts_own,
+    of_probabilities,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("evaluate", EVALUATIONS, ids=lambda function: function.__name__)
+def test_is_counted(capturing: Any, evaluate: Callable[[nn.Module], None]) -> None:
+    facts = told(capturing, evaluate)
+    assert facts.training_mode_evaluations == 3
+    assert facts.evaluation_line.startswith("test_validation_in_training_mode.py:")
+
+
+@torch.no_grad()
+def monte_carlo(model: nn.Module) -> None:
+    mean = torch.stack([model(VALUES).softmax(1) for _ in range(5)]).mean(0)
+    functional.nll_loss(mean.log(), LABELS)
+
+
+@torch.no_grad()
+def rollout(model: nn.Module) -> None:
+    model(VALUES).argmax(1)
+
+
+def targets_for_a_loss(model: nn.Module) -> None:
+    with torch.no_grad():
+        targets = model(VALUES).softmax(1)
+    functional.mse_loss(model(VALUES).softmax(1), targets)  # with a graph, and no backward
+
+
+@torch.no_grad()
+def hard_examples(model: nn.Module) -> None:
+    functional.cross_entropy(model(VALUES), LABELS, reduction="none").topk(2)
+
+
+@torch.no_grad()
+def momentum_teacher(model: nn.Module) -> None:
+    loss_of(copy.deepcopy(model))
+
+
+def estimated_statistics(model: nn.Module) -> None:
+    update_bn([VALUES, VALUES], model)
+
+
+def recomputed(model: nn.Module) -> None:
+    checkpoint(lambda values: loss_of(model, values), VALUES.clone().requires_grad_(), use_reentrant=True)
+
+
+def in_evaluation_mode(model: nn.Module) -> None:
+    model.eval()
+    with torch.no_grad():
+        loss_of(model)
+    model.train()
+
+
+def only_dropout_trains(model: nn.Module) -> None:
+    model.eval()
+    model.get_submodule("drop").train()
+    with torch.no_grad():
+        loss_of(model)
+    model.train()
+
+
+@torch.no_grad()
+def moving_average(model: nn.Module) -> None:
+    for parameter in model.parameters():
+        parameter.lerp_(parameter.detach(), 0.1)
+
+
+NO_EVALUATIONS = [
+    monte_carlo, rollout, targets_for_a_loss, hard_examples, momentum_teacher, estimated_statistics, recomputed,
+    in_evaluation_mode, only_dropout_trains, moving_average,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("other", NO_EVALUATIONS, ids=lambda function: function.__name__)
+def test_is_not_counted(capturing: Any, other: Callable[[nn.Module], None]) -> None:
+    assert told(capturing, other).training_mode_evaluations == 0
+
+
+def test_not_what_belongs_to_every_step(capturing: Any) -> None:
+    assert told(capturing, in_a_block, every=1).training_mode_evaluations == 0
+
+
+def test_not_where_nothing_behaves_otherwise(capturing: Any) -> None:
+    assert told(capturing, in_a_block, model=plain()).training_mode_evaluations == 0
+
+
+def test_once_eval_is_called_nothing_is_counted_any_more(capturing: Any) -> None:
+    calls: list[int] = []
+
+    def first_rightly(model: nn.Module) -> None:
+        (in_a_block if calls else in_evaluation_mode)(model)
+        calls.append(1)
+
+    assert told(capturing, first_rightly).training_mode_evaluations == 0
+
+
+def test_the_last_evaluation_of_a_training_counts(capturing: Any) -> None:
+    assert told(capturing, in_a_block, every=6, steps=12).training_mode_evaluations == 2
+
+
+def test_none_is_stored_as_an_evaluation(capturing: Any, read_modes: Any) -> None:
+    with capturing(losses=1) as store:
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for _ in range(4):
+            loss_of(model).backward()
+            optimizer.step()
+            in_a_block(model)
+    assert {mode for mode, _ in read_modes(store)} == {"TRAIN"}
+
+
+def enter() -> list[object]:
+    return [kind.__enter__ for kind in (torch.no_grad, torch.inference_mode, torch.set_grad_enabled)]
+
+
+@pytest.mark.parametrize(
+    ("evaluate", "model"),
+    [
+        pytest.param(in_a_block, Net, id="enough-were-seen"),
+        pytest.param(in_evaluation_mode, Net, id="the-script-calls-eval"),
+        pytest.param(in_a_block, plain, id="nothing-behaves-otherwise"),
+    ],
+)
+def test_torch_is_as_it_was_when_nothing_more_can_be_learned(
+    capturing: Any, evaluate: Callable[[nn.Module], None], model: Callable[[], nn.Module]
+) -> None:
+    before, trained = enter(), model()
+    with capturing(losses=1):
+        optimizer = torch.optim.SGD(trained.parameters(), lr=0.01)
+        for step in range(10):
+            loss_of(trained).backward()
+            optimizer.step()
+            if step == 0:
+                assert enter() != before
+            if step % 3 == 2:
+                evaluate(trained)
+        loss_of(trained).backward()
+        assert enter() == before
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+def test_switches_do_what_they_did(capturing: Any) -> None:
+    model = Net()
+    with capturing(losses=1):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        loss_of(model).backward()
+        optimizer.step()
+        with torch.inference_mode():
+            assert torch.is_inference_mode_enabled()
+        with torch.inference_mode(False):
+            assert torch.is_grad_enabled()
+        assert torch.is_grad_enabled()
+        with torch.no_grad():
+            assert not torch.is_grad_enabled()
+            with torch.enable_grad():
+                assert torch.is_grad_enabled()
+            model(VALUES)
+            assert torch.jit.script(_scripted)(VALUES, LABELS) > 0
+            traced = torch.jit.trace(lambda x: cross_entropy(x, LABELS), VALUES)  # type: ignore[no-untyped-call] # torch's
+            assert traced(VALUES) > 0
+
+
+def _scripted(values: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return functional.cross_entropy(values, labels)

@@ -1,0 +1,196 @@
+"""The open step of one mode: what it must save, and what it holds so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from trackside.capture.arrival import Arrival
+from trackside.capture.collection import Membership, Saved
+from trackside.capture.reduced_tensors import ReducedTensors
+from trackside.capture.schedule import NOTHING, Due, ModeSchedule
+from trackside.capture.writer import StepTensors
+
+SCALARS = "scalars"
+MOST_LOSSES_A_STEP = 64  # a script that calls backward and never steps must not fill the memory
+
+_NO_COLLECTIONS: frozenset[str] = frozenset()
+
+
+class OpenStep:
+    """Collects the losses and tensors of a step until it ends.
+
+    Attributes:
+        mode: The mode of the step.
+        mode_step: The number of the step within its mode.
+        due: What the step saves.
+        schedule, membership: What decides that.
+        settled: Tensors that are this step's own for certain, by name; see `settle`.
+        unsettled: Tensors added since.
+    """
+
+    __slots__ = (
+        "_arrivals", "_collections", "_losses", "_reduced", "_settled_losses", "_settled_reduced", "due", "membership",
+        "mode", "mode_step", "schedule", "settled", "unsettled",
+    )  # fmt: skip
+
+    def __init__(self, mode: str, schedule: ModeSchedule, membership: Membership) -> None:
+        self.mode, self.schedule, self.membership = mode, schedule, membership
+        self.mode_step = 0
+        self.due: Due = NOTHING
+        self.clear()
+
+    def clear(self) -> None:
+        """Drop everything that was added."""
+        self.settled: dict[str, np.ndarray] = {}
+        self.unsettled: dict[str, np.ndarray] = {}
+        self._collections: dict[str, frozenset[str]] = {}
+        self._reduced: list[ReducedTensors] = []
+        self._losses: list[tuple[str, np.ndarray]] = []
+        self._arrivals: list[Arrival] = []  # of the arrays in all of these
+        self._settled_losses = self._settled_reduced = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing was added."""
+        return not (self.unsettled or self.settled or self._losses or self._reduced)
+
+    def look_ahead(self, number: int) -> None:
+        """Find out what is due for the step `number`, which begins."""
+        self.due = self.schedule.due_at(number)
+        if not self.due.losses:
+            self._losses = []
+            self._settled_losses = 0
+
+    def wants(self, tensor_name: str, *, collections: frozenset[str] = _NO_COLLECTIONS) -> bool:
+        """Return True if the tensor belongs to a collection that is due on this step.
+
+        Args:
+            tensor_name: The name; regexes of collections may match it.
+            collections: The collections that the adapter knows it to belong to.
+        """
+        due = self.due.collections
+        return not (due.isdisjoint(collections) and due.isdisjoint(self.membership.of(tensor_name)))
+
+    def saved(self, tensor_name: str) -> Saved | None:
+        """Return what is saved of a tensor that belongs to a collection by its name; None for nothing."""
+        return self.membership.saved(tensor_name, self.due.collections) if self.wants(tensor_name) else None
+
+    def has(self, name: str) -> bool:
+        """Return True if this tensor, or its reductions, were added."""
+        if name in self.unsettled or name in self.settled:
+            return True
+        return any(name in reduced.layout.names for reduced in self._reduced)
+
+    def add(self, name: str, array: np.ndarray, *, collections: frozenset[str] = _NO_COLLECTIONS) -> None:
+        """Add a tensor. One without elements is left out.
+
+        Args:
+            name: The name it is saved under.
+            array: A copy; nobody else may write to it.
+            collections: As in `wants`; they are stored with the run.
+        """
+        if array.size:
+            self.unsettled[name] = array
+            if collections:
+                self._collections[name] = collections
+
+    def add_arrival(self, arrival: Arrival) -> None:
+        """Add the moment at which arrays will hold their values. Call it before `add`."""
+        self._arrivals.append(arrival)
+
+    def add_reduced(self, reduced: ReducedTensors) -> None:
+        """Add reductions of tensors that an optimizer is about to use: all that is saved of them, by `saved`."""
+        self._reduced.append(reduced)
+
+    def add_loss(self, loss_name: str, value: np.ndarray) -> None:
+        """Add a loss. The k-th of one name in a step is saved as `<loss_name>_output_<k>`."""
+        if len(self._losses) < MOST_LOSSES_A_STEP:
+            self._losses.append((loss_name, value))
+
+    def add_scalar(self, name: str, value: float) -> None:
+        """Add `scalar/<name>`, which is saved whatever the schedules ask for."""
+        self.add(f"scalar/{name}", np.array([value], np.float64), collections=frozenset({SCALARS}))
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """Return the tensors that the step would hand on if it ended now. Waits for those on their way."""
+        for arrival in self._arrivals:
+            arrival.wait()
+        return {**self._named(self._losses), **self.settled, **self.unsettled}
+
+    def settle(self) -> None:
+        """Mark what was added so far as this step's own: an optimizer has stepped on it."""
+        self._settled_losses, self._settled_reduced = len(self._losses), len(self._reduced)
+        self.settled.update(self.unsettled)
+        self.unsettled = {}
+
+    def drop_unsettled(self) -> None:
+        """Drop what was added since the last `settle`, except user scalars: it leads to no step."""
+        del self._losses[self._settled_losses :]
+        del self._reduced[self._settled_reduced :]
+        self.drop_all_but(frozenset())
+
+    def drop_all_but(self, names: frozenset[str]) -> int:
+        """Drop unsettled tensors except `names` and user scalars. Return the number of bytes dropped."""
+        kept = {name: a for name, a in self.unsettled.items() if name in names or self._is_scalar(name)}
+        dropped = sum(array.nbytes for name, array in self.unsettled.items() if name not in kept)
+        self.unsettled = kept
+        return dropped
+
+    def drop_unwanted(self) -> None:
+        """Drop tensors that an earlier step left and this one does not save."""
+        self.unsettled = {
+            name: array
+            for name, array in self.unsettled.items()
+            if self._is_scalar(name) or self.wants(name, collections=self._collections.get(name, _NO_COLLECTIONS))
+        }
+
+    def take(
+        self, step: int, mode_step: int, *, wall_time: float, keep_unsettled: bool, renamed: Callable[[str], str]
+    ) -> StepTensors | None:
+        """Return the step that has ended, None if it holds nothing, and begin the next with what that one keeps.
+
+        Args:
+            step, mode_step: Its numbers, over all modes and within its mode.
+            wall_time: When it ended, in seconds since the epoch.
+            keep_unsettled: True if what was added since the last `settle` is the next step's.
+            renamed: Returns the name in the next step of a tensor that is kept.
+        """
+        end = self._settled_losses if keep_unsettled else len(self._losses)
+        kept = self.unsettled if keep_unsettled else {}
+        tensors = {**self._named(self._losses[:end]), **self.settled, **({} if kept else self.unsettled)}
+        reduced = self._reduced[: self._settled_reduced] if keep_unsettled else self._reduced
+        ended: StepTensors | None = None
+        if tensors or reduced:
+            ended = StepTensors(
+                step,
+                self.mode,
+                mode_step,
+                wall_time,
+                tuple(tensors.items()),
+                due=self.due.collections,
+                collections=self._collections,
+                reduced=tuple(reduced),
+                arrivals=tuple(self._arrivals),
+            )
+        losses, collections = self._losses[end:], self._collections
+        arrivals = self._arrivals if keep_unsettled else []  # some are of what is kept: to wait for all does no harm
+        self.clear()
+        self._losses, self._arrivals = losses, [arrival for arrival in arrivals if not arrival.is_here()]
+        self.unsettled = {renamed(name): array for name, array in kept.items()}
+        self._collections = {renamed(name): collections[name] for name in kept if name in collections}
+        return ended
+
+    def _is_scalar(self, name: str) -> bool:
+        return SCALARS in self._collections.get(name, _NO_COLLECTIONS)
+
+    def _named(self, losses: list[tuple[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        counts: dict[str, int] = {}
+        named: dict[str, np.ndarray] = {}
+        for loss_name, value in losses:
+            k = counts[loss_name] = counts.get(loss_name, -1) + 1
+            name = f"{loss_name}_output_{k}"
+            if self.wants(name):
+                named[name] = value
+        return named

@@ -1,0 +1,370 @@
+"""The run of one worker in one process: begin, resume, flush, close, fork. Knows no framework."""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from trackside.capture.asked_request import AskedRequest
+from trackside.capture.guard import Guard
+from trackside.capture.kept_steps import KeptSteps, Targets
+from trackside.capture.last_step import LastStep
+from trackside.capture.process_end import ProcessEnd
+from trackside.capture.restart import further, position_after, state_at_mark, within_seconds
+from trackside.capture.run_files import FindState, NoFiles, RunFiles
+from trackside.capture.statistics_log import StatisticsLog
+from trackside.capture.step_engine import Position, StepEngine
+from trackside.capture.step_statistics import StepStatistics
+from trackside.capture.watermark import (
+    FLUSH_SECONDS,
+    REMOTE_FLUSH_SECONDS,
+    MarkedParts,
+    ModeSteps,
+    Progress,
+    WatermarkFile,
+)
+from trackside.capture.writer import BackgroundPart, Target, Writer
+from trackside.contracts.capture_request import CaptureRequest
+from trackside.contracts.run_layout import RunLocation, worker_name
+from trackside.environment import CaptureEnvironment
+from trackside.records.shards import Shard
+from trackside.records.state_file import TrainingState
+from trackside.storage.open_store import open_store
+from trackside.storage.store import Store
+
+CLOSE_SECONDS = 30.0  # how long the end of the process waits for what is queued
+RESUME_SECONDS = 10.0  # how long the first step waits for the run's store to say where an earlier process stopped
+SIGTERM_SECONDS = 5.0  # the same where somebody waits for this process to die; Docker kills after 10
+
+
+class Rank(NamedTuple):
+    """Which worker of how many this process is."""
+
+    number: int
+    of: int
+
+
+Agree = Callable[[Rank, FindState], "TrainingState | None"]
+
+
+@dataclass(frozen=True)
+class SessionOptions:
+    """How a session stores its run.
+
+    Attributes:
+        open_store: Opens the store of an address.
+        has_watermarks: False where the run has no place for them.
+        kept: Gets the steps too, to keep them in memory.
+        is_kept_only: True if nothing is stored anywhere else.
+        saves_nothing: True if steps are counted and no tensor is saved.
+        earlier: How far an earlier process had come, from another source than the run; the further of both counts.
+        holds_last_step: True if the step that has just ended is held back, for the script may still add to it.
+    """
+
+    open_store: Callable[[str], Store] = open_store
+    has_watermarks: bool = True
+    kept: KeptSteps | None = None
+    is_kept_only: bool = False
+    saves_nothing: bool = False
+    earlier: TrainingState | None = None
+    holds_last_step: bool = False
+
+
+class Owner(Protocol):
+    """The adapter that holds a session, at the end of the process."""
+
+    def flush(self, timeout_seconds: float = ...) -> None:
+        """Hand on what belongs to steps that have ended, and flush the session."""
+
+    def close(self, timeout_seconds: float = ..., *, is_interrupted: bool = ...) -> None:
+        """End the steps that are open, and close the session."""
+
+
+class FactsPart(BackgroundPart, Protocol):
+    """The file of what the program is made of, as a part of the writer thread."""
+
+    stored_revisions: int
+
+
+class RunSession:
+    """Owns the engine, the guard, the statistics, the files and the writer of one worker's run in one process.
+
+    Nothing exists before `begin`, no thread, file or folder, so that helper processes create nothing.
+
+    Attributes:
+        environment: What the environment asks for.
+        asked: The capture request.
+        guard: Keeps errors of ours from the training.
+        engine: Counts steps and collects what they save.
+        statistics: The always-on statistics.
+        shards: Part of a sharded tensor that this worker saves, by name; an adapter adds to it.
+        last: Holds the last step back, where the options ask for that.
+        has_begun: True once the run has begun in this process.
+        knows_start: False while it is not known where an earlier process stopped.
+        is_reduced: True once tensors are stored as their reductions, where the request asks for those alone.
+    """
+
+    def __init__(
+        self,
+        environment: CaptureEnvironment,
+        *,
+        options: SessionOptions | None = None,
+        agree: Agree = lambda _, find: find(),
+    ) -> None:
+        self._options = options or SessionOptions()
+        self._location = RunLocation(absolute(environment.run_uri))  # now, for the script may change its folder
+        self._agree = agree
+        self.environment = environment
+        self.guard = Guard()
+        self.asked = AskedRequest(environment.capture_request, self.guard)
+        self.engine = StepEngine(self.asked.request)
+        self.statistics = StepStatistics(self.asked.request.statistics, self.guard)
+        self.shards: dict[str, Shard] = {}
+        self.last = LastStep() if self._options.holds_last_step else None
+        self.has_begun = self.is_reduced = False
+        self.knows_start = True
+        self._writer: Writer | None = None
+        self._watermark: WatermarkFile | None = None
+        self._stored_mode_steps, self._handed_on_through = ModeSteps(), -1
+        self._find_start: Callable[[], Position] = Position
+        self._is_closing = False
+        self._end: ProcessEnd | None = None
+
+    @property
+    def request(self) -> CaptureRequest:
+        """What is captured."""
+        return self.asked.request
+
+    @property
+    def stores_run(self) -> bool:
+        """True if anything is stored; else steps are only kept in memory."""
+        return not self._options.is_kept_only
+
+    def read_request(self) -> bool:
+        """Read a request that lies elsewhere. Return True if it is another one now."""
+        if not self.asked.read_at_last():
+            return False
+        self.statistics.ask(self.request.statistics)
+        self.engine.ask(self.request)
+        return True
+
+    def open_tensors(self) -> Store:
+        """Open the store of the run's tensors."""
+        return self._options.open_store(self._location.tensors)
+
+    def start_position(self) -> Position:
+        """Return what the numbers of steps are moved on by. For the writer's thread."""
+        return self._find_start()  # which is another function once the session has looked at the run
+
+    def begin(
+        self,
+        rank: Rank,
+        *,
+        owner: Owner,
+        facts: Sequence[FactsPart] = (),
+        idle_parts: Sequence[BackgroundPart] = (),
+    ) -> None:
+        """Begin the run, and count steps on from where an earlier process of it stopped.
+
+        Args:
+            rank: Which worker this process is.
+            owner: Flushed and closed when the process ends.
+            facts: Files of what the program is made of.
+            idle_parts: Other work for the writer thread while nothing is due.
+
+        Raises:
+            ConfigurationError: The request has problems.
+        """
+        self.asked.check()
+        started_ms = int(time.time() * 1000)
+        if self._options.has_watermarks:
+            self._watermark = WatermarkFile(
+                functools.partial(self._options.open_store, self._location.watermarks),
+                worker=worker_name(rank.number),
+                workers=rank.of,
+                started_ms=started_ms,
+            )
+        saves_tensors = self.request.saves_tensors(rank.number)
+        target: Target = self._target(rank) if saves_tensors else NoFiles()
+        log = StatisticsLog(
+            functools.partial(self._options.open_store, self._location.statistics),
+            worker=worker_name(rank.number),
+            started_ms=started_ms,
+            start=self.start_position,
+            note_steps=self._stored_mode_steps.note,
+        )
+        writer = self._writer = Writer(
+            target, guard=self.guard, background=(*idle_parts, *self._parts(log, facts, target))
+        )
+        self.has_begun = True
+        writer.start()
+        self.statistics.connect(log)
+        if saves_tensors and not self._options.saves_nothing:
+            if self.last is not None:
+                self.last.destination = writer
+            self.engine.connect(self.last or writer)
+            self.is_reduced = (
+                isinstance(target, RunFiles) and not self.request.tensorboard
+            )  # else whole ones are wanted
+        else:
+            self.engine.save_nothing()
+        if not saves_tensors:
+            self._count_on_with_rank_0(rank)
+        self._watch_process(owner)
+
+    def flush(self, timeout_seconds: float = SIGTERM_SECONDS) -> None:
+        """Wait until what is queued is stored, at most so long."""
+        if self._writer is not None:
+            self.statistics.finish()
+            self._writer.flush(timeout_seconds)
+
+    def close(self, timeout_seconds: float = CLOSE_SECONDS, *, is_interrupted: bool = False) -> None:
+        """Store what is queued and end the run. Never raises."""
+        writer = self._writer
+        if writer is None:
+            return
+        self._is_closing = True
+        self.statistics.finish()
+        self.guard.attempt("ending the run", lambda: writer.close(timeout_seconds, is_interrupted=is_interrupted))
+        self.guard.silence()
+
+    def forget_process_end(self) -> None:
+        """Leave the process's exit and SIGTERM as they were."""
+        if self._end is not None:
+            self._end.remove()
+
+    def _watch_process(self, owner: Owner) -> None:
+        def close_on_sigterm() -> None:
+            owner.close(SIGTERM_SECONDS, is_interrupted=True)
+
+        self._end = ProcessEnd(close=owner.close, close_on_sigterm=close_on_sigterm, flush=owner.flush)
+        self._end.install()
+        if hasattr(os, "register_at_fork"):
+            _call_in_children(weakref.WeakMethod(self._after_fork_in_child))
+
+    def _after_fork_in_child(self) -> None:
+        """A child of a process that captures is a helper of it; one forked before the run begins may be the trainer."""
+        self._writer, self.has_begun = None, False
+        self.guard.silence()
+
+    def _parts(self, log: StatisticsLog, facts: Sequence[FactsPart], target: Target) -> tuple[BackgroundPart, ...]:
+        """What is flushed beside the files, with the watermark over both where the run has one."""
+        has_rows = self.statistics.is_on
+        parts = (*facts, *((log,) if has_rows else ()))
+        if self._watermark is None:
+            return parts
+
+        def unstored_from() -> int | None:
+            return self._writer.unstored_from() if self._writer is not None else None
+
+        marked = MarkedParts(
+            self._watermark,
+            parts,
+            progress=Progress(self._handed_on, unstored_from, self.start_position),
+            tensors=target if isinstance(target, RunFiles) else None,
+            segments=(lambda: log.newest_segments) if has_rows else tuple,
+            model_facts=lambda: sum(file.stored_revisions for file in facts),
+            mode_steps=self._stored_mode_steps,
+            guard=self.guard,
+            flush_seconds=REMOTE_FLUSH_SECONDS if "://" in self._location.uri else FLUSH_SECONDS,
+        )
+        return (marked,)
+
+    def _handed_on(self) -> int:
+        """The last step of which everything has been handed to the writer. Called on the writer's thread."""
+        through = self.statistics.recorded_through(self.engine.step - 1)
+        if through is not None:
+            self._handed_on_through = through
+        through = self._handed_on_through
+        if self.last is None:
+            return through
+        held = self.last.held_step
+        if self.last.destination is not None and not self._is_closing:  # the script may still add to the last step
+            through = min(through, self.engine.step - 2)
+        return through if held is None else min(through, held - 1)
+
+    def _target(self, rank: Rank) -> Target:
+        """Where steps go: the files of this worker, memory, or both."""
+        kept = self._options.kept
+        if kept is None:
+            return self._files(rank)
+        return kept if self._options.is_kept_only else Targets([kept, self._files(rank)])
+
+    def _files(self, rank: Rank) -> RunFiles:
+        tensorboard = self.request.tensorboard
+        files = RunFiles(
+            self.open_tensors,
+            request=self.request,
+            worker=worker_name(rank.number),
+            num_workers=rank.of if self.request.include_workers == "all" else 1,
+            ends_run=rank.number == 0,
+            shards=self.shards,
+            position=self.engine.position,
+            restarts=self.environment.is_sagemaker_job,
+            ends_elsewhere=bool(self.environment.ended_by),
+            agree=self._agreement(rank),
+            open_tensorboard=functools.partial(open_store, absolute(tensorboard)) if tensorboard else None,
+            watermark=self._watermark,
+            note_steps=self._stored_mode_steps.note,
+        )
+        self._find_start = files.start
+        if not self._resume(files.resume):
+            files.resume_later()
+        return files
+
+    def _agreement(self, rank: Rank) -> Callable[[FindState], TrainingState | None] | None:
+        """How all workers come to know where earlier processes stopped; None where the run alone tells it."""
+        earlier = self._options.earlier
+        if earlier is not None:
+            return lambda find: self._agree(rank, lambda: further(find(), earlier))
+        return functools.partial(self._agree, rank) if rank.of > 1 else None
+
+    def _count_on_with_rank_0(self, rank: Rank) -> None:
+        """The same for a worker that saves no tensors: of what was recorded, the watermarks tell how far it goes."""
+
+        def look() -> TrainingState | None:
+            marks = self._watermark.earlier(None) if self._watermark is not None else ()
+            return functools.reduce(further, map(state_at_mark, marks), None)
+
+        @functools.cache  # once it is known, for all that is counted on from it
+        def find() -> Position:
+            return position_after(self._agree(rank, look))
+
+        if not self._resume(find):
+            self._find_start = find
+
+    def _resume(self, find: Callable[[], Position]) -> bool:
+        """Count steps on from where an earlier process of the run stopped. False if that cannot be found in time."""
+        self.knows_start = False
+        try:
+            position = within_seconds(find, RESUME_SECONDS)
+        except OSError:  # said with the first step that can therefore not be stored
+            return False
+        if position is None:
+            what = "the run's store has not answered for %g s. Steps wait in memory until it tells what it holds."
+            self.guard.say_once("resume", what, RESUME_SECONDS)
+            return False
+        self.engine.resume(position)
+        self.knows_start = True
+        return True
+
+
+def absolute(uri: str) -> str:
+    """Return an address as it is, and a folder with its whole path."""
+    return uri if "://" in uri else os.path.abspath(os.path.expanduser(uri))
+
+
+def _call_in_children(method: weakref.WeakMethod[Callable[[], Any]]) -> None:
+    """What is called after a fork cannot be taken back: it must not keep a session alive that has ended."""
+
+    def call() -> None:
+        alive = method()
+        if alive is not None:
+            alive()
+
+    os.register_at_fork(after_in_child=call)

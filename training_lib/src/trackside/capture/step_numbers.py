@@ -1,0 +1,76 @@
+"""The numbers that are recorded at every training step beside losses and tensors: each declared once, here.
+
+To add one, add a line to `STEP_NUMBERS`. It is sampled at the end of every training step, whichever way the step took
+through an adapter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from trackside.capture.statistic_rows import Values
+from trackside.contracts.recorded_names import CLIPPING, GRADIENTS_KEPT
+
+MOST_CLIPPINGS = 4  # of one step
+
+Key = tuple[str, str]  # name, statistic
+
+
+@dataclass(frozen=True)
+class StepNumber:
+    """A number of a training step.
+
+    Attributes:
+        name: The name it is recorded under.
+        statistic: The statistic of that name.
+        meaning: What it is, for docs.
+        read: Returns it at the end of a step. None if an adapter adds it while the step is open.
+    """
+
+    name: str
+    statistic: str
+    meaning: str
+    read: Callable[[], float] | None = None
+
+    @property
+    def key(self) -> Key:
+        """Name and statistic."""
+        return self.name, self.statistic
+
+
+def clipping_name(number: int) -> str:
+    """Return the name of the clipping call with this number in a step, counted from 0."""
+    return f"{CLIPPING}_{number}" if number else CLIPPING
+
+
+STEP_NUMBERS: tuple[StepNumber, ...] = (
+    StepNumber(GRADIENTS_KEPT, "mean", "1 where a step used the gradients of the one before again, else 0"),
+    *(
+        StepNumber(clipping_name(number), statistic, meaning)
+        for number in range(MOST_CLIPPINGS)
+        for statistic, meaning in (
+            ("mean", "the norm of all gradients before they were clipped"),
+            ("max_norm", "the norm that they were clipped to"),
+        )
+    ),
+)
+
+
+class StepNumbers:
+    """The numbers of the open training step.
+
+    Attributes:
+        added: Those that an adapter has added, by name and statistic. Only declared ones may be.
+    """
+
+    def __init__(self) -> None:
+        self.added: dict[Key, float | Values] = {}
+        self._read = [(number.key, number.read) for number in STEP_NUMBERS if number.read is not None]
+
+    def sample(self) -> dict[Key, float | Values]:
+        """Return the numbers of the step that ends now, and begin those of the next."""
+        found, self.added = self.added, {}
+        for key, read in self._read:
+            found[key] = float(read())
+        return found

@@ -1,0 +1,101 @@
+"""The always-on statistics of a session. Nothing raises: the first error switches them off, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from trackside.capture.always_on import AlwaysOn
+from trackside.capture.budget import EVERY_STEP, OverheadBudget
+from trackside.capture.guard import Guard, describe
+from trackside.capture.statistic_rows import Values
+from trackside.capture.statistics_log import StatisticsLog
+from trackside.capture.step_engine import StepEngine
+from trackside.contracts.capture_request import StatisticsRequest
+
+ARRIVAL_SECONDS = 1.0  # how long the end of a run waits for numbers that are on their way
+
+
+class StepStatistics:
+    """Records each step's losses and numbers. What an adapter calls at every step it may call on `recorder` itself.
+
+    Attributes:
+        is_on: True while statistics are recorded.
+        recorder: Takes readings, losses and numbers of the open step; its methods may raise.
+        budget: The share of a step's time that statistics may take.
+        wait: Waits for numbers on their way, at most so many seconds. An adapter of a device sets it.
+        when_off: Called once statistics are switched off.
+    """
+
+    def __init__(self, request: StatisticsRequest, guard: Guard) -> None:
+        self._guard = guard
+        self.wait: Callable[[float], object] = lambda seconds: None
+        self.when_off: Callable[[], object] = lambda: None
+        self.ask(request)
+
+    def ask(self, request: StatisticsRequest) -> None:
+        """Replace the request. Of steps that have ended nothing is kept."""
+        self.is_on = request.enabled
+        self.recorder = AlwaysOn(request)
+        self.budget: OverheadBudget = self.recorder.budget
+
+    def connect(self, log: StatisticsLog) -> None:
+        """Set where rows go. Steps that ended before wait for it."""
+        self.recorder.connect(log)
+
+    def add_loss(self, name: str, value: float | Values, *, mode: str, started: float) -> None:
+        """Add a loss to the open step of a mode. `started`: when its reading began, by the budget's clock."""
+        if self.is_on:
+            try:
+                self.recorder.add_loss(name, value, mode=mode)
+                self.budget.spend(EVERY_STEP, started)
+            except Exception as error:  # noqa: BLE001 - as `give_up` says
+                self.give_up(error)
+
+    def settle(self, mode: str) -> None:
+        """Mark the losses added so far as the open step's own, as `OpenStep.settle`."""
+        self.recorder.settle(mode)
+
+    def end_step(self, engine: StepEngine, *, keep_unsettled: bool = False) -> None:
+        """End the engine's open step here as well. Call it right before the engine's own `end_step`."""
+        if not self.is_on:
+            return
+        try:
+            self.recorder.end_step(
+                step=engine.step, mode=engine.mode, mode_step=engine.mode_step(), keep_unsettled=keep_unsettled
+            )
+        except Exception as error:  # noqa: BLE001 - as `give_up` says
+            self.give_up(error)
+
+    def end_validation_step(self, engine: StepEngine, losses: Sequence[tuple[str, Any]]) -> None:
+        """Record the losses of an evaluation step, which are arrays of one element; as `end_step`."""
+        if not losses:
+            return
+        for name, value in losses:
+            self.recorder.add_loss(name, float(value), mode=engine.mode)
+        self.end_step(engine)
+
+    def recorded_through(self, step: int) -> int | None:
+        """Return what `AlwaysOn.recorded_through` does; `step` if nothing is recorded. For the writer's thread."""
+        if not self.is_on:
+            return step
+        try:
+            return self.recorder.recorded_through(step)
+        except Exception as error:  # noqa: BLE001 - as `give_up` says
+            self.give_up(error)
+            return step
+
+    def finish(self) -> None:
+        """Record the steps that have ended, with numbers that arrive within `ARRIVAL_SECONDS`."""
+        self._guard.attempt("recording the last statistics", self._finish)
+
+    def give_up(self, error: Exception) -> None:
+        """Switch the statistics off, and nothing else; log why."""
+        self.is_on = False
+        self.when_off()
+        what = "always-on statistics are switched off, all else goes on: %s."
+        self._guard.say_once("always-on statistics", what, describe(error))
+
+    def _finish(self) -> None:
+        self.wait(ARRIVAL_SECONDS)
+        self.recorder.drain(wait_seconds=ARRIVAL_SECONDS)

@@ -1,0 +1,120 @@
+"""The table of leases: which worker of the fleet judges which training job, and until when.
+
+One item for each training job (`pk`: its ARN). While the job is to be judged it stands in the index `open`, sorted by
+the moment at which it is, or will be, free to be taken: a worker that dies takes nothing with it.
+
+| attribute  | what it says                                                                         |
+|------------|--------------------------------------------------------------------------------------|
+| shelf      | `open` while the run is to be judged; absent once it was, or cannot be               |
+| free_at    | seconds since the epoch: nobody but the owner may judge before                       |
+| owner      | the worker that judges, "": none                                                     |
+| token      | counts the leases: what a former owner does with an older one is refused             |
+| crashes    | how often an owner was lost, or the judging of this run broke off, since it last ran well |
+| state      | `open`, `done` or `failed`; `reason` with it                                         |
+
+Beside these lies one item for each run that was written to lately (`pk`: `news#` and its location): whoever hears of it
+from S3 knows the run and not the training job.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from trackside.contracts.deployment.table_item import JOB, Item, read_item_record, write_item
+from trackside.contracts.event import TrainingJob
+from trackside.contracts.stored_fields import (
+    FINITE,
+    INTEGER,
+    REQUIRED,
+    TEXT,
+    Kind,
+    choice,
+    computed,
+    document_of,
+    stored,
+)
+
+VERSION = 1
+OPEN_INDEX = "open"
+OPEN_SHELF = "open"
+NEWS_PREFIX = "news#"
+NEWS_SECONDS = 24 * 3600  # how long it is kept
+
+
+class LeaseState(str, Enum):
+    """Whether the run is still to be judged."""
+
+    OPEN = "open"
+    DONE = "done"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class LeaseRecord:
+    """An item. Moments are seconds since the epoch, 0: never."""
+
+    job: TrainingJob = field(metadata=stored(JOB))
+    run_uri: str = field(metadata=stored(TEXT))
+    free_at: float = field(metadata=stored(FINITE))
+    owner: str = field(default="", metadata=stored(TEXT))
+    token: int = field(default=0, metadata=stored(INTEGER))
+    crashes: int = field(default=0, metadata=stored(INTEGER))
+    state: LeaseState = field(default=LeaseState.OPEN, metadata=stored(choice(LeaseState), absent=REQUIRED))
+    reason: str = field(default="", metadata=stored(TEXT))
+
+    @property
+    def is_open(self) -> bool:
+        """True while the run is to be judged."""
+        return self.state is LeaseState.OPEN
+
+    @property
+    @computed(TEXT)
+    def shelf(self) -> str | None:
+        """The key in the index of open leases; None once the run was judged, or cannot be."""
+        return OPEN_SHELF if self.is_open else None
+
+    def to_item(self) -> dict[str, dict[str, Any]]:
+        """Return the item."""
+        return write_item({"version": VERSION, **document_of(self)})
+
+    @classmethod
+    def from_item(cls, item: Item) -> LeaseRecord:
+        """Read an item. Raises `ConfigurationError`."""
+        return read_item_record(cls, item, subject="The item of a lease")
+
+
+def news_key(run_uri: str) -> str:
+    """Return the key of a run's news."""
+    return f"{NEWS_PREFIX}{run_uri}"
+
+
+NEWS_KEY = Kind(
+    {"type": "string"},
+    lambda fields, name, absent: fields.text(name).removeprefix(NEWS_PREFIX),
+    news_key,
+)
+
+
+@dataclass(frozen=True)
+class NewsRecord:
+    """The moment at which a run was last written to, in seconds since the epoch."""
+
+    run_uri: str = field(metadata=stored(NEWS_KEY, name="pk"))
+    at: float = field(metadata=stored(FINITE))
+
+    @property
+    @computed(INTEGER)
+    def expires_at(self) -> int:
+        """The end of its day, in seconds since the epoch."""
+        return int(self.at) + NEWS_SECONDS
+
+    def to_item(self) -> dict[str, dict[str, Any]]:
+        """Return the item."""
+        return write_item({"version": VERSION, **document_of(self)})
+
+    @classmethod
+    def from_item(cls, item: Item) -> NewsRecord:
+        """Read an item. Raises `ConfigurationError`."""
+        return read_item_record(cls, item, subject="The item of a run's news")

@@ -1,0 +1,257 @@
+"""The table of runs: one partition for each training job, with its state, the latest of each rule, and the history.
+
+| pk               | sk                              | what it is                                  |
+|------------------|---------------------------------|---------------------------------------------|
+| training job ARN | `job`                           | `JobRecord`                                 |
+| training job ARN | `rule#<configuration>`          | `RuleRecord`: the latest of that rule       |
+| training job ARN | `history#<ms>#<rule>#<status>`  | `HistoryRecord`: each thing that was said   |
+| training job ARN | `decision#<finding>#<outcome>`  | `deployment.stop_record.DecisionRecord`     |
+| training job ARN | `veto`                          | `deployment.stop_record.VetoRecord`         |
+
+The one index has each `job` item on a shelf: `running` while it runs, then the day on which it was created.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import Any
+
+from trackside.contracts.deployment.table_item import JOB as JOB_OF_ITEM
+from trackside.contracts.deployment.table_item import Item, read_item_record, write_item
+from trackside.contracts.event import (
+    DETAIL_TYPE,
+    TERMINAL_JOB_STATUSES,
+    RuleEvaluation,
+    RuleEvaluationStatus,
+    TrainingJob,
+    TrainingJobStateChange,
+    read_rule_evaluations,
+)
+from trackside.contracts.fields import Fields, parse_json, to_json
+from trackside.contracts.stored_fields import (
+    FINITE,
+    INTEGER,
+    REQUIRED,
+    TEXT,
+    Kind,
+    computed,
+    document_of,
+    stored,
+)
+
+VERSION = 1
+SHELVES = "shelves"  # the index
+RUNNING = "running"  # the shelf of jobs that have not ended
+JOB = "job"
+RULE_PREFIX = "rule#"
+HISTORY_PREFIX = "history#"
+MOST_FINDINGS = 200  # a rule record counts so many; one that flickers more often is no news
+
+_JOB_RANKS: Mapping[str, int] = {"InProgress": 0, "Stopping": 1, **dict.fromkeys(TERMINAL_JOB_STATUSES, 2)}
+_RULE_RANKS = {status: rank for rank, status in enumerate(RuleEvaluationStatus)}
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """The known state of a training job. Moments are seconds since the epoch, 0: not known.
+
+    run_uri    "" for a job that only SageMaker Debugger watches
+    evaluator  the processing job that judges it; left out where there is none, so that a later state keeps it
+    """
+
+    job: TrainingJob = field(metadata=stored(JOB_OF_ITEM))
+    status: str = field(metadata=stored(TEXT))
+    secondary_status: str = field(default="", metadata=stored(TEXT))
+    run_uri: str = field(default="", metadata=stored(TEXT))
+    created_at: float = field(default=0.0, metadata=stored(FINITE))
+    started_at: float = field(default=0.0, metadata=stored(FINITE))
+    ended_at: float = field(default=0.0, metadata=stored(FINITE))
+    modified_at: float = field(default=0.0, metadata=stored(FINITE))
+    failure_reason: str = field(default="", metadata=stored(TEXT))
+    instance_type: str = field(default="", metadata=stored(TEXT))
+    instance_count: int = field(default=0, metadata=stored(INTEGER))
+    max_runtime_seconds: int = field(default=0, metadata=stored(INTEGER))
+    evaluator: str = field(default="", metadata=stored(TEXT, optional=True))
+
+    @property
+    def has_ended(self) -> bool:
+        """True once the job will never write again."""
+        return self.status in TERMINAL_JOB_STATUSES
+
+    @property
+    @computed(TEXT)
+    def order(self) -> str:
+        """Later states of a job compare greater, whenever their events come: a job that ended runs no more."""
+        return f"{_milliseconds(self.created_at)}#{_JOB_RANKS.get(self.status, 3)}#{_milliseconds(self.modified_at)}"
+
+    @property
+    @computed(TEXT)
+    def shelf(self) -> str:
+        """The key of the job in the index."""
+        return shelf_of_day(self.created_at) if self.has_ended else RUNNING
+
+    def to_item(self, *, expires_at: int | None) -> dict[str, dict[str, Any]]:
+        """Return the item; `expires_at` in seconds since the epoch, None: never."""
+        return write_item({**item_key(self.job.arn, JOB, expires_at), **document_of(self)})
+
+    @classmethod
+    def from_item(cls, item: Item) -> JobRecord:
+        """Read an item. Raises `ConfigurationError`."""
+        return read_item_record(cls, item, subject="The item of a training job")
+
+
+def _evaluation_attributes(evaluation: RuleEvaluation) -> dict[str, str | int | float | bool | None]:
+    """Return the whole evaluation as one text, and the values that people look for in a table."""
+    return {
+        "detail": to_json(evaluation.to_detail()),
+        "names_actions": evaluation.actions is not None,
+        "status": evaluation.status.value,
+        "severity": evaluation.severity.value,
+        "since_step": evaluation.evidence.since_step,
+        "details": evaluation.details,
+        "modified_at": evaluation.modified_at,
+    }
+
+
+def _read_evaluation(fields: Fields) -> RuleEvaluation:
+    """Read the text of `_evaluation_attributes`. Raises `ConfigurationError`."""
+    detail = parse_json(fields.text("detail", "{}"), subject="The item's detail")
+    (evaluation,) = read_rule_evaluations({"detail-type": DETAIL_TYPE, "detail": detail})
+    return evaluation if fields.boolean("names_actions") else replace(evaluation, actions=None)
+
+
+EVALUATION = Kind(
+    {},
+    lambda fields, name, absent: _read_evaluation(fields),
+    _evaluation_attributes,
+    is_flat=True,
+)
+STEPS = Kind(
+    {"type": "string"},
+    lambda fields, name, absent: tuple(int(step) for step in fields.text(name, "").split(",") if step),
+    lambda steps: ",".join(map(str, steps)),
+)
+
+
+@dataclass(frozen=True)
+class RuleRecord:
+    """The latest status of one rule of one job.
+
+    first_found_at, last_found_at   the moments of its first and latest issue, 0: none
+    findings   its issues, each by the step since which it held; a rule of SageMaker Debugger names no step: its issue
+               counts once
+    revision   the number of changes of this record
+    """
+
+    evaluation: RuleEvaluation = field(metadata=stored(EVALUATION))
+    first_found_at: float = field(default=0.0, metadata=stored(FINITE))
+    last_found_at: float = field(default=0.0, metadata=stored(FINITE))
+    findings: tuple[int, ...] = field(default=(), metadata=stored(STEPS))
+    revision: int = field(default=1, metadata=stored(INTEGER, absent=REQUIRED))
+
+    @property
+    @computed(INTEGER)
+    def finding_count(self) -> int:
+        """The number of its issues."""
+        return len(self.findings)
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Later statuses compare greater; of two of the same moment the one that says more."""
+        return order_of(self.evaluation)
+
+    def to_item(self, *, expires_at: int | None) -> dict[str, dict[str, Any]]:
+        """Return the item; `expires_at` in seconds since the epoch, None: never."""
+        key = item_key(self.evaluation.job.arn, rule_key(self.evaluation.configuration_name), expires_at)
+        return write_item({**key, **document_of(self)})
+
+    @classmethod
+    def from_item(cls, item: Item) -> RuleRecord:
+        """Read an item. Raises `ConfigurationError`."""
+        return read_item_record(cls, item, subject="The item of a rule")
+
+
+@dataclass(frozen=True)
+class HistoryRecord:
+    """One status of a rule of a job, and the event that brought it."""
+
+    evaluation: RuleEvaluation = field(metadata=stored(EVALUATION))
+    event_id: str = field(default="", metadata=stored(TEXT))
+
+    @property
+    def key(self) -> str:
+        """The same for the same thing, however often it is said."""
+        said = self.evaluation
+        moment = _milliseconds(said.modified_at)
+        return f"{HISTORY_PREFIX}{moment}#{said.configuration_name}#{said.status.value}"
+
+    def to_item(self, *, expires_at: int | None) -> dict[str, dict[str, Any]]:
+        """Return the item; `expires_at` in seconds since the epoch, None: never."""
+        return write_item({**item_key(self.evaluation.job.arn, self.key, expires_at), **document_of(self)})
+
+    @classmethod
+    def from_item(cls, item: Item) -> HistoryRecord:
+        """Read an item. Raises `ConfigurationError`."""
+        return read_item_record(cls, item, subject="The item of a rule's history")
+
+
+def job_record(change: TrainingJobStateChange, *, run_uri: str) -> JobRecord:
+    """The state of a job, as its event says it."""
+    return JobRecord(
+        job=change.job,
+        status=change.status,
+        secondary_status=change.secondary_status,
+        run_uri=run_uri,
+        created_at=change.created_at,
+        started_at=change.started_at,
+        ended_at=change.ended_at,
+        modified_at=change.modified_at,
+        failure_reason=change.failure_reason,
+        instance_type=change.instance_type,
+        instance_count=change.instance_count,
+        max_runtime_seconds=change.max_runtime_seconds,
+    )
+
+
+def merged(known: RuleRecord | None, evaluation: RuleEvaluation) -> RuleRecord:
+    """What is known of a rule once this was said, too: a later status is never replaced by an earlier one."""
+    if known is None:
+        known = RuleRecord(evaluation, revision=0)
+    latest = max(known.evaluation, evaluation, key=order_of)
+    merged = replace(known, evaluation=latest, revision=known.revision + 1)
+    if not evaluation.found_issues:
+        return merged
+    at = evaluation.modified_at
+    findings = tuple(sorted({*known.findings, evaluation.evidence.since_step}))
+    return replace(
+        merged,
+        first_found_at=min((moment for moment in (known.first_found_at, at) if moment), default=0.0),  # 0: not known
+        last_found_at=max(known.last_found_at, at),
+        findings=findings if len(findings) <= MOST_FINDINGS else known.findings,
+    )
+
+
+def order_of(evaluation: RuleEvaluation) -> tuple[int, int]:
+    """Later statuses of a rule compare greater; of two of the same moment the one that says more."""
+    return int(_milliseconds(evaluation.modified_at)), _RULE_RANKS[evaluation.status]
+
+
+def rule_key(configuration_name: str) -> str:
+    """The sort key of a rule's latest status."""
+    return f"{RULE_PREFIX}{configuration_name}"
+
+
+def shelf_of_day(seconds: float) -> str:
+    """The shelf of the jobs that were created on that day, in UTC: `2026-11-21`."""
+    return datetime.fromtimestamp(seconds, tz=timezone.utc).date().isoformat()
+
+
+def item_key(job_arn: str, sort_key: str, expires_at: int | None) -> dict[str, str | int | None]:
+    """What every item begins with."""
+    return {"pk": job_arn, "sk": sort_key, "version": VERSION, "expires_at": expires_at}
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{round(seconds * 1000):015d}"

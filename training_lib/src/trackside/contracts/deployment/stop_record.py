@@ -1,0 +1,108 @@
+"""What was decided about stopping a training job, with the evidence; and a person's veto against it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from trackside.contracts.deployment.run_table import EVALUATION, item_key
+from trackside.contracts.deployment.table_item import Item, read_item_record, write_item
+from trackside.contracts.event import RuleEvaluation
+from trackside.contracts.stored_fields import (
+    FINITE,
+    INTEGER,
+    TEXT,
+    choice,
+    document_of,
+    flat_record,
+    stored,
+)
+
+DECISION_PREFIX = "decision#"
+VETO = "veto"
+
+
+class StopOutcome(str, Enum):
+    """How far a finding has come on the way to a stop. The value is the word in the table."""
+
+    UNCONFIRMED = "Unconfirmed"
+    ANNOUNCED = "Announced"
+    OVER_BUDGET = "OverBudget"
+    STOPPING = "Stopping"
+    STOPPED = "Stopped"
+    WOULD_STOP = "WouldStop"
+    VETOED = "Vetoed"
+    COOLING_DOWN = "CoolingDown"
+    RECOVERED = "Recovered"
+    ALREADY_ENDED = "AlreadyEnded"
+    REFUSED = "Refused"
+
+    @property
+    def is_final(self) -> bool:
+        """True if nothing more follows from the same finding."""
+        return self not in _ON_THE_WAY
+
+
+_ON_THE_WAY = (StopOutcome.UNCONFIRMED, StopOutcome.ANNOUNCED, StopOutcome.OVER_BUDGET, StopOutcome.STOPPING)
+
+
+@dataclass(frozen=True)
+class Savings:
+    """The most that a stop can save: the job might have ended by itself before its time limit.
+
+    `price_per_hour` is the deployment's price of one instance, 0: not known.
+    """
+
+    remaining_seconds: int = field(default=0, metadata=stored(INTEGER))
+    instances: str = field(default="", metadata=stored(TEXT))
+    price_per_hour: float = field(default=0.0, metadata=stored(FINITE))
+    most_money: float = field(default=0.0, metadata=stored(FINITE, name="most_money_saved"))
+
+
+@dataclass(frozen=True)
+class DecisionRecord:
+    """One decision about one finding. `at` is in seconds since the epoch, `reason` a sentence for people."""
+
+    evaluation: RuleEvaluation = field(metadata=stored(EVALUATION))
+    outcome: StopOutcome = field(metadata=stored(choice(StopOutcome)))
+    at: float = field(metadata=stored(FINITE))
+    reason: str = field(metadata=stored(TEXT, absent=""))
+    event_id: str = field(default="", metadata=stored(TEXT))
+    savings: Savings = field(default=Savings(), metadata=stored(flat_record(Savings)))
+
+    @property
+    def key(self) -> str:
+        """The same for the same decision, however often its event comes."""
+        return f"{DECISION_PREFIX}{self.evaluation.finding_id}#{self.outcome.value}"
+
+    def to_item(self, *, expires_at: int | None) -> dict[str, dict[str, Any]]:
+        """Return the item; `expires_at` in seconds since the epoch, None: never."""
+        return write_item({**item_key(self.evaluation.job.arn, self.key, expires_at), **document_of(self)})
+
+    @classmethod
+    def from_item(cls, item: Item) -> DecisionRecord:
+        """Read an item. Raises `ConfigurationError`."""
+        return read_item_record(cls, item, subject="The item of a decision")
+
+
+@dataclass(frozen=True)
+class VetoRecord:
+    """A person's wish that a job goes on.
+
+    It holds for all findings from before `at`, and for the deployment's cool-down after it.
+    """
+
+    job_arn: str = field(metadata=stored(TEXT, name="pk"))
+    at: float = field(metadata=stored(FINITE))
+    by: str = field(default="", metadata=stored(TEXT))
+    reason: str = field(default="", metadata=stored(TEXT))
+
+    def to_item(self, *, expires_at: int | None) -> dict[str, dict[str, Any]]:
+        """Return the item; `expires_at` in seconds since the epoch, None: never."""
+        return write_item({**item_key(self.job_arn, VETO, expires_at), **document_of(self)})
+
+    @classmethod
+    def from_item(cls, item: Item) -> VetoRecord:
+        """Read an item. Raises `ConfigurationError`."""
+        return read_item_record(cls, item, subject="The item of a veto")

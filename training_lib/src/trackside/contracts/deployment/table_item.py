@@ -1,0 +1,62 @@
+"""An item of a DynamoDB table: plain values in the typed form that the API speaks, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.contracts.event import TrainingJob
+from trackside.contracts.fields import Fields
+from trackside.contracts.stored_fields import flat_texts, record_of
+
+T = TypeVar("T")
+
+Item = Mapping[str, Mapping[str, Any]]
+
+
+def write_item(values: Mapping[str, str | int | float | bool | None]) -> dict[str, dict[str, Any]]:
+    """`{"status": {"S": "InProgress"}, ...}`; None is left out. Numbers are finite: others stand in texts."""
+    return {name: _write(value) for name, value in values.items() if value is not None}
+
+
+def read_item(item: Item) -> Fields:
+    """The fields of an item. Errors: `ConfigurationError` for a type that `write_item` never writes."""
+    return Fields({name: _read(name, typed) for name, typed in item.items()}, where="")
+
+
+def read_item_record(kind: type[T], item: Item, *, subject: str) -> T:
+    """Return the record of an item.
+
+    Raises:
+        ConfigurationError: With every problem of the item.
+    """
+    fields = read_item(item)
+    record = record_of(kind, fields)
+    fields.finish(subject=subject)
+    return record
+
+
+JOB = flat_texts(TrainingJob, names={"name": ("name", ""), "arn": ("pk", "")})
+"""The training job that an item is about."""
+
+
+def _write(value: str | int | float | bool) -> dict[str, Any]:
+    if isinstance(value, bool):
+        return {"BOOL": value}
+    if isinstance(value, str):
+        # JSON can carry half of a surrogate pair, UTF-8 cannot: a strange name must not hinder what follows from it.
+        return {"S": value.encode("utf-8", "replace").decode("utf-8")}
+    return {"N": repr(value)}
+
+
+def _read(name: str, typed: Mapping[str, Any]) -> str | int | float | bool:
+    ((kind, value),) = typed.items()
+    if kind == "BOOL":
+        return bool(value)
+    if kind == "S":
+        return str(value)
+    if kind == "N":
+        number = float(value)
+        return int(number) if number.is_integer() else number
+    raise ConfigurationError([Problem(name, f"is of DynamoDB's type {kind}.")], subject="The item")

@@ -1,0 +1,1 @@
+"""SageMaker Debugger's own JSON and the names of its SDK, translated into contracts."""

@@ -1,0 +1,96 @@
+"""The actions of SageMaker Debugger as they travel in `action_json`, and what becomes of them here.
+
+The original writes them as JSON whose quotes are escaped once more, and lower-cases the whole before it reads it, so
+that no job name with a capital is ever found. Here both spellings are read, and nothing is lower-cased but the names of
+the actions.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trackside.contracts.action import Action
+from trackside.contracts.errors import Problem, did_you_mean
+from trackside.contracts.recipient import Recipient, email_problem, phone_problem
+
+ACTION_PARAMETER = "action_json"
+STOP, EMAIL, SMS = "stoptraining", "email", "sms"
+PREFIX, ENDPOINT = "training_job_prefix", "endpoint"
+
+_JOB_PREFIX = re.compile(r"[A-Za-z0-9-]+", re.ASCII)
+
+
+@dataclass(frozen=True)
+class AskedActions:
+    """What was asked for when a rule fires."""
+
+    actions: tuple[Action, ...] = ()
+    recipients: tuple[Recipient, ...] = ()
+    job_prefix: str = ""
+
+
+def job_prefix_problem(prefix: object) -> str:
+    """What is wrong with the prefix of a training job's name; "" if nothing is."""
+    if not isinstance(prefix, str):
+        return f"must be a text, but is {prefix!r}."
+    return "" if _JOB_PREFIX.fullmatch(prefix) else f"{prefix!r} must hold letters, digits and hyphens only."
+
+
+def serialise(entries: Iterable[Mapping[str, str]], *, one: bool = False) -> str:
+    """The text of `action_json` as the SDK writes it: a list, or with `one` a single object."""
+    plain = [dict(entry) for entry in entries]
+    return json.dumps(plain[0] if one else plain).replace('"', '\\"')
+
+
+def entries_of(asked: AskedActions) -> list[dict[str, str]]:
+    """The entries that `read_actions` reads as `asked`; actions that the original lacks are left out."""
+    entries = []
+    if Action.STOP_TRAINING in asked.actions:
+        entries.append({"name": STOP, **({PREFIX: asked.job_prefix} if asked.job_prefix else {})})
+    return entries + [{"name": each.protocol, ENDPOINT: each.endpoint} for each in asked.recipients]
+
+
+def parse_action_json(text: str, *, where: str, problems: list[Problem]) -> list[Any]:
+    """The entries of an `action_json`; what cannot be read is a problem."""
+    for candidate in (text, text.replace('\\"', '"')):
+        try:
+            value = json.loads(candidate)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, (list, dict)):
+            return value if isinstance(value, list) else [value]
+    fix = 'Write, for example, {"name": "stoptraining"}.'
+    problems.append(Problem(where, f"is no JSON of actions: {text[:60]!r}.", fix))
+    return []
+
+
+def read_actions(entries: Iterable[Any], *, where: str, problems: list[Problem]) -> AskedActions:
+    """What the entries ask for; what is wrong with them goes into `problems`."""
+    actions: dict[Action, None] = {}
+    recipients: dict[Recipient, None] = {}
+    prefix = ""
+    for k, entry in enumerate(entries):
+        place = f"{where}[{k}]"
+        name = entry.get("name") if isinstance(entry, Mapping) else None
+        if not isinstance(entry, Mapping) or not isinstance(name, str):
+            problems.append(Problem(place, f"must be an object with a `name`, but is {entry!r}."))
+        elif name.lower() == STOP:
+            actions[Action.STOP_TRAINING] = None
+            prefix = entry.get(PREFIX, "")
+            if prefix and (wrong := job_prefix_problem(prefix)):
+                problems.append(Problem(f"{place}.{PREFIX}", wrong))
+        elif name.lower() in {EMAIL, SMS}:
+            actions[Action.NOTIFY] = None
+            endpoint = entry.get(ENDPOINT)
+            wrong = (email_problem if name.lower() == EMAIL else phone_problem)(endpoint)
+            if wrong:
+                problems.append(Problem(f"{place}.{ENDPOINT}", wrong))
+            recipients[Recipient(name.lower(), str(endpoint))] = None
+        else:
+            fix = did_you_mean(name, (STOP, EMAIL, SMS))
+            problems.append(Problem(place, f"Unknown action {name!r}.", fix))
+    return AskedActions(tuple(actions), tuple(recipients), str(prefix))

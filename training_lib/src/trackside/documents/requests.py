@@ -1,0 +1,251 @@
+"""What a request of CreateTrainingJob asks SageMaker Debugger for, as a rule request and a capture request of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from trackside.contracts.action import Action
+from trackside.contracts.capture_request import CaptureRequest
+from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
+from trackside.contracts.recipient import Recipient
+from trackside.contracts.rule_catalogue import RuleCatalogue, built_in_catalogue
+from trackside.contracts.rule_request import AWS_DOCS, CALIBRATED, PRESETS, RuleConfiguration, RuleRequest
+from trackside.documents.hook import MOST_COLLECTIONS, HookReading, hook_document
+from trackside.documents.rule_names import RULE_IDS, known_rule
+from trackside.documents.rules import (
+    MOST_RULES,
+    RuleInput,
+    RuleReading,
+    environment_input,
+    rule_document,
+    rule_inputs,
+)
+from trackside.documents.values import note_unknown
+
+RULES, HOOK = "DebugRuleConfigurations", "DebugHookConfig"
+PROFILER_RULES, PROFILER = "ProfilerRuleConfigurations", "ProfilerConfig"
+TENSORBOARD = "TensorBoardOutputConfig"
+DEBUGGER_KEYS = (RULES, HOOK, PROFILER_RULES, PROFILER, TENSORBOARD)
+SAVED_TOO = "Saved too"  # how a note begins that tells of what is saved and nobody asked for
+_INTERVALS = (100, 200, 500, 1000, 5000, 60_000)
+_PROFILER_KEYS = ("S3OutputPath", "ProfilingIntervalInMilliseconds", "ProfilingParameters", "DisableProfiler")
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What was asked for, in our words.
+
+    `request` holds the rules that will be judged, `not_judged` those that were checked and are not judged yet.
+    `recipients` are who was to be told by e-mail or SMS: a deployment tells its topic's subscribers, so subscribe them
+    there. `notes` say in sentences all that has no counterpart. `s3_output_path` is the hook's, "" if none is given.
+    """
+
+    request: RuleRequest
+    capture: CaptureRequest
+    not_judged: tuple[RuleConfiguration, ...] = ()
+    recipients: tuple[Recipient, ...] = ()
+    notes: tuple[str, ...] = ()
+    s3_output_path: str = ""
+
+
+def read_training_job(document: Any, *, preset: str = "", catalogue: RuleCatalogue | None = None) -> Translation:
+    """From the request of CreateTrainingJob, or the answer of DescribeTrainingJob, or a part with the five keys.
+
+    `preset` says in whose sense the rules judge that do not say so by a parameter `preset`; without it in that of the
+    documentation (`aws-docs`). Errors: `ConfigurationError` with every problem at once.
+    """
+    problems: list[Problem] = []
+    if not isinstance(document, Mapping):
+        problems.append(Problem("the whole of it", f"must be an object, but is {document!r}."))
+        document = {}
+    _note_misspelled(document, problems)
+    inputs = [
+        each
+        for key in (RULES, PROFILER_RULES)
+        for each in rule_inputs(document.get(key) or [], where=key, problems=problems)
+    ]
+    return translate(
+        inputs,
+        hook=document.get(HOOK),
+        profiler=document.get(PROFILER),
+        tensorboard=document.get(TENSORBOARD),
+        source_preset=AWS_DOCS,
+        preset=preset,
+        catalogue=catalogue,
+        problems=problems,
+    )
+
+
+def read_environment(
+    environment: Mapping[str, str], *, preset: str = "", catalogue: RuleCatalogue | None = None
+) -> Translation:
+    """From the environment of a managed rule container, which runs one rule. Errors: as `read_training_job`."""
+    catalogue = catalogue or built_in_catalogue()
+    notes: list[str] = []
+    given = environment_input(environment, catalogue=catalogue, notes=notes)
+    return translate([given], hook=None, source_preset=AWS_DOCS, preset=preset, catalogue=catalogue, notes=notes)
+
+
+def translate(
+    inputs: Sequence[RuleInput],
+    *,
+    hook: Any,
+    source_preset: str,
+    profiler: Any = None,
+    tensorboard: Any = None,
+    preset: str = "",
+    catalogue: RuleCatalogue | None = None,
+    problems: list[Problem] | None = None,
+    notes: list[str] | None = None,
+) -> Translation:
+    """What any source comes to. `hook` None: as the original, losses are saved every 500 steps; False: nothing is,
+    but what the rules need. Errors: `ConfigurationError` with `problems` and every further one at once.
+    """
+    catalogue = catalogue or built_in_catalogue()
+    problems = [] if problems is None else problems
+    notes = [] if notes is None else notes
+    if preset and preset not in PRESETS:
+        problems.append(Problem("preset", f"{preset!r} is not known.", did_you_mean(preset, PRESETS)))
+        preset = ""
+    hooked = HookReading(problems, notes)
+    if hook is not False:
+        hooked.read(hook or {})
+    reading = RuleReading(catalogue, source_preset, preset, problems, notes)
+    for given in inputs:
+        reading.read(given, hook=hooked)
+        hooked.read_collections(given.collections or (), where=f"{given.where} ({given.name}).collections")
+    _note_profiler(profiler, problems, notes)
+    capture = hooked.request()
+    to_tensorboard = _read_tensorboard(tensorboard, problems, notes)
+    if problems:
+        unique = list(dict.fromkeys(problems))
+        raise ConfigurationError(unique, subject="The configuration for SageMaker Debugger")
+    if hook in (None, False):
+        capture = replace(capture, include_workers=CaptureRequest().include_workers)
+    capture = with_needs(capture, reading.rules, catalogue, notes)
+    _note_what_is_not_judged(reading, notes)
+    return Translation(
+        RuleRequest(tuple(reading.rules)),
+        replace(capture, tensorboard=to_tensorboard) if to_tensorboard else capture,
+        not_judged=tuple(reading.not_judged),
+        recipients=tuple(reading.recipients),
+        notes=tuple(dict.fromkeys(notes)),
+        s3_output_path=hooked.s3_output_path,
+    )
+
+
+def training_job_document(
+    request: RuleRequest,
+    capture: CaptureRequest,
+    *,
+    s3_output_path: str,
+    recipients: Iterable[Recipient] = (),
+    image: str | None = None,
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The part of a CreateTrainingJob request that asks SageMaker Debugger for the same, and what it cannot say.
+
+    `image` is the URI of the rules' container, which Amazon wants of each rule. Errors: `ConfigurationError` with all
+    that Amazon would refuse.
+    """
+    hook, notes = hook_document(capture, s3_output_path=s3_output_path)
+    problems: list[Problem] = []
+    found: dict[str, list[Any]] = {RULES: [], PROFILER_RULES: []}
+    told = tuple(recipients)
+    for rule in request.rules:
+        document, wrong = rule_document(rule, recipients=told, **({"image": image} if image else {}))
+        problems += wrong
+        known = known_rule(RULE_IDS.get(rule.rule_id, rule.rule_id))
+        found[PROFILER_RULES if known and known.is_profiler_rule and not rule.custom else RULES].append(document)
+        if Action.PUBLISH_METRIC in rule.actions:
+            notes.append(f"{rule.name}: PublishMetric is no action of SageMaker Debugger.")
+        if Action.NOTIFY in rule.actions and not told:
+            notes.append(f"{rule.name}: Notify needs the addresses of those who are told, and none is given.")
+    for key, documents in found.items():
+        if len(documents) > MOST_RULES:
+            problems.append(Problem(key, f"has {len(documents)} rules; Amazon takes {MOST_RULES}."))
+    if len(hook["CollectionConfigurations"]) > MOST_COLLECTIONS:
+        problems.append(Problem(HOOK, f"has more than {MOST_COLLECTIONS} collections, which is what Amazon takes."))
+    if problems:
+        raise ConfigurationError(problems, subject="The request of CreateTrainingJob")
+    return {HOOK: hook, **{key: each for key, each in found.items() if each}}, tuple(dict.fromkeys(notes))
+
+
+def _note_misspelled(document: Mapping[str, Any], problems: list[Problem]) -> None:
+    """The request has many keys of its own; only what looks like one of Debugger's is told."""
+    for key in document:
+        hint = did_you_mean(str(key), DEBUGGER_KEYS)
+        if key not in DEBUGGER_KEYS and hint.startswith("Did") and str(key)[:5].lower() in {"debug", "profi", "tenso"}:
+            if str(key).endswith(("EvaluationStatuses", "Status")):  # what DescribeTrainingJob answers beside
+                continue
+            problems.append(Problem(str(key), "is not a known name.", hint))
+
+
+def with_needs(
+    capture: CaptureRequest, rules: Sequence[RuleConfiguration], catalogue: RuleCatalogue, notes: list[str]
+) -> CaptureRequest:
+    """`capture` with what the rules need, and in `notes` what that adds.
+
+    A rule in Amazon's sense takes the user's schedules, ours gets the steps it needs.
+    """
+    for rule in rules:
+        needed = catalogue.needs(rule)
+        if rule.preset not in {"", CALIBRATED} or rule.custom:
+            needed = CaptureRequest(tuple(c for c in needed.collections if capture.collection(c.name) is None))
+        added = [c.name for c in needed.collections if capture.collection(c.name) is None]
+        if added:
+            notes.append(f"{SAVED_TOO}, because {rule.name} watches it: {', '.join(added)}.")
+        capture = capture.merged_with(needed)
+    return capture
+
+
+def _note_what_is_not_judged(reading: RuleReading, notes: list[str]) -> None:
+    waiting = [
+        rule.name
+        for rule in reading.not_judged
+        if rule.source or ((known := known_rule(rule.rule_id)) and known.is_profiler_rule)
+    ]
+    if waiting:
+        notes.append(
+            f"Not judged yet, because Trackside does not profile yet: {', '.join(waiting)}. Their parameters are right."
+        )
+    if reading.not_judged and not reading.rules:
+        notes.append("No rule will judge this run.")
+    if reading.recipients:
+        told = ", ".join(f"{each.endpoint} ({each.protocol})" for each in reading.recipients)
+        notes.append(
+            f"Subscribe to the topic of your deployment, which is who Notify tells: {told}. "
+            "E-mail addresses can be given as its setting owner_emails."
+        )
+
+
+def _note_profiler(document: Any, problems: list[Problem], notes: list[str]) -> None:
+    if document is None:
+        return
+    if not isinstance(document, Mapping):
+        problems.append(Problem(PROFILER, f"must be an object, but is {document!r}."))
+        return
+    note_unknown(document, _PROFILER_KEYS, where=PROFILER, problems=problems)
+    interval = document.get("ProfilingIntervalInMilliseconds")
+    if interval is not None and interval not in _INTERVALS:
+        what = f"must be one of {', '.join(map(str, _INTERVALS))}, but is {interval!r}."
+        problems.append(Problem(f"{PROFILER}.ProfilingIntervalInMilliseconds", what))
+    if not document.get("DisableProfiler"):
+        notes.append("ProfilerConfig was read and has no effect: Trackside does not profile yet.")
+
+
+def _read_tensorboard(document: Any, problems: list[Problem], notes: list[str]) -> str:
+    if document is None:
+        return ""
+    if not isinstance(document, Mapping):
+        problems.append(Problem(TENSORBOARD, f"must be an object, but is {document!r}."))
+        return ""
+    note_unknown(document, ("S3OutputPath", "LocalPath"), where=TENSORBOARD, problems=problems)
+    path = document.get("S3OutputPath")
+    if not isinstance(path, str) or not path:
+        problems.append(Problem(f"{TENSORBOARD}.S3OutputPath", f"must be a text, but is {path!r}."))
+        return ""
+    if document.get("LocalPath"):
+        notes.append(f"{TENSORBOARD}: LocalPath is not used: the files go to {path} at once.")
+    return path

@@ -1,0 +1,1 @@
+"""The classes of `sagemaker.debugger`. Users import them from `trackside.sagemaker`."""

@@ -1,0 +1,100 @@
+"""The seam for frameworks: what an adapter is, and the sources that it holds.
+
+An adapter translates what a framework does into calls of a session (`capture/session.py`), which owns the run. It
+decides where a step ends, and calls its sources as a step goes on. See docs/write-an-adapter.md, and
+`trackside.testing.adapter_contract` for the tests that every adapter inherits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from trackside.capture.session import RunSession
+
+Undo = Callable[[], object]
+
+
+class Adapter(Protocol):
+    """Holds the session of one training.
+
+    Attributes:
+        session: The run: engine, statistics, files, writer, guard, process end.
+    """
+
+    session: RunSession
+
+    def install(self) -> None:
+        """Put in place what watches the framework."""
+
+    def uninstall(self) -> None:
+        """Close the run, and leave the framework as it was."""
+
+    def flush(self, timeout_seconds: float = ...) -> None:
+        """Store the steps that have ended."""
+
+    def close(self, timeout_seconds: float = ..., *, is_interrupted: bool = ...) -> None:
+        """End the open step if it is whole, and the run. Never raises."""
+
+
+class Source(Protocol):
+    """Something that an adapter captures. A source has a method for each event that it needs, and no others.
+
+    All are called on the training's thread and under the session's guard. `mode` is the mode of the step.
+    """
+
+    def install(self) -> Undo:
+        """Put in place what watches the framework. Return what undoes it."""
+
+    def step_began(self, step: int) -> None:
+        """The step with this number is open now."""
+
+    def before_optimizer(self, optimizer: Any) -> None:
+        """Weights are about to be updated; called only where the open step saves anything."""
+
+    def after_optimizer(self, optimizer: Any) -> None:
+        """Weights were updated; called only where the open step saves anything."""
+
+    def settle(self, mode: str) -> None:
+        """What was added so far belongs to the open step for certain, as `OpenStep.settle`."""
+
+    def drop_unsettled(self, mode: str) -> None:
+        """What was added since leads to no step, as `OpenStep.drop_unsettled`."""
+
+    def step_ending(self) -> None:
+        """The open step is about to end, whatever it saves."""
+
+    def step_ended(self, mode: str, *, keep_unsettled: bool) -> None:
+        """The open step ends; called only where it saves anything, right before `StepEngine.end_step`."""
+
+
+EVENTS = tuple(name for name in vars(Source) if not name.startswith("_"))
+
+
+class Sources:
+    """The sources of an adapter, in their order: for each event the methods to call.
+
+    Raises:
+        TypeError: A source has a method for no event, as one with a misspelled name has.
+    """
+
+    def __init__(self, *sources: object) -> None:
+        for source in sources:
+            if not any(hasattr(source, event) for event in EVENTS):
+                raise TypeError(f"{type(source).__name__} is no source: it has none of {', '.join(EVENTS)}.")
+        self._sources = sources
+        self.step_began = _each(sources, "step_began")
+        self.before_optimizer = _each(sources, "before_optimizer")
+        self.after_optimizer = _each(sources, "after_optimizer")
+        self.settle = _each(sources, "settle")
+        self.drop_unsettled = _each(sources, "drop_unsettled")
+        self.step_ending = _each(sources, "step_ending")
+        self.step_ended = _each(sources, "step_ended")
+
+    def install(self) -> list[Undo]:
+        """Install each source. Return what undoes it, first to last."""
+        return [source.install() for source in self._sources if hasattr(source, "install")]
+
+
+def _each(sources: Iterable[object], event: str) -> tuple[Callable[..., None], ...]:
+    return tuple(getattr(source, event) for source in sources if hasattr(source, event))

@@ -1,0 +1,107 @@
+"""The adapter of no framework: the program itself shows its losses, weights and gradients, and where a step ends.
+
+It is the shortest example of an adapter; docs/write-an-adapter.md walks through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from trackside.capture.open_step import SCALARS
+from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, Rank, RunSession, SessionOptions
+from trackside.environment import CaptureEnvironment
+from trackside.frameworks.plain.parameters import Parameters
+
+RATE = "hyperparameters/optimizer/group_0/lr"
+
+
+class PlainAdapter:
+    """Adds what the program shows to the open step; see `frameworks/adapter.py`.
+
+    Attributes:
+        session: The run.
+    """
+
+    def __init__(self, environment: CaptureEnvironment, *, options: SessionOptions | None = None) -> None:
+        self.session = RunSession(environment, options=options)
+        self._engine, self._statistics = self.session.engine, self.session.statistics
+        self._parameters = Parameters()
+
+    def install(self) -> None:
+        """Begin the run: a program that shows a step trains."""
+        self.session.read_request()
+        environment = self.session.environment
+        self.session.begin(Rank(environment.rank, environment.world_size), owner=self)
+
+    def uninstall(self) -> None:
+        """Close the run."""
+        self.close()
+        self.session.forget_process_end()
+
+    def flush(self, timeout_seconds: float = SIGTERM_SECONDS) -> None:
+        """Store the steps that have ended."""
+        self.session.flush(timeout_seconds)
+
+    def close(self, timeout_seconds: float = CLOSE_SECONDS, *, is_interrupted: bool = False) -> None:
+        """End the run. A step that the program has not ended is left out. Never raises."""
+        self.session.close(timeout_seconds, is_interrupted=is_interrupted)
+
+    def add_loss(self, name: str, value: float) -> None:
+        """Add a loss to the open step."""
+        if self._engine.due.losses:
+            self._engine.open_step.add_loss(name, np.array(value, np.float64))
+        self._statistics.add_loss(name, value, mode=self._engine.mode, started=self._statistics.budget.clock())
+
+    def add_tensor(self, name: str, value: Any, collection: str) -> None:
+        """Add a tensor of the program's, which is saved whatever the schedules ask for."""
+        array = self._array(name, value)
+        if array is not None:
+            self._engine.open_step.add(name, array, collections=frozenset({collection}))
+
+    def add_scalar(self, name: str, value: float) -> None:
+        """Add `scalar/<name>`, which is saved whatever the schedules ask for."""
+        self._engine.open_step.add(f"scalar/{name}", np.array([value]), collections=frozenset({SCALARS}))
+
+    def add_parameters(
+        self,
+        weights: Mapping[str, Any],
+        gradients: Mapping[str, Any],
+        updates: Mapping[str, Any],
+        learning_rate: float | None,
+    ) -> None:
+        """Add weights and gradients, by the names of the parameters, as the update is about to use them."""
+        open_step = self._engine.open_step
+        for prefix, arrays in (("", weights), ("gradient/", gradients)) if self._engine.due.parameters else ():
+            for name, value in arrays.items():
+                if open_step.wants(prefix + name) and (array := self._array(prefix + name, value)) is not None:
+                    open_step.add(prefix + name, array)
+        rates = {} if learning_rate is None else {RATE: learning_rate}
+        for name, rate in rates.items():
+            if open_step.wants(name):
+                open_step.add(name, np.array(rate, np.float64))
+        if self._statistics.is_on and self._engine.mode == "TRAIN":
+            reading = self._parameters.reading(weights, gradients, updates, rates, self._statistics.recorder)
+            self._statistics.recorder.add(reading)
+
+    def set_mode(self, mode: str) -> None:
+        """Set what the next steps are for."""
+        self._engine.set_mode(mode)
+
+    def end_step(self) -> None:
+        """End the open step."""
+        self._statistics.end_step(self._engine)
+        self._engine.end_step()
+
+    def _array(self, name: str, value: Any) -> np.ndarray | None:
+        try:
+            array = np.array(value)
+        except (TypeError, ValueError):  # a list of lists of different lengths
+            array = np.array(None)
+        if array.dtype.kind != "O":
+            return array.reshape(1) if array.ndim == 0 else array
+        what = "%s cannot be saved, as a %s is no array of numbers."
+        self.session.guard.say_once(f"value/{name}", what, name, type(value).__name__)
+        return None

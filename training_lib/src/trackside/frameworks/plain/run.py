@@ -1,0 +1,159 @@
+"""A run of any Python program: NumPy, a framework that we do not know, or none."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+from trackside.capture.asked_request import request_of, with_request_of_run
+from trackside.capture.guard import Guard
+from trackside.capture.place import Place
+from trackside.contracts.capture_request import CaptureRequest
+from trackside.environment import CaptureEnvironment
+from trackside.frameworks import in_charge
+from trackside.frameworks.plain.adapter import PlainAdapter
+from trackside.records.modes import checked_mode
+
+
+class Run:
+    """Records one training of a program that shows its own numbers, to be judged by the same rules.
+
+    Nothing that it does can end the training: what fails is logged once, and the rest goes on. Only a wrong argument
+    raises, at once. Nothing is written before the first value. Under `trackside run` the run lies where TRACKSIDE_RUN
+    says.
+
+    Example:
+        with trackside.Run("runs/first", save={"losses": 1, "gradients": 100}) as run:
+            for step in range(1000):
+                loss, gradients = model(batch)
+                run.loss(loss)
+                run.parameters(weights, gradients, learning_rate=0.1)
+                update(weights, gradients)
+                run.step()
+    """
+
+    def __init__(self, run: str = "", *, save: CaptureRequest | Mapping[str, int] | None = None) -> None:
+        """Set where the run lies and what is saved.
+
+        Args:
+            run: A new folder, or `s3://bucket/prefix`.
+            save: A whole request, or for each collection every how many steps it is saved; by default losses, every
+                500 steps.
+
+        Raises:
+            ConfigurationError: With every problem at once.
+        """
+        self._request = request_of(save, run, subject="The run")
+        self._place = Place(run=run)
+        self._guard = Guard()
+        self._adapter: PlainAdapter | None = None
+        self._is_closed = False
+        self._mode = "TRAIN"
+
+    def loss(self, value: Any, name: str = "loss") -> None:
+        """Record a loss of the open step, as `<name>_output_<k>`.
+
+        Args:
+            value: A number, or what `float` takes.
+            name: Its name; one that does not end with "loss" gets "_loss" behind it.
+        """
+        full_name = name if name.lower().endswith("loss") else f"{name}_loss"
+        self._record("recording a loss", lambda adapter: adapter.add_loss(full_name, float(value)))
+
+    def parameters(
+        self,
+        weights: Mapping[str, Any] | None = None,
+        gradients: Mapping[str, Any] | None = None,
+        *,
+        updates: Mapping[str, Any] | None = None,
+        learning_rate: float | None = None,
+    ) -> None:
+        """Record weights and gradients of the open step. Call it right before the update, once in a step.
+
+        Args:
+            weights: Arrays by the name of the parameter; a name with neither "weight" nor "bias" in it gets ".weight"
+                behind it.
+            gradients: The gradients, by the same names; saved as `gradient/<name>`.
+            updates: What the update adds to each weight, for the rules that compare the two.
+            learning_rate: The learning rate of the step.
+        """
+        self._record(
+            "recording parameters",
+            lambda adapter: adapter.add_parameters(_named(weights), _named(gradients), _named(updates), learning_rate),
+        )
+
+    def tensor(self, name: str, value: Any, *, collection: str = "default") -> None:
+        """Save an array or list with the open step, whatever the schedules ask for."""
+        self._record("saving a tensor", lambda adapter: adapter.add_tensor(name, value, collection))
+
+    def scalar(self, name: str, value: Any) -> None:
+        """Save a number as `scalar/<name>` with the open step, whatever the schedules ask for."""
+        self._record("saving a scalar", lambda adapter: adapter.add_scalar(name, float(value)))
+
+    def set_mode(self, mode: str = "TRAIN") -> None:
+        """Set what the next steps are for.
+
+        Args:
+            mode: "TRAIN", "EVAL", "PREDICT" or "GLOBAL".
+
+        Raises:
+            ValueError: It is none of these.
+        """
+        self._mode = checked_mode(mode.upper())
+        if self._adapter is not None:
+            self._record("setting the mode", lambda adapter: adapter.set_mode(self._mode))
+
+    def step(self) -> None:
+        """End the open step. Call it at the end of the loop's body."""
+        self._record("ending a step", PlainAdapter.end_step)
+
+    def flush(self) -> None:
+        """Wait until the steps that have ended are stored, at most some seconds."""
+        if self._adapter is not None:
+            self._guard.attempt("storing steps", self._adapter.flush)
+
+    def close(self) -> None:
+        """End the run; it ends with the process by itself. A second call does nothing."""
+        self._is_closed = True
+        if self._adapter is not None:
+            self._guard.attempt("ending the run", self._adapter.uninstall)
+            self._adapter = None
+            in_charge.leave()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _record(self, doing: str, act: Callable[[PlainAdapter], object]) -> None:
+        if self._is_closed:
+            return
+        if self._adapter is None:
+            self._guard.protect("beginning to capture", self._begin)()
+        if self._adapter is not None:
+            self._adapter.session.guard.protect(doing, functools.partial(act, self._adapter))()
+
+    def _begin(self) -> None:
+        environment = CaptureEnvironment.read()
+        request, place = self._request, self._place
+        if environment.run_uri:
+            request, place = with_request_of_run(request, environment.capture_request), Place(run=environment.run_uri)
+        if not in_charge.give_way():
+            self._guard.say_once("begun", "a run of this process has begun already, so this one records nothing.")
+            self._is_closed = True
+            return
+        adapter = PlainAdapter(replace(environment, run_uri=place.location().uri, capture_request=request.to_json()))
+        self._adapter = adapter
+        adapter.session.guard.protect("beginning to capture", adapter.install)()
+        adapter.set_mode(self._mode)
+
+
+def _named(arrays: Mapping[str, Any] | None) -> dict[str, Any]:
+    found = {} if arrays is None else arrays
+    return {name if "weight" in name or "bias" in name else f"{name}.weight": a for name, a in found.items()}

@@ -1,0 +1,103 @@
+"""Captures unmodified PyTorch training: losses, weights, biases and gradients, at the optimizer's step.
+
+No thread, file or folder exists before the first optimizer step, so DataLoader workers and other helper processes
+create nothing. A step is one step of the optimizer. One that AMP's GradScaler skips does not count: its hooks do not
+fire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, Owner, RunSession, SessionOptions
+from trackside.contracts.run_layout import worker_name
+from trackside.environment import CaptureEnvironment
+from trackside.frameworks.adapter import Undo
+from trackside.frameworks.pytorch.facts.model_facts import ModelFactsFile
+from trackside.frameworks.pytorch.optimizers.source import optimizers_beside
+from trackside.frameworks.pytorch.sharding.ranks import agreed, rank_of_this_process
+from trackside.frameworks.pytorch.steps.sources import ExtraSource
+from trackside.frameworks.pytorch.steps.strategy import ByOptimizer, MakeStrategy
+from trackside.frameworks.pytorch.steps.torch_calls import install_torch_calls
+from trackside.frameworks.pytorch.steps.training_steps import TrainingSteps
+
+
+class PyTorchAdapter:
+    """The adapter of PyTorch; see `frameworks/adapter.py`.
+
+    Attributes:
+        session: The run.
+        steps: What happens in a step.
+
+    Args:
+        environment: Where the run lies, and what is captured.
+        options: How the run is stored.
+        strategy: Makes what decides where a step ends; by default the optimizers do.
+        extra: Makes further sources.
+        owner: Flushed and closed at the end of the process, in the place of this adapter.
+    """
+
+    def __init__(
+        self,
+        environment: CaptureEnvironment,
+        *,
+        options: SessionOptions | None = None,
+        strategy: MakeStrategy = ByOptimizer,
+        extra: Sequence[ExtraSource] = (),
+        owner: Owner | None = None,
+    ) -> None:
+        self._owner = owner or self
+        self._undo: list[Undo] = []
+        self.session = RunSession(environment, options=options, agree=agreed)
+        self.steps = TrainingSteps(self.session, begin=self.begin, strategy=strategy, extra=extra)
+
+    @property
+    def has_begun(self) -> bool:
+        """True once the first step has been made, unless this process saves nothing."""
+        return self.session.has_begun
+
+    def install(self) -> None:
+        """Register the hooks. Undone by `uninstall`, which only tests need."""
+        self._undo = [*install_torch_calls(self.session, self.steps), *self.steps.sources.all.install()]
+        for begin in self.steps.sources.all.step_began:
+            begin(self.session.engine.step)
+
+    def uninstall(self) -> None:
+        """Close the run and remove every hook, the latest first."""
+        self.close()
+        self.session.forget_process_end()
+        for undo in reversed(self._undo):
+            undo()
+        self._undo = []
+
+    def begin(self) -> bool:
+        """Begin the run, with the first step of this process. Return False where none is to be captured."""
+        session, sources = self.session, self.steps.sources
+        if torch.utils.data.get_worker_info() is not None:
+            return False
+        self.steps.read_request()
+        rank = rank_of_this_process(session.environment)
+        facts = [
+            ModelFactsFile(session.open_tensors, worker=worker_name(rank.number), start=session.start_position)
+            for _ in range(session.stores_run)
+        ]
+        session.begin(rank, owner=self._owner, facts=facts, idle_parts=(sources.saver.slabs,))
+        for file in facts:
+            sources.facts.connect(file)
+        boundary = sources.strategy.boundary
+        for optimizer in optimizers_beside(boundary.knows, seen=sources.names.optimizers_seen):
+            boundary.created(optimizer)
+        sources.training_began(is_reduced=session.is_reduced)
+        return True
+
+    def flush(self, timeout_seconds: float = SIGTERM_SECONDS) -> None:
+        """Store the steps that have ended, within some seconds."""
+        self.session.flush(timeout_seconds)
+
+    def close(self, timeout_seconds: float = CLOSE_SECONDS, *, is_interrupted: bool = False) -> None:
+        """Hand on the last step if an optimizer made it, store what is queued and end the run. Never raises."""
+        if self.session.has_begun:
+            self.steps.finish()
+            self.session.close(timeout_seconds, is_interrupted=is_interrupted)

@@ -1,0 +1,1 @@
+"""torch.compile: whether it is at work, and steps that run eagerly."""

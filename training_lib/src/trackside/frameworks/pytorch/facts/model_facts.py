@@ -1,0 +1,510 @@
+"""Finds out what the training program is made of, and has it stored: see `records.model_facts`.
+
+Looked at when the first steps end and then at every tenth, which costs microseconds where nothing has changed. What was
+found is worked out, looked up in the script's source and stored on the writer thread.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+import weakref
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim.optimizer import Optimizer
+
+from trackside.capture.step_engine import Position
+from trackside.contracts.errors import RecordError
+from trackside.contracts.model_facts import (
+    ClippingFacts,
+    LossFacts,
+    ModelFacts,
+    ModuleFacts,
+    OptimizerFacts,
+    ParameterFacts,
+    ProgramFacts,
+)
+from trackside.contracts.run_layout import model_facts_key
+from trackside.frameworks.pytorch.facts.initial_values import has_equal_rows, looks_untrained
+from trackside.frameworks.pytorch.ground.parameter_names import (
+    ParameterNames,
+    inner_modules,
+    unwrapped,
+    without_wrappers,
+)
+from trackside.frameworks.pytorch.ground.source_lines import (
+    ModuleTree,
+    Place,
+    SourceLines,
+    script_path,
+    shown,
+    user_classes,
+    user_place,
+)
+from trackside.frameworks.pytorch.losses.description import UNNAMED, LossDescription
+from trackside.frameworks.pytorch.losses.graph import GraphFacts, addends
+from trackside.frameworks.pytorch.modules.roles import dropout_probability, reads_both_ways, role_of, widths
+from trackside.records.model_facts import MOST_BYTES, MOST_REVISIONS, encode_facts, read_facts
+from trackside.storage.store import Store
+
+LOOK_INTERVAL = 10  # steps
+FIRST_LOOKS = 3  # steps, each of which is looked at
+CALM_REVISIONS = 8  # from then on, each further one doubles the interval: a training that changes all the time
+MOST_LOSSES = 64
+MOST_OF_A_LOSS = 16  # in the first step
+
+_WAIT_SECONDS = 1.0  # how long what was found may wait to be stored
+_IDLE_SECONDS = 5.0
+_LAST_RETRY_SECONDS = 60.0
+_REQUIRES_GRAD = attrgetter("requires_grad")
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What was found at a step, before it is looked up in the source."""
+
+    from_step: int
+    roots: Sequence[Sequence[tuple[str, type, ModuleFacts]]]  # of each its modules: dotted path, class, facts
+    parameters: tuple[ParameterFacts, ...]
+    optimizers: Sequence[tuple[OptimizerFacts, Place | None]]
+    losses: Sequence[tuple[LossFacts, Place | None]]
+    clipping: Sequence[tuple[ClippingFacts, Place | None]]
+    program: ProgramFacts
+    evaluated_at: Place | None = None
+
+
+class ModelFactsSource:
+    """Looks at the trained models while they are trained.
+
+    `is_looking`: this step is looked at, so `before_step` matters; `wants_loss` says the same of `loss_seen`. `program`
+    gives what others know of the program; `clipping` where gradients were clipped, by kind and limit; `unmasked` the
+    attention that was seen to see all of its input; `training_mode_evaluations` how many there were, and where. Of the
+    methods only `wants_loss` could raise.
+    """
+
+    def __init__(
+        self,
+        *,
+        names: ParameterNames,
+        optimizer_name: Callable[[Optimizer], str],
+        program: Callable[[], ProgramFacts],
+        clipping: Mapping[tuple[str, float], Place | None],
+        unmasked: Container[nn.Module] = (),
+        training_mode_evaluations: Callable[[], tuple[int, Place | None]],
+        protect: Callable[[Callable[..., None]], Callable[..., None]],
+    ) -> None:
+        self.is_looking = True
+        self._names, self._optimizer_name = names, optimizer_name
+        self._program, self._clipping, self._unmasked = program, clipping, unmasked
+        self._training_mode_evaluations = training_mode_evaluations
+        self._file: ModelFactsFile | None = None
+        self._places: weakref.WeakKeyDictionary[Optimizer, Place | None] = weakref.WeakKeyDictionary()
+        self._optimizers: weakref.WeakKeyDictionary[Optimizer, OptimizerFacts] = weakref.WeakKeyDictionary()
+        self._states: weakref.WeakKeyDictionary[Optimizer, tuple[Any, ...]] = weakref.WeakKeyDictionary()
+        self._losses: dict[str, tuple[LossFacts, Place | None]] = {}
+        self._seen_losses: dict[str, int] = {}
+        self._autocast_dtype: torch.dtype | None = None
+        self._modules: list[weakref.ref[nn.Module]] = []
+        self._others: list[weakref.ref[torch.Tensor]] = []  # parameters that no optimizer holds
+        self._told: object = None
+        self._revisions = 0
+        self._steps = 0
+        self._interval = LOOK_INTERVAL
+        self.optimizer_created: Callable[[Optimizer], None] = protect(self._optimizer_created)
+        self.loss_seen: Callable[[torch.Tensor, LossDescription], None] = protect(self._loss_seen)
+        self.before_step: Callable[[Optimizer], None] = protect(self._before_step)
+        self._look = protect(self._looked)
+
+    def connect(self, file: ModelFactsFile) -> None:
+        """Says where it goes."""
+        self._file = file
+
+    def end_step(self, step: int) -> None:
+        """To be called right before a training step ends: as `StepEngine.end_step`."""
+        if self.is_looking:
+            self._look(step)
+        self._steps += 1
+        self.is_looking = self._steps < FIRST_LOOKS or self._steps % self._interval == 0
+
+    def wants_loss(self, name: str) -> bool:
+        """Of the first step each loss is looked at, later only the first of a name."""
+        count = self._seen_losses.get(name, 0)
+        return not (count and self._steps) and count < MOST_OF_A_LOSS and len(self._losses) < MOST_LOSSES
+
+    def _optimizer_created(self, optimizer: Optimizer) -> None:
+        self._places[optimizer] = user_place()
+
+    def _loss_seen(self, tensor: torch.Tensor, loss: LossDescription) -> None:
+        """A loss that `backward` is about to be called on. Keeps nothing of its graph."""
+        self._add_loss(tensor.grad_fn, loss)
+        for end, part in addends(tensor.grad_fn) if loss.name == UNNAMED else ():
+            if self.wants_loss(part.name):
+                self._add_loss(end, part)
+
+    def _add_loss(self, end: Any, loss: LossDescription) -> None:
+        count = self._seen_losses.get(loss.name, 0)
+        self._seen_losses[loss.name] = count + 1
+        graph = GraphFacts.of(end, loss)
+        if self._autocast_dtype is None:
+            self._autocast_dtype = graph.half_precision
+        scale = loss.scale if isinstance(loss.scale, float) else 1.0
+        facts = LossFacts(
+            name=f"{loss.name}_output_{count}",
+            type_name=graph.type_name if graph.type_name != UNNAMED else "",
+            reduction=graph.reduction,
+            scale=-scale if graph.is_negated else scale,
+            input_from=graph.input_from,
+            input_shape=graph.input_shape,
+            class_count=graph.class_count,
+            is_weighted=graph.is_weighted,
+            is_broadcast=graph.is_broadcast,
+            margin=graph.margin,
+            lowers_likelihood=graph.lowers_likelihood,
+        )
+        self._losses[facts.name] = facts, user_place()
+        self.is_looking = True
+
+    def _before_step(self, optimizer: Optimizer) -> None:
+        groups = optimizer.param_groups
+        held = groups[0]["params"] if len(groups) == 1 else [p for group in groups for p in group["params"]]
+        parameters = tuple(map(id, held)), bytes(map(_REQUIRES_GRAD, held))
+        kinds = tuple(tuple(map(_kind_of, group.values())) for group in groups)
+        flags = bytes(m.training for r in self._modules if (m := r()) is not None)
+        self._states[optimizer] = (parameters, kinds, flags)
+        if optimizer not in self._optimizers:
+            self._optimizers[optimizer] = OptimizerFacts(
+                self._optimizer_name(optimizer), type(optimizer).__name__, groups=tuple(map(_numbers_of, groups))
+            )
+
+    def _looked(self, step: int) -> None:
+        if self._file is None:
+            return
+        if self._state() == self._told:
+            return
+        is_first = not self._revisions
+        self._file.add(self._gather(step))
+        self._revisions += 1
+        if self._revisions > CALM_REVISIONS:
+            self._interval *= 2
+        if is_first:  # now that the modules are known
+            for optimizer in list(self._states):
+                self._before_step(optimizer)
+        self._told = self._state()
+
+    def _state(self) -> object:
+        """What shows that something has changed."""
+        others = bytes(p.requires_grad for r in self._others if (p := r()) is not None)
+        optimizers = [(id(o), s) for o, s in self._states.items()]
+        return optimizers, others, len(self._losses), len(self._clipping), self._training_mode_evaluations()
+
+    def _gather(self, step: int) -> _Found:
+        owners = _Owners(self._states, self._optimizers, self._names, looks_at_rows=not self._revisions)
+        roots, parameters = [], []
+        self._modules, self._others = [], []
+        for index, (root_name, root) in enumerate(self._names.roots()):
+            modules = [(path, module) for path, module in inner_modules(root)]
+            self._modules += [weakref.ref(module) for _, module in modules]
+            prefix = f"{root_name}." if index else ""
+            of_root = [(p, type(m), self._module_facts(m, f"{prefix}{p}" if p else root_name)) for p, m in modules]
+            roots.append(of_root)
+            for path, parameter in root.named_parameters(remove_duplicate=False):
+                place = without_wrappers(path)
+                module_name = place.rpartition(".")[0]
+                known = owners.facts(f"{root_name}_{place}", parameter)
+                parameters.append(replace(known, module=f"{prefix}{module_name}" if module_name else root_name))
+                if not known.optimizer and not known.tied_to:
+                    self._others.append(weakref.ref(parameter))
+        parameters += owners.homeless()
+        has_single = any(parameter.dtype == "float32" for parameter in parameters)
+        half = _dtype_name(self._autocast_dtype) if self._autocast_dtype is not None and has_single else ""
+        optimizers = [
+            (replace(self._optimizers[o], parameter_count=sum(len(g["params"]) for g in o.param_groups)),
+             self._places.get(o))
+            for o in self._states if o in self._optimizers
+        ]  # fmt: skip
+        evaluations, evaluated_at = self._training_mode_evaluations()
+        return _Found(
+            from_step=step,
+            roots=roots,
+            parameters=tuple(parameters),
+            optimizers=optimizers,
+            losses=list(self._losses.values()),
+            clipping=[(ClippingFacts(kind, limit), place) for (kind, limit), place in list(self._clipping.items())],
+            evaluated_at=evaluated_at,
+            program=replace(
+                self._program(),
+                autocast_dtype=half,
+                data_parallel=_data_parallel([r for _, r in self._names.roots()]),
+                training_mode_evaluations=evaluations,
+            ),
+        )
+
+    def _module_facts(self, module: nn.Module, name: str) -> ModuleFacts:
+        role = role_of(module)
+        in_features, out_features = widths(module)
+        return ModuleFacts(
+            name=name,
+            type_name=type(module).__name__,
+            role=role.role,
+            activation=role.activation,
+            is_training=module.training,
+            in_features=in_features,
+            out_features=out_features,
+            probability=dropout_probability(module),
+            sees_ahead=reads_both_ways(module) or module in self._unmasked,
+        )
+
+
+class _Owners:
+    """Which optimizer holds a parameter, and by which name it went first."""
+
+    def __init__(
+        self,
+        states: Mapping[Optimizer, tuple[Any, ...]],
+        optimizers: Mapping[Optimizer, OptimizerFacts],
+        names: ParameterNames,
+        *,
+        looks_at_rows: bool,
+    ) -> None:
+        self._names = names
+        self._looks_at_rows = looks_at_rows
+        self._owner: dict[int, tuple[str, int, bool]] = {}
+        self._parameters: dict[int, torch.Tensor] = {}
+        self._first_names: dict[int, str] = {}
+        for optimizer, (state, _, _) in list(states.items()):
+            trains = dict(zip(*state, strict=True))
+            for number, group in enumerate(optimizer.param_groups):
+                for p in group["params"]:
+                    name = optimizers[optimizer].name if optimizer in optimizers else ""
+                    self._owner.setdefault(id(p), (name, number, bool(trains.get(id(p), p.requires_grad))))
+                    self._parameters[id(p)] = p
+
+    def facts(self, name: str, parameter: torch.Tensor) -> ParameterFacts:
+        """The facts of a parameter that goes by `name`, its module left out."""
+        optimizer, group, requires_grad = self._owner.get(id(parameter), ("", 0, parameter.requires_grad))
+        first = self._first_names.setdefault(id(parameter), self._names.known(parameter) or name)
+        placements = getattr(parameter, "placements", ())
+        return ParameterFacts(
+            name=name,
+            module="",
+            shape=tuple(parameter.shape),
+            dtype=_dtype_name(parameter.dtype),
+            requires_grad=requires_grad,
+            optimizer=optimizer,
+            group=group,
+            tied_to=first if first != name else "",
+            is_sharded=bool(placements) and not all(placement.is_replicate() for placement in placements),
+            has_gradient=parameter.grad is not None,
+            has_equal_rows=self._looks_at_rows and has_equal_rows(parameter),
+            looks_untrained=not (optimizer and requires_grad) and looks_untrained(parameter),
+        )
+
+    def homeless(self) -> Iterator[ParameterFacts]:
+        """Those that optimizers hold and no module does."""
+        for number, parameter in self._parameters.items():
+            if number not in self._first_names and (name := self._names.known(parameter)) is not None:
+                yield self.facts(name, parameter)
+
+
+def _dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _numbers_of(group: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers and flags of a parameter group, those that lie on no device and are finite."""
+    found: dict[str, float] = {}
+    for key, value in group.items():
+        parts = value if isinstance(value, (tuple, list)) and key != "params" else [value]
+        for k, given in enumerate(parts):
+            is_tensor = isinstance(given, torch.Tensor) and given.is_cpu and given.numel() == 1
+            part = float(given.detach()) if is_tensor else given
+            if isinstance(part, (bool, int, float)) and math.isfinite(part):
+                found[key if parts[0] is value else f"{key}_{k}"] = float(part)
+    return found
+
+
+def _kind_of(value: Any) -> object:
+    """What a change in kind shows in: a number that becomes zero or is no longer, and not one that follows a schedule.
+
+    A tensor, which may lie on a device, is never asked.
+    """
+    if isinstance(value, (tuple, list)):
+        return len(value) if len(value) > 4 else tuple(map(_kind_of, value))
+    if isinstance(value, (bool, int, float)):
+        return value if isinstance(value, bool) else value != 0
+    return value is None
+
+
+def _data_parallel(roots: Sequence[nn.Module]) -> str:
+    """What spreads the models over devices."""
+    if any("FSDPModule" in {base.__name__ for base in type(m).__mro__} for root in roots for m in root.modules()):
+        return "FSDP2"
+    is_distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if not is_distributed and torch.cuda.device_count() < 2:
+        return ""
+    inside = {id(root) for root in roots}
+    for wrapper, word in _WRAPPERS.items():
+        for found in gc.get_objects():
+            if type(found).__name__ == wrapper and isinstance(found, nn.Module) and id(unwrapped(found)) in inside:
+                return word
+    return ""
+
+
+_WRAPPERS = {"DistributedDataParallel": "DDP", "FullyShardedDataParallel": "FSDP1", "DataParallel": "DataParallel"}
+
+
+class ModelFactsFile:
+    """Stores what was found: a `BackgroundPart` of the writer thread.
+
+    `open_store` opens the run's tensors; `start` tells what the numbers of steps are moved on by.
+    """
+
+    def __init__(
+        self,
+        open_store: Callable[[], Store],
+        *,
+        worker: str,
+        start: Callable[[], Position],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._open_store, self._worker, self._start, self._monotonic = open_store, worker, start, monotonic
+        self._store: Store | None = None
+        self._added: list[_Found] = []  # by the training thread; taken from the front by the writer's
+        self._revisions: list[ModelFacts] = []
+        self._is_resumed = self._has_news = self._is_full = False
+        self._told = self.stored_revisions = 0
+        self._lines: tuple[object, list[dict[str, Place]]] = (None, [])
+        self._source = SourceLines()
+        self._retry_at = 0.0
+        self._retry_seconds = 0.0
+
+    def add(self, found: _Found) -> None:
+        """Takes what was found. Called on the training thread."""
+        self._added.append(found)
+
+    @property
+    def due_in_seconds(self) -> float:
+        """See `BackgroundPart`."""
+        if self._retry_seconds:
+            return max(0.0, self._retry_at - self._monotonic())
+        return _IDLE_SECONDS if self._is_resumed else _WAIT_SECONDS
+
+    def flush_if_due(self) -> bool:
+        """See `BackgroundPart`."""
+        if not (self._added or self._has_news) or self._monotonic() < self._retry_at:
+            return False
+        self.flush()
+        return True
+
+    def flush(self) -> None:
+        """See `BackgroundPart`."""
+        if not (self._added or self._has_news):
+            return
+        try:
+            self._save()
+        except OSError:
+            self._retry_seconds = min(self._retry_seconds * 2 or 1.0, _LAST_RETRY_SECONDS)
+            self._retry_at = self._monotonic() + self._retry_seconds
+            raise
+        self._retry_seconds = self._retry_at = 0.0
+
+    def close(self) -> None:
+        """See `BackgroundPart`."""
+        self.flush()
+
+    def _save(self) -> None:
+        start = self._start()
+        if self._store is None:
+            self._store = self._open_store()
+        self._resume(self._store)
+        while self._added:
+            found = self._added[0]
+            facts = replace(self._with_lines(found), from_step=found.from_step + start.step)
+            del self._added[0]
+            self._add(facts)
+        if self._has_news:
+            self._store.put(model_facts_key(self._worker), encode_facts(self._revisions, told=self._told))
+            self._has_news, self.stored_revisions = False, self._told
+
+    def _resume(self, store: Store) -> None:
+        """Goes on with what an earlier process of the run has told."""
+        if self._is_resumed:
+            return
+        try:
+            self._revisions = list(read_facts(store, self._worker))
+        except RecordError:  # it was damaged before: what it said is lost already
+            self._revisions = []
+        self._told = len(self._revisions)
+        self._is_resumed = True
+
+    def _add(self, facts: ModelFacts) -> None:
+        last = self._revisions[-1] if self._revisions else None
+        if last is not None and facts.from_step < last.from_step:  # it goes on from a checkpoint before
+            self._revisions = [earlier for earlier in self._revisions if earlier.from_step < facts.from_step]
+            last = self._revisions[-1] if self._revisions else None
+        if self._is_full or (last is not None and replace(facts, from_step=last.from_step) == last):
+            return
+        revisions = [*self._revisions, facts]
+        if len(revisions) > MOST_REVISIONS:
+            del revisions[1]
+        if len(encode_facts(revisions)) > MOST_BYTES:
+            self._is_full = True
+            return
+        self._revisions = revisions
+        self._told += 1
+        self._has_news = True
+
+    def _with_lines(self, found: _Found) -> ModelFacts:
+        script = script_path()
+        places = self._module_places(found, script)
+        modules = [
+            replace(facts, line=shown(of_root.get(path), script))
+            for root, of_root in zip(found.roots, places, strict=True)
+            for path, _, facts in root
+        ]
+        clipping = tuple(replace(facts, line=shown(place, script)) for facts, place in found.clipping)
+        return ModelFacts(
+            found.from_step,
+            tuple(modules),
+            found.parameters,
+            tuple(replace(facts, line=shown(place, script)) for facts, place in found.optimizers),
+            tuple(self._loss_with_lines(facts, place, script) for facts, place in found.losses),
+            replace(found.program, script=script, clipping=clipping, evaluation_line=shown(found.evaluated_at, script)),
+        )
+
+    def _loss_with_lines(self, facts: LossFacts, backward: Place | None, script: str) -> LossFacts:
+        if backward is None:
+            return facts
+        is_call = self._source.has_call(backward, "backward")
+        return replace(
+            facts,
+            line=shown(self._source.loss(backward), script),
+            backward_line=shown(backward, script) if is_call else "",
+        )
+
+    def _module_places(self, found: _Found, script: str) -> list[dict[str, Place]]:
+        """The place of each module of each root. Looked up again only when there are others."""
+        asked = [[(path, kind) for path, kind, _ in root] for root in found.roots]
+        if self._lines[0] != asked:
+            seen = [p.file for _, p in (*found.optimizers, *found.losses) if p is not None]
+            files = dict.fromkeys([*([script] if script else []), *seen])
+            places = [self._source.modules(_tree(modules), files=files) for modules in asked]
+            self._lines = asked, places
+        return self._lines[1]
+
+
+def _tree(modules: Sequence[tuple[str, type]]) -> ModuleTree:
+    """A root's modules, given by their dotted paths in order, as a tree."""
+    trees: dict[str, ModuleTree] = {}
+    for path, kind in modules:
+        tree = trees[path] = ModuleTree(kind.__name__, user_classes(kind))
+        above, _, name = path.rpartition(".")
+        if path and above in trees:
+            trees[above].children[name] = tree
+    return trees.get("", ModuleTree(""))

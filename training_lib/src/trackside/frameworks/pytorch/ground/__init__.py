@@ -1,0 +1,1 @@
+"""What all rooms stand on: structures, names, source lines, fuses."""

@@ -1,0 +1,164 @@
+"""The names of parameters: smdebug's own."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch.optim.optimizer import Optimizer
+
+from trackside.frameworks.pytorch.ground.live_objects import instances, one_look
+
+_WRAPPERS = {
+    "DataParallel": "module",
+    "DistributedDataParallel": "module",
+    "FullyShardedDataParallel": "_fsdp_wrapped_module",
+    "OptimizedModule": "_orig_mod",
+}
+_WRAPPER_PARTS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
+
+
+class ParameterNames:
+    """Names parameters as smdebug does: `<RootClass>_<dotted.name>`.
+
+    The modules that own an optimizer's parameters are looked for among all live objects, once per optimizer, on its
+    first captured step: some ten milliseconds then, and nothing while models are built. (Following
+    `register_module_module_registration_hook` instead costs 10 us per child, and never sees a deep copy or a model
+    that was unpickled.)
+
+    A second root of a class is `<RootClass>2`; a parameter of no module is `Parameters_<k>.weight`.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
+        self._root_names: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}
+        self._taken: dict[str, int] = {}
+        self._homeless = 0
+        self._is_told = False
+        self._seen: list[weakref.ref[Optimizer]] | None = None
+
+    def optimizers_seen(self) -> list[Optimizer] | None:
+        """The optimizers that were found beside the modules, as far as they live; None before these were looked for."""
+        return None if self._seen is None else [found for each in self._seen if (found := each()) is not None]
+
+    def register(self, root: torch.nn.Module) -> None:
+        """Tells of a model whose parameters are to be named. From then on those of no registered model have no name."""
+        self._is_told = True
+        root = unwrapped(root)
+        root_name = self._root_name(root)
+        for path, parameter in root.named_parameters():
+            name = f"{root_name}_{without_wrappers(path)}"
+            self._names.setdefault(id(parameter), (weakref.ref(parameter), name))
+
+    def of_roots(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """(name, parameter) for each parameter of the roots named so far that has a name itself."""
+        for _, root in self.roots():
+            for parameter in root.parameters():
+                name = self._known(parameter)
+                if name is not None:
+                    yield name, parameter
+
+    def of(self, optimizer: Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
+        """(name, parameter) for each parameter of the optimizer, in its order."""
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        if not self._is_told and any(self._known(p) is None for p in parameters):
+            self._name_all(parameters)
+        for parameter in parameters:
+            name = self._known(parameter)
+            if name is not None:
+                yield name, parameter
+
+    def roots(self) -> Iterator[tuple[str, torch.nn.Module]]:
+        """(name, module) of each root named so far that still lives, in the order they were named."""
+        for reference, name in list(self._root_names.values()):
+            root = reference()
+            if root is not None:
+                yield name, root
+
+    def known(self, parameter: torch.Tensor) -> str | None:
+        """The name of a parameter of an optimizer seen before; None for any other."""
+        return self._known(parameter)
+
+    def _known(self, parameter: torch.Tensor) -> str | None:
+        reference, name = self._names.get(id(parameter), (None, ""))
+        # The object itself is compared, for an id is given again once its object is gone.
+        return name if reference is not None and reference() is parameter else None
+
+    def _name_all(self, parameters: list[torch.Tensor]) -> None:
+        with one_look():
+            homes = _homes({id(p) for p in parameters})
+            self._seen = [weakref.ref(optimizer) for optimizer in instances(Optimizer)]
+        for parameter in parameters:
+            if self._known(parameter) is not None:
+                continue
+            home = homes.get(id(parameter))
+            if home is None:
+                name = f"Parameters_{self._homeless}.weight"
+                self._homeless += 1
+            else:
+                name = f"{self._root_name(home.root)}_{home.path}"
+            self._names[id(parameter)] = (weakref.ref(parameter), name)
+
+    def _root_name(self, root: torch.nn.Module) -> str:
+        reference, name = self._root_names.get(id(root), (None, ""))
+        if reference is None or reference() is not root:
+            kind = _class_name(type(root))
+            count = self._taken[kind] = self._taken.get(kind, 0) + 1
+            name = kind if count == 1 else f"{kind}{count}"
+            self._root_names[id(root)] = (weakref.ref(root), name)
+        return name
+
+
+def _class_name(kind: type) -> str:
+    """The class as it was written: `fully_shard` puts one called FSDP<name> in its place."""
+    written = kind.__mro__[2:] if kind.__bases__[0].__name__ == "FSDPModule" else ()
+    return (written or (kind,))[0].__name__
+
+
+class Home(NamedTuple):
+    """Where a parameter lives: the outermost module that holds it, and its dotted path in there."""
+
+    root: torch.nn.Module
+    path: str
+
+
+def _homes(wanted: set[int]) -> dict[int, Home]:
+    """The home of each wanted parameter, by id. Of several roots the one with the most of them is taken."""
+    homes: dict[int, Home] = {}
+    owned = [(root, paths) for root in _roots() if (paths := _paths(root, wanted))]
+    for root, paths in sorted(owned, key=lambda pair: -len(pair[1])):
+        for number, path in paths.items():
+            homes.setdefault(number, Home(root, path))
+    return homes
+
+
+def _paths(root: torch.nn.Module, wanted: set[int]) -> dict[int, str]:
+    named = root.named_parameters()  # each parameter once, so tied weights have one name
+    return {id(parameter): without_wrappers(name) for name, parameter in named if id(parameter) in wanted}
+
+
+def inner_modules(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
+    """(dotted path, module) of the root (path "") and all in it, each once, without what wraps them."""
+    for path, module in root.named_modules():
+        if type(module).__name__ not in _WRAPPERS:
+            yield without_wrappers(path), module
+
+
+def without_wrappers(name: str) -> str:
+    """A dotted path without the parts that wrappers add."""
+    return ".".join(part for part in name.split(".") if part not in _WRAPPER_PARTS)
+
+
+def _roots() -> list[torch.nn.Module]:
+    """The live modules that no other module holds, without what wraps them."""
+    modules = [module for module in instances(torch.nn.Module) if "_modules" in module.__dict__]
+    held = {id(child) for module in modules for child in module._modules.values()}
+    return [unwrapped(module) for module in modules if id(module) not in held]
+
+
+def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
+    """The module itself, without what wraps it for several devices or for the compiler."""
+    inner = module._modules.get(_WRAPPERS.get(type(module).__name__, ""))
+    return module if inner is None else unwrapped(inner)

@@ -1,0 +1,224 @@
+"""What the graph of a loss tells about it: its reduction, and what its predictions came out of.
+
+Unpacks no tensor but the weights of classes, which are no part of the graph, and once the distances in a margin
+and what log-probabilities are multiplied by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+
+from trackside.frameworks.pytorch.losses.description import UNNAMED, LossDescription, describe_loss
+from trackside.frameworks.pytorch.losses.likelihood import lowers_likelihood
+from trackside.frameworks.pytorch.losses.margin import margin
+
+_T = TypeVar("_T")
+MOST_NODES = 300  # that are looked at for half precision
+MOST_ADDENDS = 16
+_LONGEST_WALK = 16
+_SUMS = {"AddBackward0", "SubBackward0"}
+_REDUCTIONS = ("none", "mean", "sum")
+_OF_CLASSES = {"CrossEntropyLoss", "NLLLoss", "MultiMarginLoss"}
+
+_FUNCTION_OF_NODE: Mapping[str, str] = {
+    "SoftmaxBackward0": "softmax", "LogSoftmaxBackward0": "log_softmax", "SigmoidBackward0": "sigmoid",
+    "LogSigmoidBackward0": "sigmoid", "TanhBackward0": "tanh", "HardtanhBackward0": "tanh", "ReluBackward0": "relu",
+    "ClampMinBackward0": "relu", "LeakyReluBackward0": "leaky_relu", "EluBackward0": "leaky_relu",
+    "GeluBackward0": "gelu", "SiluBackward0": "silu", "AddmmBackward0": "linear", "MmBackward0": "linear",
+    "BmmBackward0": "linear", "BaddbmmBackward0": "linear", "LinearBackward0": "linear", "MvBackward0": "linear",
+    "ConvolutionBackward0": "linear", "MkldnnConvolutionBackward0": "linear", "CudnnConvolutionBackward0": "linear",
+}  # fmt: skip
+_LAYOUT_ONLY = {
+    "ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "TransposeBackward0", "TBackward0",
+    "PermuteBackward0", "SqueezeBackward0", "SqueezeBackward1", "UnsqueezeBackward0", "ToCopyBackward0",
+    "CloneBackward0", "AliasBackward0", "SelectBackward0", "SliceBackward0", "ExpandBackward0", "AsStridedBackward0",
+    "IndexBackward0", "CatBackward0", "StackBackward0",
+}  # fmt: skip
+_OF_WEIGHTS = {  # what a node calls the weights that its loss was given
+    "NllLossBackward0": ("_saved_weight",),
+    "NllLoss2DBackward0": ("_saved_weight",),
+    "BinaryCrossEntropyBackward0": ("_saved_weight",),
+    "BinaryCrossEntropyWithLogitsBackward0": ("_saved_weight", "_saved_pos_weight"),
+}
+_HALF = {torch.float16, torch.bfloat16}
+
+
+class GraphFacts(NamedTuple):
+    """See `contracts.model_facts.LossFacts`. `half_precision`: what layers computed in, if it was that."""
+
+    type_name: str = UNNAMED
+    reduction: str = ""
+    is_negated: bool = False
+    input_from: str = ""
+    input_shape: tuple[int, ...] = ()
+    class_count: int | None = None
+    half_precision: torch.dtype | None = None
+    is_weighted: bool = False
+    is_broadcast: bool = False
+    margin: float | None = None
+    lowers_likelihood: bool = False
+
+    @classmethod
+    def of(cls, end: Any, loss: LossDescription) -> GraphFacts:
+        """The facts of a loss whose graph ends in `end`, described already. Keeps no reference to its graph."""
+        half = _half_precision(end)
+        is_negated = loss.name == UNNAMED and type(end).__name__ == "NegBackward0"
+        if is_negated:
+            loss = describe_loss(_next(end)[0])
+        if loss.node is None:
+            return cls(
+                loss.name,
+                is_negated=is_negated,
+                half_precision=half,
+                is_broadcast=_is_broadcast(end),
+                margin=_read(margin, end),
+                lowers_likelihood=bool(_read(lowers_likelihood, end)),
+            )
+        number = getattr(loss.node, "_saved_reduction", None)
+        node, output = _predictions(loss)
+        shape = _shape(node, output)
+        is_of_classes = loss.name in _OF_CLASSES and bool(shape)
+        return cls(
+            loss.name,
+            _REDUCTIONS[number] if isinstance(number, int) and 0 <= number < len(_REDUCTIONS) else "",
+            is_negated,
+            _function(node, is_scored=loss.name == "CrossEntropyLoss"),
+            shape,
+            shape[1 if len(shape) > 1 else 0] if is_of_classes else None,
+            half,
+            _is_weighted(end),
+            _is_broadcast(end),
+        )
+
+
+def addends(end: Any) -> list[tuple[Any, LossDescription]]:
+    """The losses of the framework that are summed up in a loss, with the nodes they end in; [] if it is no sum."""
+    found: list[tuple[Any, LossDescription]] = []
+    waiting, seen = [end], 0
+    while waiting and seen < MOST_NODES and len(found) < MOST_ADDENDS:
+        node = waiting.pop()
+        seen += 1
+        if type(node).__name__ in _SUMS:
+            waiting += [following for following, _ in reversed(node.next_functions) if following is not None]
+        elif node is not end:
+            loss = describe_loss(node)
+            if loss.name != UNNAMED:
+                found.append((node, loss))
+    return found
+
+
+def _next(node: Any, place: int = 0) -> tuple[Any, int]:
+    following = getattr(node, "next_functions", ())
+    return following[place] if place < len(following) else (None, 0)
+
+
+def _predictions(loss: LossDescription) -> tuple[Any, int]:
+    """The node that made what the loss was given, and which of its outputs; of cross entropy its own log-softmax."""
+    if type(loss.node).__name__ == "LogSoftmaxBackward0":
+        return loss.node, 0
+    found = _next(loss.node)
+    return found if found[0] is not None else _next(loss.node, 1)
+
+
+def _shape(node: Any, output: int) -> tuple[int, ...]:
+    metadata = getattr(node, "_input_metadata", None)  # what it gets in the backward pass has the shape of its output
+    if metadata is None or output >= len(metadata):
+        return ()
+    return tuple(size for size in metadata[output].shape if isinstance(size, int))
+
+
+def _function(node: Any, *, is_scored: bool) -> str:
+    """What function made the predictions. `is_scored`: the node is cross entropy's own log-softmax, or leads to it."""
+    is_own_softmax = is_scored
+    is_log = False
+    for _ in range(_LONGEST_WALK):
+        kind = type(node).__name__
+        if kind in _LAYOUT_ONLY:
+            node = _next(node)[0]
+        elif is_own_softmax and kind == "LogSoftmaxBackward0":
+            is_own_softmax = False
+            node = _next(node)[0]
+        elif kind == "LogBackward0" and not is_log:
+            is_log = True
+            node = _next(node)[0]
+        else:
+            break
+    if node is None:
+        return ""
+    kind = type(node).__name__
+    function = _FUNCTION_OF_NODE.get(kind, "")
+    if is_log:
+        return "log_softmax" if function == "softmax" else "other"
+    if function:
+        return function
+    return "" if kind.startswith("CompiledFunction") else "other"
+
+
+def _is_weighted(node: Any) -> bool:
+    """True if the loss was given weights of classes or samples."""
+    for _ in range(_LONGEST_WALK):
+        names = _OF_WEIGHTS.get(type(node).__name__)
+        if names is not None:
+            return any(getattr(node, name, None) is not None for name in names)
+        node = _next(node)[0]
+    return False
+
+
+def _is_broadcast(node: Any) -> bool:
+    """True if n predictions met n targets as n times n, by broadcasting: a column less a row.
+
+    Or if a score for each of k classes met the number of the class.
+    """
+    for _ in range(_LONGEST_WALK):
+        if _meets_class_numbers(node):
+            return True
+        following = [pair for pair in getattr(node, "next_functions", ()) if pair[0] is not None]
+        if len(following) != 1 or _FUNCTION_OF_NODE.get(type(node).__name__) == "linear":
+            return False
+        wide, narrow = _shape(node, 0), _shape(*following[0])
+        if len(wide) == 2 and wide[0] == wide[1] > 1 and narrow in {wide[:1], (wide[0], 1)}:
+            return True
+        node = following[0][0]
+    return False
+
+
+def _meets_class_numbers(node: Any) -> bool:
+    """True if each row of k predictions met one and the same target, and the targets are whole, from 0 to below k."""
+    try:
+        targets = getattr(node, "_saved_target", None)
+    except RuntimeError:  # the script has written over what the graph keeps
+        return False
+    if not isinstance(targets, torch.Tensor) or targets.layout is not torch.strided or targets.dim() != 2:
+        return False
+    if not targets.is_floating_point() or targets.shape[1] <= 2 or not targets.any():
+        return False
+    numbers = targets.detach()[:, :1]
+    is_one = (targets == numbers).all(1, keepdim=True)
+    return bool((is_one & (numbers >= 0) & (numbers < targets.shape[1]) & (numbers == numbers.round())).all())
+
+
+def _read(question: Callable[[Any], _T], end: Any) -> _T | None:
+    try:
+        return question(end)
+    except RuntimeError:  # the script has written over what the graph keeps
+        return None
+
+
+def _half_precision(node: Any) -> torch.dtype | None:
+    """The half precision that a layer near the loss computed in; None if there is none."""
+    waiting = [node]
+    seen: set[Any] = set()
+    while waiting and len(seen) < MOST_NODES:
+        node = waiting.pop(0)
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if _FUNCTION_OF_NODE.get(type(node).__name__) == "linear":
+            metadata = getattr(node, "_input_metadata", None)
+            if metadata and metadata[0].dtype in _HALF:
+                return metadata[0].dtype  # type: ignore[no-any-return] # torch has no types for nodes
+        waiting += [following for following, _ in getattr(node, "next_functions", ())]
+    return None

@@ -1,0 +1,146 @@
+"""The losses that a loss is the sum of: `mse + 0.1 * cross_entropy` has two, each with its own name and value.
+
+Their values are computed again from what their nodes of the graph keep for the backward pass, without gradients, by the
+same kernels: so they are exact, and nothing need be watched before. Left out is a part whose node keeps too little
+(CTC, cross entropy with smoothed labels or of probabilities, a loss by hand), and one whose weight is trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch.nn import functional
+
+from trackside.frameworks.pytorch.losses.description import UNNAMED, describe_loss
+
+_SUMS = {"AddBackward0", "SubBackward0"}
+_PASSED_THROUGH = {
+    "MulBackward0", "DivBackward0", "NegBackward0", "ToCopyBackward0", "CloneBackward0", "AliasBackward0",
+}  # fmt: skip
+_REDUCTIONS = ("none", "mean", "sum")
+_SUMS_OF_STACKED = {"SumBackward0", "MeanBackward0"}
+_MOST_PARTS, _MOST_NODES, _LONGEST_WALK = 16, 256, 16
+
+
+class LossPart(NamedTuple):
+    """The name of a part, its value before it was weighted (a tensor of one element), and the node it came from."""
+
+    name: str
+    value: torch.Tensor
+    node: Any
+
+
+def parts_of(node: Any) -> list[LossPart]:
+    """The named parts of the loss that ends in this node of the graph, as they were added; [] if it is no sum.
+
+    Errors: `RuntimeError` where the script has written over what a node keeps.
+    """
+    found: list[LossPart] = []
+    for term in _terms(node):
+        if len(found) >= _MOST_PARTS:
+            break
+        part = _part(term)
+        if part is not None:
+            found.append(part)
+    return found
+
+
+def _terms(node: Any) -> Iterator[Any]:
+    """The nodes that are summed up, leftmost first, each without its weight; none if nothing is."""
+    waiting = _summands(_unweighted(node))[::-1]
+    for _ in range(_MOST_NODES):
+        if not waiting:
+            return
+        term = _unweighted(waiting.pop())
+        summands = _summands(term)
+        if summands:
+            waiting += summands[::-1]
+        else:
+            yield term
+
+
+def _summands(node: Any) -> list[Any]:
+    """What a sum of several losses sums up; [] for anything else; so for smoothed labels, whose loss is one."""
+    inputs = _inputs(node)
+    if type(node).__name__ in _SUMS_OF_STACKED and len(inputs) == 1 and type(inputs[0]).__name__ == "StackBackward0":
+        return _inputs(inputs[0])
+    is_sum = type(node).__name__ in _SUMS and describe_loss(node).name == UNNAMED
+    return inputs if is_sum else []
+
+
+def _unweighted(node: Any) -> Any:
+    for _ in range(_LONGEST_WALK):
+        inputs = _inputs(node)
+        if type(node).__name__ not in _PASSED_THROUGH or len(inputs) != 1:
+            return node
+        node = inputs[0]
+    return node
+
+
+def _inputs(node: Any) -> list[Any]:
+    return [following for following, _ in getattr(node, "next_functions", ()) if following is not None]
+
+
+def _part(node: Any) -> LossPart | None:
+    loss = describe_loss(node)
+    if loss.name == UNNAMED:
+        return None
+    by_hand = _BY_HAND.get(type(node).__name__)
+    source = _inputs(node)[0] if by_hand is not None else node
+    compute = _VALUE_OF_NODE.get(type(source).__name__)
+    if compute is None or loss.node not in {None, source}:
+        return None
+    with torch.no_grad():
+        value = compute(source)
+        value = by_hand(value) if by_hand is not None else value
+    return LossPart(loss.name, value, loss.node) if value.numel() == 1 else None
+
+
+# What the nodes keep, and the function that it was given to.
+
+
+def _reduction(node: Any) -> str:
+    return _REDUCTIONS[node._saved_reduction]
+
+
+def _of_pairs(function: Callable[..., torch.Tensor], **names: str) -> Callable[[Any], torch.Tensor]:
+    """A loss of two tensors; `names`: its other arguments, and what the node calls them."""
+
+    def compute(node: Any) -> torch.Tensor:
+        others = {name: getattr(node, f"_saved_{saved}") for name, saved in names.items()}
+        return function(node._saved_self, node._saved_target, reduction=_reduction(node), **others)
+
+    return compute
+
+
+def _nll(node: Any) -> torch.Tensor:
+    ignored = node._saved_ignore_index
+    ignored = ignored - 2**64 if ignored >= 2**63 else ignored  # a node keeps -100 without its sign
+    scores, labels, weight = node._saved_self, node._saved_target, node._saved_weight
+    return functional.nll_loss(scores, labels, weight=weight, ignore_index=ignored, reduction=_reduction(node))
+
+
+def _absolute(node: Any) -> torch.Tensor:
+    value: torch.Tensor = node._saved_self
+    return value.abs()  # of the difference, whose mean is the L1 loss
+
+
+_BY_HAND: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "MeanBackward0": torch.mean,
+    "SumBackward0": torch.sum,
+}
+_VALUE_OF_NODE: Mapping[str, Callable[[Any], torch.Tensor]] = {
+    "AbsBackward0": _absolute,
+    "NllLossBackward0": _nll,
+    "NllLoss2DBackward0": _nll,
+    "MseLossBackward0": _of_pairs(functional.mse_loss),
+    "BinaryCrossEntropyBackward0": _of_pairs(functional.binary_cross_entropy, weight="weight"),
+    "BinaryCrossEntropyWithLogitsBackward0": _of_pairs(
+        functional.binary_cross_entropy_with_logits, weight="weight", pos_weight="pos_weight"
+    ),
+    "HuberLossBackward0": _of_pairs(functional.huber_loss, delta="delta"),
+    "SmoothL1LossBackward0": _of_pairs(functional.smooth_l1_loss, beta="beta"),
+    "SoftMarginLossBackward0": _of_pairs(functional.soft_margin_loss),
+}

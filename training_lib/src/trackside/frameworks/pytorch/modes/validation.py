@@ -1,0 +1,244 @@
+"""Losses of validation, where no `backward` tells them, and the steps of the mode EVAL.
+
+How validation is told from training: a model that an optimizer trains (or another of its class, such as an average of
+its weights) is put into evaluation mode by `eval()`. From then until `train()`, or until an optimizer steps, calls of
+modules and of loss functions are seen. In between nothing is: training costs one comparison for each module that
+`train()` walks through.
+
+- An EVAL step is one call of the model. If the model itself is never called, it is one call of whichever of its modules
+  was called first. The step ends with the next call, or with the validation.
+- A loss of a step is what a loss module or a loss function of torch.nn gave while the step was open. It has the name
+  that its graph would have in training. What encloses them has the last word: a module named like a loss, and the
+  output of the model (`.loss`, `["loss"]`, or its only scalar); where that is another value, it is saved as `loss`,
+  as the sum of several losses is in training.
+- Nothing is a validation before the first optimizer step, and a model that trains in evaluation mode (a frozen
+  batch norm) is evaluated only where gradients are off.
+
+Limits: not seen are a loss by hand, plain sums of losses in the loop (their parts are saved), a loss inside of a
+compiled function unless the model gives it, a validation without `eval()` (that there was one is: see
+`validation_in_training_mode.py`), and one of a model that was left in evaluation mode before.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from trackside.capture.step_engine import EVAL, TRAIN, StepEngine
+from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
+from trackside.frameworks.pytorch.ground.fuse import Fuse
+from trackside.frameworks.pytorch.losses.calls import LossCalls
+from trackside.frameworks.pytorch.losses.inputs import LossInputSource
+from trackside.frameworks.pytorch.modes.validation_in_training_mode import ValidationInTrainingMode
+from trackside.frameworks.pytorch.modes.validation_losses import ValidationLosses
+from trackside.frameworks.pytorch.modules.source import TrainedModules, as_written
+from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
+
+
+class Validation:
+    """Knows whether an evaluation is under way, and collects the losses of its steps.
+
+    `changed()` is called when an evaluation or one of its steps has begun or ended, `ended(mode)` right before a step
+    ends; `reads_every_loss` says of a loss whether it is read even on a step that need not save any; `protect` makes a
+    function of ours harmless to the script.
+    """
+
+    def __init__(
+        self,
+        engine: StepEngine,
+        *,
+        modules: TrainedModules,
+        saver: TensorSaver,
+        loss_inputs: LossInputSource,
+        changed: Callable[[], None],
+        ended: Callable[[str], None],
+        reads_every_loss: Callable[[torch.Tensor], bool],
+        in_training_mode: ValidationInTrainingMode,
+        fuse: Fuse,
+    ) -> None:
+        self._engine = engine
+        self._in_training_mode = in_training_mode
+        in_training_mode.look_changed = self._watching_changed
+        self._modules = modules
+        self._losses = ValidationLosses(
+            engine,
+            saver=saver,
+            inputs=loss_inputs,
+            reads_every_loss=reads_every_loss,
+            in_training_mode=in_training_mode,
+        )
+        self.trained_on = self._losses.trained_on
+        self._changed = changed
+        self._ended = ended
+        self.is_on = False
+        self.is_watching = False  # calls, because it is on or because there may be one in training mode
+        self._has_training_begun = False
+        self._trains_in_eval_mode = False
+        self._evaluated: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
+        self._marker: weakref.ref[torch.nn.Module] | None = None  # whose next call is the next step
+        self._had_gradients = False
+        fuse.when_blown = self._give_up
+        self._protected = fuse.protect(lambda function, *args: function(*args))
+        self._calls = LossCalls(untraced(fuse.protect(self._losses.function_called)))
+        self._see_mode = untraced(fuse.protect(self._mode_set))
+
+    def install(self) -> Callable[[], None]:
+        """Wraps `Module.train`, which `eval()` calls too. Gives what undoes it."""
+        original = torch.nn.Module.train
+        validation, see_mode = self, self._see_mode
+
+        @functools.wraps(original)
+        def train(self: Any, mode: bool = True) -> Any:
+            result = original(self, mode)
+            # On every module of the model: once for each when training goes on, so this is all that it may cost.
+            if (validation.is_on if mode else validation._has_training_begun) and not torch.compiler.is_compiling():
+                see_mode(self, mode)
+            return result
+
+        skip_frame(train)
+        setattr(torch.nn.Module, "train", train)  # noqa: B010 - mypy forbids the plain assignment to a method
+        unwrap_switches = self._in_training_mode.install()
+
+        def undo() -> None:
+            unwrap_switches()
+            self._calls.switch(on=False)
+            setattr(torch.nn.Module, "train", original)  # noqa: B010 - as above
+
+        return undo
+
+    # From training's side.
+
+    def training_began(self) -> None:
+        """The first optimizer step is about to be made."""
+        self._has_training_begun = True
+        self._in_training_mode.training_began()
+
+    def training_goes_on(self) -> None:
+        """A backward pass or an optimizer's step is about to be made, whether or not the model has been put back."""
+        if self._losses.is_step_open and self._had_gradients:  # it was a training step of a model in evaluation mode
+            self._trains_in_eval_mode = True
+            self._losses.values = []
+            self._close_step()
+        self._in_training_mode.training_goes_on()
+        self.end()
+
+    def end(self) -> None:
+        """Ends the evaluation and its open step, if there are any."""
+        if not self.is_on:
+            return
+        self._end_step()
+        self.is_on = False
+        self._evaluated.clear()
+        self._marker = None
+        self._watching_changed()
+
+    def _watching_changed(self) -> None:
+        self.is_watching = self.is_on or self._in_training_mode.is_looking
+        self._calls.switch(on=self.is_watching)
+        self._changed()
+
+    def _give_up(self) -> None:
+        self.is_on = self._losses.is_step_open = self._has_training_begun = False
+        self._in_training_mode.stand_down()
+        if self._engine.mode == EVAL:
+            self._engine.set_mode(TRAIN)
+        self._watching_changed()
+
+    def _mode_set(self, module: torch.nn.Module, mode: bool) -> None:
+        if type(module) not in self._modules.root_types and self._modules.root_of(module) is not module:
+            return
+        if not mode:
+            self._begin(module)
+        elif module in self._evaluated:
+            self._evaluated.discard(module)
+            if not self._evaluated:
+                self.end()
+
+    def _begin(self, module: torch.nn.Module) -> None:
+        if not self._has_training_begun or not self._stands_for_root(module):
+            return
+        self._evaluated.add(module)
+        if self.is_on:
+            return
+        self._in_training_mode.stand_down()
+        self.is_on = True
+        self._watching_changed()
+
+    def _stands_for_root(self, module: torch.nn.Module) -> bool:
+        """True for a root, and for a copy of one; not for any `Sequential` because a root is one."""
+        root = self._modules.root_of(module)
+        if root is not None:
+            return root is module
+        return type(module) in self._modules.root_types and not type(module).__module__.startswith("torch.nn.")
+
+    # What ModuleSource tells.
+
+    def is_model(self, module: torch.nn.Module) -> bool:
+        """See `CallWatcher`."""
+        return self._modules.root_of(module) is not None or self._stands_for_root(module)
+
+    def model_called(self, module: torch.nn.Module) -> bool:
+        """See `CallWatcher`."""
+        module = as_written(module)
+        root = self._modules.root_of(module)
+        is_trained = (root or module).training
+        if is_trained and root is not None and self._in_training_mode.is_looking:
+            self._in_training_mode.model_called()
+        if is_trained or (torch.is_grad_enabled() and (self._trains_in_eval_mode or not self._has_training_begun)):
+            self._end_step()
+            return True
+        if not self.is_on:
+            return self._has_training_begun
+        marker = self._marker() if self._marker is not None else None
+        if module is root or marker is None or module is marker:
+            self._end_step()
+            self._begin_step(module)
+        return True
+
+    def model_returned(self, output: Any) -> None:
+        """See `CallWatcher`."""
+        self._protected(self._losses.model_returned, output)
+
+    def loss_called(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        """See `CallWatcher`."""
+        self._protected(self._losses.loss_called, module, args, kwargs)
+
+    def loss_returned(self, module: torch.nn.Module, output: Any) -> None:
+        """See `CallWatcher`."""
+        self._protected(self._losses.loss_returned, module, output)
+
+    @property
+    def losses(self) -> Sequence[tuple[str, np.ndarray]]:
+        """Those of the open step so far."""
+        return self._losses.values
+
+    # Steps.
+
+    def _begin_step(self, module: torch.nn.Module) -> None:
+        self._marker = weakref.ref(module)
+        self._losses.is_step_open = True
+        self._had_gradients = torch.is_grad_enabled()
+        if self._engine.mode == TRAIN:
+            self._engine.set_mode(EVAL)
+        self._changed()
+
+    def _end_step(self) -> None:
+        if not self._losses.is_step_open:
+            return
+        if self._engine.due.losses:
+            for name, value in self._losses.values:
+                self._engine.open_step.add_loss(name, value)
+        self._ended(self._engine.mode)
+        self._engine.end_step()
+        self._close_step()
+
+    def _close_step(self) -> None:
+        self._losses.close_step()
+        if self._engine.mode == EVAL:
+            self._engine.set_mode(TRAIN)
+        self._changed()

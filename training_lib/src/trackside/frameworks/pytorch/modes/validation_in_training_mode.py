@@ -1,0 +1,208 @@
+"""Evaluations of a model that was left in training mode, where dropout drops and batch statistics move.
+
+Nothing calls `eval()`, so nothing tells of such an evaluation but the script's switching gradients off. Where the
+script itself does that while a model trains (`no_grad`, `inference_mode`, `set_grad_enabled`, as block or decorator),
+calls are looked at until the next backward pass or optimizer step.
+
+- It is an evaluation if a trained model in training mode is called with gradients off and a loss is taken of what it
+  gave: one call, one loss. Several calls to a loss are none (Monte-Carlo dropout, a generator before its
+  discriminator), nor are calls without a loss: targets and rollouts of reinforcement learning, pseudo-labels, batch
+  statistics that are estimated anew, a momentum teacher, which besides is no trained model.
+- What happens at every step is none either: a line search, the choice of hard examples, a monitor of the batch.
+- A place in the script that showed none of it three times is not looked at again. Nothing is once the script calls
+  `eval()` after all, once enough evaluations were seen, or where no model has a module that behaves otherwise in
+  training.
+
+Until then it costs a comparison where gradients are switched off, and optimizers do not pass there. Torch's own doing
+so is passed over: its clipping, its activation checkpointing.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+import torch
+from torch import nn
+
+from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
+from trackside.frameworks.pytorch.ground.fuse import Fuse
+from trackside.frameworks.pytorch.ground.source_lines import Place, user_place
+from trackside.frameworks.pytorch.ground.structures import is_no_computation
+from trackside.frameworks.pytorch.modules.roles import role_of
+from trackside.frameworks.pytorch.modules.source import TrainedModules
+
+ENOUGH = 3  # evaluations
+MOST_LOOKS = 3  # at a place in the script that shows nothing
+MOST_PLACES = 16
+_EVERY_STEP = 2  # evaluations fewer steps apart than this belong to each step
+_DIFFERING_ROLES = {"dropout", "normalization"}
+_ALIKE = (nn.LayerNorm, nn.GroupNorm, nn.modules.instancenorm._InstanceNorm, nn.LocalResponseNorm)
+_ON_THE_WAY = {"torch.autograd.grad_mode", "torch.utils._contextlib"}
+_NO_SCRIPT = ("torch.", "trackside.")
+
+_Location = tuple[CodeType, int]
+
+
+class ValidationInTrainingMode:
+    """Counts them. `is_looking`: calls are to be told, by the three methods that say what was seen.
+
+    `step()` is the number of the open training step; `counted()` is called when there is one more, `look_changed()`
+    when looking has begun or ended.
+    """
+
+    def __init__(
+        self,
+        *,
+        modules: TrainedModules,
+        step: Callable[[], int],
+        counted: Callable[[], None],
+        fuse: Fuse,
+    ) -> None:
+        self.count = 0
+        self.place: Place | None = None  # where a model was called for an evaluation
+        self.is_looking = False
+        self.look_changed: Callable[[], None] = lambda: None
+        self._modules, self._step, self._counted = modules, step, counted
+        self._is_waiting = False
+        self._thread = 0
+        self._looks: dict[_Location, int] = {}
+        self._location: _Location | None = None
+        self._calls = self._losses = 0
+        self._is_odd = False
+        self._called_at: Place | None = None
+        self._last_step: int | None = None
+        self._undo: list[Callable[[], None]] = []
+        fuse.when_blown = self.stand_down
+        self._see = untraced(fuse.protect(self._gradients_off))
+        self._go_on = fuse.protect(self._training_goes_on)
+
+    def install(self) -> Callable[[], None]:
+        """Wraps what switches gradients off. Gives what undoes it."""
+        self._wrap(torch.no_grad)
+        self._wrap(torch.set_grad_enabled)  # as a block: called, as optimizers do, it is left alone
+        self._wrap(torch.inference_mode)
+        return self._remove
+
+    def _wrap(self, kind: Any) -> None:
+        original = kind.__enter__
+        evaluations, see = self, self._see
+
+        @functools.wraps(original)
+        def __enter__(self: Any) -> None:  # noqa: N807 - it replaces one
+            # `set_grad_enabled` has switched them off before, when it was made.
+            was_on = self.prev if kind is torch.set_grad_enabled else torch.is_grad_enabled()
+            original(self)
+            is_off = was_on and evaluations._is_waiting and not torch.is_grad_enabled()
+            if is_off and (location := _users_location()) is not None:
+                see(location)
+
+        skip_frame(__enter__)
+        kind.__enter__ = __enter__
+
+        def undo() -> None:
+            if kind.__enter__ is __enter__:  # else somebody has put theirs on top of it, and it stays, inert
+                kind.__enter__ = original
+
+        self._undo.append(undo)
+
+    def _remove(self) -> None:
+        for undo in self._undo:
+            undo()
+        self._undo = []
+
+    def training_began(self) -> None:
+        """The first optimizer step is about to be made, by this thread."""
+        self._thread = threading.get_ident()
+        self._is_waiting = True
+
+    def stand_down(self) -> None:
+        """Ends it for good."""
+        self._is_waiting = False
+        self._remove()
+        self._end_look()
+
+    # What is seen while it looks.
+
+    def model_called(self) -> None:
+        """A trained model, in training mode, is about to be called."""
+        if torch.is_grad_enabled():
+            return
+        self._calls += 1
+        self._called_at = user_place()
+
+    def loss_taken(self, value: Any) -> None:
+        """A loss function or a model has given this."""
+        if not self._calls or torch.is_grad_enabled() or is_no_computation():
+            return
+        if not isinstance(value, torch.Tensor) or value.numel() != 1 or not value.is_floating_point():
+            return
+        self._is_odd |= self._calls > 1
+        self._losses += 1
+        self._calls = 0
+
+    def training_goes_on(self) -> None:
+        """A backward pass or an optimizer's step is about to be made, or none will be any more."""
+        self._go_on()
+
+    def _gradients_off(self, location: _Location) -> None:
+        if self.is_looking or threading.get_ident() != self._thread:
+            return
+        if self._looks.get(location, 0) >= MOST_LOOKS or len(self._looks) >= MOST_PLACES:
+            return
+        if not self._looks and not self._can_differ():
+            self.stand_down()
+            return
+        self._looks.setdefault(location, 0)
+        self._location = location
+        self.is_looking = True
+        self.look_changed()
+
+    def _can_differ(self) -> bool:
+        return any(
+            role_of(module).role in _DIFFERING_ROLES and not isinstance(module, _ALIKE)
+            for _, root in self._modules.roots()
+            for module in root.modules()
+        )
+
+    def _training_goes_on(self) -> None:
+        if not self.is_looking:
+            return
+        is_evaluation = self._losses > 0 and not self._is_odd
+        location, place = self._location, self._called_at
+        self._end_look()
+        step = self._step()
+        if is_evaluation and (self._last_step is None or step - self._last_step >= _EVERY_STEP):
+            self._last_step = step
+            self.count += 1
+            self.place = place
+            self._counted()
+            if self.count >= ENOUGH:
+                self.stand_down()
+            return
+        if is_evaluation:  # of every step
+            self._last_step = step
+            self.count = 0
+        if location is not None:
+            self._looks[location] = self._looks.get(location, 0) + 1
+
+    def _end_look(self) -> None:
+        if not self.is_looking:
+            return
+        self.is_looking = self._is_odd = False
+        self._calls = self._losses = 0
+        self._location = self._called_at = None
+        self.look_changed()
+
+
+def _users_location() -> _Location | None:
+    """Where the script, or a library that trains for it, switched gradients off; None where torch or we did."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__") in _ON_THE_WAY:
+        frame = frame.f_back
+    is_other = str(frame.f_globals.get("__name__")).startswith(_NO_SCRIPT)
+    return None if is_other else (frame.f_code, frame.f_lasti)

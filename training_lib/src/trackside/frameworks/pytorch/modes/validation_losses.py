@@ -1,0 +1,130 @@
+"""Losses of a validation step: what loss modules, loss functions and the model gave while it was open."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from trackside.capture.step_engine import StepEngine
+from trackside.frameworks.pytorch.ground.structures import holds_value, is_no_computation
+from trackside.frameworks.pytorch.losses.description import UNNAMED, inputs_of_call, name_of_loss_module
+from trackside.frameworks.pytorch.losses.inputs import LossInputSource
+from trackside.frameworks.pytorch.modes.validation_in_training_mode import ValidationInTrainingMode
+from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
+
+
+class ValidationLosses:
+    """Collects them. Its methods may raise.
+
+    Attributes:
+        values: Name and value of each loss of the open step so far.
+        is_step_open: True while a step is open.
+
+    Args:
+        reads_every_loss: Returns True for a loss that is read even on a step that need not save any.
+    """
+
+    def __init__(
+        self,
+        engine: StepEngine,
+        *,
+        saver: TensorSaver,
+        inputs: LossInputSource,
+        reads_every_loss: Callable[[torch.Tensor], bool],
+        in_training_mode: ValidationInTrainingMode,
+    ) -> None:
+        self._engine, self._saver, self._loss_inputs = engine, saver, inputs
+        self._reads_every_loss, self._in_training_mode = reads_every_loss, in_training_mode
+        self._names_in_training: set[str] = set()
+        self._scopes: list[tuple[int, int]] = []  # (module, how many losses there were when it was called)
+        self.values: list[tuple[str, np.ndarray]] = []
+        self.is_step_open = False
+
+    def trained_on(self, loss_name: str) -> None:
+        """Take note of what a loss is called in training."""
+        self._names_in_training.add(loss_name)
+
+    def close_step(self) -> None:
+        """Drop what was collected; no step is open."""
+        self.is_step_open = False
+        self._scopes, self.values = [], []
+
+    def model_returned(self, output: Any) -> None:
+        """The model has returned."""
+        if self.is_step_open or self._in_training_mode.is_looking:
+            loss = _loss_in(output)
+            self._in_training_mode.loss_taken(loss)
+            if self.is_step_open:
+                self._settle(0, loss)
+
+    def loss_called(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        """A loss module is about to be called."""
+        if self._loss_inputs.is_wanted and isinstance(module, torch.nn.modules.loss._Loss):
+            inputs = inputs_of_call(args, kwargs, ignored_label=getattr(module, "ignore_index", None))
+            if inputs is not None:
+                self._loss_inputs.add(name_of_loss_module(module), inputs, is_call=True)
+        self._scopes.append((id(module), len(self.values)))
+
+    def loss_returned(self, module: torch.nn.Module, output: Any) -> None:
+        """A loss module has returned."""
+        start = 0
+        while self._scopes:  # what raised has left its scope behind
+            number, start = self._scopes.pop()
+            if number == id(module):
+                break
+        self._in_training_mode.loss_taken(output)
+        if self.is_step_open:
+            self._settle(start, output, name=name_of_loss_module(module))
+
+    def function_called(self, name: str, args: Any, kwargs: Any, result: Any) -> None:
+        """A loss function of torch.nn was called."""
+        if is_no_computation():
+            return
+        self._in_training_mode.loss_taken(result)
+        if not self.is_step_open:
+            return
+        if not self._scopes and self._loss_inputs.is_wanted:
+            inputs = inputs_of_call(args, kwargs, ignored_label=-100)
+            if inputs is not None:
+                self._loss_inputs.add(name, inputs, is_call=True)
+        value = self._value(result)
+        if value is not None:
+            self.values.append((self._as_in_training(name), value))
+
+    def _as_in_training(self, name: str) -> str:
+        """A graph tells cross entropy by its log-softmax; without one there is only the function that was called."""
+        is_cross_entropy = name == "NLLLoss" and self._names_in_training == {"CrossEntropyLoss"}
+        return "CrossEntropyLoss" if is_cross_entropy else name
+
+    def _settle(self, start: int, output: Any, *, name: str = UNNAMED) -> None:
+        """What was computed inside of something whose result is the loss gives way to that, unless it is that."""
+        value = self._value(output)
+        if value is None:
+            return
+        same = [loss for loss in self.values[start:] if np.array_equal(loss[1], value, equal_nan=True)]
+        self.values[start:] = same[-1:] or [(self._as_in_training(name), value)]
+
+    def _value(self, result: Any) -> np.ndarray | None:
+        if not isinstance(result, torch.Tensor) or not (self._engine.due.losses or self._reads_every_loss(result)):
+            return None
+        if result.numel() != 1 or not result.is_floating_point() or not holds_value(result):
+            return None
+        return self._saver.copied("a loss of the evaluation", result)
+
+
+def _loss_in(output: Any) -> Any:
+    """The loss that a model gives beside or instead of its output; None if there is none."""
+    if isinstance(output, torch.Tensor):
+        return output if output.dim() == 0 else None  # (1, 1) is the score of one sample
+    if isinstance(output, Mapping):
+        return output.get("loss")
+    if hasattr(output, "loss"):
+        return output.loss
+    if dataclasses.is_dataclass(output) or not isinstance(output, (tuple, list)):
+        return None
+    scalars = [v for v in output if isinstance(v, torch.Tensor) and v.dim() == 0 and v.is_floating_point()]
+    return scalars[0] if len(scalars) == 1 else None

@@ -1,0 +1,1 @@
+"""Modules: their calls, roles, inputs and outputs."""

@@ -1,0 +1,301 @@
+"""What modules take and give, and what is known from the calls of loss modules, on the steps that save it.
+
+Seen through `calls.py`, which is switched on when a step ends and the next one is to save any of it, and off
+when that one has ended. The first step is special: the modules to watch are those that an optimizer trains, so from
+the first optimizer's construction until its first step the calls are watched too, if step 0 saves any of it.
+
+- A tensor is copied at the call: an input before, an output after it. Calls that activation checkpointing repeats in
+  the backward pass are passed over, and so are tensors inside of `torch.func`, `vmap` and traces, which hold no value.
+- Names: the dotted path of the module (the root: its class), `_input_<k>` or `_output_<k>`; k runs over the tensors of
+  a call and over the calls of a step. A second root's modules are prefixed with its name.
+- With torch.compile the modules inside a compiled one are seen on steps that run eagerly only: see `eager_steps.py`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import torch
+from torch.optim.optimizer import Optimizer
+
+from trackside.capture.step_engine import TRAIN, StepEngine
+from trackside.frameworks.pytorch.compiling.eager_steps import EagerSteps
+from trackside.frameworks.pytorch.compiling.tracing import untraced
+from trackside.frameworks.pytorch.ground.fuse import Fuse
+from trackside.frameworks.pytorch.ground.numbering import Numbering
+from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames, inner_modules
+from trackside.frameworks.pytorch.ground.structures import flatten, holds_value, is_no_computation
+from trackside.frameworks.pytorch.losses.description import is_loss_like
+from trackside.frameworks.pytorch.losses.inputs import LossInputSource
+from trackside.frameworks.pytorch.modules.calls import ModuleCalls
+from trackside.frameworks.pytorch.modules.roles import (
+    INPUT_COLLECTIONS,
+    OUTPUT_COLLECTIONS,
+    ROLE_COLLECTIONS,
+    attends_to_all,
+    collections_of_inputs,
+    collections_of_outputs,
+    role_of,
+)
+from trackside.frameworks.pytorch.modules.trial_calls import TrialCalls
+from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
+
+SEEN_IN_CALLS = ROLE_COLLECTIONS | {"inputs", "outputs", "labels", "predictions", "metrics", "activation_gradients"}
+_MOST_OF_A_NAME = 256  # tensors of one module in one step: a module called in a long loop, a step that never ends
+
+
+class TrainedModules:
+    """The modules that hold what optimizers train, and their names."""
+
+    def __init__(self, names: ParameterNames) -> None:
+        self._names = names
+        # In the order they came, for names are given in it, and ranks must give the same.
+        self._optimizers: weakref.WeakKeyDictionary[Optimizer, None] = weakref.WeakKeyDictionary()
+        self._is_new = False
+        self._members: dict[int, tuple[weakref.ref[torch.nn.Module], weakref.ref[torch.nn.Module], str]] = {}
+        self.root_types: frozenset[type] = frozenset()
+
+    def optimizer_created(self, optimizer: Optimizer) -> None:
+        """Tells of an optimizer; its modules are looked for when they are next asked for."""
+        self._optimizers[optimizer] = None
+        self._is_new = True
+
+    def look_again(self) -> None:
+        """Has the modules looked for when they are next asked for: they may have changed since."""
+        self._is_new = True
+
+    def roots(self) -> Iterator[tuple[str, torch.nn.Module]]:
+        """(name, module) of each root."""
+        self._refresh()
+        return self._names.roots()
+
+    def name_of(self, module: torch.nn.Module) -> str | None:
+        """The name under which the module's tensors are saved; None if no optimizer trains what it belongs to."""
+        found = self._found(module)
+        return found[2] if found else None
+
+    def root_of(self, module: torch.nn.Module) -> torch.nn.Module | None:
+        """The root that the module belongs to, as what the compiler made of it does."""
+        found = self._found(as_written(module))
+        return found[1]() if found else None
+
+    def is_root(self, module: torch.nn.Module) -> bool:
+        """True for a root itself."""
+        found = self._found(module)
+        return found is not None and found[0]() is found[1]()
+
+    def parameter_name(self, parameter: torch.Tensor) -> str | None:
+        """The name of a parameter that an optimizer trains; None for any other."""
+        self._refresh()
+        return self._names.known(parameter)
+
+    def _found(self, module: torch.nn.Module) -> Any:
+        self._refresh()
+        found = self._members.get(id(module))
+        if found is not None and found[0]() is module:
+            return found
+        # A replica of DataParallel shares the dict of its original's hooks, and nothing else that could tell.
+        return self._members.get(id(module.__dict__.get("_forward_hooks")))
+
+    def _refresh(self) -> None:
+        if not self._is_new:
+            return
+        self._is_new = False
+        for optimizer in list(self._optimizers):
+            for _ in self._names.of(optimizer):
+                pass
+        self._members = {}
+        roots = list(self._names.roots())
+        for index, (root_name, root) in enumerate(roots):
+            for path, module in inner_modules(root):
+                name = f"{root_name}.{path}" if index and path else (path or root_name)
+                entry = (weakref.ref(module), weakref.ref(root), name)
+                self._members.setdefault(id(module), entry)
+                self._members.setdefault(id(module.__dict__.get("_forward_hooks")), entry)
+        self.root_types = frozenset(type(root) for _, root in roots)
+
+
+def as_written(module: torch.nn.Module) -> torch.nn.Module:
+    """The module itself, or the one that `torch.compile` wrapped into it."""
+    inner = module._modules.get("_orig_mod") if type(module).__name__ == "OptimizedModule" else None
+    return module if inner is None else inner
+
+
+def save_buffers(modules: TrainedModules, engine: StepEngine, saver: TensorSaver) -> None:
+    """Saves `buffer/<Root>_<dotted name>` for all trained models, once a step."""
+    for root_name, root in modules.roots():
+        for path, module in inner_modules(root):
+            for key, buffer in module.named_buffers(recurse=False):
+                name = f"buffer/{root_name}_{path}.{key}" if path else f"buffer/{root_name}_{key}"
+                if not engine.open_step.has(name):
+                    saver.save(name, buffer, collection="buffers")
+
+
+class CallWatcher(Protocol):
+    """Who else looks at calls while they are seen. Its methods may raise: then modules are watched no longer."""
+
+    def is_model(self, module: torch.nn.Module) -> bool:
+        """True if the module is trained, or stands for one that is."""
+
+    def model_called(self, module: torch.nn.Module) -> bool:
+        """Such a module is about to be called, by no other of them. False if this is no part of any step."""
+
+    def model_returned(self, output: Any) -> None:
+        """It has returned."""
+
+    def loss_called(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        """A loss module, or what is named like one, is about to be called."""
+
+    def loss_returned(self, module: torch.nn.Module, output: Any) -> None:
+        """It has returned."""
+
+
+class ModuleSource:
+    """Saves the inputs and outputs of trained modules, and tells `watcher` of calls."""
+
+    def __init__(
+        self,
+        engine: StepEngine,
+        *,
+        fuse: Fuse,
+        saver: TensorSaver,
+        modules: TrainedModules,
+        watcher: CallWatcher,
+        loss_inputs: LossInputSource,
+        numbering: Numbering,
+        is_eager_allowed: bool,
+    ) -> None:
+        self._engine = engine
+        self._fuse = fuse
+        self._saver = saver
+        self._modules = modules
+        self._watcher = watcher
+        self.eager = EagerSteps(is_allowed=is_eager_allowed)
+        self._model: int | None = None  # whose call is open
+        self._is_ignored = False
+        self._is_outside = False  # of any step: the latest call of a model was, and so is a loss of what it gave
+        self.trial_calls: TrialCalls | None = TrialCalls(  # until training begins
+            engine, saver=saver, numbering=numbering, loss_inputs=loss_inputs
+        )
+        self.unmasked: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()  # attention that was seen to see all
+        self._numbering = numbering
+        self._generation = 0
+        self.calls = ModuleCalls(self)
+        fuse.when_blown = self.remove
+        self._see_before = untraced(fuse.protect(self._before))
+        self._see_after = untraced(fuse.protect(self._after))
+
+    # The switch.
+
+    def install(self) -> Callable[[], None]:
+        """Wrap `torch.compile`. Return what undoes that and takes away all the rest."""
+        undo = self.eager.install(self.calls.absent)
+
+        def remove() -> None:
+            self.remove()
+            undo()
+
+        return remove
+
+    def look_ahead(self, *, is_validating: bool) -> None:
+        """Makes calls seen if the open step needs them. To be called when a step or an evaluation begins or ends."""
+        is_needed = not self._fuse.is_blown and not self._engine.due.kinds.isdisjoint(SEEN_IN_CALLS)
+        if is_needed:
+            self._modules.look_again()
+        self.eager.switch(on=is_needed)
+        self.calls.switch(on=is_needed or is_validating)
+
+    def remove(self) -> None:
+        """Leaves PyTorch as it was."""
+        self.eager.switch(on=False)
+        self.calls.remove()
+
+    def step_ended(self, mode: str, *, keep_unsettled: bool) -> None:
+        """Gradients of what was seen in that mode come too late from here on."""
+        if mode == TRAIN:
+            self._generation += 1
+
+    # What ModuleCalls tells.
+
+    def before_call(self, module: torch.nn.Module, args: Any, kwargs: Any, *, is_outermost: bool) -> None:
+        """See `CallObserver`."""
+        self._see_before(module, args, kwargs, is_outermost)
+
+    def after_call(self, module: torch.nn.Module, output: Any) -> None:
+        """See `CallObserver`."""
+        self._see_after(module, output)
+
+    def _before(self, module: torch.nn.Module, args: Any, kwargs: Any, is_outermost: bool) -> None:
+        if is_no_computation():
+            return
+        if is_outermost:  # whatever an exception has left behind
+            self._model, self._is_ignored = None, False
+        if self._model is None and self._watcher.is_model(module):
+            self._model = id(module)
+            self._is_ignored = self._is_outside = not self._watcher.model_called(module)
+            if self.trial_calls is not None and not self._is_ignored:
+                self.trial_calls.called(module)
+        if self._is_ignored:
+            return
+        if is_loss_like(module) and not self._is_outside:
+            self._watcher.loss_called(module, args, kwargs)
+        if attends_to_all(module, args, kwargs):
+            self.unmasked.add(module)
+        kinds = self._engine.due.kinds
+        if "inputs" in kinds or not kinds.isdisjoint(INPUT_COLLECTIONS):
+            collections = collections_of_inputs(role_of(module), is_root=self._modules.is_root(module))
+            if not kinds.isdisjoint(collections):
+                self._save(module, "input", collections, args, kwargs)
+
+    def _after(self, module: torch.nn.Module, output: Any) -> None:
+        if is_no_computation():
+            return
+        is_model = self._model == id(module)
+        if is_model:
+            self._model = None
+        if self._is_ignored:
+            self._is_ignored = not is_model
+            return
+        kinds = self._engine.due.kinds
+        if "outputs" in kinds or "activation_gradients" in kinds or not kinds.isdisjoint(OUTPUT_COLLECTIONS):
+            collections = collections_of_outputs(role_of(module))
+            if "activation_gradients" in kinds or not kinds.isdisjoint(collections):
+                self._save(module, "output", collections, output)
+        if is_loss_like(module) and not self._is_outside:
+            self._watcher.loss_returned(module, output)
+        if is_model and self.trial_calls is not None:
+            self.trial_calls.returned(output)
+        if is_model:
+            self._watcher.model_returned(output)
+
+    def _save(self, module: torch.nn.Module, side: str, collections: frozenset[str], *values: Any) -> None:
+        module_name = self._modules.name_of(module)
+        if module_name is None:
+            return
+        prefix = f"{module_name}_{side}_"
+        k = self._numbering.of(self._engine.mode, prefix)
+        for tensor in flatten(*values):
+            if k >= _MOST_OF_A_NAME:
+                break
+            name = f"{prefix}{k}"
+            k += 1
+            if not collections.isdisjoint(self._engine.due.kinds):
+                self._saver.save_activation(name, tensor, collections=collections)
+            if side == "output" and tensor.requires_grad and "activation_gradients" in self._engine.due.kinds:
+                self._watch_gradient(f"activation_gradient/{name}", tensor)
+        self._numbering.move_on(self._engine.mode, prefix, k)
+
+    def _watch_gradient(self, name: str, tensor: torch.Tensor) -> None:
+        if not holds_value(tensor) or not self._engine.open_step.wants(
+            name, collections=frozenset({"activation_gradients"})
+        ):
+            return
+        generation = self._generation
+
+        def save(gradient: torch.Tensor) -> None:
+            if generation == self._generation:  # else the backward pass came after the step had ended
+                self._saver.save_activation(name, gradient, collection="activation_gradients")
+
+        tensor.register_hook(untraced(self._fuse.protect(save)))  # type: ignore[no-untyped-call] # torch's own omission

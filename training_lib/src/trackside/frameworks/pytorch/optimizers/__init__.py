@@ -1,0 +1,1 @@
+"""Optimizers: settings, state, skipped steps, gradients before clipping."""

@@ -1,0 +1,179 @@
+"""What is read off an optimizer: its settings, its state, AMP's scale, and the steps that AMP skips."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.optim.optimizer import Optimizer
+
+from trackside.capture.step_engine import StepEngine
+from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
+from trackside.frameworks.pytorch.ground.live_objects import instances, look_again
+from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
+from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
+
+SKIPPED_STEPS = "amp_skipped_steps"
+_HYPERPARAMETERS = frozenset({"hyperparameters"})
+_VARIABLES = "optimizer_variables"
+
+
+def fused_scale(optimizer: Optimizer) -> float:
+    """What AMP has multiplied the gradients by and a fused optimizer will divide by, inside of its step."""
+    scale = getattr(optimizer, "grad_scale", None)
+    return float(scale) if isinstance(scale, torch.Tensor) and scale.numel() == 1 else 1.0
+
+
+def optimizers_beside(
+    is_known: Callable[[Optimizer], bool], *, seen: Callable[[], list[Optimizer] | None] = lambda: None
+) -> list[Optimizer]:
+    """The optimizers that nobody told us of: built before we came, or copied and so never built.
+
+    `seen` gives those that a look of a moment ago has found: if all are known, there is no other look. One takes some
+    ten milliseconds, and more where there are any: those that only wait to be collected are none.
+    """
+    found = seen()
+    if not _unknown(instances(Optimizer) if found is None else found, is_known):
+        return []
+    del found
+    look_again()  # what was found is held by the look itself, and would not be collected
+    gc.collect()
+    return _unknown(instances(Optimizer), is_known)
+
+
+def _unknown(found: list[Optimizer], is_known: Callable[[Optimizer], bool]) -> list[Optimizer]:
+    # One that only wraps another passes `param_groups` on as a property.
+    return [each for each in found if "param_groups" in each.__dict__ and not is_known(each)]
+
+
+def numbers_in(name: str, value: Any) -> Iterator[tuple[str, float]]:
+    """(name, number) for a number, a tensor of one, or each of a tuple of them; flags and all else are left out."""
+    if isinstance(value, bool):
+        return
+    if isinstance(value, (int, float)):
+        yield name, float(value)
+    elif isinstance(value, torch.Tensor) and value.numel() == 1:
+        yield name, float(value.detach())
+    elif isinstance(value, (tuple, list)):
+        for k, part in enumerate(value):
+            yield from numbers_in(f"{name}_{k}", part)
+
+
+def tensors_in(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor | float]]:
+    """(name, value) for a tensor or number of an optimizer's state, or each in a list of them."""
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield name, float(value)
+    elif isinstance(value, (tuple, list)):
+        for k, part in enumerate(value):
+            yield from tensors_in(f"{name}_{k}", part)
+
+
+class OptimizerSource:
+    """Saves hyperparameters before an optimizer's step, and its state after it."""
+
+    def __init__(self, engine: StepEngine, *, saver: TensorSaver, names: ParameterNames) -> None:
+        self._engine = engine
+        self._saver = saver
+        self._names = names
+        self._known: weakref.WeakKeyDictionary[Optimizer, str] = weakref.WeakKeyDictionary()
+        self._taken: dict[str, int] = {}
+
+    def before_optimizer(self, optimizer: Optimizer) -> None:
+        """Adds `hyperparameters/<Class>/group_<i>/<key>` for what this step uses."""
+        if "hyperparameters" not in self._engine.due.kinds:
+            return
+        for i, group in enumerate(optimizer.param_groups):
+            prefix = f"hyperparameters/{self.name(optimizer)}/group_{i}"
+            for key, value in group.items():
+                if key != "params":
+                    self._add_numbers(f"{prefix}/{key}", value)
+
+    def _add_numbers(self, name: str, value: Any) -> None:
+        for full_name, number in numbers_in(name, value):
+            if self._engine.open_step.wants(full_name, collections=_HYPERPARAMETERS):
+                self._engine.open_step.add(full_name, np.array(number, np.float64), collections=_HYPERPARAMETERS)
+
+    def after_optimizer(self, optimizer: Optimizer) -> None:
+        """Adds `optimizer/<parameter>/<key>` for the state that this step has left."""
+        if _VARIABLES not in self._engine.due.kinds:
+            return
+        for parameter_name, parameter in self._names.of(optimizer):
+            state = optimizer.state.get(parameter)
+            for key, value in (state or {}).items():
+                for name, found in tensors_in(f"optimizer/{parameter_name}/{key}", value):
+                    self._add_state(name, found)
+
+    def _add_state(self, name: str, value: torch.Tensor | float) -> None:
+        collections = frozenset({_VARIABLES})
+        if isinstance(value, torch.Tensor):
+            self._saver.save(name, value, collection=_VARIABLES)
+        elif self._engine.open_step.wants(name, collections=collections):
+            self._engine.open_step.add(name, np.array(value, np.float64), collections=collections)
+
+    def name(self, optimizer: Optimizer) -> str:
+        """The word for an optimizer: its class, and from the second of that on a number."""
+        name = self._known.get(optimizer)
+        if name is None:
+            kind = type(optimizer).__name__
+            count = self._taken[kind] = self._taken.get(kind, 0) + 1
+            name = self._known[optimizer] = kind if count == 1 else f"{kind}{count}"
+        return name
+
+
+class SkippedSteps:
+    """Counts the steps that AMP's GradScaler skips because a gradient is not finite: the optimizer never hears of them.
+
+    The count so far is saved as `scalar/amp_skipped_steps` with the step that is then made instead. `skipped` is told
+    of each optimizer that was not stepped.
+    """
+
+    def __init__(
+        self,
+        engine: StepEngine,
+        *,
+        protect: Callable[[Callable[..., None]], Callable[..., None]],
+        skipped: Callable[[Optimizer], None],
+    ) -> None:
+        self.count = 0
+        self.has_scaler = False  # one was used
+        self._engine = engine
+        self._tell = skipped
+        self.has_stepped = False  # an optimizer has, since the scaler was called
+        self._skipped = untraced(protect(self._add))
+
+    def look_into(self, optimizer: Optimizer) -> None:
+        """Asks a fused optimizer, which is stepped even to find that it must change nothing. A wait for the device."""
+        found = getattr(optimizer, "found_inf", None)
+        if isinstance(found, torch.Tensor) and float(found.sum()) > 0:
+            self._skipped()
+
+    def install(self) -> Callable[[], None]:
+        """Wraps `GradScaler.step`. Gives what undoes it."""
+        scaler_class = torch.amp.grad_scaler.GradScaler
+        original = scaler_class.step
+        counter = self
+
+        @functools.wraps(original)
+        def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+            counter.has_stepped, counter.has_scaler = False, True
+            result = original(self, *args, **kwargs)
+            if not counter.has_stepped:
+                counter._skipped(kwargs.get("optimizer", args[0] if args else None))
+            return result
+
+        skip_frame(step)
+        setattr(scaler_class, "step", step)  # noqa: B010 - mypy forbids the plain assignment to a method
+        return functools.partial(setattr, scaler_class, "step", original)
+
+    def _add(self, skipped: Any = None) -> None:
+        self.count += 1
+        if isinstance(skipped, Optimizer):
+            self._tell(skipped)
+        self._engine.open_step.add_scalar(SKIPPED_STEPS, self.count)

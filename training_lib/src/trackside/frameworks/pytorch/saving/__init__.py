@@ -1,0 +1,1 @@
+"""From tensors to arrays of our own."""

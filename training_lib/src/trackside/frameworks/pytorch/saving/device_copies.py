@@ -1,0 +1,192 @@
+"""Copies of a GPU's tensors that training does not wait for.
+
+A step's weights and gradients are copied together into one piece of memory beside them, on the stream that training
+uses: from then on the script may write over them. That piece goes to the host in one transfer, on a stream of its own,
+while training goes on. What comes one by one, an activation or a loss, goes to the host on training's own stream, which
+is in order by itself. What the caller gets at once are the arrays that the values will come into, and an `Arrival` that
+says when they have.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+
+from trackside.capture.arrival import Arrival
+from trackside.frameworks.pytorch.saving.slabs import PLAIN_TYPES, SENT_DTYPES, Layout, kept_dtype
+
+MOST_BYTES = 128 * 2**20  # of one set: as much of the device's memory is taken for each of the slabs
+MOST_SLABS = 2  # of a device: one is on its way or being stored while the next is filled
+
+
+class Link(Protocol):
+    """The way from a device to the host."""
+
+    def memory(self, size: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """(near the tensors, on the host): `size` bytes each, of uint8; None if there is no room."""
+
+    def send(self, near: torch.Tensor, host: torch.Tensor) -> Arrival:
+        """Begins to copy `near`, as it is after what training has queued so far, to `host`: `near` is left alone
+        until then."""
+
+    def fetch(self, tensor: torch.Tensor) -> tuple[torch.Tensor, Arrival]:
+        """Begins to copy a tensor, which may be written over by what training queues from now on, to the host."""
+
+
+class Copies(NamedTuple):
+    """`arrays` are the caller's, in C order, and hold the values once `arrival` is here."""
+
+    arrays: list[np.ndarray]
+    arrival: Arrival
+
+
+def is_on_gpu(tensor: torch.Tensor) -> bool:
+    """True for a dense CUDA tensor in this process's own memory, of a type that can be kept."""
+    return tensor.is_cuda and can_be_sent(tensor)
+
+
+def can_be_sent(tensor: torch.Tensor) -> bool:
+    """True for a dense tensor of a type that can be kept, wherever it lies."""
+    return type(tensor) in PLAIN_TYPES and tensor.dtype in SENT_DTYPES and tensor.layout is torch.strided
+
+
+class DeviceCopies:
+    """Copies tensors of devices; sets of them, of one device each, into one slab.
+
+    A slab is used again when its values have come and no array in it is referenced from anywhere. Called by the
+    training's thread only; arrays may be let go by any. `takes` says which tensors come this way.
+    """
+
+    def __init__(self, link: Link | None = None, *, takes: Callable[[torch.Tensor], bool] = is_on_gpu) -> None:
+        self.takes = takes
+        self._link = link or CudaLink()
+        self._slabs: dict[torch.device, list[_Slab]] = {}
+        self._full: set[torch.device] = set()  # there was no room for a slab: not tried again
+
+    def together(self, tensors: Sequence[torch.Tensor]) -> Copies | None:
+        """The values that the tensors, all of one device, have at this point of the training; float8 and bfloat16 as
+        float32.
+
+        None if there is no slab to be had: the set is too large, all are in use, or the device has no room.
+        """
+        layout = Layout.of(tensors)
+        if not tensors or layout.size > MOST_BYTES:
+            return None
+        slab = self._free_slab(tensors[0].device, layout.size)
+        if slab is None:
+            return None
+        arrays = slab.arrays(layout)
+        with torch.no_grad():
+            torch._foreach_copy_(layout.targets(slab.near), list(tensors))
+        slab.arrival = self._link.send(slab.near[: layout.size], slab.host[: layout.size])
+        return Copies(arrays, slab.arrival)
+
+    def one(self, tensor: torch.Tensor, *, scale: float = 1.0) -> Copies:
+        """The value of one, divided by `scale`. Errors: whatever torch raises for a tensor that holds no value."""
+        value = tensor.detach()
+        if scale != 1:
+            value = (value / scale).to(value.dtype)
+        value = value.to(kept_dtype(value.dtype), memory_format=torch.contiguous_format)
+        host, arrival = self._link.fetch(value.resolve_conj().resolve_neg())
+        return Copies([host.numpy()], arrival)
+
+    def _free_slab(self, device: torch.device, size: int) -> _Slab | None:
+        slabs = self._slabs.setdefault(device, [])
+        free = [slab for slab in slabs if slab.is_free]
+        for slab in free:
+            if slab.size >= size:
+                return slab
+        if free:
+            slabs.remove(free[0])
+        if len(slabs) == MOST_SLABS or device in self._full:
+            return None
+        memory = self._link.memory(size, device)
+        if memory is None:
+            self._full.add(device)
+            return None
+        slabs.append(slab := _Slab(*memory))
+        return slab
+
+
+class CudaLink:
+    """To pinned memory; for slabs on a stream of its own for each device."""
+
+    def __init__(self) -> None:
+        self._streams: dict[torch.device, torch.cuda.Stream] = {}
+
+    def memory(self, size: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """As `Link`. Never at the cost of the script: what is asked of the device must be a small part of what is free.
+
+        The first time takes milliseconds, and making pinned memory waits for the device.
+        """
+        free, _ = torch.cuda.mem_get_info(device)
+        if size > free // 8:
+            return None
+        try:
+            return (
+                torch.empty(size, dtype=torch.uint8, device=device),
+                torch.empty(size, dtype=torch.uint8, pin_memory=True),
+            )
+        except RuntimeError:  # out of memory, of either kind
+            return None
+
+    def send(self, near: torch.Tensor, host: torch.Tensor) -> Arrival:
+        """As `Link`."""
+        stream = self._streams.get(near.device)
+        if stream is None:
+            stream = self._streams[near.device] = torch.cuda.Stream(near.device)  # type: ignore[no-untyped-call] # torch's
+        stream.wait_stream(torch.cuda.current_stream(near.device))
+        with torch.cuda.stream(stream):
+            host.copy_(near, non_blocking=True)
+            return _recorded(stream)
+
+    def fetch(self, tensor: torch.Tensor) -> tuple[torch.Tensor, Arrival]:
+        """As `Link`. PyTorch keeps the pinned memory until the copy is done, whoever lets go of it before."""
+        host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        host.copy_(tensor, non_blocking=True)
+        return host, _recorded(torch.cuda.current_stream(tensor.device))
+
+
+def _recorded(stream: torch.cuda.Stream) -> _Recorded:
+    # Blocking: who waits for it sleeps, and does not keep a core busy that training could use.
+    with torch.cuda.device(stream.device):
+        event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call] # torch's own omission
+        event.record(stream)
+    return _Recorded(event)
+
+
+class _Recorded:
+    """An event of CUDA."""
+
+    def __init__(self, event: torch.cuda.Event) -> None:
+        self._event = event
+
+    def is_here(self) -> bool:
+        return bool(self._event.query())  # type: ignore[no-untyped-call] # torch's own omission
+
+    def wait(self) -> None:
+        self._event.synchronize()
+
+
+class _Slab:
+    """Memory near the tensors and on the host."""
+
+    def __init__(self, near: torch.Tensor, host: torch.Tensor) -> None:
+        self.near, self.host = near, host
+        self.size = len(host)
+        self.arrival: Arrival | None = None
+        self._bytes: np.ndarray[Any, Any] = host.numpy()
+        self._own_references = sys.getrefcount(self._bytes)
+
+    @property
+    def is_free(self) -> bool:
+        """True if nothing is on its way into it and nobody holds an array in it: each of those refers to `_bytes`."""
+        is_held = sys.getrefcount(self._bytes) != self._own_references
+        return not is_held and (self.arrival is None or self.arrival.is_here())
+
+    def arrays(self, layout: Layout) -> list[np.ndarray]:
+        return layout.arrays(self._bytes)

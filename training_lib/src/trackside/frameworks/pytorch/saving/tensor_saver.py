@@ -1,0 +1,174 @@
+"""From a tensor of the user's to a tensor of the open step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+from trackside.capture.guard import Guard, describe
+from trackside.capture.step_engine import StepEngine
+from trackside.frameworks.pytorch.ground.structures import holds_value
+from trackside.frameworks.pytorch.saving.copying import copy_to_array, is_in_cuda_graph
+from trackside.frameworks.pytorch.saving.device_copies import DeviceCopies
+from trackside.frameworks.pytorch.saving.slabs import PLAIN_TYPES, Slabs, is_plain
+from trackside.frameworks.pytorch.sharding.shards import shard_of
+from trackside.records.shards import Shard
+
+# Before the first optimizer's step nobody knows whether this process will ever train.
+MOST_BYTES_BEFORE_TRAINING = 256 * 2**20
+
+_NO_COLLECTIONS: frozenset[str] = frozenset()
+
+
+class TensorSaver:
+    """Copies what the open step wants. A tensor that cannot be copied costs only itself, and is said once."""
+
+    def __init__(self, engine: StepEngine, guard: Guard, *, shards: dict[str, Shard]) -> None:
+        self._engine = engine
+        self._guard = guard
+        self._bytes_left: int | None = MOST_BYTES_BEFORE_TRAINING
+        self.slabs = Slabs()
+        self._device_copies = DeviceCopies()
+        self.shards = shards  # which part of a sharded tensor this rank holds, by name
+
+    def training_began(self) -> None:
+        """From now on the queue of the writer bounds the memory."""
+        self._bytes_left = None
+
+    def has_freed(self, size_bytes: int) -> None:
+        """Before the first step: so much of what was copied is let go again."""
+        if self._bytes_left is not None:
+            self._bytes_left = min(self._bytes_left + size_bytes, MOST_BYTES_BEFORE_TRAINING)
+
+    def save(
+        self,
+        name: str,
+        tensor: torch.Tensor,
+        *,
+        collection: str = "",
+        collections: frozenset[str] = _NO_COLLECTIONS,
+        scale: float = 1.0,
+    ) -> None:
+        """Adds the tensor's value, divided by `scale`, if the open step wants it.
+
+        `collection` is one it belongs to, or `collections` are those.
+        """
+        collections = frozenset({collection}) if collection else collections
+        if not self._engine.open_step.wants(name, collections=collections):
+            return
+        if self.is_sent(tensor):
+            array, scale = self.sent(name, tensor, scale=scale), 1.0
+        else:
+            array = self.copied(name, tensor)
+        if array is not None:
+            value = array if scale == 1 else np.asarray(array / scale, array.dtype)
+            self._engine.open_step.add(name, value, collections=collections)
+            self._note_shard(name, tensor)
+
+    def save_all(self, named: Sequence[tuple[str, torch.Tensor]]) -> None:
+        """As `save` of each, with one copy for all of them that are dense and lie in this process's own memory."""
+        engine = self._engine
+        together: dict[str, np.ndarray] = {}
+        for device, plain in self._by_device(named).items():
+            arrays = self._copied_together(device, [tensor for _, tensor in plain])
+            together.update(zip((name for name, _ in plain), arrays or (), strict=False))
+        for name, tensor in named:
+            array = together.get(name)
+            if array is not None:
+                engine.open_step.add(name, array)
+            else:
+                self.save(name, tensor)
+
+    def _by_device(
+        self, named: Sequence[tuple[str, torch.Tensor]]
+    ) -> dict[torch.device, list[tuple[str, torch.Tensor]]]:
+        """Those that are wanted and can be copied together."""
+        found: dict[torch.device, list[tuple[str, torch.Tensor]]] = {}
+        for name, tensor in named:
+            if (is_plain(tensor) or self._device_copies.takes(tensor)) and self._engine.open_step.wants(name):
+                found.setdefault(tensor.device, []).append((name, tensor))
+        return found
+
+    def _copied_together(self, device: torch.device, tensors: Sequence[torch.Tensor]) -> list[np.ndarray] | None:
+        """The values of tensors of one device; None if each is to be copied by itself."""
+        if len(tensors) < 2 or self._bytes_left is not None or is_in_cuda_graph(tensors[0]):
+            return None
+        try:
+            with outside_of_modes():
+                if not self._device_copies.takes(tensors[0]):
+                    return self.slabs.copies(tensors)
+                copies = self._device_copies.together(tensors)
+        except Exception:  # noqa: BLE001 - which of them it is shows when each is copied by itself
+            return None
+        if copies is None:
+            return None
+        self._engine.open_step.add_arrival(copies.arrival)
+        return copies.arrays
+
+    def is_sent(self, tensor: torch.Tensor) -> bool:
+        """True if the tensor lies on a device, and training need not wait for its value."""
+        return self._bytes_left is None and self._device_copies.takes(tensor)
+
+    def sent(self, name: str, tensor: torch.Tensor, *, scale: float = 1.0) -> np.ndarray | None:
+        """The array that the value of a tensor that `is_sent`, divided by `scale`, will come into; the open step knows
+        when. None if there is none to be had."""
+        if is_in_cuda_graph(tensor):
+            return None
+        try:
+            with outside_of_modes():
+                copies = self._device_copies.one(tensor, scale=scale)
+        except Exception as error:  # noqa: BLE001 - as in `copied`
+            self._leave_out(name, error)
+            return None
+        self._engine.open_step.add_arrival(copies.arrival)
+        return copies.arrays[0]
+
+    def copied(self, name: str, tensor: torch.Tensor) -> np.ndarray | None:
+        """The tensor's value as an array of our own; None if there is none to be had."""
+        if is_in_cuda_graph(tensor) or not self._has_room(tensor):
+            return None
+        try:
+            with outside_of_modes():
+                return copy_to_array(tensor)
+        except Exception as error:  # noqa: BLE001 - one odd tensor must not cost the user all others
+            self._leave_out(name, error)
+            return None
+
+    def _leave_out(self, name: str, error: Exception) -> None:
+        what = "%s cannot be copied and is left out, as is any other that fails in this way: %s."
+        self._guard.say_once(f"copy/{type(error).__name__}", what, name, describe(error))
+
+    def save_activation(
+        self, name: str, tensor: torch.Tensor, *, collection: str = "", collections: frozenset[str] = _NO_COLLECTIONS
+    ) -> None:
+        """As `save`, for what flows between modules: a tensor that holds no value is passed over in silence."""
+        if holds_value(tensor):
+            self.save(name, tensor, collection=collection, collections=collections)
+
+    def _note_shard(self, name: str, tensor: torch.Tensor) -> None:
+        if type(tensor) in PLAIN_TYPES or name in self.shards:
+            return
+        shard = shard_of(tensor)
+        if shard is not None:
+            self.shards[name] = shard
+
+    def _has_room(self, tensor: torch.Tensor) -> bool:
+        if self._bytes_left is None:
+            return True
+        self._bytes_left -= tensor.numel() * tensor.element_size()
+        return self._bytes_left >= 0
+
+
+@contextmanager
+def outside_of_modes() -> Iterator[None]:
+    """Hides what is done in here from dispatch modes: selective checkpointing would replay our copies as the user's."""
+    if not torch._C._len_torch_dispatch_stack():
+        yield
+        return
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with _disable_current_modes():
+        yield

@@ -1,0 +1,1 @@
+"""Captures that a script directs."""

@@ -1,0 +1,318 @@
+"""What every explicit hook is: a capture directed by the script that begins when the model is first called.
+
+Until then the script may still say what is to be saved, and nothing is in place but a wrapper around the first call of
+any module. Where TRACKSIDE_RUN is set, the run lies there and not where the script says, and both requests hold: the
+capture that needs no change of the script gives way, so nothing is saved twice.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch.optim.optimizer import Optimizer
+
+from trackside.capture.asked_request import with_request_of_run
+from trackside.capture.guard import Guard
+from trackside.capture.kept_steps import KeptSteps
+from trackside.capture.open_step import SCALARS
+from trackside.capture.place import Place
+from trackside.capture.session import RunSession, SessionOptions
+from trackside.capture.step_engine import TRAIN, Position
+from trackside.contracts.capture_request import CaptureRequest
+from trackside.environment import CaptureEnvironment
+from trackside.frameworks import in_charge
+from trackside.frameworks.pytorch.ground.parameter_names import unwrapped
+from trackside.frameworks.pytorch.losses.description import register_loss
+from trackside.frameworks.pytorch.script.control import ScriptControl
+from trackside.frameworks.pytorch.script.first_call import FirstCall
+from trackside.frameworks.pytorch.script.values import scalar_value, tensor_value
+from trackside.frameworks.pytorch.steps.sources import ExtraSource
+from trackside.frameworks.pytorch.steps.times import StepTimes
+from trackside.records.modes import checked_mode
+from trackside.records.state_file import TrainingState
+
+StepEnds = Callable[[Position, "int | None"], object]
+
+
+class ScriptView:
+    """What a script may read of its capture.
+
+    Args:
+        script: The capture that it directs.
+    """
+
+    def __init__(self, script: ScriptedCapture) -> None:
+        self._script = script
+
+    @property
+    def has_begun(self) -> bool:
+        """True from the first call of a model on."""
+        return self._script.control is not None
+
+    @property
+    def mode(self) -> str:
+        """The mode of the open step."""
+        control = self._script.control
+        return self._script.mode if control is None else str(control.engine.mode)
+
+    @property
+    def step(self) -> int:
+        """The number of the step that the script is in, over all modes; -1 before the first.
+
+        After `optimizer.step()` that is the step just made, until a model is called again.
+        """
+        control = self._script.control
+        return -1 if control is None else control.step_of_script().step
+
+    def mode_steps(self) -> dict[str, int]:
+        """Return the same for each mode that has begun, as it counts within that mode."""
+        control = self._script.control
+        if control is None:
+            return {}
+        now = control.step_of_script()
+        counts = control.engine.position().mode_steps or {}
+        return {**{mode: count for mode, count in counts.items() if count}, now.mode: now.mode_step}
+
+    def position(self) -> tuple[str, int]:
+        """Return (mode, step within it) that the script's own values go to."""
+        control = self._script.control
+        if control is None:
+            return self._script.mode, 0
+        now = control.step_of_script()
+        return now.mode, now.mode_step
+
+    @property
+    def last_saved_step(self) -> int | None:
+        """The number of the last step that had anything to save; None if there was none."""
+        control = self._script.control
+        return None if control is None else control.last.latest
+
+    def open_tensors(self) -> dict[str, np.ndarray]:
+        """Return what the open step holds so far."""
+        control = self._script.control
+        return {} if control is None else dict(control.engine.open_step.tensors())
+
+    def due_collections(self) -> frozenset[str]:
+        """Return the collections that the open step saves."""
+        control = self._script.control
+        return frozenset() if control is None else frozenset(control.engine.due.collections)
+
+
+class ScriptedCapture:
+    """Holds what the script says, and hands it on. No method raises but for a wrong argument; what fails inside is
+    logged once, and the training goes on.
+
+    Attributes:
+        roots, losses: The models and loss modules that were registered.
+        mode: The mode that the script has set last.
+        control: Directs the capture, from the first call of a model on; None before.
+        is_over: True once the script has ended it.
+        now: What the script may read.
+
+    Args:
+        request: Returns what is captured. Called once, when the capture begins; its errors are logged then.
+        place: Where the run lies.
+        kept: Keeps steps in memory.
+        times: Times steps.
+        saves_nothing: True if no tensor is saved.
+        earlier: How far an earlier process had come, as something else than the run tells.
+        step_ends: Called at the end of each step with how far training had come before it, and the last saved step.
+    """
+
+    def __init__(
+        self,
+        request: Callable[[], CaptureRequest],
+        *,
+        place: Place,
+        kept: KeptSteps | None = None,
+        times: StepTimes | None = None,
+        saves_nothing: bool = False,
+        earlier: TrainingState | None = None,
+        step_ends: StepEnds | None = None,
+    ) -> None:
+        self._request, self._place = request, place
+        self._options = SessionOptions(kept=kept, saves_nothing=saves_nothing, earlier=earlier, holds_last_step=True)
+        self._extra = _extra_sources(times, step_ends)
+        self._guard = Guard()
+        self.roots: list[torch.nn.Module] = []
+        self.losses: list[torch.nn.Module] = []
+        self._optimizers: list[Optimizer] = []
+        self.mode = TRAIN
+        self.control: ScriptControl | None = None
+        self.is_over = self._is_in_charge = False
+        self.now = ScriptView(self)
+        self._first_call = FirstCall(
+            self._guard.protect("beginning to capture", self._begin),
+            is_one=self._is_part_of_it,
+            may_be_loss=lambda: not self.roots,
+        )
+
+    def register(self, module: torch.nn.Module) -> None:
+        """Capture a model. From then on only registered models are captured."""
+        self.roots.append(module)
+        if self.control is not None:
+            self._attempt("registering a model", self.control.register, module)
+
+    def register_loss(self, loss: torch.nn.Module) -> None:
+        """Save what a loss module returns, under the name of its class."""
+        register_loss(loss)
+        self.losses.append(loss)
+        if self.control is not None:
+            self._attempt("registering a loss", self.control.register_loss, loss)
+
+    def register_optimizer(self, optimizer: Optimizer) -> None:
+        """Watch an optimizer."""
+        self._optimizers.append(optimizer)
+        if self.control is not None:
+            self._attempt("registering an optimizer", self.control.register_optimizer, optimizer)
+
+    def set_mode(self, mode: str) -> None:
+        """Set what the steps from now on are for.
+
+        Raises:
+            ValueError: It is no mode.
+        """
+        self.mode = checked_mode(mode)
+        if self.control is not None:
+            self._attempt("setting the mode", self.control.set_mode, mode)
+
+    def end_step(self) -> None:
+        """End the step here; see `ScriptControl.end_step`."""
+        if control := self._begun():
+            self._attempt("ending a step", control.end_step)
+
+    def save_tensor(self, name: str, value: Any, *, collections: Iterable[str]) -> None:
+        """Add a tensor, array, number, text or list to the open step. What cannot be taken is logged once."""
+        self._attempt("saving a tensor", self._save, name, frozenset(collections), tensor_value, name, value)
+
+    def save_scalar(self, name: str, value: Any) -> None:
+        """Add `scalar/<name>` to the open step. What is no single number is logged once."""
+        self._attempt("saving a scalar", self._save, f"scalar/{name}", frozenset({SCALARS}), scalar_value, name, value)
+
+    def record(self, name: str, tensor: torch.Tensor) -> None:
+        """Add `<name>_output_<k>` to the open step if that saves it."""
+        if control := self._begun():
+            self._attempt("recording a tensor", control.record, name, tensor)
+
+    def close(self) -> None:
+        """End the run; the last step with it. Nothing is captured from then on. A second call does nothing."""
+        if self.is_over:
+            return
+        self._first_call.remove()
+        if self.control is None:
+            self._guard.protect("beginning to capture", self._begin)()
+        self.is_over = True
+        control = self.control
+        if control is not None and not self._guard.is_off:
+            self._guard.attempt("ending the run", control.begin)
+            self._guard.attempt("ending the run", control.close)  # it looks ahead once more, so it comes first
+            self._guard.attempt("ending the run", control.uninstall)
+            if self._is_in_charge:
+                in_charge.leave()
+
+    def abandon(self) -> None:
+        """Take it off before it has begun; it never will."""
+        self._first_call.remove()
+        self.is_over = True
+
+    def flush(self) -> None:
+        """Wait until all steps that have ended are where they belong; at most some seconds."""
+        if self.control is not None:
+            self.control.flush()
+
+    def begin(self) -> None:
+        """Begin now, if it has not begun."""
+        self._begun()
+
+    def _is_part_of_it(self, module: torch.nn.Module) -> bool:
+        if not self.roots:
+            return True
+        called = {id(module), id(unwrapped(module))}  # what `torch.compile` and DDP give has the model inside
+        return any(id(part) in called for root in (*self.roots, *self.losses) for part in root.modules())
+
+    def _begun(self) -> ScriptControl | None:
+        """What directs the capture, which begins now if it has not begun; None once it is over."""
+        if self.control is None and not self.is_over:
+            self._first_call.remove()
+            self._guard.protect("beginning to capture", self._begin)()
+        return None if self.is_over else self.control
+
+    def _begin(self) -> None:
+        if self.control is not None or self.is_over or torch.utils.data.get_worker_info() is not None:
+            return
+        asked = CaptureEnvironment.read()
+        self._is_in_charge = bool(asked.run_uri) and in_charge.give_way()
+        if asked.run_uri and not self._is_in_charge:
+            what = "the run in %s has begun already, so the hook in the script captures nothing."
+            self._guard.say_once("begun", what, asked.run_uri)
+            self._guard.silence()
+            return
+        control = self.control = self._new_control(asked)
+        control.install()
+        for module in self.roots:
+            control.register(module)
+        for loss in self.losses:
+            control.register_loss(loss)
+        for optimizer in self._optimizers:
+            control.register_optimizer(optimizer)
+        control.set_mode(self.mode)
+
+    def _new_control(self, asked: CaptureEnvironment) -> ScriptControl:
+        request = self._request()
+        place = self._place
+        if asked.run_uri:
+            request = with_request_of_run(request, asked.capture_request)
+            what = "the run lies in %s (TRACKSIDE_RUN), with what the hook in the script asks for%s."
+            unused = place.run or place.tensors
+            told = f"; nothing is written to {unused}" if unused else ""
+            self._guard.say_once("place", what, asked.run_uri, told)
+            place = Place(run=asked.run_uri)
+        elif place.is_memory_only or place.is_bare:
+            request = replace(request, statistics=replace(request.statistics, enabled=False))
+        options = replace(
+            self._options,
+            open_store=place.open,
+            has_watermarks=not (place.is_memory_only or place.is_bare),
+            is_kept_only=place.is_memory_only,
+        )
+        environment = replace(asked, run_uri=place.location().uri, capture_request=request.to_json())
+        return ScriptControl(environment, options=options, extra=self._extra)
+
+    def _attempt(self, doing: str, function: Callable[..., Any], *args: Any) -> None:
+        if not self._guard.is_off and not self.is_over:
+            self._guard.attempt(doing, functools.partial(function, *args))
+
+    def _save(
+        self, name: str, collections: frozenset[str], read: Callable[..., np.ndarray | None], *given: Any
+    ) -> None:
+        control = self._begun()
+        array = None if control is None else read(*given, self._guard)
+        if control is not None and array is not None:
+            control.add(name, array, collections)
+
+
+class _StepEnds:
+    """A source that calls a function at the end of each step."""
+
+    def __init__(self, call: StepEnds, session: RunSession) -> None:
+        self._call, self._session = call, session
+
+    def step_ending(self) -> None:
+        """See `Source`."""
+        engine, last = self._session.engine, self._session.last
+        if engine.step and self._session.knows_start:
+            self._call(engine.position(), last.latest if last is not None else None)
+
+
+def _extra_sources(times: StepTimes | None, step_ends: StepEnds | None) -> list[ExtraSource]:
+    found: list[ExtraSource] = []
+    if step_ends is not None:
+        found.append(lambda session, _: _StepEnds(step_ends, session))
+    if times is not None:
+        found.append(lambda session, modules: times.of(modules, guard=session.guard))
+    return found

@@ -1,0 +1,82 @@
+"""The moment right before the first call of a module, at which a capture that the script directs begins."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from trackside.frameworks.pytorch.compiling.tracing import skip_frame
+
+
+class FirstCall:
+    """Calls `begin` right before the first call of a module that is one, or the first backward pass if `may_be_loss`.
+
+    Then it is gone.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[], object],
+        *,
+        is_one: Callable[[torch.nn.Module], bool],
+        may_be_loss: Callable[[], bool],
+    ) -> None:
+        self._begin, self._is_one, self._may_be_loss = begin, is_one, may_be_loss
+        self._is_pending = True
+        self._undo = [
+            _replaced(torch.nn.Module, "__call__", self._call_wrapper),
+            _replaced(torch.autograd, "backward", self._backward_wrapper),
+        ]
+
+    def remove(self) -> None:
+        """Takes it away."""
+        self._is_pending = False
+        for undo in self._undo:
+            undo()
+
+    def _is_due(self) -> bool:
+        if not self._is_pending or torch.compiler.is_compiling():
+            return False
+        return torch.utils.data.get_worker_info() is None
+
+    def _call_wrapper(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        first = self
+
+        @functools.wraps(original)
+        def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it replaces one
+            if not first._is_due() or not first._is_one(self):
+                return original(self, *args, **kwargs)
+            first.remove()
+            first._begin()
+            # What the capture has just put in place must see this call too.
+            return torch.nn.Module.__call__(self, *args, **kwargs)
+
+        return __call__
+
+    def _backward_wrapper(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            if not self._is_due() or not self._may_be_loss():
+                return original(*args, **kwargs)
+            self.remove()
+            self._begin()
+            return torch.autograd.backward(*args, **kwargs)
+
+        return backward
+
+
+def _replaced(owner: Any, name: str, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[[], None]:
+    """Puts a wrapper in the place of a function. Gives what undoes it; below another's it stays, inert."""
+    original = getattr(owner, name)
+    stand_in = wrapper(original)
+    skip_frame(stand_in)
+    setattr(owner, name, stand_in)
+
+    def undo() -> None:
+        if getattr(owner, name) is stand_in:
+            setattr(owner, name, original)
+
+    return undo

@@ -1,0 +1,47 @@
+"""Values that a script saves: tensors, arrays, numbers and lists, as arrays of our own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from trackside.capture.guard import Guard, describe
+from trackside.frameworks.pytorch.saving.copying import copy_to_array
+
+
+def tensor_value(name: str, value: Any, guard: Guard) -> np.ndarray | None:
+    """Return a copy of a tensor of the script's; None, and a warning once, for what is no tensor."""
+    array = _array(value)
+    if array is None:
+        guard.say_once(f"value/{name}", "%s cannot be saved, as a %s is no tensor.", name, type(value).__name__)
+    return array
+
+
+def scalar_value(name: str, value: Any, guard: Guard) -> np.ndarray | None:
+    """Return a number of the script's, of shape (1,); None, and a warning once, for what is no single number."""
+    try:
+        array = np.asarray(value.detach().cpu() if isinstance(value, torch.Tensor) else value, np.float64)
+    except (TypeError, ValueError) as error:
+        guard.say_once(f"scalar/{name}", "%s is no scalar: %s.", name, describe(error))
+        return None
+    if array.size != 1:
+        guard.say_once(f"scalar/{name}", "%s is no scalar, but has the shape %s.", name, array.shape)
+        return None
+    return np.array([float(array.reshape(()))], np.float64)
+
+
+def _array(value: Any) -> np.ndarray | None:
+    """A copy of what the user gave; a scalar has the shape (1,), as smdebug saves it. None for what is no tensor."""
+    if isinstance(value, torch.Tensor):
+        return copy_to_array(value)
+    if isinstance(value, dict) or value is None:
+        return None
+    try:
+        array = np.array(value)
+    except ValueError:  # a list of lists of different lengths
+        return None
+    if array.dtype.kind == "O":
+        return None
+    return array.reshape(1) if np.isscalar(value) else array

@@ -1,0 +1,255 @@
+"""Tells whether the gradients of a step were cleared before those of the next were added to them.
+
+After an optimizer's step two of its gradients are remembered: which object each is, and how often it had been
+written to. The backward passes up to its next step tell the rest. A gradient is kept if one of them added to what the
+step before had used; it is cleared if, before that, it was gone, replaced or written to. So it does not matter where
+the script clears, nor how; accumulation over several backward passes is none of this, for only what an optimizer has
+used already counts. Nothing is held, nothing is computed while all is as it should be, and no device is waited for.
+
+A gradient that was gone before the last backward pass is expected to be gone before the next, as `zero_grad` leaves it:
+then nothing is remembered, which takes longer than all else here. If it is there after all, its values alone tell.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.optim.optimizer import Optimizer
+
+from trackside.capture.statistic_rows import Values
+from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
+from trackside.frameworks.pytorch.statistics.device_numbers import DeviceNumbers
+
+MOST_REMEMBERED = 2  # gradients of an optimizer
+_MOST_LOOKED_AT = 1 << 12  # elements of a gradient that seems to be kept
+
+
+class ClearedGradients:
+    """Remembers by optimizer. `is_waiting`: some gradient was not yet seen to be cleared, so backward passes matter."""
+
+    def __init__(self, numbers: DeviceNumbers) -> None:
+        self.is_waiting = False
+        self._numbers = numbers
+        self._remembered: dict[int, _OfOptimizer] = {}
+        self._found: list[bool | torch.Tensor] = []  # of the open step: one for each step of an optimizer
+
+    def before_backward(self) -> None:
+        """To be called right before gradients are computed, by no backward pass that runs inside of another."""
+        waiting = False
+        for remembered in self._remembered.values():
+            waiting |= remembered.before_backward(self._numbers.is_late)
+        self.is_waiting = waiting
+
+    def after_backward(self) -> None:
+        """To be called right after."""
+        for remembered in self._remembered.values():
+            remembered.after_backward()
+
+    @property
+    def are_expected_gone(self) -> bool:
+        """True if there is one optimizer, whose gradients were gone before its last step's backward passes."""
+        return len(self._remembered) == 1 and all(one.are_expected_gone for one in self._remembered.values())
+
+    def are_gone(self) -> bool:
+        """`before_backward` where all are gone: few steps are otherwise. False, and nothing done, where one is not."""
+        for remembered in self._remembered.values():
+            if not remembered.are_gone():
+                return False
+        self.is_waiting = False
+        return True
+
+    def are_there(self) -> bool:
+        """`after_step` of the only optimizer, after `are_gone`. False, and nothing done, if a gradient is gone."""
+        for remembered in self._remembered.values():
+            if not remembered.are_there():
+                return False
+        self.is_waiting = True
+        return True
+
+    def after_step(self, optimizer: Optimizer) -> None:
+        """To be called right after each step of an optimizer."""
+        number = id(optimizer)
+        remembered = self._remembered.get(number)
+        if remembered is None or remembered.optimizer() is not optimizer:
+            table = self._remembered
+            reference = weakref.ref(optimizer, lambda _: table.pop(number, None))
+            remembered = table[number] = _OfOptimizer(reference)
+        else:
+            answer = remembered.answer()
+            if answer is not None:
+                self._found.append(answer)
+        remembered.remember(optimizer)
+        self.is_waiting = True
+
+    def end_step(self) -> float | Values | None:
+        """1 if any optimizer of the ended step used gradients of its step before again, 0 if none; None: nobody knows.
+
+        On a device, when it has come.
+        """
+        found, self._found = self._found, []
+        if not found:
+            return None
+        if len(found) == 1 and found[0] is False:  # nearly every step of nearly every training
+            return 0.0
+        late = [answer for answer in found if isinstance(answer, torch.Tensor)]
+        if late and True not in found:
+            return self._numbers.take(torch.stack(late).any().reshape(1))
+        return float(True in found)
+
+
+class _OfOptimizer:
+    """What is remembered of one."""
+
+    def __init__(self, optimizer: weakref.ref[Optimizer]) -> None:
+        self.optimizer = optimizer
+        self._gradients: list[_Gradient] = []
+        self._is_open = False
+
+    def remember(self, optimizer: Optimizer) -> None:
+        for gradient in self._gradients:
+            if not gradient.remember():
+                self._gradients = []
+        if not self._gradients:
+            chosen = [_Gradient(parameter) for parameter in _chosen(optimizer)]
+            self._gradients = [gradient for gradient in chosen if gradient.remember()]
+        self._is_open = bool(self._gradients)
+
+    @property
+    def are_expected_gone(self) -> bool:
+        return bool(self._gradients) and all(gradient.was_gone for gradient in self._gradients)
+
+    def are_gone(self) -> bool:
+        for gradient in self._gradients:
+            parameter = gradient.parameter()
+            if parameter is None or parameter.grad is not None:
+                return False
+        self._is_open = False
+        return True
+
+    def are_there(self) -> bool:
+        """What `remember` does with those that are expected to be gone before the next backward pass."""
+        for gradient in self._gradients:
+            parameter = gradient.parameter()
+            if parameter is None or parameter.grad is None:
+                return False
+        self._is_open = True
+        return True
+
+    def before_backward(self, is_late: Callable[[torch.Tensor], bool]) -> bool:
+        if not self._is_open:
+            return False
+        is_open = False
+        for gradient in self._gradients:
+            is_open = gradient.before_backward(is_late) or is_open
+        self._is_open = is_open
+        return is_open
+
+    def after_backward(self) -> None:
+        if self._is_open:
+            for gradient in self._gradients:
+                gradient.after_backward()
+
+    def answer(self) -> bool | torch.Tensor | None:
+        """Whether gradients were kept; a tensor of one truth that lies on a device; None if that cannot be said."""
+        if not self._is_open:  # each is known to have been cleared, as it should be
+            return False if self._gradients else None
+        kept = [g.is_kept for g in self._gradients if not g.is_cleared and g.is_kept is not None]
+        if True in kept:
+            return True
+        late = [k for k in kept if isinstance(k, torch.Tensor)]
+        if late:
+            return late[0] if len(late) == 1 else torch.stack(late).any()
+        return False if any(g.is_cleared for g in self._gradients) else None
+
+
+def _chosen(optimizer: Optimizer) -> list[torch.Tensor]:
+    """The parameters that are looked at: those with the smallest gradients."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+    return sorted(parameters, key=lambda p: p.grad.numel())[:MOST_REMEMBERED]
+
+
+class _Gradient:
+    """The gradient of a parameter, from an optimizer's step to its next.
+
+    `is_kept` None: no backward pass has reached it; `was_gone` right before the last time that one was to begin.
+    """
+
+    __slots__ = ("_seen", "_suspect", "_version", "is_cleared", "is_kept", "parameter", "was_gone")
+
+    def __init__(self, parameter: torch.Tensor) -> None:
+        self.parameter = weakref.ref(parameter)
+        self.was_gone = False
+        self._seen: weakref.ref[torch.Tensor] | None = None
+        self._version = 0
+
+    def remember(self) -> bool:
+        """Begins anew with the gradient as it is now; False if there is none."""
+        parameter = self.parameter()
+        gradient = None if parameter is None else parameter.grad
+        if gradient is None or not (gradient.is_cpu or _can_be_remembered(gradient)):
+            return False
+        if self.was_gone:
+            self._seen = None
+        else:
+            self._seen, self._version = weakref.ref(gradient), gradient._version
+        self._suspect: bool | torch.Tensor = False
+        self.is_cleared = False
+        self.is_kept: bool | torch.Tensor | None = None
+        return True
+
+    def before_backward(self, is_late: Callable[[torch.Tensor], bool]) -> bool:
+        """False once it is known to have been cleared."""
+        if self.is_cleared:
+            return False
+        parameter = self.parameter()
+        gradient = None if parameter is None else parameter.grad
+        self.was_gone = gradient is None
+        if gradient is None or self._has_changed(gradient):
+            self.is_cleared = True
+            return False
+        self._seen, self._version = weakref.ref(gradient), gradient._version
+        # What is written through `.data` is not counted, so that an old script's `p.grad.data.zero_()` is seen here.
+        self._suspect = _is_anywhere_nonzero(gradient, is_late)
+        self.is_cleared = self._suspect is False
+        return not self.is_cleared
+
+    def after_backward(self) -> None:
+        if self.is_cleared:
+            return
+        gradient = self._gradient()
+        if gradient is None:
+            self.is_cleared = True
+            return
+        # One that no backward pass adds to (the master copies of hand-made mixed precision) is none of ours.
+        if self._has_changed(gradient):
+            self.is_kept = self._suspect if self.is_kept is None else self.is_kept
+            self._seen, self._version = weakref.ref(gradient), gradient._version
+
+    def _has_changed(self, gradient: torch.Tensor) -> bool:
+        """Whether it is another one than was remembered, or was written to since."""
+        return self._seen is not None and (gradient is not self._seen() or gradient._version != self._version)
+
+    def _gradient(self) -> torch.Tensor | None:
+        parameter = self.parameter()
+        return None if parameter is None else parameter.grad
+
+
+def _can_be_remembered(gradient: torch.Tensor) -> bool:
+    return not gradient.is_meta and not is_in_cuda_graph(gradient)
+
+
+def _is_anywhere_nonzero(gradient: torch.Tensor, is_late: Callable[[torch.Tensor], bool]) -> bool | torch.Tensor:
+    """Whether the gradient, of a large one the first row of the last dimensions, is not all zero."""
+    with torch.no_grad():
+        part: Any = gradient.detach()
+        if hasattr(part, "to_local"):
+            part = part.to_local()
+        if part.layout != torch.strided:
+            part = part._values() if part.layout == torch.sparse_coo else part.to_dense()
+        while part.dim() > 1 and part.numel() > _MOST_LOOKED_AT:
+            part = part[0]
+        found = part[:_MOST_LOOKED_AT].any() if part.dim() else part != 0
+        return found if is_late(found) else bool(found)

@@ -1,0 +1,99 @@
+"""Numbers of a step about its gradients: whether they were cleared, and how they were clipped.
+
+`capture/step_numbers.py` declares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.optim.optimizer import Optimizer
+
+from trackside.capture.budget import EVERY_STEP
+from trackside.capture.statistic_rows import Values
+from trackside.capture.step_numbers import MOST_CLIPPINGS, clipping_name
+from trackside.contracts.recorded_names import GRADIENTS_KEPT
+from trackside.frameworks.pytorch.compiling.tracing import untraced
+from trackside.frameworks.pytorch.ground.source_lines import Place, user_place
+from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
+from trackside.frameworks.pytorch.statistics.cleared_gradients import ClearedGradients
+from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
+
+MOST_LIMITS = 8  # that are remembered, for a limit that follows the gradients is another at each step
+
+
+class GradientNumbers:
+    """Gathers them while `statistics` are on. Nothing raises: the first error ends this, and nothing else.
+
+    `before_backward` and `after_backward` are to be called around each backward pass while `cleared.is_waiting`.
+    """
+
+    def __init__(
+        self, statistics: PyTorchStatistics, *, protect: Callable[[Callable[..., None]], Callable[..., None]]
+    ) -> None:
+        self._statistics, self._record = statistics, statistics.record
+        self.cleared = ClearedGradients(statistics.numbers)
+        self._clippings = 0
+        self.clipping_places: dict[tuple[str, float], Place | None] = {}  # the first call of each kind and limit
+        self.before_backward: Callable[[], None] = untraced(protect(self._before_backward))
+        self.after_backward: Callable[[], None] = untraced(protect(self._after_backward))
+        self.after_step: Callable[[Optimizer], None] = protect(self._after_step)
+        self.end_step: Callable[[], None] = protect(self._end_step)
+        self.clipped: Callable[[str, Any, Any, Any], None] = untraced(protect(self._clipped))
+
+    def _before_backward(self) -> None:
+        if (
+            torch._C._current_graph_task_id() == -1
+        ):  # not in a backward pass: reentrant checkpoints have their own there
+            self.cleared.before_backward()
+
+    def _after_backward(self) -> None:
+        if torch._C._current_graph_task_id() == -1:
+            self.cleared.after_backward()
+
+    def _after_step(self, optimizer: Optimizer) -> None:
+        if self._record.is_on:
+            started = self._record.budget.clock()
+            self.cleared.after_step(optimizer)
+            self._record.budget.spend(EVERY_STEP, started)
+
+    def end_cleared_step(self) -> None:
+        """`after_step` and `end_step` where all gradients are known to have been cleared. May raise."""
+        self._clippings = 0
+        self._record.recorder.numbers.added[GRADIENTS_KEPT, "mean"] = 0.0
+
+    def _clipped(self, function: str, args: Any, kwargs: Any, result: Any) -> None:
+        """Sees a call of a clipping function, with its arguments after the parameters."""
+        limit = args[0] if args else kwargs.get("max_norm", kwargs.get("clip_value"))
+        if isinstance(limit, bool) or not isinstance(limit, (int, float)):
+            return  # a tensor may lie on a device
+        kind = "value" if function == "clip_grad_value_" else "norm"
+        if (kind, float(limit)) not in self.clipping_places and len(self.clipping_places) < MOST_LIMITS:
+            self.clipping_places[kind, float(limit)] = user_place()
+        if kind == "norm":
+            total_norm = kwargs.get("total_norm", args[1] if len(args) > 1 else None) if result is None else result
+            self._add_norm(total_norm, float(limit))
+
+    def _add_norm(self, total_norm: Any, limit: float) -> None:
+        if not self._record.is_on or self._clippings >= MOST_CLIPPINGS:
+            return
+        if not isinstance(total_norm, torch.Tensor) or total_norm.numel() != 1 or hasattr(total_norm, "to_local"):
+            return  # a sharded norm is to be had by a collective only
+        if is_in_cuda_graph(total_norm):
+            return
+        number: float | Values
+        if self._statistics.numbers.is_late(total_norm):
+            number = self._statistics.numbers.take(total_norm.detach().reshape(1))
+        else:
+            number = float(total_norm.detach())
+        name, added = clipping_name(self._clippings), self._record.recorder.numbers.added
+        self._clippings += 1
+        added[name, "mean"], added[name, "max_norm"] = number, limit
+
+    def _end_step(self) -> None:
+        self._clippings = 0
+        kept = self.cleared.end_step()
+        if kept is not None and self._record.is_on:
+            self._record.recorder.numbers.added[GRADIENTS_KEPT, "mean"] = kept

@@ -1,0 +1,531 @@
+"""What the always-on statistics need of PyTorch: losses, learning rates, norms of gradients, weights and updates.
+
+The arithmetic is one call per kind over all tensors, on the device where they lie, with one conversion at the end. On
+a GPU nothing waits: numbers travel while training goes on, and are taken when they have come, a step or two later.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from operator import is_
+from typing import Any
+
+import numpy as np
+import torch
+from torch.optim.optimizer import Optimizer
+
+from trackside.capture.budget import DEAR, EVERY_STEP, NORMS
+from trackside.capture.statistic_rows import DearReading, Flags, Here, Numbers, Reading, Values, Watched
+from trackside.capture.step_engine import StepEngine
+from trackside.capture.step_statistics import StepStatistics
+from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
+from trackside.frameworks.pytorch.losses.description import LateScale
+from trackside.frameworks.pytorch.optimizers.source import fused_scale
+from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
+from trackside.frameworks.pytorch.statistics.device_numbers import DeviceNumbers, is_on_device
+
+PART_BYTES = 64 << 20  # of weights whose update is measured in one step: they are copied for it
+MOST_PARTS = 100
+MOST_TENSORS_A_PART = 4096
+MOST_COPIED_BYTES = 512 << 20  # a larger tensor's update is never measured
+
+_PIECE = 1 << 20  # elements of a gradient that are looked at together, so that a buffer of them stays small
+_HALF = {torch.float16, torch.bfloat16}
+_REAL = {torch.float32, torch.float64}
+_NOT_MEASURED = -1.0
+
+Tensors = list[torch.Tensor]
+
+
+class PyTorchStatistics:
+    """Reads losses and optimizers for the always-on statistics of a session. No method raises.
+
+    What is called at every step has no layers of its own, for each function costs a training of small steps a
+    microsecond, whatever it does.
+
+    Args:
+        record: The session's statistics.
+        names: Names of parameters.
+        optimizer_name: Returns the word that an optimizer's learning rates are recorded under.
+        is_late: Returns True if the value of a tensor has to travel from a device.
+    """
+
+    def __init__(
+        self,
+        record: StepStatistics,
+        *,
+        names: ParameterNames,
+        optimizer_name: Callable[[Optimizer], str],
+        is_late: Callable[[torch.Tensor], bool] = is_on_device,
+    ) -> None:
+        self.record = record
+        self._names, self._optimizer_name = names, optimizer_name
+        self._device = DeviceNumbers(is_late)
+        self._plans: dict[int, _Plan] = {}
+        self._watched: dict[Any, Watched] = {}  # the same names have the same tables
+        self._open: dict[int, Reading | _OpenReading] = {}
+        self._was_broken = False
+        record.wait, record.when_off = self._device.wait, self._open.clear
+
+    def add_loss(self, name: str, value: torch.Tensor, scale: float | LateScale, *, mode: str, started: float) -> None:
+        """Add a scalar loss to the open step of a mode; its true value is `value` / `scale`.
+
+        `started`, of the budget's clock, is when its reading began.
+        """
+        record = self.record
+        if not record.is_on:
+            return
+        try:
+            record.recorder.add_loss(name, self._device.take_loss(value, scale), mode=mode)
+            record.budget.spend(EVERY_STEP, started)
+        except Exception as error:  # noqa: BLE001 - as `give_up` says
+            record.give_up(error)
+
+    @property
+    def numbers(self) -> DeviceNumbers:
+        """What is on its way from devices, sent with the end of each step."""
+        return self._device
+
+    def before_step(self, optimizer: Optimizer) -> None:
+        """Reads what this step of the optimizer uses. Gradients must be what it gets."""
+        if not self.record.is_on:
+            return
+        try:
+            started = self.record.budget.clock()
+            plan = self._plan(optimizer)
+            if plan.parameters and is_in_cuda_graph(plan.parameters[0]):
+                return
+            reading = self._open[id(optimizer)] = self._plain_reading(plan, optimizer)
+            started = self.record.budget.spend(EVERY_STEP, started)
+            if self.record.recorder.takes_norms and plan.parameters:
+                self._open[id(optimizer)] = self._measured(plan, reading.rates, optimizer, started)
+        except Exception as error:  # noqa: BLE001 - as `give_up` says
+            self.record.give_up(error)
+
+    def after_step(self, optimizer: Optimizer) -> None:
+        """Reads what the step did to the weights."""
+        if not self.record.is_on:
+            return
+        try:
+            started = self.record.budget.clock()
+            reading = self._open.pop(id(optimizer), None)
+            if isinstance(reading, _OpenReading):
+                reading, started = self._closed(reading, started)
+            if reading is not None:
+                self.record.recorder.add(reading)
+                self.record.budget.spend(EVERY_STEP, started)
+        except Exception as error:  # noqa: BLE001 - as `give_up` says
+            self.record.give_up(error)
+
+    def reading_without_norms(self, optimizer: Optimizer) -> Reading:
+        """What `before_step` reads where no norms are taken; for `hold`. May raise, as what follows.
+
+        Then only its learning rates matter, not whether its parameters are still the same.
+        """
+        plan = self._plans.get(id(optimizer))
+        groups = optimizer.param_groups
+        if plan is None or plan.optimizer() is not optimizer or len(groups) != plan.group_count or plan.plain is None:
+            return self._plain_reading(self._plan(optimizer), optimizer)
+        for number, known in plan.rates:
+            rate = groups[number]["lr"]
+            if type(rate) is not float or rate != known:
+                return self._plain_reading(plan, optimizer)
+        return plan.plain
+
+    def hold(self, optimizer: Optimizer, reading: Reading) -> None:
+        """Makes it what `after_step` finds."""
+        self._open[id(optimizer)] = reading
+
+    def end_step(self, engine: StepEngine, *, keep_unsettled: bool = False) -> None:
+        """End the engine's open step here as well. Call it right before the engine's own `end_step`."""
+        record = self.record
+        if not record.is_on:
+            return
+        try:
+            if self._device.is_used:
+                started = record.budget.clock()
+                self._device.send()
+                record.budget.spend(EVERY_STEP, started)
+            record.recorder.end_step(
+                step=engine.step, mode=engine.mode, mode_step=engine.mode_step(), keep_unsettled=keep_unsettled
+            )
+        except Exception as error:  # noqa: BLE001 - as `give_up` says
+            record.give_up(error)
+
+    def _measured(self, plan: _Plan, rates: list[float] | Values, optimizer: Optimizer, started: float) -> _OpenReading:
+        reading = _OpenReading(plan, rates)
+        with torch.no_grad():
+            reading.gradients = _present([parameter.grad for parameter in plan.parameters], reading)
+            scale = fused_scale_of(optimizer)
+            self._take_norms(reading, scale)
+            started = self.record.budget.spend(NORMS, started)
+            if self.record.recorder.takes_dear:
+                self._take_weights(reading, plan.next_part(), scale)
+                self.record.budget.spend(DEAR, started)
+        return reading
+
+    def _closed(self, open_reading: _OpenReading, started: float) -> tuple[Reading, float]:
+        """What a step told, and the time at which that is spent."""
+        dear: DearReading | None = None
+        if open_reading.part is not None:
+            with torch.no_grad():
+                dear = self._dear_reading(open_reading, open_reading.part)
+            started = self.record.budget.spend(DEAR, started)
+        plan, rates, norms = open_reading.plan, open_reading.rates, open_reading.norms
+        has_gradient, counts, total = open_reading.has_gradient, open_reading.counts, open_reading.total
+        return Reading(plan.watched, rates, norms, has_gradient, dear, counts, total), started
+
+    def _plan(self, optimizer: Optimizer) -> _Plan:
+        known = self._plans.get(id(optimizer))
+        groups = optimizer.param_groups
+        parameters = groups[0]["params"] if len(groups) == 1 else [p for group in groups for p in group["params"]]
+        if (
+            known is not None
+            and known.optimizer() is optimizer
+            and len(parameters) == len(known.given)
+            and all(map(is_, parameters, known.given))
+        ):
+            return known
+        number, plans = id(optimizer), self._plans
+        # A plan holds the parameters, which must be free to go with their optimizer.
+        reference = weakref.ref(optimizer, lambda _: plans.pop(number, None))
+        word = self._optimizer_name(optimizer)
+        plan = _Plan(optimizer, reference, tuple(parameters), self._names.of(optimizer), word)
+        plan.watched = self._watched.setdefault(plan.watched.identity, plan.watched)
+        self._plans[id(optimizer)] = plan
+        return plan
+
+    def _plain_reading(self, plan: _Plan, optimizer: Optimizer) -> Reading:
+        """Of learning rates alone."""
+        groups = optimizer.param_groups
+        rates = [groups[number]["lr"] for number in plan.rate_groups]
+        for rate in rates:
+            if type(rate) is not float and isinstance(rate, torch.Tensor) and self._device.is_late(rate):
+                joined = torch.cat([torch.as_tensor(r).detach().reshape(1).double() for r in rates])
+                return Reading(plan.watched, self._device.take(joined))
+        found = [float(rate) for rate in rates]
+        plan.rates = list(zip(plan.rate_groups, found, strict=True))
+        plan.plain = Reading(plan.watched, found)
+        return plan.plain
+
+    def _take_norms(self, reading: _OpenReading, scale: float | torch.Tensor) -> None:
+        gradients = reading.gradients
+        if gradients and self._device.is_late(gradients[0]):
+            reading.norms = self._spread(self._device.take(_norms(gradients) / scale), reading)
+            return
+        norms = _norms(gradients).numpy().astype(np.float64)
+        if scale != 1:
+            norms /= float(scale)
+        reading.total = math.sqrt(norms @ norms)
+        if math.isfinite(reading.total):
+            self._was_broken = False
+        elif not self._was_broken or self.record.recorder.takes_dear:  # while it lasts, it is counted now and then
+            self._was_broken = True
+            _count_exactly(reading, norms, float(scale))
+            reading.total = math.sqrt(norms @ norms)
+        reading.norms = self._spread(Here(norms), reading)
+
+    def _spread(self, numbers: Values, reading: _OpenReading) -> Values:
+        """Of those that have a gradient -> of all."""
+        return numbers if reading.has_gradient is None else _Spread(numbers, reading.has_gradient)
+
+    def _take_weights(self, reading: _OpenReading, part: _Part, scale: float | torch.Tensor) -> None:
+        reading.part = part
+        reading.weights = [_local(p) for p in reading.plan.parameters[part.first : part.first + part.count]]
+        measured = [w for w, is_copied in zip(reading.weights, part.is_copied, strict=True) if is_copied]
+        reading.copies = part.copied(measured)
+        has_gradient = reading.has_gradient_in(part)
+        gradients = reading.gradients_in(part)
+        flags = has_gradient if has_gradient is not None else [True] * part.count
+        elements = [weight.numel() for weight, is_there in zip(reading.weights, flags, strict=True) if is_there]
+        if self._device.is_late(reading.weights[0]):
+            numbers = _size_on_device(gradients, elements, scale)
+        else:
+            numbers = _size(gradients, elements, float(scale))
+        reading.weight_norms, reading.sizes, reading.part_has_gradient = _norms(reading.weights), numbers, has_gradient
+
+    def _dear_reading(self, reading: _OpenReading, part: _Part) -> DearReading:
+        measured = [w for w, is_copied in zip(reading.weights, part.is_copied, strict=True) if is_copied]
+        torch._foreach_sub_(reading.copies, measured)
+        updates = _norms(reading.copies)
+        copied = None if all(part.is_copied) else np.array(part.is_copied)
+        has_gradient = reading.part_has_gradient
+        if self._device.is_late(reading.weights[0]):
+            sizes = torch.stack(reading.sizes)
+            kinds = [self._device.take(reading.weight_norms), _spread(self._device.take(updates), copied)]
+            kinds += [_spread(self._device.take(row), has_gradient) for row in sizes]
+            return DearReading(part.first, part.count, _Joined(kinds), has_gradient)
+        norms = reading.weight_norms.numpy()
+        rows = [norms, _filled(updates.numpy(), copied), *(_filled(row, has_gradient) for row in reading.sizes)]
+        if not np.isfinite(norms).all():
+            _count_weights(reading, part, norms)
+        return DearReading(part.first, part.count, Here(np.concatenate(rows)), has_gradient)
+
+
+class _Plan:
+    """What is watched of one optimizer, as long as its parameters are the same."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        reference: Callable[[], Optimizer | None],
+        given: tuple[torch.Tensor, ...],
+        named: Iterable[tuple[str, torch.Tensor]],
+        optimizer_name: str,
+    ) -> None:
+        self.optimizer = reference
+        self.given = given
+        unique = {name: parameter for name, parameter in named if _is_countable(parameter)}
+        self.parameters = list(unique.values())
+        self.rate_groups = [
+            number for number, group in enumerate(optimizer.param_groups) if _is_number(group.get("lr"))
+        ]
+        self.watched = Watched(
+            tuple(unique),
+            tuple(f"hyperparameters/{optimizer_name}/group_{number}/lr" for number in self.rate_groups),
+            tuple(_is_sharded(p) for p in self.parameters),
+        )
+        self.rates: list[tuple[int, float]] = []  # (group, rate) of `plain`
+        self.plain: Reading | None = None
+        self.group_count = len(optimizer.param_groups)
+        self._parts = _parts([_local(p) for p in self.parameters])
+        self._next = 0
+
+    def next_part(self) -> _Part:
+        """The parameters whose turn it is: all of them, but for a model too large to be copied at once."""
+        part = self._parts[self._next % len(self._parts)]
+        if len(self._parts) > 1:
+            self._parts[self._next % len(self._parts) - 1].forget()
+        self._next += 1
+        return part
+
+
+class _Part:
+    """Neighbouring parameters that are copied together."""
+
+    def __init__(self, first: int, sizes_bytes: Sequence[int]) -> None:
+        self.first, self.count = first, len(sizes_bytes)
+        self.is_copied = [size <= MOST_COPIED_BYTES for size in sizes_bytes]
+        self._copies: Tensors = []
+
+    def copied(self, tensors: Tensors) -> Tensors:
+        """Copies, in memory that is kept: fresh pages cost more than the copying."""
+        if not self._copies or any(
+            a.device != b.device or a.dtype != b.dtype or a.shape != b.shape
+            for a, b in zip(self._copies, tensors, strict=True)
+        ):
+            self._copies = [torch.empty_like(tensor) for tensor in tensors]
+        if self._copies:
+            torch._foreach_copy_(self._copies, tensors)
+        return self._copies
+
+    def forget(self) -> None:
+        """Gives the memory back."""
+        self._copies = []
+
+
+class _OpenReading:
+    """What is known of a step of an optimizer before it is made."""
+
+    def __init__(self, plan: _Plan, rates: list[float] | Values) -> None:
+        self.plan, self.rates = plan, rates
+        self.gradients: Tensors = []  # as plain tensors, of those that have one
+        self.has_gradient: Flags | None = None
+        self.norms: Values | None = None
+        self.total: float | None = None
+        self.counts: dict[tuple[str, str], float] = {}
+        self.part: _Part | None = None
+        self.part_has_gradient: Flags | None = None
+        self.weights: Tensors = []
+        self.copies: Tensors = []
+        self.weight_norms = torch.empty(0)
+        self.sizes: list[Any] = []
+
+    def count(self, name: str, tensor: torch.Tensor) -> int:
+        """Notes how many elements are not finite, and how many of those are NaN. How many are not finite."""
+        broken = tensor.numel() - int(torch.isfinite(tensor).sum().item())
+        if broken:
+            self.counts[name, "nonfinite_count"] = broken
+            self.counts[name, "nan_count"] = int(torch.isnan(tensor).sum().item())
+        return broken
+
+    def has_gradient_in(self, part: _Part) -> Flags | None:
+        return None if self.has_gradient is None else self.has_gradient[part.first : part.first + part.count]
+
+    def gradients_in(self, part: _Part) -> Tensors:
+        if self.has_gradient is None:
+            return self.gradients[part.first : part.first + part.count]
+        before = int(self.has_gradient[: part.first].sum())
+        return self.gradients[before : before + int(self.has_gradient[part.first : part.first + part.count].sum())]
+
+
+class _Spread:
+    """Numbers of those that are flagged, as numbers of all."""
+
+    def __init__(self, numbers: Values, flags: Flags) -> None:
+        self._numbers, self._flags = numbers, flags
+
+    def is_here(self) -> bool:
+        return self._numbers.is_here()
+
+    def get(self) -> Numbers:
+        return _filled(self._numbers.get(), self._flags)
+
+
+class _Joined:
+    """Several as one."""
+
+    def __init__(self, parts: list[Values]) -> None:
+        self._parts = parts
+
+    def is_here(self) -> bool:
+        return all(part.is_here() for part in self._parts)
+
+    def get(self) -> Numbers:
+        return np.concatenate([part.get() for part in self._parts])
+
+
+def fused_scale_of(optimizer: Optimizer) -> float | torch.Tensor:
+    """`fused_scale`, left on its device: to ask for the number would make training wait."""
+    scale = getattr(optimizer, "grad_scale", None)
+    if isinstance(scale, torch.Tensor) and is_on_device(scale):
+        return scale.detach()
+    return fused_scale(optimizer)
+
+
+def _present(gradients: list[torch.Tensor | None], reading: _OpenReading) -> Tensors:
+    """Those that are there, as plain tensors; which these are is noted."""
+    there = [gradient for gradient in gradients if gradient is not None]
+    if len(there) < len(gradients):
+        reading.has_gradient = np.array([gradient is not None for gradient in gradients])
+    if all(type(gradient) is torch.Tensor and not gradient.is_sparse for gradient in there):
+        return there
+    return [_local(gradient) for gradient in there]
+
+
+def _local(tensor: torch.Tensor) -> torch.Tensor:
+    """A plain tensor: this rank's part of a sharded one, the rows that are there of a sparse one."""
+    if hasattr(tensor, "to_local"):
+        tensor = tensor.to_local()
+    if tensor.layout == torch.strided:
+        return tensor.detach()
+    if tensor.layout == torch.sparse_coo:
+        return tensor.detach().coalesce().values()
+    return tensor.detach().to_dense()
+
+
+def _is_countable(parameter: torch.Tensor) -> bool:
+    """False for one without elements here, or one that cannot be calculated with: a meta tensor, a class of its own."""
+    try:
+        local = _local(parameter)
+        return local.numel() > 0 and local.device.type != "meta" and len(_norms([local])) == 1
+    except Exception:  # noqa: BLE001 - one odd parameter must not cost the user the statistics of all others
+        return False
+
+
+def _is_sharded(tensor: torch.Tensor) -> bool:
+    placements = getattr(tensor, "placements", None)
+    return placements is not None and not all(placement.is_replicate() for placement in placements)
+
+
+def _is_number(rate: Any) -> bool:
+    return isinstance(rate, (int, float)) or (isinstance(rate, torch.Tensor) and rate.numel() == 1)
+
+
+def _norms(tensors: Tensors) -> torch.Tensor:
+    """The L2 of each, shape (tensors,), on the device of the first; half precision is summed in single."""
+    if not tensors:
+        return torch.empty(0)
+    dtype = tensors[0].dtype
+    if all(tensor.dtype is dtype for tensor in tensors):
+        if dtype in _REAL:
+            return torch.stack(torch._foreach_norm(tensors, 2))
+        if dtype in _HALF:
+            return torch.stack(torch._foreach_norm(tensors, 2, dtype=torch.float32))
+    wide = [_wide(tensor.abs() if tensor.is_complex() else tensor) for tensor in tensors]
+    device = tensors[0].device
+    return torch.stack([norm.to(device, torch.float64, non_blocking=True) for norm in torch._foreach_norm(wide, 2)])
+
+
+def _size(gradients: Tensors, elements: Sequence[int], scale: float) -> list[Any]:
+    """Mean |g|, share of zeros and max |g| of each, on the CPU: three arrays of shape (gradients,).
+
+    `elements` counts those of the whole tensors: of a sparse gradient, the rows that are not there are zeros.
+    """
+    buffer = torch.empty(max((min(gradient.numel(), _PIECE) for gradient in gradients), default=0))
+    rows = np.empty((3, len(gradients)))
+    for place, (gradient, count) in enumerate(zip(gradients, elements, strict=True)):
+        flat = gradient.reshape(-1)
+        pieces = (flat,) if len(flat) <= _PIECE else torch.split(flat, _PIECE)
+        sums, largest, filled = zip(*[_piece(piece, buffer) for piece in pieces], strict=True)
+        rows[:, place] = sum(sums) / count / scale, 1 - sum(filled) / count, np.max(largest) / scale
+    return list(rows)
+
+
+def _piece(piece: torch.Tensor, buffer: torch.Tensor) -> tuple[float, float, float]:
+    """Sum and maximum of the absolute values, and how many are not zero."""
+    if not len(piece):
+        return 0.0, 0.0, 0.0
+    sizes = torch.abs(piece, out=buffer[: len(piece)]) if piece.dtype is torch.float32 else _wide(piece.abs())
+    total, largest = sizes.sum().item(), sizes.max().item()
+    if math.isfinite(total):
+        return total, largest, sizes.sign_().sum().item()  # faster than to count; but a NaN has no sign
+    return total, largest, torch.count_nonzero(piece).item()
+
+
+def _size_on_device(gradients: Tensors, elements: Sequence[int], scale: float | torch.Tensor) -> list[Any]:
+    """The same, by few kernels and without waiting: three tensors of shape (gradients,)."""
+    if not gradients:
+        return [torch.empty(0)] * 3
+    wide = [_wide(gradient.abs() if gradient.is_complex() else gradient) for gradient in gradients]
+    counts = torch.tensor(elements, dtype=torch.float32).to(gradients[0].device, non_blocking=True)
+    total = torch.stack(torch._foreach_norm(wide, 1)).float()
+    largest = torch.stack(torch._foreach_norm(wide, float("inf"))).float()
+    filled = torch.stack([torch.count_nonzero(gradient) for gradient in wide]).float()
+    return [total / counts / scale, 1 - filled / counts, largest / scale]
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor if tensor.dtype in _REAL else tensor.float()
+
+
+def _count_exactly(reading: _OpenReading, norms: Numbers, scale: float) -> None:
+    """Counts in gradients whose norm is not finite; one that was too large for its type only gets its norm."""
+    names = reading.plan.watched.gradients
+    places = np.arange(len(names)) if reading.has_gradient is None else np.flatnonzero(reading.has_gradient)
+    for place in np.flatnonzero(~np.isfinite(norms)):
+        gradient = reading.gradients[place]
+        if not reading.count(names[places[place]], gradient):
+            norms[place] = torch.linalg.vector_norm(gradient.abs(), 2, dtype=torch.float64).item() / scale
+
+
+def _count_weights(reading: _OpenReading, part: _Part, norms: Numbers) -> None:
+    names = reading.plan.watched.parameters[part.first : part.first + part.count]
+    for place in np.flatnonzero(~np.isfinite(norms)):
+        reading.count(names[place], reading.weights[place])  # as the step left it; it was no better before
+
+
+def _filled(numbers: Numbers, flags: Flags | None) -> Numbers:
+    if flags is None:
+        return numbers
+    filled = np.full(len(flags), _NOT_MEASURED)
+    filled[flags] = numbers
+    return filled
+
+
+def _spread(numbers: Values, flags: Flags | None) -> Values:
+    return numbers if flags is None else _Spread(numbers, flags)
+
+
+def _parts(tensors: Tensors) -> list[_Part]:
+    sizes = [tensor.numel() * tensor.element_size() for tensor in tensors]
+    most = max(PART_BYTES, sum(sizes) // MOST_PARTS + 1)
+    parts: list[list[int]] = [[]]
+    for size in sizes:
+        if parts[-1] and (sum(parts[-1]) + size > most or len(parts[-1]) == MOST_TENSORS_A_PART):
+            parts.append([])
+        parts[-1].append(size)
+    firsts = np.cumsum([0, *map(len, parts)]).tolist()
+    return [_Part(first, part) for first, part in zip(firsts, parts, strict=False) if part]

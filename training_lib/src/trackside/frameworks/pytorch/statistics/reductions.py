@@ -1,0 +1,100 @@
+"""Reductions of parameters and gradients, computed where they lie: a copy of them would take longer.
+
+Only what is saved as reductions and nothing else, of usual tensors on the CPU, and reductions that follow from a few
+sums. All else is copied, and reduced on the writer thread: what is not taken here must be saved like any other tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+
+from trackside.capture.reduced_tensors import FROM_MOMENTS, ReducedLayout, ReducedTensors
+from trackside.capture.step_engine import StepEngine
+from trackside.frameworks.pytorch.statistics.moments import MomentReader
+
+_MOST_LAYOUTS = 64  # each pattern of gradients that are there makes one
+_PLAIN = {torch.Tensor, torch.nn.Parameter}
+_NOTHING_TAKEN: frozenset[str] = frozenset()
+
+_Tokens = tuple[str, ...]
+
+
+class ReductionSource:
+    """Adds reductions to the open step. Off until `start`: somebody may want the tensors themselves."""
+
+    def __init__(self, engine: StepEngine) -> None:
+        self._engine = engine
+        self._is_on = False
+        self._reader = MomentReader()
+        self._asked: dict[frozenset[str], dict[str, tuple[_Tokens, str, _Tokens]]] = {}
+        self._layouts: dict[tuple[tuple[str, ...], frozenset[str]], ReducedLayout] = {}
+
+    def start(self) -> None:
+        """Begins to take reductions."""
+        self._is_on = True
+
+    def add(self, parameters: Iterable[tuple[str, torch.Tensor]], *, gradient_scale: float = 1.0) -> frozenset[str]:
+        """Adds what can be computed here of (name, parameter) pairs and of their gradients. The names of those.
+
+        Gradients that bear a scale are left to others.
+        """
+        engine = self._engine
+        if not self._is_on or torch._C._len_torch_dispatch_stack():
+            return _NOTHING_TAKEN
+        due = engine.due.collections
+        asked = self._asked.setdefault(due, {})
+        names: list[str] = []
+        tensors: list[torch.Tensor] = []
+        for name, parameter in parameters:
+            tokens, gradient_name, gradient_tokens = asked.get(name) or self._look_up(asked, name)
+            if tokens and _is_plain(parameter) and not engine.open_step.has(name):
+                names.append(name)
+                tensors.append(parameter)
+            gradient = parameter.grad if gradient_tokens and gradient_scale == 1 else None
+            if gradient is not None and _is_plain(gradient):
+                names.append(gradient_name)
+                tensors.append(gradient)
+        return self._reduce(tuple(names), tensors, due) if names else _NOTHING_TAKEN
+
+    def _reduce(self, names: tuple[str, ...], tensors: list[torch.Tensor], due: frozenset[str]) -> frozenset[str]:
+        with torch.no_grad():
+            moments = self._reader.read(tensors)
+        is_exact = moments.is_exact
+        if not is_exact.all():
+            places = np.flatnonzero(is_exact)
+            names, moments = tuple([names[place] for place in places]), moments.at(places)
+        if not names:
+            return _NOTHING_TAKEN
+        layout = self._layouts.get((names, due))
+        if layout is None:
+            if len(self._layouts) == _MOST_LAYOUTS:
+                self._layouts.clear()
+            layout = self._layouts[names, due] = ReducedLayout([(name, self._tokens(name)) for name in names])
+        self._engine.open_step.add_reduced(ReducedTensors(layout, moments))
+        return layout.names
+
+    def _look_up(self, asked: dict[str, tuple[_Tokens, str, _Tokens]], name: str) -> tuple[_Tokens, str, _Tokens]:
+        gradient_name = f"gradient/{name}"
+        found = asked[name] = self._tokens(name), gradient_name, self._tokens(gradient_name)
+        return found
+
+    def _tokens(self, name: str) -> _Tokens:
+        """The reductions that are saved of it, if all of them can be computed here and nothing else is saved."""
+        saved = self._engine.open_step.saved(name)
+        if saved is None or saved.is_raw or saved.has_shape or not FROM_MOMENTS.keys() >= {*saved.reductions}:
+            return ()
+        return saved.reductions
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    return (
+        tensor.dtype is torch.float32
+        and type(tensor) in _PLAIN
+        and tensor.layout is torch.strided
+        and tensor.is_cpu
+        and tensor.is_contiguous()
+        and tensor.numel() > 0
+    )

@@ -1,0 +1,1 @@
+"""A step: its events, where it ends, what is captured."""

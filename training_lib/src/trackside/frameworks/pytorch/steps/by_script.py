@@ -1,0 +1,209 @@
+"""Where a step ends if the script directs the capture: where it says so, with a call of the model, or the optimizer.
+
+- A step ends where the script says so, if it ever does. Else with the optimizer's step. In the modes EVAL and PREDICT,
+  and where there is no optimizer, it ends with the next call of the model, or with the mode.
+- Optimizers that train no registered model make no steps, once a model is registered.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import torch
+from torch.optim.optimizer import Optimizer
+
+from trackside.capture.last_step import StepPosition
+from trackside.capture.schedule import Due
+from trackside.capture.step_boundary import StepBoundary
+from trackside.capture.step_engine import EVAL, PREDICT, StepEngine
+from trackside.frameworks.pytorch.ground.call_flag import CallFlag
+from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
+from trackside.frameworks.pytorch.modes.validation import Validation
+from trackside.frameworks.pytorch.modules.source import CallWatcher
+from trackside.frameworks.pytorch.optimizers.source import optimizers_beside
+
+_BY_CALLS = frozenset({EVAL, PREDICT})
+
+
+class Director(Protocol):
+    """Carries out what calls of modules mean to the script's steps."""
+
+    def model_called(self, module: torch.nn.Module) -> None:
+        """A model is about to be called, by no other."""
+
+    def loss_returned(self, module: torch.nn.Module, output: Any) -> None:
+        """A registered loss module has returned."""
+
+
+class ByScript:
+    """See the module, and `StepStrategy`.
+
+    Attributes:
+        losses: Loss modules that the script has registered.
+        has_roots: True once the script has registered a model.
+        is_step_begun: True if a call of the model, or the script, has begun the open step.
+        has_gradients: True if a backward pass was made in it.
+        was_loss_called: True if a registered loss module was called in it.
+        has_seen_any: True once a model was called or trained.
+        ended: The step that has ended last, while the script may still add to it.
+    """
+
+    takes_short_way = False
+
+    def __init__(
+        self, engine: StepEngine, names: ParameterNames, validation: Validation, *, director: Director
+    ) -> None:
+        self._engine, self._names, self._validation = engine, names, validation
+        self._director = director
+        self.boundary = StepBoundary()
+        self.losses: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
+        self._optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet(optimizers_beside(lambda _: False))
+        for optimizer in self._optimizers:
+            self.boundary.created(optimizer)
+        self.has_roots = self.has_seen_any = False
+        self.is_step_begun = self.has_gradients = self.was_loss_called = False
+        self.ended: StepPosition | None = None
+        self._scripted_modes: set[str] = set()  # in which the script has said where a step ends
+        self._marker: weakref.ref[torch.nn.Module] | None = None  # whose next call is the next step
+        self._call_flag: CallFlag | None = None
+
+    @property
+    def is_scripted(self) -> bool:
+        """True if the script says where steps of the current mode end."""
+        return self._engine.mode in self._scripted_modes
+
+    @property
+    def ends_by_calls(self) -> bool:
+        """See `StepStrategy`."""
+        if self.is_scripted or self._validation.is_on:
+            return False
+        return self._engine.mode in _BY_CALLS or not any(self.trained_here())
+
+    @property
+    def saves_seen_losses(self) -> bool:
+        """See `StepStrategy`."""
+        return not self.was_loss_called
+
+    def optimizers(self) -> list[Optimizer]:
+        """Return all optimizers."""
+        return list(self._optimizers)
+
+    def trained_here(self) -> Iterator[Optimizer]:
+        """Return the optimizers of captured models."""
+        return (optimizer for optimizer in self._optimizers if self.counts(optimizer))
+
+    def watcher(self) -> CallWatcher:
+        """See `StepStrategy`."""
+        return _Watcher(self, self._validation, self._director)
+
+    def needs_calls(self, due: Due) -> bool:
+        """See `StepStrategy`."""
+        return not self.has_seen_any or self.ends_by_calls or (bool(self.losses) and due.losses)
+
+    def created(self, optimizer: Optimizer) -> None:
+        """See `StepStrategy`."""
+        self._optimizers.add(optimizer)
+        self.boundary.created(optimizer)
+
+    def loss_seen(self) -> None:
+        """See `StepStrategy`."""
+        self.has_seen_any = self.has_gradients = True
+
+    def takes(self, optimizer: Optimizer, *, has_closure: bool) -> bool:
+        """See `StepStrategy`."""
+        self._optimizers.add(optimizer)
+        self.has_seen_any = True
+        if not self.counts(optimizer):
+            return False
+        if self.is_scripted and not self.has_gradients and not has_closure:
+            # The gradients are those of the step before, which the script has ended in between.
+            return False
+        self.ended = None
+        return True
+
+    def counts(self, optimizer: Optimizer) -> bool:
+        """See `StepStrategy`."""
+        if not self.has_roots:
+            return True
+        parameters = (p for group in optimizer.param_groups for p in group["params"])
+        return any(self._names.known(p) is not None for p in parameters)
+
+    def ends_before(self, optimizer: Optimizer) -> bool:
+        """See `StepStrategy`."""
+        return not self.is_scripted and self.boundary.ends_before(optimizer)
+
+    def ends_after(self, optimizer: Optimizer) -> bool:
+        """See `StepStrategy`."""
+        return not self.is_scripted and self.boundary.ends_after(optimizer)
+
+    def ends_with_script(self) -> bool:
+        """Return True if the script's word ends a step: not the first, at the beginning of a loop."""
+        is_first = not self.is_scripted
+        self._scripted_modes.add(self._engine.mode)
+        return not is_first or (self.has_seen_any and (self.is_step_begun or self.has_gradients))
+
+    def begins_with_call(
+        self, module: torch.nn.Module, root_of: Callable[[torch.nn.Module], torch.nn.Module | None]
+    ) -> bool:
+        """Return True if this call of a model begins a step, and ends the open one."""
+        if not self.ends_by_calls:
+            self.is_step_begun = self.is_step_begun or self.is_scripted
+            return False
+        marker = self._marker() if self._marker is not None else None
+        if marker is not None and module is not marker and root_of(module) is not module:
+            return False
+        self._marker = weakref.ref(module)
+        return True
+
+    def step_ends(self) -> None:
+        """See `StepStrategy`."""
+        ended_by_call, engine = self.ends_by_calls, self._engine
+        self.ended = None if ended_by_call else StepPosition(engine.step, engine.mode, engine.mode_step())
+        self.is_step_begun = self.has_gradients = self.was_loss_called = False
+        if self._call_flag is not None:
+            self._call_flag.was_called = False
+
+    def watch_calls(self) -> None:
+        """From here on, know whether a model was called since the last step ended."""
+        if self._call_flag is None:
+            self._call_flag = CallFlag()
+
+    def is_after_step(self) -> bool:
+        """Return True if the script is still in the step that has ended last."""
+        if self.ended is None or self.has_gradients or self.ended.mode != self._engine.mode:
+            return False
+        return self._call_flag is None or not self._call_flag.was_called
+
+    def remove(self) -> None:
+        """Leave PyTorch as it was."""
+        if self._call_flag is not None:
+            self._call_flag.remove()
+
+
+class _Watcher:
+    """Calls the evaluation and the director."""
+
+    def __init__(self, strategy: ByScript, validation: Validation, director: Director) -> None:
+        self._strategy, self._validation, self._director = strategy, validation, director
+
+    def is_model(self, module: torch.nn.Module) -> bool:
+        return self._validation.is_model(module)
+
+    def model_called(self, module: torch.nn.Module) -> bool:
+        is_of_a_step = self._validation.model_called(module)
+        is_shown_by_script = self._strategy.ends_by_calls
+        self._director.model_called(module)
+        return is_of_a_step or is_shown_by_script
+
+    def model_returned(self, output: Any) -> None:
+        self._validation.model_returned(output)
+
+    def loss_called(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        self._validation.loss_called(module, args, kwargs)
+
+    def loss_returned(self, module: torch.nn.Module, output: Any) -> None:
+        self._validation.loss_returned(module, output)
+        if module in self._strategy.losses:
+            self._director.loss_returned(module, output)

@@ -1,0 +1,124 @@
+"""Losses of training: the scalars that `backward` is called on, and what loss modules that the script names return.
+
+Where the graph of a loss ends in a loss function of PyTorch, constant factors behind it (accumulation, AMP) are undone
+and it bears that function's name; otherwise it is `loss`, as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from trackside.capture.guard import describe
+from trackside.capture.schedule import NOTHING
+from trackside.capture.session import RunSession
+from trackside.frameworks.pytorch.facts.model_facts import ModelFactsSource
+from trackside.frameworks.pytorch.ground.structures import flatten
+from trackside.frameworks.pytorch.losses.description import (
+    UNNAMED,
+    LateScale,
+    LossDescription,
+    describe_loss,
+    inputs_in_graph,
+)
+from trackside.frameworks.pytorch.losses.description import name_of_loss_module as name_of
+from trackside.frameworks.pytorch.losses.inputs import LossInputSource
+from trackside.frameworks.pytorch.losses.parts import parts_of
+from trackside.frameworks.pytorch.modes.validation import Validation
+from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
+from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
+from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
+
+
+class LossSource:
+    """Adds the losses of the open step, to what is saved, to the statistics and to the facts."""
+
+    def __init__(
+        self,
+        session: RunSession,
+        *,
+        statistics: PyTorchStatistics,
+        saver: TensorSaver,
+        validation: Validation,
+        inputs: LossInputSource,
+        facts: ModelFactsSource,
+    ) -> None:
+        self._engine, self._guard = session.engine, session.guard
+        self._statistics, self._record = statistics, statistics.record
+        self._saver, self._validation = saver, validation
+        self._inputs, self._facts = inputs, facts
+
+    def backward_called(self, tensors: Any, *, is_saved: bool) -> None:
+        """Add the losses that a backward pass begins with.
+
+        Args:
+            tensors: The first argument of `torch.autograd.backward`.
+            is_saved: False if the open step has its losses from calls of loss modules.
+        """
+        engine = self._engine
+        for tensor in (tensors,) if isinstance(tensors, torch.Tensor) else tensors:
+            if isinstance(tensor, torch.Tensor) and tensor.numel() == 1 and not is_in_cuda_graph(tensor):
+                started = self._record.budget.clock()
+                loss = describe_loss(tensor.grad_fn)
+                if self._facts.wants_loss(loss.name):
+                    self._facts.loss_seen(tensor, loss)
+                self._validation.trained_on(loss.name)
+                self._statistics.add_loss(loss.name, tensor, loss.scale, mode=engine.mode, started=started)
+                if is_saved and engine.due is not NOTHING:
+                    self._add(tensor, loss)
+
+    def module_returned(self, module: torch.nn.Module, output: Any) -> bool:
+        """Add what a loss module has returned. Return True if there was any."""
+        name = name_of(module)
+        self._validation.trained_on(name)
+        values = [self._saver.copied(name, tensor) for tensor in flatten(output)]
+        found = [value for value in values if value is not None]
+        for value in found:
+            self._engine.open_step.add_loss(name, value)
+        return bool(found)
+
+    def _add(self, tensor: torch.Tensor, loss: LossDescription) -> None:
+        if self._engine.due.losses:
+            value = self._value(tensor, loss)
+            if value is not None:
+                self._engine.open_step.add_loss(loss.name, value)
+        if loss.name == UNNAMED:
+            self._add_parts(tensor.grad_fn)
+        if self._inputs.is_wanted and not self._inputs.was_called(loss.name):
+            try:
+                inputs = inputs_in_graph(loss.node)
+            except RuntimeError as error:
+                self._say_gone(error)
+                return
+            if inputs is not None:
+                self._inputs.add(loss.name, inputs, is_call=False)
+
+    def _value(self, tensor: torch.Tensor, loss: LossDescription) -> np.ndarray | None:
+        """What the loss was before it was scaled; on a GPU, on its way, unless the scale lies there too."""
+        if self._saver.is_sent(tensor) and not isinstance(loss.scale, LateScale):
+            return self._saver.sent(loss.name, tensor, scale=loss.scale)
+        value = self._saver.copied(loss.name, tensor)
+        if value is None:
+            return None
+        scale = loss.read_scale()
+        return value if scale == 1 else np.asarray(value / scale, value.dtype)
+
+    def _add_parts(self, node: Any) -> None:
+        """Add the losses that a loss is the sum of, and what they were computed from."""
+        if not (self._engine.due.losses or self._inputs.is_wanted):
+            return
+        try:
+            for part in parts_of(node):
+                value = self._saver.copied(part.name, part.value) if self._engine.due.losses else None
+                if value is not None:
+                    self._engine.open_step.add_loss(part.name, value)
+                inputs = inputs_in_graph(part.node) if self._inputs.is_wanted else None
+                if inputs is not None and not self._inputs.was_called(part.name):
+                    self._inputs.add(part.name, inputs, is_call=False)
+        except RuntimeError as error:
+            self._say_gone(error)
+
+    def _say_gone(self, error: RuntimeError) -> None:
+        self._guard.say_once("graph", "what a loss was computed from is gone: %s.", describe(error))

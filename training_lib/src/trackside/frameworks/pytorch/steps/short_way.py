@@ -1,0 +1,146 @@
+"""The short way through a training step of which only losses and learning rates are recorded.
+
+Most steps of a small model are such, and there each of our functions is felt: code that runs once in two milliseconds
+finds the caches cold, and leaves them cold to the training. So what many parts do on the long way, most of it nothing,
+is here one function before the backward pass, one before the optimizer's step and one after it. Each says whether it
+did all that there is to do; where anything is not as it was in the step before, the long way does it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.optim.optimizer import Optimizer
+
+from trackside.capture.budget import EVERY_STEP
+from trackside.capture.schedule import NOTHING
+from trackside.capture.session import RunSession
+from trackside.capture.statistic_rows import Reading, Watched
+from trackside.capture.step_engine import TRAIN
+from trackside.frameworks.pytorch.facts.model_facts import ModelFactsSource
+from trackside.frameworks.pytorch.losses.description import describe_loss
+from trackside.frameworks.pytorch.modes.validation import Validation
+from trackside.frameworks.pytorch.optimizers.source import SkippedSteps
+from trackside.frameworks.pytorch.statistics.gradient_numbers import GradientNumbers
+from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
+
+NOT_READ = Reading(Watched(()), [])
+
+
+class ShortWay:
+    """`is_open` while the next step may take it, `is_stepping` within an optimizer's step that does. Nothing raises.
+
+    Neither is to be relied on, and nothing called, where torch.compile is in use: it would compile this.
+    """
+
+    def __init__(
+        self,
+        session: RunSession,
+        *,
+        statistics: PyTorchStatistics,
+        numbers: GradientNumbers,
+        facts: ModelFactsSource,
+        validation: Validation,
+        skipped_steps: SkippedSteps,
+        look_ahead: Callable[[], None],
+    ) -> None:
+        self.is_open = self.is_stepping = False
+        self._has_seen_loss = False  # in this step, whose gradients were therefore cleared
+        self._engine, self._guard = session.engine, session.guard
+        self._statistics, self._record = statistics, session.statistics
+        self._numbers, self._cleared = numbers, numbers.cleared
+        self._facts, self._validation, self._skipped_steps = facts, validation, skipped_steps
+        self._look_ahead = look_ahead
+        self._optimizer: Callable[[], Optimizer | None] = lambda: None
+        self._reading = NOT_READ
+
+    def open_after(self, optimizer: Optimizer) -> None:
+        """Says that a step of the only optimizer has ended, on the long way."""
+        engine = self._engine
+        self._has_seen_loss = False
+        is_expected = self._cleared.are_expected_gone and not self._statistics.numbers.is_used
+        self.is_open = self._record.is_on and engine.mode == TRAIN and is_expected and self._is_plain()
+        if self._optimizer() is not optimizer:
+            self._optimizer = weakref.ref(optimizer)
+
+    def close(self) -> None:
+        """From here on the long way is gone."""
+        self.is_open = self.is_stepping = False
+
+    def see_loss(self, args: Any, kwargs: Any) -> bool:
+        """A call of `torch.autograd.backward`, with its arguments."""
+        if self._validation.is_watching or self._guard.is_off:
+            self.is_open = False
+            return False
+        try:
+            started = self._record.budget.clock()
+            loss, grad_tensors = args[0], args[1] if len(args) > 1 else kwargs.get("grad_tensors")
+            if type(loss) is not torch.Tensor or grad_tensors is not None or not loss.is_cpu or loss.numel() != 1:
+                return False
+            name, scale, _ = describe_loss(loss.grad_fn)
+            if type(scale) is not float or self._facts.wants_loss(name):
+                return False
+            self.is_open = self._has_seen_loss or self._cleared.are_gone()
+            if not self.is_open:
+                return False
+            self._has_seen_loss = True
+            self._record.recorder.add_loss(name, loss.item() / scale)
+            self._record.budget.spend(EVERY_STEP, started)
+        except Exception as error:  # noqa: BLE001 - as `give_up` says
+            return self._give_up(error)
+        return True
+
+    def begin(self, optimizer: Optimizer, args: Any, kwargs: Any) -> bool:
+        """Right before an optimizer's step, with the arguments of its hook."""
+        if not self._has_seen_loss or kwargs or len(args) > 1 or self._guard.is_off or self._validation.is_watching:
+            return False
+        try:
+            if self._optimizer() is not optimizer:
+                return False
+            started = self._record.budget.clock()
+            self._skipped_steps.has_stepped = True
+            if self._facts.is_looking:
+                self._facts.before_step(optimizer)
+            self._reading = self._statistics.reading_without_norms(optimizer)
+            self._record.budget.spend(EVERY_STEP, started)
+            self.is_stepping = True
+        except Exception as error:  # noqa: BLE001 - as `give_up` says
+            return self._give_up(error)
+        return True
+
+    def end(self, optimizer: Optimizer) -> bool:
+        """Right after it. Ends the step."""
+        self.is_stepping = self._has_seen_loss = False
+        engine, statistics, record = self._engine, self._statistics, self._record
+        try:
+            is_as_before = record.is_on and not (self._guard.is_off or self._validation.is_watching)
+            is_as_before = is_as_before and not statistics.numbers.is_used
+            if not is_as_before or self._optimizer() is not optimizer or not self._cleared.are_there():
+                statistics.hold(optimizer, self._reading)
+                return False
+            started = record.budget.clock()
+            recorder = record.recorder
+            recorder.add(self._reading)
+            self._numbers.end_cleared_step()
+            record.budget.spend(EVERY_STEP, started)
+            recorder.end_step(step=engine.step, mode_step=engine.mode_step())
+            self._facts.end_step(engine.step)
+            engine.end_step()
+            self.is_open = self._is_plain()
+            if engine.due is not NOTHING:
+                self._look_ahead()
+        except Exception as error:  # noqa: BLE001 - as `give_up` says
+            return self._give_up(error)
+        return True
+
+    def _is_plain(self) -> bool:
+        """Whether nothing else is due in the open step."""
+        return self._engine.due is NOTHING and not self._record.recorder.takes_norms
+
+    def _give_up(self, error: Exception) -> bool:
+        self.close()
+        self._record.give_up(error)
+        return False

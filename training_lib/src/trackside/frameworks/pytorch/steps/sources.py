@@ -1,0 +1,167 @@
+"""All that is captured of PyTorch, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from trackside.capture.session import RunSession
+from trackside.contracts.model_facts import ProgramFacts
+from trackside.frameworks.adapter import Sources
+from trackside.frameworks.pytorch.facts.model_facts import ModelFactsSource
+from trackside.frameworks.pytorch.ground.fuse import Fuse
+from trackside.frameworks.pytorch.ground.numbering import Numbering
+from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
+from trackside.frameworks.pytorch.losses.inputs import LossInputSource
+from trackside.frameworks.pytorch.modes.validation import Validation
+from trackside.frameworks.pytorch.modes.validation_in_training_mode import ValidationInTrainingMode
+from trackside.frameworks.pytorch.modules.source import ModuleSource, TrainedModules
+from trackside.frameworks.pytorch.optimizers.raw_gradients import RawGradients
+from trackside.frameworks.pytorch.optimizers.source import OptimizerSource, SkippedSteps
+from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
+from trackside.frameworks.pytorch.sharding.ranks import rank_of_this_process
+from trackside.frameworks.pytorch.statistics.gradient_numbers import GradientNumbers
+from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
+from trackside.frameworks.pytorch.steps.losses import LossSource
+from trackside.frameworks.pytorch.steps.parameters import ParameterSource
+from trackside.frameworks.pytorch.steps.strategy import MakeStrategy, Observer
+
+ExtraSource = Callable[[RunSession, TrainedModules], object]
+
+
+class PyTorchSources:
+    """The sources of one session, by what they capture; `all` calls them as steps go on.
+
+    Args:
+        session: Where they add to.
+        observer: Called with what they see.
+        strategy: Makes what decides where a step ends.
+        extra: Makes further sources.
+    """
+
+    def __init__(
+        self,
+        session: RunSession,
+        *,
+        observer: Observer,
+        strategy: MakeStrategy,
+        extra: Sequence[ExtraSource] = (),
+    ) -> None:
+        engine, guard = session.engine, session.guard
+        self.names = ParameterNames()
+        self.saver = TensorSaver(engine, guard, shards=session.shards)
+        self.modules = TrainedModules(self.names)
+        self.numbering = Numbering()
+        self.loss_inputs = LossInputSource(engine, guard, saver=self.saver, numbering=self.numbering)
+        self.optimizers = OptimizerSource(engine, saver=self.saver, names=self.names)
+        self.statistics = PyTorchStatistics(session.statistics, names=self.names, optimizer_name=self.optimizers.name)
+        self.in_training_mode = ValidationInTrainingMode(
+            modules=self.modules,
+            step=lambda: engine.step,
+            counted=observer.validation_counted,
+            fuse=Fuse(guard, "watching for evaluations in training mode"),
+        )
+        self.validation = Validation(
+            engine,
+            modules=self.modules,
+            saver=self.saver,
+            loss_inputs=self.loss_inputs,
+            changed=observer.validation_changed,
+            ended=observer.validation_step_ends,
+            reads_every_loss=lambda loss: session.statistics.is_on and not self.statistics.numbers.is_late(loss),
+            in_training_mode=self.in_training_mode,
+            fuse=Fuse(guard, "watching evaluation"),
+        )
+        self.strategy = strategy(engine, self.names, self.validation)
+        self.calls = ModuleSource(
+            engine,
+            fuse=Fuse(guard, "watching modules"),
+            saver=self.saver,
+            modules=self.modules,
+            watcher=self.strategy.watcher(),
+            loss_inputs=self.loss_inputs,
+            numbering=self.numbering,
+            is_eager_allowed=session.request.compiled == "eager_step",
+        )
+        self.gradient_numbers = GradientNumbers(
+            self.statistics, protect=Fuse(guard, "watching whether gradients are cleared").protect
+        )
+        self.raw_gradients = RawGradients(
+            engine,
+            saver=self.saver,
+            modules=self.modules,
+            protect=Fuse(guard, "watching gradients before clipping").protect,
+            clipped=self.gradient_numbers.clipped,
+        )
+        self.skipped_steps = SkippedSteps(
+            engine, protect=Fuse(guard, "counting skipped steps").protect, skipped=observer.step_skipped
+        )
+        self.facts = ModelFactsSource(
+            names=self.names,
+            optimizer_name=self.optimizers.name,
+            program=lambda: self._program(session),
+            clipping=self.gradient_numbers.clipping_places,
+            unmasked=self.calls.unmasked,
+            training_mode_evaluations=lambda: (self.in_training_mode.count, self.in_training_mode.place),
+            protect=Fuse(guard, "recording what the model is made of").protect,
+        )
+        self.losses = LossSource(
+            session,
+            statistics=self.statistics,
+            saver=self.saver,
+            validation=self.validation,
+            inputs=self.loss_inputs,
+            facts=self.facts,
+        )
+        self.parameters = ParameterSource(
+            session,
+            names=self.names,
+            modules=self.modules,
+            saver=self.saver,
+            raw_gradients=self.raw_gradients,
+            optimizers=self.optimizers,
+        )
+        self.all = Sources(
+            self.optimizers,
+            self.parameters,
+            self.validation,
+            self.raw_gradients,
+            self.skipped_steps,
+            self.calls,
+            self.loss_inputs,
+            self.numbering,
+            *(make(session, self.modules) for make in extra),
+        )
+
+    def training_began(self, *, is_reduced: bool) -> None:
+        """The first optimizer step is about to be made, and the session has begun."""
+        if is_reduced:
+            self.parameters.reductions.start()
+        self.saver.training_began()
+        self.calls.trial_calls = None
+        self.validation.training_began()
+
+    def look_ahead(self, *, sees_calls: bool) -> None:
+        """Have calls of modules seen if the open step, an evaluation or `sees_calls` needs them."""
+        self.calls.look_ahead(is_validating=self.validation.is_watching or sees_calls)
+
+    def stand_down(self) -> None:
+        """Take away what can be felt, once capture is switched off."""
+        self.calls.remove()
+        self.validation.end()
+
+    def _program(self, session: RunSession) -> ProgramFacts:
+        return ProgramFacts(
+            framework="pytorch",
+            framework_version=torch.__version__.partition("+")[0],
+            has_grad_scaler=self.skipped_steps.has_scaler,
+            world_size=rank_of_this_process(session.environment).of,
+            is_compiled=self.calls.eager.is_compiler_used,
+        )
+
+    def optimizer_created(self, optimizer: Any) -> None:
+        """Watch what a new optimizer trains."""
+        self.modules.optimizer_created(optimizer)
+        self.facts.optimizer_created(optimizer)

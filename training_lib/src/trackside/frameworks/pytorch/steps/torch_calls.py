@@ -1,0 +1,106 @@
+"""Functions of PyTorch that show a step: two global optimizer hooks, the backward pass, the building of optimizers.
+
+Nothing else is touched for that, and on an idle step they return at once.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.optim.optimizer import (
+    Optimizer,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+from trackside.capture.schedule import NOTHING
+from trackside.capture.session import RunSession
+from trackside.frameworks.pytorch.compiling.tracing import compiler_at_work, is_dynamo_compiling, skip_frame, untraced
+from trackside.frameworks.pytorch.steps.training_steps import TrainingSteps
+
+
+def install_torch_calls(session: RunSession, steps: TrainingSteps) -> list[Callable[[], None]]:
+    """Watch the functions, under the session's guard. Return what undoes it."""
+    return [
+        register_optimizer_step_pre_hook(_before_optimizer(session, steps)).remove,
+        register_optimizer_step_post_hook(_after_optimizer(session, steps)).remove,
+        _wrap_backward(session, steps),
+        _wrap_optimizer_init(session, steps),
+    ]
+
+
+def _before_optimizer(
+    session: RunSession, steps: TrainingSteps
+) -> Callable[[Optimizer, Any, Any], tuple[Any, Any] | None]:
+    long_way = untraced(session.guard.protect("capturing a step", steps.before_optimizer))
+    short_way = steps.short_way
+
+    def before_step(optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        is_open = not is_dynamo_compiling() and short_way.is_open and compiler_at_work() is None
+        if is_open and short_way.begin(optimizer, args, kwargs):
+            return None
+        return long_way(optimizer, args, kwargs)
+
+    skip_frame(before_step)
+    return before_step
+
+
+def _after_optimizer(session: RunSession, steps: TrainingSteps) -> Callable[[Optimizer, Any, Any], None]:
+    guard, short_way = session.guard, steps.short_way
+    guarded = guard.protect("ending a step", steps.after_optimizer)
+
+    def unless_down(*args: Any) -> None:
+        guarded(*args)
+        if guard.is_off and not steps.is_down:
+            guard.attempt("standing down", steps.stand_down)
+
+    long_way = untraced(unless_down)
+
+    def after_step(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        is_open = not is_dynamo_compiling() and short_way.is_stepping and compiler_at_work() is None
+        if not (is_open and short_way.end(optimizer)):
+            long_way(optimizer, args, kwargs)
+
+    skip_frame(after_step)
+    return after_step
+
+
+def _wrap_backward(session: RunSession, steps: TrainingSteps) -> Callable[[], None]:
+    original = torch.autograd.backward
+    see_loss = untraced(session.guard.protect("reading the loss", steps.backward_called))
+    engine, validation, statistics = session.engine, steps.sources.validation, session.statistics
+    numbers, cleared = steps.sources.gradient_numbers, steps.sources.gradient_numbers.cleared
+    short_way = steps.short_way
+
+    @functools.wraps(original)
+    def backward(*args: Any, **kwargs: Any) -> None:
+        is_open = not is_dynamo_compiling() and short_way.is_open and compiler_at_work() is None
+        if not (is_open and short_way.see_loss(args, kwargs)):
+            if statistics.is_on or engine.due is not NOTHING or validation.is_watching:
+                see_loss(*args, **kwargs)
+            if cleared.is_waiting:
+                numbers.before_backward()
+        original(*args, **kwargs)
+        if cleared.is_waiting:
+            numbers.after_backward()
+
+    skip_frame(backward)
+    torch.autograd.backward = backward
+    return functools.partial(setattr, torch.autograd, "backward", original)
+
+
+def _wrap_optimizer_init(session: RunSession, steps: TrainingSteps) -> Callable[[], None]:
+    original = Optimizer.__init__
+    created = untraced(session.guard.protect("meeting an optimizer", steps.optimizer_created))
+
+    @functools.wraps(original)
+    def __init__(self: Optimizer, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it replaces one
+        original(self, *args, **kwargs)
+        created(self)
+
+    skip_frame(__init__)
+    setattr(Optimizer, "__init__", __init__)  # noqa: B010 - mypy forbids the plain assignment to a method
+    return functools.partial(setattr, Optimizer, "__init__", original)

@@ -1,0 +1,256 @@
+"""A training step of PyTorch, in the order of events: losses, before the optimizer, after it, its end."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.optim.optimizer import Optimizer
+
+from trackside.capture.asked_request import is_being_spawned
+from trackside.capture.schedule import NOTHING
+from trackside.capture.session import RunSession
+from trackside.capture.step_engine import TRAIN
+from trackside.frameworks.pytorch.ground.live_objects import one_look
+from trackside.frameworks.pytorch.steps.short_way import ShortWay
+from trackside.frameworks.pytorch.steps.sources import ExtraSource, PyTorchSources
+from trackside.frameworks.pytorch.steps.strategy import MakeStrategy
+
+
+class TrainingSteps:
+    """Carries out the events of a step. Where one ends, the strategy decides; what is captured, the sources know.
+
+    Attributes:
+        sources: What is captured.
+        short_way: The way through a step of which only losses and learning rates are recorded.
+        is_down: True once capture is switched off and nothing of it can be felt.
+
+    Args:
+        session: The run.
+        begin: Begins it; returns False where this process captures none.
+        strategy: Makes what decides where a step ends.
+        extra: Makes further sources.
+    """
+
+    def __init__(
+        self,
+        session: RunSession,
+        *,
+        begin: Callable[[], bool],
+        strategy: MakeStrategy,
+        extra: Sequence[ExtraSource] = (),
+    ) -> None:
+        self._session, self._begin = session, begin
+        self._engine, self._guard, self._record = session.engine, session.guard, session.statistics
+        self._closure_is_done = False
+        self.is_down = False
+        sources = self.sources = PyTorchSources(session, observer=self, strategy=strategy, extra=extra)
+        decides = self._strategy = sources.strategy
+        self._takes, self._counts, self._step_ends = decides.takes, decides.counts, decides.step_ends
+        self._statistics, self._numbers = sources.statistics, sources.gradient_numbers
+        self._validation, self._facts = sources.validation, sources.facts
+        self.short_way = ShortWay(
+            session,
+            statistics=sources.statistics,
+            numbers=sources.gradient_numbers,
+            facts=sources.facts,
+            validation=sources.validation,
+            skipped_steps=sources.skipped_steps,
+            look_ahead=self.look_ahead,
+        )
+
+    # What PyTorch shows.
+
+    def optimizer_created(self, optimizer: Optimizer) -> None:
+        """An optimizer was built."""
+        self.short_way.close()
+        if not is_being_spawned():
+            self.read_request()
+        self._strategy.created(optimizer)
+        self.sources.optimizer_created(optimizer)
+        if not self._session.has_begun:  # step 0 may save what is about to be computed
+            self.look_ahead()
+
+    def backward_called(self, tensors: Any, grad_tensors: Any = None, *_: Any, **__: Any) -> None:
+        """A backward pass begins, with the arguments of `torch.autograd.backward`."""
+        self._strategy.loss_seen()
+        self.read_request()
+        if self._validation.is_watching:
+            self._validation.training_goes_on()
+        if grad_tensors is None and not self._closure_is_done:
+            self.sources.losses.backward_called(tensors, is_saved=self._strategy.saves_seen_losses)
+
+    def before_optimizer(self, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        """An optimizer is about to step. Return the arguments it gets instead of its own, if any."""
+        has_arguments = bool(kwargs) or len(args) > 1
+        closure = _closure(args, kwargs) if has_arguments else None
+        if self._takes is not None and not self._takes(optimizer, has_closure=closure is not None):
+            return None
+        if self._session.last is not None:
+            self._session.last.release()
+        if not self._session.has_begun:
+            with one_look():
+                return self.before_optimizer(optimizer, args, kwargs) if self._begin() else None
+        self._closure_is_done = False
+        if self.short_way.is_open:
+            self.short_way.close()
+        self.sources.skipped_steps.has_stepped = True
+        if self._validation.is_watching:
+            self._validation.training_goes_on()
+        if self._strategy.ends_before(optimizer):
+            self.end_step(keep_unsettled=True)
+        if self._facts.is_looking:
+            self._facts.before_step(optimizer)
+        if self._engine.due is not NOTHING:
+            self.sources.skipped_steps.look_into(optimizer)
+        elif not self._record.is_on:
+            return None
+        if closure is not None:
+            return self._with_observed(closure, optimizer, args, kwargs)
+        self._copy(optimizer)
+        return None
+
+    def after_optimizer(self, optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
+        """An optimizer has stepped."""
+        if not self._session.has_begun or (self._counts is not None and not self._counts(optimizer)):
+            return
+        self._closure_is_done = False
+        is_due, ends_by_calls = self._engine.due is not NOTHING, self._strategy.ends_by_calls
+        if is_due:
+            for see in self.sources.all.after_optimizer:
+                see(optimizer)
+        if self._record.is_on:
+            self._statistics.after_step(optimizer)
+            if not ends_by_calls:
+                self._numbers.after_step(optimizer)
+        if ends_by_calls:  # a training in the mode of an evaluation
+            return
+        if self._strategy.ends_after(optimizer):
+            self.end_step()
+            if self._record.is_on and self._strategy.takes_short_way:
+                self.short_way.open_after(optimizer)
+            return
+        self._record.settle(self._engine.mode)
+        if is_due:
+            self._engine.open_step.settle()
+            for settle in self.sources.all.settle:
+                settle(self._engine.mode)
+
+    # What sources have seen: see `Observer`.
+
+    def step_skipped(self, optimizer: Optimizer) -> None:
+        """What led to a step that AMP has left out is of no step; the others of the step do not wait for it."""
+        if self._engine.due is not NOTHING:
+            self._engine.open_step.drop_unsettled()
+            for drop in self.sources.all.drop_unsettled:
+                drop(self._engine.mode)
+        if self._strategy.boundary.skipped(optimizer):
+            self.end_step()
+
+    def validation_counted(self) -> None:
+        """See `Observer`."""
+        self._facts.is_looking = True  # as the open step ends
+
+    def validation_changed(self) -> None:
+        """See `Observer`."""
+        is_training = self._validation.is_on and self._engine.mode == TRAIN
+        if is_training and not self.is_down and self._strategy.boundary.ends_with_evaluation():
+            self.end_step(keep_unsettled=True)
+        self.look_ahead()
+
+    def validation_step_ends(self, mode: str) -> None:
+        """See `Observer`."""
+        self._record.end_validation_step(self._engine, self._validation.losses)
+        for end in self.sources.all.step_ended:
+            end(mode, keep_unsettled=False)
+
+    # The end of a step.
+
+    def end_step(self, *, keep_unsettled: bool = False) -> None:
+        """End the open step. `keep_unsettled`: what was added since the last `settle` is the next step's."""
+        engine, sources = self._engine, self.sources.all
+        due = engine.due
+        for see in sources.step_ending:
+            see()
+        if self._step_ends is not None:
+            self._step_ends()
+        self._facts.end_step(engine.step)
+        if self._record.is_on:
+            self._numbers.end_step()
+            self._statistics.end_step(engine, keep_unsettled=keep_unsettled)
+        if due is not NOTHING:
+            for end in sources.step_ended:
+                end(engine.mode, keep_unsettled=keep_unsettled)
+        engine.end_step(keep_unsettled=keep_unsettled, renamed=self.sources.numbering.renamed)
+        if engine.due is not due:
+            self.look_ahead()
+        for begin in sources.step_began:
+            begin(engine.step)
+
+    def look_ahead(self) -> None:
+        """Have seen what the open step needs. Call it when a step or an evaluation begins or ends."""
+        if not self.is_down:
+            self.sources.look_ahead(sees_calls=self._strategy.needs_calls(self._engine.due))
+
+    def finish(self) -> None:
+        """End the steps that are open, as the run ends. Nothing raises."""
+        if not self._guard.is_off:
+            self._guard.attempt("saving the last step of the evaluation", self._end_validation)
+        if self._strategy.boundary.is_open and not self._guard.is_off:
+            self._guard.attempt("saving the last step", self.end_step)
+
+    def stand_down(self) -> None:
+        """Take away what can be felt, once capture is switched off."""
+        self.is_down = True
+        self.sources.stand_down()
+
+    def _end_validation(self) -> None:
+        self._validation.end()
+        unseen = self.sources.in_training_mode
+        before = unseen.count
+        unseen.training_goes_on()
+        if unseen.count > before and not self._strategy.boundary.is_open:  # no step will end after it
+            self._facts.end_step(max(0, self._engine.step - 1))
+
+    def read_request(self) -> None:
+        """Read a request that lies elsewhere, with the first sign that this process trains."""
+        if self._session.asked.is_unread and torch.utils.data.get_worker_info() is None:
+            self._session.read_request()
+            self.sources.calls.eager.is_allowed = self._session.request.compiled == "eager_step"
+
+    def _copy(self, optimizer: Optimizer) -> None:
+        """Copy what is there right before an optimizer's step: what this step's forward and backward passes used."""
+        self._statistics.before_step(optimizer)
+        if self._engine.due is not NOTHING:
+            for see in self.sources.all.before_optimizer:
+                see(optimizer)
+
+    def _with_observed(
+        self, closure: Callable[..., Any], optimizer: Optimizer, args: Any, kwargs: Any
+    ) -> tuple[Any, Any]:
+        """Return the arguments of `step` with the closure wrapped.
+
+        A closure runs forward and backward inside of `step`, perhaps many times: before it the gradients are the last
+        step's. Its first call is the one that stands for the step.
+        """
+        copy = self._guard.protect("capturing a step", self._copy)
+
+        @functools.wraps(closure, updated=())
+        def observed(*closure_args: Any, **closure_kwargs: Any) -> Any:
+            result = closure(*closure_args, **closure_kwargs)
+            if not self._closure_is_done:
+                self._closure_is_done = True
+                copy(optimizer)
+            return result
+
+        if "closure" in kwargs:
+            return args, {**kwargs, "closure": observed}
+        return (args[0], observed, *args[2:]), kwargs
+
+
+def _closure(args: Any, kwargs: Any) -> Callable[..., Any] | None:
+    """The closure among the arguments of `step`; None if there is none."""
+    closure = kwargs.get("closure") if "closure" in kwargs else (args[1] if len(args) > 1 else None)
+    return closure if callable(closure) else None

@@ -1,0 +1,101 @@
+"""The steps of a run: which are complete, their mode, their workers, the collections with data at them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from trackside.trial.completeness import Completeness
+from trackside.trial.damage import Damage
+from trackside.trial.recorded import Recorded
+from trackside.trial.step_index import StepIndex
+from trackside.trial.tensor_names import TensorNames
+
+
+class CompleteSteps:
+    """Steps saved by every worker, or as complete as they will ever be, and steps with recorded statistics only."""
+
+    def __init__(
+        self, index: StepIndex, recorded: Recorded, names: TensorNames, completeness: Completeness, damage: Damage
+    ) -> None:
+        self._index, self._recorded, self._names = index, recorded, names
+        self._completeness, self._damage = completeness, damage
+        self._saved: tuple[tuple[int, int | None], tuple[int, ...]] = ((0, None), ())
+
+    def saved(self, mode: str | None = None) -> tuple[int, ...]:
+        """Return the complete steps with saved tensors, ascending."""
+        version, steps = self._saved
+        if version != self._completeness.version:
+            steps = tuple(self._index.complete_steps())
+            self._saved = self._completeness.version, steps
+        return steps if mode is None else tuple(step for step in steps if self.mode_of(step) == mode)
+
+    def new_saved(self, after: int) -> Sequence[int]:
+        """Return the complete saved steps above `after`, ascending; -1 for all."""
+        return self._index.complete_steps(after=after)
+
+    def new_complete(self, after: int) -> Sequence[int]:
+        """Return the complete steps above `after`, saved or recorded, ascending; -1 for all."""
+        saved = self.new_saved(after)
+        recorded = self._recorded.steps
+        if recorded is None:
+            return saved
+        through = self._completeness.settled_step()
+        more = recorded.between(after, through)
+        if not more:
+            return saved if not saved or saved[-1] <= through else [step for step in saved if step <= through]
+        return sorted({*more, *(step for step in saved if step <= through)})
+
+    def mode_of(self, step: int) -> str:
+        """Return the mode of the first worker with a mode at this step, "GLOBAL" without one."""
+        saved = self._index.saved(step)
+        if saved:
+            return saved[min(saved)].mode
+        recorded = self._recorded.steps
+        return (recorded.mode_of(step) if recorded is not None else None) or "GLOBAL"
+
+    def collections_at(self, step: int) -> frozenset[str]:
+        """Return the collections with a saved tensor or a recorded statistic at this step."""
+        recorded = self._recorded.steps
+        tensors = recorded.tensors_at(step) if recorded is not None else frozenset[str]()
+        saved = self.saved_collections_at(step)
+        return saved | self._names.collections_among(tensors) if tensors else saved
+
+    def saved_collections_at(self, step: int) -> frozenset[str]:
+        """Return the collections with a saved tensor at this step."""
+        found = [self._names.collections_in(saved.layout) for saved in self._index.saved(step).values()]
+        return found[0] if len(found) == 1 else frozenset[str]().union(*found)
+
+    def is_saved(self, step: int) -> bool:
+        """True if a worker saved tensors at this step."""
+        return bool(self._index.workers_at(step))
+
+    def is_damaged(self, step: int) -> bool:
+        """True if a file of this step has turned out to be unreadable."""
+        if not self._damage:
+            return False
+        files = (saved.event_key for saved in self._index.saved(step).values())
+        return any(key in self._damage for key in files) or self._index.has_unreadable_index(step)
+
+    def event_key(self, step: int, worker: str) -> str:
+        """Return the key of the event file of one step and worker, "" if it saved none."""
+        saved = self._index.saved_by(step, worker)
+        return saved.event_key if saved else ""
+
+    @property
+    def saving_workers(self) -> Collection[str]:
+        """The workers that saved tensors."""
+        return self._index.workers
+
+    def workers(self) -> tuple[str, ...]:
+        """Return the names of the workers seen, sorted."""
+        return tuple(sorted({*self._index.workers, *self._recorded.workers}))
+
+    def is_worker(self, name: str) -> bool:
+        """True for the name of a worker seen."""
+        return name in self._index.workers or name in self._recorded.workers
+
+    def has_several_workers(self, last_step: int) -> bool:
+        """True if more than one worker saved or recorded anything at `last_step` or before."""
+        recorded = self._recorded.steps
+        firsts = [self._index.first_by_worker, recorded.first_by_worker if recorded is not None else {}]
+        return len({worker for first in firsts for worker, step in first.items() if step <= last_step}) > 1

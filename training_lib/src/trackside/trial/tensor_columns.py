@@ -1,0 +1,152 @@
+"""Statistics of tensors as columns over steps: recorded numbers first, else numbers of what was saved."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
+from trackside.storage.store import Store
+from trackside.trial.completeness import Completeness
+from trackside.trial.question import Question, RecordedQuestion, SavedQuestion
+from trackside.trial.record_reader import RecordReader
+from trackside.trial.recorded import Recorded
+from trackside.trial.saved_tensors import REDUCTION_MARK
+from trackside.trial.selection import Selection, StepRange
+from trackside.trial.statistics import RECORDED_ONLY, REDUCTIONS, STATISTICS
+from trackside.trial.step_index import StepIndex
+from trackside.trial.step_values import StepTables
+from trackside.trial.tensor_names import TensorNames
+from trackside.trial.tensors import PLACES, Reading, Sources, TensorStatistics
+from trackside.trial.window import MOST_IN_PANEL, Column, Panel, StepValues, newest_values
+
+
+class TensorColumns:
+    """Answers to the questions of rules and users. A question over all steps is kept and read on."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        index: StepIndex,
+        reader: RecordReader,
+        recorded: Recorded,
+        names: TensorNames,
+        completeness: Completeness,
+    ) -> None:
+        self._recorded, self._names, self._completeness = recorded, names, completeness
+        self._statistics = TensorStatistics(store, index, reader, neighbours=self._neighbours)
+        self._questions: dict[tuple[str, str, str | None], Question] = {}
+        self._names_version: object = None  # of the questions
+        self._step_values = StepTables(self._columns_beyond, last_step=completeness.last_step)
+
+    def forget_old(self) -> None:
+        """Drop the questions if there are other names: other records may answer them now."""
+        if self._names.version != self._names_version:
+            self._questions.clear()
+
+    def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
+        """Return one column per worker over every saved or recorded step <= `last_step`."""
+        return self._question(tensor, statistic, mode).columns(last_step)
+
+    def selected(self, tensor: str, statistic: str, selection: Selection) -> tuple[Column, ...]:
+        """Return `columns` over the selected complete steps; no other step is read.
+
+        Workers without a number are left out.
+
+        Raises:
+            ConfigurationError: There is no such statistic.
+        """
+        last, end = self._completeness.last_step(), selection.steps.end
+        last_step = last if end is None else min(last, end - 1)
+        everything = self._question(tensor, statistic, selection.mode)
+        is_all = selection.steps == StepRange() and selection.worker is None
+        question = everything if is_all or everything.is_read(last_step) else self._narrow(tensor, statistic, selection)
+        columns = question.columns(last_step)
+        wanted = (column for column in columns if selection.worker in {None, column.worker})
+        return tuple(c for column in wanted if (c := _within(column, selection.steps)) is not None)
+
+    def at_step(self, tensors: Sequence[str], statistic: str, *, step: int, mode: str | None) -> StepValues:
+        """Return the values of `columns` of each of the tensors at `step`."""
+        moment = self._completeness.version, self._recorded.version
+        return self._step_values.at(tuple(tensors), statistic, mode, step=step, moment=moment)
+
+    def newest(
+        self, tensors: Sequence[str], statistic: str, *, last: int, last_step: int, mode: str | None
+    ) -> tuple[Panel, ...]:
+        """Return the newest `last` values of these tensors up to `last_step`."""
+        if last > MOST_IN_PANEL:
+            columns_of = partial(self.columns, statistic=statistic, last_step=last_step, mode=mode)
+            return newest_values(tensors, columns_of, last=last)
+        moment = self._completeness.version, self._recorded.version
+        return self._step_values.newest(tuple(tensors), statistic, mode, last=last, last_step=last_step, moment=moment)
+
+    def recorded_names(self, selection: Selection) -> Iterable[str]:
+        """Return the tensors with recorded statistics at the selected steps."""
+        for tensor, statistics in self._recorded.tensors.items():
+            columns = (self._recorded.columns(tensor, name, selection.mode).values() for name in sorted(statistics))
+            if any(
+                _within(c, selection.steps) for some in columns for c in some if selection.worker in {None, c.worker}
+            ):
+                yield tensor
+
+    def _neighbours(self, tensor: str, statistic: str) -> Iterable[tuple[str, Sources]]:
+        """Return the saved tensors of the same collections, with the records that would answer for them."""
+        near = self._names.neighbours(tensor)
+        return [(name, self._sources(name, statistic)) for name in near if name not in self._recorded.tensors]
+
+    def _question(self, tensor: str, statistic: str, mode: str | None) -> Question:
+        """Return the question over all steps, always the same one."""
+        question = self._questions.get((tensor, statistic, mode))
+        if question is None:
+            self._names.all()  # reads the names of recorded tensors at the first question
+            self.forget_old()
+            self._names_version = self._names.version
+            question = self._asked_of(self._statistics.everything, tensor, statistic, mode)
+            self._questions[tensor, statistic, mode] = question
+        return question
+
+    def _columns_beyond(self, tensor: str, statistic: str, mode: str | None, last_step: int) -> tuple[Column, ...]:
+        return self._question(tensor, statistic, mode).columns_beyond(last_step)
+
+    def _narrow(self, tensor: str, statistic: str, selection: Selection) -> Question:
+        return self._asked_of(self._statistics.selected(selection), tensor, statistic, selection.mode)
+
+    def _asked_of(self, reading: Reading, tensor: str, statistic: str, mode: str | None) -> Question:
+        recorded = self._recorded.tensors
+        is_recorded = statistic in recorded.get(tensor, ())
+        is_known_word = statistic in STATISTICS or statistic in RECORDED_ONLY
+        if not is_known_word and not any(statistic in names for names in recorded.values()):
+            known = {*STATISTICS, *RECORDED_ONLY, *(name for names in recorded.values() for name in names)}
+            problem = Problem("statistic", f"Unknown statistic {statistic!r}.", did_you_mean(statistic, known))
+            raise ConfigurationError([problem], subject="A question to a window")
+        saved: SavedQuestion | None = None
+        if statistic in STATISTICS:
+            is_known = partial(self._recorded.holds, tensor, statistic) if is_recorded else None
+            follower = reading.follower(tensor, statistic, self._sources(tensor, statistic), is_known=is_known)
+            saved = SavedQuestion(reading, follower, statistic, PLACES[statistic], mode)
+            if not is_recorded:
+                return saved
+        return RecordedQuestion(self._recorded, saved, tensor=tensor, statistic=statistic, mode=mode)
+
+    def _sources(self, tensor: str, statistic: str) -> Sources:
+        reductions = self._names.reductions()
+        if not reductions:
+            return (tensor,)
+        # Old frameworks' hooks strip ":0" from the tensor's name when they save its reductions.
+        bases = dict.fromkeys((tensor, re.sub(r":\d+", "", tensor)))
+        spelled = (f"{REDUCTION_MARK}{word}/{base}" for word in REDUCTIONS.get(statistic, ()) for base in bases)
+        return (*(name for name in spelled if name in reductions), tensor)
+
+
+def _within(column: Column, steps: StepRange) -> Column | None:
+    """Return the part of the column that lies in the steps; None if there is none."""
+    if steps == StepRange():
+        return column
+    inside = (column.steps >= steps.first) & ((column.steps - steps.first) % steps.stride == 0)
+    if steps.end is not None:
+        inside &= column.steps < steps.end
+    if not inside.any():
+        return None
+    return Column(column.tensor, column.worker, column.steps[inside], column.values[inside])
