@@ -6,16 +6,12 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-
-import numpy as np
 
 from trackside.capture.collection import Membership
 from trackside.capture.collections_writer import CollectionsWriter
 from trackside.capture.event_files import EventFiles
 from trackside.capture.lost_steps import LostSteps
 from trackside.capture.packed_index import PackedIndexWriter
-from trackside.capture.reduction import reduced
 from trackside.capture.reduction_files import ReductionFiles
 from trackside.capture.restart import (
     added,
@@ -27,6 +23,7 @@ from trackside.capture.restart import (
     state_at_mark,
     write_state,
 )
+from trackside.capture.step_content import StepContent, content_of
 from trackside.capture.step_engine import Position
 from trackside.capture.tensorboard import TensorBoardFiles
 from trackside.capture.watermark import WatermarkFile
@@ -36,7 +33,6 @@ from trackside.capture.writer import StepTensors
 from trackside.contracts import run_layout
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError, Problem
-from trackside.records.index_file import ShapeEntry
 from trackside.records.shards import Shard
 from trackside.records.state_file import TrainingState
 from trackside.records.step_file import StepFiles, append_step, encode_step, write_index, write_step
@@ -44,7 +40,6 @@ from trackside.storage.store import AppendableStore, Store
 
 STATE_EVERY_SECONDS = 10.0
 
-_NO_COLLECTIONS: frozenset[str] = frozenset()
 
 FindState = Callable[[], TrainingState | None]
 
@@ -179,7 +174,7 @@ class RunFiles:
         for step in steps:
             if not self._event_files.has_room(end[1]):
                 break
-            encoded = self._encode(moved := moved_on(step, start), self._decide(moved), end)
+            encoded = self._encode(moved := moved_on(step, start), content_of(moved, self._membership), end)
             files[moved.step] = encoded
             end = key, encoded.event_start + encoded.event_size
         try:
@@ -196,11 +191,11 @@ class RunFiles:
         step = moved_on(step, self.start())
         store = self._opened()
         self._claim(store)
-        what = self._decide(step)
+        content = content_of(step, self._membership)
         self._packed_index.before_step(store, step.step)
         self.save_attempts += 1
         try:
-            files = self._write(store, step, what)
+            files = self._write(store, step, content)
         except OSError:
             self._event_files.failed()
             self._packed_index.step_failed()
@@ -216,7 +211,7 @@ class RunFiles:
         self._store_state(store, is_due=self._clock() - self._state_stored_at >= STATE_EVERY_SECONDS)
         self._losses.report(store, first_step=self.start().step)
         if self._tensorboard:
-            self._tensorboard.add(step, what.histogram_names)
+            self._tensorboard.add(step, content.histogram_names)
 
     def lost(self, step: int, why: str) -> None:
         """Notes a step of which nothing is stored; the run says so in its capture report."""
@@ -252,7 +247,7 @@ class RunFiles:
         else:
             self._ends.note(store)
 
-    def _write(self, store: Store, step: StepTensors, what: _StepContent) -> StepFiles:
+    def _write(self, store: Store, step: StepTensors, content: StepContent) -> StepFiles:
         prepared = self._prepared.pop(step.step, None)
         if prepared:
             write_index(store, prepared)
@@ -260,22 +255,22 @@ class RunFiles:
         growing = self._growing
         place = self._event_files.place(growing, step) if growing else None
         if growing and place:
-            files = self._encode(step, what, place)
+            files = self._encode(step, content, place)
             if append_step(growing, files):
                 return files
-        files = self._encode(step, what, None)
+        files = self._encode(step, content, None)
         write_step(store, files)
         return files
 
-    def _encode(self, step: StepTensors, what: _StepContent, place: tuple[str, int] | None) -> StepFiles:
+    def _encode(self, step: StepTensors, content: StepContent, place: tuple[str, int] | None) -> StepFiles:
         files = encode_step(
-            what.tensors,
+            content.tensors,
             step=step.step,
             mode=step.mode,
             mode_step=step.mode_step,
             worker=self._worker,
             wall_time=step.wall_time,
-            shapes=what.shapes,
+            shapes=content.shapes,
             behind=place,
         )
         return self._reductions.added(step, files)
@@ -308,23 +303,6 @@ class RunFiles:
             store.put(run_layout.CLAIM_KEY, b"")
             self._has_claimed = True
 
-    def _decide(self, step: StepTensors) -> _StepContent:
-        """What is stored of the step: of each tensor its shape, its reductions, itself, as its due collections ask."""
-        tensors: list[tuple[str, np.ndarray]] = []
-        shapes: list[ShapeEntry] = []
-        histogram_names: dict[str, str] = {}
-        for name, value in step.tensors:
-            saved = self._membership.saved(name, step.due, step.collections.get(name, _NO_COLLECTIONS))
-            if saved.has_shape and not saved.is_raw:  # old readers lose sight of a value that has a shape entry too
-                shapes.append(ShapeEntry(name, name, value.shape))
-            if saved.reductions:
-                tensors += reduced(name, value, saved.reductions)
-            if saved.is_raw:
-                tensors.append((name, value))
-            if saved.histogram_of:
-                histogram_names[name] = saved.histogram_of
-        return _StepContent(tensors, shapes, histogram_names)
-
     def _store_state(self, store: Store, *, is_due: bool) -> None:
         if self._position is None or not is_due:
             return
@@ -351,15 +329,6 @@ class NoFiles:
 
     def finish(self, *, is_interrupted: bool = False) -> None:
         """Does nothing."""
-
-
-@dataclass(frozen=True)
-class _StepContent:
-    """What is stored of one step."""
-
-    tensors: list[tuple[str, np.ndarray]]
-    shapes: list[ShapeEntry]
-    histogram_names: dict[str, str]  # of each tensor that gets one, the collection that it goes by
 
 
 def _ended(uri: str) -> Problem:
