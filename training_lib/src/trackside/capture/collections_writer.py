@@ -48,7 +48,7 @@ class CollectionsWriter:
                 self.has_news = True
 
     def store(self, store: Store) -> None:
-        """Store the file, unless it lies there with all names. It raises the store's `OSError`."""
+        """Store the file if it is missing or lacks a name. It raises the `OSError` of the store."""
         if self.has_news or not self.times_stored:
             store.put(run_layout.collections_key(self._worker), self._encoded())
             self.has_news = False
