@@ -451,8 +451,8 @@ class Drill:
         return fault
 
     def _evaluators(self) -> list[str]:
-        listed = self.calls.ask("sagemaker", "list_processing_jobs", NameContains=self.job)["ProcessingJobSummaries"]
-        return [str(each["ProcessingJobName"]) for each in listed]
+        listed = self.calls.ask("sagemaker", "list_processing_jobs", NameContains=self.job, MaxResults=100)
+        return [str(each["ProcessingJobName"]) for each in listed["ProcessingJobSummaries"]]
 
     def _raise_if_evaluator_failed(self) -> None:
         for name in self._evaluators():

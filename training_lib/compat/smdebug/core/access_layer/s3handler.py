@@ -125,7 +125,12 @@ class S3Handler:
             keys = S3Handler.list_prefix(ListRequest(request.bucket, request.prefix))
             for first in range(0, len(keys), MOST_DELETED_AT_ONCE):
                 some = [{"Key": key} for key in keys[first : first + MOST_DELETED_AT_ONCE]]
-                S3Handler.client().delete_objects(Bucket=request.bucket, Delete={"Objects": some, "Quiet": True})
+                answer = S3Handler.client().delete_objects(
+                    Bucket=request.bucket, Delete={"Objects": some, "Quiet": True}
+                )
+                for error in answer.get("Errors", ()):
+                    where = f"s3://{request.bucket}/{error.get('Key')}"
+                    logger.warning(f"Cannot delete {where}: {error.get('Code')}: {error.get('Message')}")
 
 
 def _listed(request: ListRequest) -> list[str]:
