@@ -157,7 +157,7 @@ class Peeked:
         self._prefix = f"{uri.removeprefix(f's3://{BUCKET}/')}/"
 
     def get(self, key: str) -> bytes:
-        from moto.core import DEFAULT_ACCOUNT_ID
+        from moto.core.models import DEFAULT_ACCOUNT_ID
         from moto.s3.models import s3_backends
 
         found = s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets[BUCKET].keys.get(self._prefix + key)
@@ -255,7 +255,7 @@ def _measured(run: RunLocation, training: Any, evaluator: Any, *, steps_to_fault
     _wait(lambda: _issue(output) is not None, "the verdict")
     verdict_at = time.time()
     moments.append((verdict_at, cpu_seconds(training.pid), cpu_seconds(evaluator.pid)))
-    issue = _issue(output)
+    issue = _issue(output) or {}
     seen_at = min(max(issue["detected_at"], moments[1][0]), verdict_at)
     stored = _hop(*moments[:2])
     rest = _hop(*moments[1:])

@@ -158,7 +158,7 @@ class EvaluationStack(Stack):
                 pause_milliseconds=pause_milliseconds(
                     self._settings.control_calls_per_second, at_once=self._settings.evaluator.started_at_once
                 ),
-                cost_tags=",".join("=".join(tag) for tag in cost_tags(self._settings)),
+                cost_tags=tuple("=".join(tag) for tag in cost_tags(self._settings)),
                 custom_rules_from=self._settings.custom_rules.rules_from,
                 custom_rule_image_uri=self.custom_rules.image_uri if self.custom_rules else "",
                 custom_rule_role_arn=self.custom_rules.role.role_arn if self.custom_rules else "",

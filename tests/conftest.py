@@ -67,7 +67,7 @@ NOT_QUICK_FILES = (
 NOT_QUICK_FIXTURES = {"account", "bucket", "client", "server", "warm_python"}
 
 
-class ByFile(LoadGroupScheduling):
+class ByFile(LoadGroupScheduling):  # type: ignore[misc]  # pytest-xdist has no types
     """A file, or a group that it names, goes to one process: what is made once for a file is made once."""
 
     def _split_scope(self, nodeid: str) -> str:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,7 +122,7 @@ def test_a_capture_saves_the_same(tmp_path: Path, warm_python: WarmPython) -> No
     script = tmp_path / "train.py"
     script.write_text(TRAIN)
     request = '{"collections": [{"name": "weights", "save_interval": 1}, {"name": "gradients", "save_interval": 2}]}'
-    saved = []
+    saved: list[set[Any]] = []
     for name in ("real", "warm"):
         env = inherited() | {"TRACKSIDE_RUN": str(tmp_path / name), "TRACKSIDE_CAPTURE_REQUEST": request}
         if name == "real":

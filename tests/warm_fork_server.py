@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import importlib.abc
 import importlib.machinery
 import json
 import multiprocessing.process
@@ -37,10 +38,10 @@ def serve(connection_fd: int) -> None:
     connection.send(b"ready")
     running: dict[int, tuple[int, int]] = {}  # by pidfd: the process and the pipe for its status
     while True:
-        ready, _, _ = select.select([connection, *running], [], [])
-        for pidfd in ready:
-            if pidfd is not connection:
-                _report(pidfd, *running.pop(pidfd))
+        watched: list[socket.socket | int] = [connection, *running]
+        ready, _, _ = select.select(watched, [], [])
+        for pidfd in [one for one in ready if isinstance(one, int)]:
+            _report(pidfd, *running.pop(pidfd))
         if connection not in ready:
             continue
         message, descriptors, _, _ = socket.recv_fds(connection, ORDER_BYTES, 4)
@@ -147,7 +148,7 @@ class _Withheld:
         return found
 
 
-class _Given:
+class _Given(importlib.abc.Loader):
     """A loader whose module is there already."""
 
     def __init__(self, module: ModuleType, spec: importlib.machinery.ModuleSpec) -> None:

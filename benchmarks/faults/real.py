@@ -173,7 +173,7 @@ def _counted(account: LocalAccount, name: str) -> int:
         Period=60,
         Statistics=["Sum"],
     )["Datapoints"]
-    return round(sum(point["Sum"] for point in points))
+    return int(sum(point["Sum"] for point in points))
 
 
 def _compare(

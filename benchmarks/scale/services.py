@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -103,7 +103,7 @@ class World:
     chance: random.Random
     quotas: Quotas
     counts: Counter[str] = field(default_factory=Counter)
-    seconds: Counter[str] = field(default_factory=Counter)  # of functions, by name
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # of functions, by name
     functions_at_once: int = 0
     limits: dict[str, Limit] = field(default_factory=dict)
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 
 from benchmarks.scale.clock import Clock, Process
@@ -108,7 +109,7 @@ class Result:
     trainings: list[Training]
     queues: dict[str, ReactionQueue]
     counts: Counter[str]
-    function_seconds: Counter[str]
+    function_seconds: Mapping[str, float]
     evaluator_seconds: float
     worker_seconds: float
     most_workers: int
@@ -155,7 +156,7 @@ class Simulation:
     def run(self) -> Result:
         """Until every job has ended and nothing is on its way, or a week is over."""
         for training in self.trainings:
-            self.clock.after(training.created_at - START, lambda each=training: self._begin(each))
+            self.clock.after(training.created_at - START, partial(self._begin, training))
         self.clock.start(self._schedule())
         if self.mode == "fleet":
             self._free = [self.design.fleet.runs_per_worker] * self.design.fleet.least_workers
@@ -251,7 +252,7 @@ class Simulation:
             copies = 2 if world.chance.random() < world.quotas.event_twice else 1
             for _ in range(copies):
                 seconds = world.around(world.quotas.event_seconds, spread=0.5)
-                self.clock.after(seconds, lambda name=reaction: self.queues[name].send(body))
+                self.clock.after(seconds, partial(self.queues[reaction].send, body))
 
     # What judges -----------------------------------------------------------------------------------------------------
 

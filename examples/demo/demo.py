@@ -165,7 +165,7 @@ def summarize(run: TrainingRun, seen: dict[str, Arrival]) -> None:
 
 def keep_a_copy(run: TrainingRun) -> Path:
     """The account ends with the demo, so the run is copied out of its S3 for the user to look at."""
-    target = ROOT / ".trackside" / "runs" / run.name
+    target: Path = ROOT / ".trackside" / "runs" / run.name
     source, store = run.stage.store(run.run.uri), LocalStore(target)
     for key in source.list():
         store.put(key, source.get(key))

@@ -30,7 +30,7 @@ def sdk_python(name: str = "sagemaker-sdk", wanted: tuple[str, ...] = V2) -> Pat
         if not is_built(name, wanted):
             shutil.rmtree(folder, ignore_errors=True)
             _run([sys.executable, "-m", "venv", folder])
-            pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            pip: list[str | Path] = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
             _run([*pip, "--no-compile", *wanted])  # what is used is compiled as it is imported: 9 s less
             (folder / "ready").write_text(_recipe(wanted))
     return python

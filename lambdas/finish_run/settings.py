@@ -9,8 +9,11 @@ from lambdas.shared.settings import EnvironmentSettings
 
 @dataclass(frozen=True)
 class FinishRunSettings(EnvironmentSettings):
-    """`run_bucket` is the bucket in which ended runs may be marked. `spoke_accounts`: numbers with commas, of other
-    accounts whose jobs are judged here."""
+    """Settings of the mark at the end of a run.
+
+    run_bucket      bucket in which ended runs may be marked
+    spoke_accounts  other accounts whose jobs are judged here
+    """
 
     run_bucket: str
-    spoke_accounts: str = ""
+    spoke_accounts: tuple[str, ...] = ()

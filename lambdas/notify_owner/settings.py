@@ -10,9 +10,15 @@ from trackside.contracts.action import DEFAULT_ACTIONS, Action
 
 @dataclass(frozen=True)
 class NotifyOwnerSettings(EnvironmentSettings):
-    """`topic_arn` is where owners subscribe. Messages also go onto the bus `event_bus`, from where webhooks take them
-    ("": there are none). A rule that was told of is quiet for `quiet_minutes` (0: never); what it finds meanwhile waits
-    in the queue, and is told as one. `default_actions` hold for events that name none."""
+    """Settings of messages to owners.
+
+    topic_arn          topic to which owners subscribe
+    idempotency_table  table of the actions that were carried out
+    queue_url          queue of this function, in which findings of a quiet rule wait
+    event_bus          bus from which webhooks take the messages ("": no webhooks)
+    quiet_minutes      time after a message in which further findings of the rule are collected into one (0: none)
+    default_actions    of events that name none
+    """
 
     topic_arn: str
     idempotency_table: str

@@ -11,8 +11,12 @@ from trackside.contracts.deployment.metrics import issue_namespace
 
 @dataclass(frozen=True)
 class PublishMetricSettings(EnvironmentSettings):
-    """`namespace` of the metric: the function's role may write to no other. `default_actions` hold for events that name
-    none."""
+    """Settings of the metric of issues.
+
+    idempotency_table  table of the actions that were carried out
+    namespace          of the metric; the function's role may write to no other
+    default_actions    of events that name none
+    """
 
     idempotency_table: str
     namespace: str = issue_namespace("")

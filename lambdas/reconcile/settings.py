@@ -10,15 +10,25 @@ from trackside.contracts.deployment.evaluators import PER_JOB
 
 @dataclass(frozen=True)
 class ReconcileSettings(EnvironmentSettings):
-    """One sweep over what SageMaker says and what the table holds.
+    """Settings of a sweep over SageMaker's jobs and the table of runs.
 
-    What an event should have said is sent to the queues that the event would have reached. `grace_seconds`: how long
-    events may take. `most_pages` (of 100 jobs) and `most_asked` (jobs that are asked about one by one) keep a sweep
-    within the function's time and the API's rates; `list_pause_seconds` with them: ListTrainingJobs takes two calls a
-    second in an account, whoever makes them. Of `most_looked_after` evaluators a sweep looks for signs of life; who has
-    given none for `silence_minutes` counts as silent. `evaluator_mode`: what evaluators are; with `fleet` the runs that
-    it has stand in `lease_table`. `every_minutes`: how often a sweep begins. `tells_untagged`:
-    jobs without the tag may be watched, too, so their starts are told; for a job older than `untagged_seconds` once.
+    run_table           table of runs
+    start_queue_url     queue of start_evaluation, for starts that no event told
+    finish_queue_url    queue of finish_run, for ends that no event told
+    record_queue_url    queue of record_verdict, for states that no event told
+    run_bucket          bucket of runs
+    retention_days      of an item in the table of runs (0: forever)
+    evaluator_mode      `per-job`, `per-rule` or `fleet`
+    lease_table         `fleet`: table of the runs that it judges
+    silence_minutes     time without a sign of life after which an evaluator counts as silent
+    most_looked_after   evaluators whose signs of life a sweep looks for, at most
+    every_minutes       between the begins of two sweeps
+    grace_seconds       time that events may take
+    most_pages          pages of 100 jobs that a sweep lists, at most
+    most_asked          jobs that a sweep describes one by one, at most
+    list_pause_seconds  between two pages: ListTrainingJobs takes two calls a second in an account
+    tells_untagged      True: starts of jobs without the tag are told, too, for they may be watched
+    untagged_seconds    age of a job from which its start is told once
     """
 
     run_table: str

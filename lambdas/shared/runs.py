@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -16,11 +16,13 @@ from trackside.contracts.run_layout import RunLocation, run_of_job
 _S3_URI = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<prefix>[^\s?#]*[^\s?#/])/*")
 
 
-def find_run(change: TrainingJobStateChange, *, bucket: str, spoke_accounts: str = "") -> RunLocation | Nothing:
+def find_run(
+    change: TrainingJobStateChange, *, bucket: str, spoke_accounts: Container[str] = ()
+) -> RunLocation | Nothing:
     """The run that the job's tag names (`/@job`: one below, of the job's name), or why there is none that this
     deployment may touch.
 
-    A job of another account, one of `spoke_accounts` (numbers with commas), may name none but `<its account>/...`:
+    A job of another account, one of `spoke_accounts`, may name none but `<its account>/...`:
     that account can write nowhere else, and one spoke's job could ask for the run of another's.
     """
     job, uri = change.job.name, change.tags.get(RUN_TAG, "")
@@ -34,7 +36,7 @@ def find_run(change: TrainingJobStateChange, *, bucket: str, spoke_accounts: str
         why = f"{job} is tagged {RUN_TAG}={uri!r}; this deployment may read runs in s3://{bucket} only."
         return Nothing(why, surprising=True)
     account = account_of(change.job.arn)
-    if account in spoke_accounts.split(",") and not match["prefix"].startswith(f"{account}/"):
+    if account in spoke_accounts and not match["prefix"].startswith(f"{account}/"):
         why = f"{job} is tagged {RUN_TAG}={uri!r}; a job of the account {account} must lie in s3://{bucket}/{account}/."
         return Nothing(why, surprising=True)
     return RunLocation(run_of_job(uri, job))

@@ -18,26 +18,26 @@ PREFIX = "TRACKSIDE_"
 @dataclasses.dataclass(frozen=True)
 class EnvironmentSettings:
     """Base of a Lambda's settings: field `event_bus` is the variable TRACKSIDE_EVENT_BUS. Fields are texts, whole
-    numbers, booleans or tuples of actions."""
+    numbers, booleans, or tuples of actions or of texts without commas."""
 
     @classmethod
     def of(cls, *groups: object, **given: Any) -> Self:
         """Return the settings that groups of the deployment's settings hold under the same names.
 
         Args:
-            *groups: dataclasses. A list of texts becomes one text with commas where the field here is a text.
+            *groups: dataclasses.
             **given: the other values; they win over those of the groups.
 
         Raises:
             TypeError: two groups have a value for the same field, or nothing has one for a field without a default.
         """
-        kinds = get_type_hints(cls)
+        own = {field.name for field in dataclasses.fields(cls)}
         values: dict[str, Any] = {}
         for group in groups:
-            for name in (field.name for field in dataclasses.fields(cast("Any", group)) if field.name in kinds):
+            for name in (field.name for field in dataclasses.fields(cast("Any", group)) if field.name in own):
                 if name in values and name not in given:
                     raise TypeError(f"Two groups have {name!r}, a field of {cls.__name__}: give it by name.")
-                values[name] = _as_kind(kinds[name], getattr(group, name))
+                values[name] = getattr(group, name)
         return cls(**{**values, **given})
 
     def to_environment(self) -> dict[str, str]:
@@ -67,10 +67,6 @@ class EnvironmentSettings:
         return cls(**values)
 
 
-def _as_kind(kind: Any, value: object) -> object:
-    return ",".join(map(str, value)) if kind is str and isinstance(value, tuple) else value
-
-
 def _variable(field_name: str) -> str:
     return PREFIX + field_name.upper()
 
@@ -79,7 +75,7 @@ def _write(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
-        return ",".join(action.value for action in value)
+        return ",".join(item.value if isinstance(item, Action) else item for item in value)
     return str(value)
 
 
@@ -89,8 +85,12 @@ def _read_boolean(text: str) -> bool:
     return text == "true"
 
 
+def _read_texts(text: str) -> tuple[str, ...]:
+    return tuple(item for item in text.split(",") if item)
+
+
 def _read_actions(text: str) -> tuple[Action, ...]:
-    return tuple(Action(word) for word in text.split(",") if word)
+    return tuple(Action(word) for word in _read_texts(text))
 
 
 _READERS: Mapping[Any, Callable[[str], Any]] = {
@@ -98,4 +98,5 @@ _READERS: Mapping[Any, Callable[[str], Any]] = {
     int: int,
     bool: _read_boolean,
     tuple[Action, ...]: _read_actions,
+    tuple[str, ...]: _read_texts,
 }

@@ -112,6 +112,6 @@ def processing_job_request(
 
 
 def _cost_tags(settings: StartEvaluationSettings) -> Iterator[Mapping[str, str]]:
-    for tag in filter(None, settings.cost_tags.split(",")):
+    for tag in settings.cost_tags:
         name, _, value = tag.partition("=")
         yield {"Key": name, "Value": value}

@@ -26,6 +26,6 @@ def network_of(settings: StartEvaluationSettings) -> dict[str, Any]:
     if settings.encrypt_traffic:
         network["EnableInterContainerTrafficEncryption"] = True
     if settings.subnets:
-        subnets, groups = settings.subnets.split(","), settings.security_groups.split(",")
+        subnets, groups = list(settings.subnets), list(settings.security_groups)
         network["VpcConfig"] = {"Subnets": subnets, "SecurityGroupIds": groups}
     return {"NetworkConfig": network} if network else {}

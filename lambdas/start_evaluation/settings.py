@@ -10,23 +10,38 @@ from trackside.contracts.deployment.evaluators import PER_JOB
 
 @dataclass(frozen=True)
 class StartEvaluationSettings(EnvironmentSettings):
-    """How processing jobs that judge a run are started.
+    """Settings of the processing jobs that judge runs, and of the jobs that are watched.
 
-    Evaluators ask for new steps every `poll_seconds`. `run_bucket` is the bucket that they may read; `event_bus` the
-    name of the bus they report to. Rules from files below `custom_rules_from`, an s3:// prefix ("": none), are judged
-    by jobs of their own, of an image and a role of their own. Jobs without the tag `trackside:run` are watched if their
-    environment names a run and `watch_by_environment`, or their name matches one of `watched_jobs` (patterns with
-    asterisks, divided by commas) and none of `unwatched_jobs`; then their runs lie at `untagged_runs`. `default_rules`
-    (words, or an address) judge jobs that choose none; parameters of SSM with rules lie below `rule_parameters_below`.
-    `pause_milliseconds` keeps calls of SageMaker apart. `cost_tags`: `name=value,...`, on every processing job.
-    `subnets` and `security_groups`: ids with commas; the VPC that processing jobs join ("": none). `volume_key_arn`
-    encrypts their disks ("": SageMaker's key). `spoke_accounts`: numbers with commas, of other accounts whose jobs are
-    judged here.
-
-    `evaluator_mode`: what judges a run (docs/evaluators.md). With `per-rule` a run has at most `most_rule_jobs`
-    processing jobs; with `fleet` it gets an item in `lease_table`, and is announced in the queue. Whoever is no longer
-    watched is told of in the queues of `failed_queue_url`, which people look at, and of `notify_queue_url`, whose
-    function tells the owner.
+    image_uri              image of the evaluator
+    role_arn               role of the evaluators
+    run_bucket             bucket that they may read
+    event_bus              name of the bus of their verdicts
+    instance_type          of the processing jobs
+    volume_gb              of their disk
+    poll_seconds           between two requests of an evaluator for new steps
+    max_runtime_seconds    of a processing job
+    pause_milliseconds     between two calls of SageMaker
+    cost_tags              `name=value`, on every processing job
+    custom_rules_from      s3:// prefix of the rule files that may judge ("": none)
+    custom_rule_image_uri  image of the processing jobs that judge by them
+    custom_rule_role_arn   role of these processing jobs
+    subnets                ids, of the VPC that processing jobs join (none: they join none)
+    security_groups        ids, in that VPC
+    volume_key_arn         key of the disks ("": SageMaker's)
+    encrypt_traffic        True: with inter-container encryption
+    spoke_accounts         other accounts whose jobs are judged here
+    evaluator_mode         `per-job`, `per-rule` or `fleet` (docs/evaluators.md)
+    most_rule_jobs         `per-rule`: processing jobs of a run at most
+    lease_table            `fleet`: table that gets an item for each run
+    fleet_queue_url        `fleet`: queue in which runs are announced
+    failed_queue_url       queue for people: jobs that are no longer watched
+    notify_queue_url       queue of the function that notifies owners: jobs that are no longer watched
+    watch_by_environment   True: jobs without the tag `trackside:run` are watched that name a run in their environment
+    watched_jobs           patterns of names, with asterisks, of jobs that are watched without the tag
+    unwatched_jobs         patterns of names of jobs that are not watched without the tag
+    untagged_runs          address of the runs of `watched_jobs`
+    default_rules          rules of jobs that choose none: words, or an address
+    rule_parameters_below  path of the SSM parameters that hold rules
     """
 
     image_uri: str
@@ -38,15 +53,15 @@ class StartEvaluationSettings(EnvironmentSettings):
     poll_seconds: int = 1
     max_runtime_seconds: int = 432_000
     pause_milliseconds: int = 0
-    cost_tags: str = "project=trackside"
+    cost_tags: tuple[str, ...] = ("project=trackside",)
     custom_rules_from: str = ""
     custom_rule_image_uri: str = ""
     custom_rule_role_arn: str = ""
-    subnets: str = ""
-    security_groups: str = ""
+    subnets: tuple[str, ...] = ()
+    security_groups: tuple[str, ...] = ()
     volume_key_arn: str = ""
     encrypt_traffic: bool = False
-    spoke_accounts: str = ""
+    spoke_accounts: tuple[str, ...] = ()
     evaluator_mode: str = PER_JOB
     most_rule_jobs: int = 20
     lease_table: str = ""
@@ -54,8 +69,8 @@ class StartEvaluationSettings(EnvironmentSettings):
     failed_queue_url: str = ""
     notify_queue_url: str = ""
     watch_by_environment: bool = False
-    watched_jobs: str = ""
-    unwatched_jobs: str = ""
+    watched_jobs: tuple[str, ...] = ()
+    unwatched_jobs: tuple[str, ...] = ()
     untagged_runs: str = ""
     default_rules: str = ""
     rule_parameters_below: str = "/trackside/trackside/rules"

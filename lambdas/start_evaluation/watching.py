@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
@@ -90,7 +90,7 @@ def _of_untagged(
     job: TrainingJob, tagged: JobChoice, settings: StartEvaluationSettings, environment_of_job: AskEnvironment
 ) -> JobChoice | Nothing:
     name = job.name
-    if account_of(job.arn) in settings.spoke_accounts.split(","):
+    if account_of(job.arn) in settings.spoke_accounts:
         return Nothing(f"{name} is a job of a spoke, which is watched by its tag only.")
     if _matches(name, settings.unwatched_jobs):
         return Nothing(f"{name} is not watched (unwatched_jobs).")
@@ -120,5 +120,5 @@ def _new_tags(change: TrainingJobStateChange, run: RunLocation, choice: JobChoic
     return {RUN_TAG: run.uri, **({WATCH_TAG: STATUS_ONLY} if choice.watch == STATUS_ONLY else {})}
 
 
-def _matches(name: str, patterns: str) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns.split(",") if pattern)
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lambdas.shared.asked import reason_not_to
@@ -115,9 +115,9 @@ def savings(job: JobRecord | None, settings: StopTrainingSettings, *, now: float
     )
 
 
-def price_of(instance_type: str, prices: str) -> float:
-    """The price of `ml.m5.large` in `ml.m5.large=0.12,ml.p4d.24xlarge=37.69`; 0: it is not given."""
-    for entry in prices.split(","):
+def price_of(instance_type: str, prices: Iterable[str]) -> float:
+    """Return the price of `ml.m5.large` in `ml.m5.large=0.12`, `ml.p4d.24xlarge=37.69`; 0: it is not given."""
+    for entry in prices:
         name, _, price = entry.partition("=")
         if name == instance_type and price:
             return float(price)

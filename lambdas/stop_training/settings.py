@@ -10,15 +10,25 @@ from trackside.contracts.action import DEFAULT_ACTIONS, Action
 
 @dataclass(frozen=True)
 class StopTrainingSettings(EnvironmentSettings):
-    """The ladder that a finding climbs before its job is stopped.
+    """Settings of a stop, and of the checks before it. 0 switches a check off.
 
-    `dry_run_parameter` is the SSM parameter that says `true` while nothing may be stopped. 0 switches off:
-    `stops_per_hour` (no limit), `cool_down_minutes` (none), `veto_minutes` (stops without announcement),
-    `retention_days` (the table forgets nothing). `after_findings` and `after_rules`: so many findings of a job, and so
-    many rules whose issue stands, ask for the stop before it is made. `instance_prices`: `ml.m5.large=0.12,...`, an
-    hour. `default_actions` hold for events that name none. `spoke_accounts`: numbers with commas, of accounts in which
-    jobs are stopped, too, by the role of the name `spoke_role`, which asks for `external_id`. `pause_milliseconds`
-    keeps calls of SageMaker apart.
+    idempotency_table   table of the actions that were carried out
+    run_table           table of runs
+    queue_url           queue of this function, in which a stop waits for its veto
+    topic_arn           topic of the announcements
+    dry_run_parameter   SSM parameter that is `true` while nothing may be stopped
+    stops_per_hour      training jobs at most (0: no limit)
+    cool_down_minutes   time after a stop or a veto in which the same job is not stopped
+    veto_minutes        time between announcement and stop (0: no announcement)
+    after_findings      findings of a job that must ask for the stop
+    after_rules         rules whose issue stands that must ask for it
+    instance_prices     `ml.m5.large=0.12`, an hour
+    retention_days      of an item in the table of runs (0: forever)
+    pause_milliseconds  between two calls of SageMaker
+    default_actions     of events that name none
+    spoke_accounts      other accounts in which jobs are stopped, too
+    spoke_role          name of the role in them
+    external_id         that the role asks for
     """
 
     idempotency_table: str
@@ -31,10 +41,10 @@ class StopTrainingSettings(EnvironmentSettings):
     veto_minutes: int = 0
     after_findings: int = 1
     after_rules: int = 1
-    instance_prices: str = ""
+    instance_prices: tuple[str, ...] = ()
     retention_days: int = 365
     pause_milliseconds: int = 0
     default_actions: tuple[Action, ...] = DEFAULT_ACTIONS
-    spoke_accounts: str = ""
+    spoke_accounts: tuple[str, ...] = ()
     spoke_role: str = ""
     external_id: str = ""

@@ -21,10 +21,10 @@ def account_to_enter(job_arn: str, settings: StopTrainingSettings, *, function_a
     _, _, _, own_region, own_account, _ = function_arn.split(":", 5)
     if region == own_region and account == own_account:
         return ""
-    if region == own_region and account in settings.spoke_accounts.split(","):
+    if region == own_region and account in settings.spoke_accounts:
         return account
     why = f"{job_arn} is a training job of another account or region: this deployment stops those of {own_account}"
-    spokes = f" and {settings.spoke_accounts}" if settings.spoke_accounts else ""
+    spokes = f" and {','.join(settings.spoke_accounts)}" if settings.spoke_accounts else ""
     return Nothing(f"{why}{spokes} in {own_region} only.", surprising=True)
 
 

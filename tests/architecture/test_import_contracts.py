@@ -20,6 +20,7 @@ PACKAGES = {
     "trackside": LIBRARY,
     "smdebug": ROOT / "training_lib" / "compat" / "smdebug",
     "sagemaker_debug_hook_config": ROOT / "training_lib" / "compat" / "sagemaker_debug_hook_config",
+    "trackside_localaccount": ROOT / "training_lib" / "localaccount" / "trackside_localaccount",
     "lambdas": ROOT / "lambdas",
     "stacks": ROOT / "stacks",
     "rule_containers": ROOT / "rule_containers",

@@ -172,7 +172,7 @@ def test_spread_of_nothing_is_no_number() -> None:
 @pytest.fixture(scope="module")
 def resources() -> Mapping[str, Any]:
     """Of the deployment that cdk.json describes."""
-    found = {}
+    found: dict[str, Any] = {}
     for path in assembly().glob("*.template.json"):
         found |= json.loads(path.read_text())["Resources"]
     return found

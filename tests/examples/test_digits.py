@@ -16,7 +16,7 @@ from trackside.capture.session import SessionOptions
 from trackside.contracts import run_layout
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.environment import CaptureEnvironment
-from trackside.frameworks.pytorch import PyTorchAdapter
+from trackside.frameworks.pytorch.adapter import PyTorchAdapter
 from trackside.records.tfevents import read_records
 from trackside.storage.memory import MemoryStore
 

@@ -54,7 +54,7 @@ def account() -> Iterator[LocalAccount]:
 def under(python: Path, account: LocalAccount, script: Path, *words: str) -> dict[str, Any]:
     """The last line of what the script prints, there."""
     environment = {**importlib.import_module("play").notebook_environment(account), "TRACKSIDE_TABLE": "not-asked"}
-    command = [python, "-W", "ignore", script, *words]
+    command: list[str | Path] = [python, "-W", "ignore", script, *words]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr[-3000:]
     return dict(json.loads(done.stdout.splitlines()[-1]))

@@ -80,7 +80,7 @@ class GrowingRun:
             body = s3.get_object(Bucket=self.bucket, Key=key)["Body"]
         except s3.exceptions.NoSuchKey:
             return -1
-        return max(rule["judged_through"] for rule in json.loads(body.read())["rules"])
+        return int(max(rule["judged_through"] for rule in json.loads(body.read())["rules"]))
 
     def said_undisturbed(self) -> list[dict[str, Any]]:
         end_run(LocalStore(self.folder / TENSORS))

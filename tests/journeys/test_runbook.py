@@ -65,7 +65,7 @@ class Shell:
     def line(self, words: str) -> str:
         """The command of the runbook that begins so."""
         (found,) = {line for line in COMMANDS if line.startswith(words)}
-        return found
+        return str(found)
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -205,14 +206,14 @@ def test_the_owner_is_told_that_a_job_is_no_longer_watched(cloud: Cloud, name: s
     sagemaker = cloud.account.client("sagemaker")
     for attempt in (1, 2) if not request_text else ():  # in the place of the first another goes on
         rows = cloud.eventually(
-            lambda count=attempt: (
+            lambda count=attempt: (  # type: ignore[misc]
                 len(rows := sagemaker.list_processing_jobs(NameContains=name)["ProcessingJobSummaries"]) == count
                 and rows
             ),
             "an evaluator was started",
         )
         newest = max(rows, key=lambda row: row["CreationTime"])["ProcessingJobName"]
-        pid = cloud.eventually(lambda evaluator=newest: cloud.account.job_pid(evaluator), "the evaluator runs")
+        pid = cloud.eventually(partial(cloud.account.job_pid, newest), "the evaluator runs")
         os.kill(pid, signal.SIGKILL)
     assert cloud.eventually(lambda: cloud.heard(alarm_inbox, "no longer watched"), "the owner is told")
     (kept,) = cloud.eventually(lambda: cloud.messages(cloud.outputs["FailedEvaluationsUrl"]), "the event is kept")

@@ -18,9 +18,21 @@ from trackside.contracts.event import read_rule_evaluations, read_training_job_s
 
 EVENTS = Path(__file__).parent / "events"
 # What the events of AWS may hold: docs.aws.amazon.com/sagemaker/latest/dg/automating-sagemaker-with-eventbridge.html
-TRAINING = ("FailureReason", "DebugRuleEvaluationStatuses", "Tags", "ResourceConfig", "StoppingCondition")
+TRAINING: tuple[str, ...] = (
+    "FailureReason",
+    "DebugRuleEvaluationStatuses",
+    "Tags",
+    "ResourceConfig",
+    "StoppingCondition",
+)
 TRAINING += ("SecondaryStatus", "CreationTime", "TrainingStartTime", "TrainingEndTime", "LastModifiedTime")
-PROCESSING = ("FailureReason", "ExitMessage", "StoppingCondition", "ProcessingStartTime", "ProcessingEndTime")
+PROCESSING: tuple[str, ...] = (
+    "FailureReason",
+    "ExitMessage",
+    "StoppingCondition",
+    "ProcessingStartTime",
+    "ProcessingEndTime",
+)
 PROCESSING += ("LastModifiedTime", "RoleArn", "ProcessingJobArn")
 
 

@@ -38,7 +38,15 @@ def smdebug_python() -> Path:
         if not ready.exists() or ready.read_text() != recipe:
             shutil.rmtree(ENVIRONMENT, ignore_errors=True)
             # The pip of this environment spares one there; what is used is compiled as it is imported.
-            pip = [sys.executable, "-m", "pip", "--python", ENVIRONMENT / "bin" / "python", "install", "--no-compile"]
+            pip: list[str | Path] = [
+                sys.executable,
+                "-m",
+                "pip",
+                "--python",
+                ENVIRONMENT / "bin" / "python",
+                "install",
+                "--no-compile",
+            ]
             pip += ["--quiet", "--disable-pip-version-check"]
             run_or_fail([sys.executable, "-m", "venv", "--without-pip", ENVIRONMENT])
             run_or_fail([*pip, "--no-deps", *ALONE])

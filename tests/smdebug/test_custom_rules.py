@@ -6,7 +6,7 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -515,7 +515,7 @@ for _ in range(30):
 
 
 @pytest.fixture
-def training(tmp_path: Path) -> Iterator[Path]:
+def training(tmp_path: Path) -> Path:
     script = tmp_path / "train.py"
     script.write_text(TRAINING)
     return script

@@ -202,7 +202,7 @@ def test_a_scalar_before_the_optimizers_step_belongs_to_it(training: Make) -> No
     for step in range(3):
         subject.forward().backward()
         subject.hook.save_scalar("rate", torch.tensor([step]))
-        subject.optimizer.step()  # type: ignore[union-attr]  # there is one
+        subject.optimizer.step()
     trial = subject.end()
     assert [float(trial.tensor("scalar/rate").value(step).item()) for step in range(3)] == [0, 1, 2]
 
@@ -221,7 +221,7 @@ def test_record_tensor_value(training: Make) -> None:
     loss = subject.forward()
     subject.hook.record_tensor_value("my_loss", loss * 2)
     loss.backward()
-    subject.optimizer.step()  # type: ignore[union-attr]  # there is one
+    subject.optimizer.step()
     assert float(subject.end().tensor("my_loss_output_0").value(0)) == pytest.approx(2 * float(loss.detach()))
 
 

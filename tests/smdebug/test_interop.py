@@ -59,8 +59,7 @@ def many_tensors() -> Tensors:
     kinds = ["f2", "f4", "f8", "i4", "i8", "u1", "?", "c16"]
     tensors: Tensors = []
     for place in range(200):
-        sides = random.integers(1, 6, size=random.integers(0, 5))
-        sides = [*sides, 300] if place % 20 == 0 else sides
+        sides = [*random.integers(1, 6, size=random.integers(0, 5)), *([300] if place % 20 == 0 else [])]
         name = "x" * int(random.integers(1, 200)) + f"_{place}/ß"
         tensors.append((name, (random.normal(size=tuple(sides)) * 100).astype(kinds[place % len(kinds)])))
     return tensors

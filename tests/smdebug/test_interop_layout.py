@@ -111,7 +111,7 @@ def test_shapes_of_ours_are_read_by_theirs(tmp_path: Path, peer: Any) -> None:
 
 def documents() -> list[dict[str, Any]]:
     schedule = {"save_interval": 10, "save_steps": [7, 9], "start_step": 5, "end_step": 50}
-    plain = {"include_regex": [], "tensor_names": [], "save_config": None, "reduction_config": None}
+    plain: dict[str, Any] = {"include_regex": [], "tensor_names": [], "save_config": None, "reduction_config": None}
     reductions = {"save_raw_tensor": True, "reductions": "min,l1_norm,abs_max,abs_l2_norm", "save_shape": True}
     return [
         {**plain, "name": "empty", "save_histogram": True},

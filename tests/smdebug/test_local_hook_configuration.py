@@ -87,7 +87,8 @@ def test_all_that_is_wrong_at_once() -> None:
 def test_hyperparameters_of_the_loop_do_not_change() -> None:
     """Times and tensors leave the training as it is."""
     results = []
-    for configs in ((), (("profiler", {}), ("any", {"include": ["output", "gradients"]}))):
+    some: tuple[tuple[str, dict[str, Any]], ...] = (("profiler", {}), ("any", {"include": ["output", "gradients"]}))
+    for configs in ((), some):
         torch.manual_seed(1)
         model = nn.Sequential(nn.Linear(2, 4), nn.Dropout(0.5), nn.ReLU(inplace=True), nn.Linear(4, 1))
         optimizer = torch.optim.Adam(model.parameters())

@@ -41,7 +41,7 @@ def test_equal_bytes_under_the_same_name(smdebug_python: Path, tmp_path: Path) -
         "scalars": SCALARS,
         "histograms": HISTOGRAMS,
     }
-    command = [smdebug_python, "-I", "-W", "ignore", SCRIPT]
+    command: list[str | Path] = [smdebug_python, "-I", "-W", "ignore", SCRIPT]
     done = subprocess.run(command, input=json.dumps(order), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (written,) = (path for path in tmp_path.rglob("*") if path.is_file())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,7 +56,7 @@ def train(folder: Path, **environment: str) -> str:
     return ours(SMDEBUG_CONFIG_FILE_PATH=str(configuration), **environment).run(script)
 
 
-def read(side: Side, run: Path, folder: Path) -> list[dict[str, dict[str, dict[str, float]]]]:
+def read(side: Side, run: Path, folder: Path) -> list[dict[str, Any]]:
     script = folder / "read.py"
     script.write_text(READ, "utf-8")
     return list(json.loads(side.run(script, str(run))))

@@ -46,7 +46,7 @@ def end(store: Store) -> None:
 class Waits:
     """Instead of sleeping, the next thing happens in the run."""
 
-    def __init__(self, *events: Callable[[], None]) -> None:
+    def __init__(self, *events: Callable[[], object]) -> None:
         self.events = list(events)
 
     def __call__(self, seconds: float) -> None:
@@ -74,12 +74,13 @@ def test_a_rule_follows_a_live_run_to_its_end(tmp_path: Path) -> None:
         lambda: write_collections(store, 2),
         lambda: save(store, 0),
         lambda: save(store, 0, "worker_1"),
-        lambda: [save(store, step, f"worker_{rank}") for step in (2, 4) for rank in (0, 1)] and None,
+        lambda: [save(store, step, f"worker_{rank}") for step in (2, 4) for rank in (0, 1)],
         lambda: end(store),
     )
     trial = create_trial(str(tmp_path), sleep=waits)
     assert trial.workers() == ["worker_0", "worker_1"]
     assert {"only/of_0", "only/of_1"} == trial.collection("gradients").tensor_names
+    assert isinstance(trial, LocalTrial)
     rule = Growing(trial)
     with pytest.raises(NoMoreData, match="Max step available is 4"):
         invoke_rule(rule)

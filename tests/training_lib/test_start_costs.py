@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -119,7 +119,7 @@ def write_ended_run(run: str, request: RuleRequest) -> None:
     store.put(f"{TENSORS}/{END_MARKER_KEY}", b"")
 
 
-def capture_to(run: str) -> dict[str, str]:
+def capture_to(run: str) -> Mapping[str, str]:
     """What `trackside run` would tell the training."""
     plan = plan_rules([], catalogue=built_in_catalogue(), actions=(), save_interval=None, capture=None)
     return capture_environment(run, plan.capture)

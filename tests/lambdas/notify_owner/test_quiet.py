@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lambdas.notify_owner import handler
 from lambdas.notify_owner.handler import handle
 from lambdas.notify_owner.quiet import Quiet, TellNow, WasTold, weigh
 from lambdas.notify_owner.settings import NotifyOwnerSettings
@@ -60,7 +59,7 @@ def test_a_flickering_rule_sends_two_messages_for_four_findings(
     for name, value in settings.to_environment().items():
         monkeypatch.setenv(name, value)
     now = [1_795_226_674.0]
-    monkeypatch.setattr(handler.time, "time", lambda: now[0])
+    monkeypatch.setattr("lambdas.notify_owner.handler.time.time", lambda: now[0])
 
     def found(step: int) -> Any:
         event = golden("ours_issues_found")

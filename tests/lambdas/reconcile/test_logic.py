@@ -40,7 +40,7 @@ def found(
     jobs: list[Listed],
     *,
     is_whole: bool = True,
-    unwatched: set[str] = frozenset(),
+    unwatched: frozenset[str] = frozenset(),
     **changes: Any,
 ) -> Doubts:
     settings = replace(SETTINGS, **changes)
@@ -112,7 +112,7 @@ def test_a_sweep_is_capped_and_says_what_it_left() -> None:
 def test_jobs_that_sagemaker_debugger_judges_are_asked_about_in_turn() -> None:
     theirs = [held(f"t{n}", run_uri="") for n in range(5)]
     jobs = [listed(f"t{n}") for n in range(5)]
-    asked = set()
+    asked: set[str] = set()
     for sweep in range(3):
         some = doubts(
             [*theirs, held("ours")],

@@ -18,7 +18,7 @@ def tagged(uri: str, *, account: str = OWN) -> TrainingJobStateChange:
 
 
 def found(change: TrainingJobStateChange) -> RunLocation | Nothing:
-    return find_run(change, bucket="runs-bucket", spoke_accounts=f"{SPOKE},{OTHER}")
+    return find_run(change, bucket="runs-bucket", spoke_accounts=(SPOKE, OTHER))
 
 
 @pytest.mark.parametrize(

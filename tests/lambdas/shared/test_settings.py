@@ -17,13 +17,17 @@ class ExampleSettings(EnvironmentSettings):
     count: int = 1
     dry_run: bool = False
     actions: tuple[Action, ...] = ()
+    jobs: tuple[str, ...] = ()
 
 
 @pytest.mark.parametrize(
     "settings",
     [
         pytest.param(ExampleSettings(name="a"), id="defaults"),
-        pytest.param(ExampleSettings(name="", count=0, dry_run=True, actions=tuple(Action)), id="everything else"),
+        pytest.param(
+            ExampleSettings(name="", count=0, dry_run=True, actions=tuple(Action), jobs=("a", "b*")),
+            id="everything else",
+        ),
     ],
 )
 def test_come_back_as_they_went(settings: ExampleSettings) -> None:
@@ -49,7 +53,8 @@ def test_pass_over_variables_of_others() -> None:
 
 @dataclass(frozen=True)
 class NamesGroup:
-    name: tuple[str, ...]
+    name: str
+    jobs: tuple[str, ...] = ("a", "b")
     count: int = 7
     unknown_here: str = "x"
 
@@ -61,21 +66,21 @@ class DryRunGroup:
 
 
 def test_are_made_of_groups_by_the_names_of_their_fields() -> None:
-    made = ExampleSettings.of(NamesGroup(("a", "b")), actions=tuple(Action))
-    assert made == ExampleSettings(name="a,b", count=7, actions=tuple(Action))
+    made = ExampleSettings.of(NamesGroup("n"), actions=tuple(Action))
+    assert made == ExampleSettings(name="n", count=7, actions=tuple(Action), jobs=("a", "b"))
 
 
 def test_a_value_given_by_name_wins_over_those_of_groups() -> None:
-    made = ExampleSettings.of(NamesGroup(("a",)), DryRunGroup(), count=9)
-    assert made == ExampleSettings(name="a", count=9, dry_run=True)
+    made = ExampleSettings.of(NamesGroup("n"), DryRunGroup(), count=9)
+    assert made == ExampleSettings(name="n", count=9, dry_run=True, jobs=("a", "b"))
 
 
 @pytest.mark.parametrize(
     ("groups", "given", "words"),
     [
-        pytest.param([NamesGroup(("a",)), DryRunGroup()], {}, "Two groups have 'count'", id="of two groups one"),
+        pytest.param([NamesGroup("n"), DryRunGroup()], {}, "Two groups have 'count'", id="of two groups one"),
         pytest.param([DryRunGroup()], {}, "name", id="a required one is missing"),
-        pytest.param([NamesGroup(("a",))], {"cuont": 3}, "cuont", id="a name mistyped"),
+        pytest.param([NamesGroup("n")], {"cuont": 3}, "cuont", id="a name mistyped"),
     ],
 )
 def test_are_not_made_of_what_does_not_fit(groups: list[object], given: dict[str, int], words: str) -> None:

@@ -67,12 +67,14 @@ def test_the_request_says_what_to_run_and_for_whom() -> None:
 @pytest.mark.parametrize(
     ("cost_tags", "carried"),
     [
-        pytest.param("project=trackside", {"project": "trackside"}, id="as always"),
-        pytest.param("project=vision,cost-center=a=b", {"project": "vision", "cost-center": "a=b"}, id="as chosen"),
-        pytest.param("", {}, id="none"),
+        pytest.param(("project=trackside",), {"project": "trackside"}, id="as always"),
+        pytest.param(
+            ("project=vision", "cost-center=a=b"), {"project": "vision", "cost-center": "a=b"}, id="as chosen"
+        ),
+        pytest.param((), {}, id="none"),
     ],
 )
-def test_a_processing_job_is_paid_by_whom_the_tags_say(cost_tags: str, carried: dict[str, str]) -> None:
+def test_a_processing_job_is_paid_by_whom_the_tags_say(cost_tags: tuple[str, ...], carried: dict[str, str]) -> None:
     decision = decide(STARTED, replace(SETTINGS, cost_tags=cost_tags))
     assert isinstance(decision, StartEvaluation)
     tags = {tag["Key"]: tag["Value"] for tag in decision.request["Tags"]}

@@ -30,13 +30,13 @@ def settings(**given: Any) -> StartEvaluationSettings:
         pytest.param({"volume_key_arn": KEY}, {**PLAIN, "VolumeKmsKeyId": KEY}, {}, id="a key"),
         pytest.param({"encrypt_traffic": True}, PLAIN, {"NetworkConfig": ENCRYPTED}, id="encrypted traffic"),
         pytest.param(
-            {"subnets": "subnet-1,subnet-2", "security_groups": "sg-1"},
+            {"subnets": ("subnet-1", "subnet-2"), "security_groups": ("sg-1",)},
             PLAIN,
             {"NetworkConfig": {"VpcConfig": TWO}},
             id="a VPC",
         ),
         pytest.param(
-            {"subnets": "subnet-1,subnet-2", "security_groups": "sg-1", "encrypt_traffic": True},
+            {"subnets": ("subnet-1", "subnet-2"), "security_groups": ("sg-1",), "encrypt_traffic": True},
             PLAIN,
             {"NetworkConfig": {**ENCRYPTED, "VpcConfig": TWO}},
             id="both",

@@ -20,14 +20,14 @@ TAGS_ONLY = StartEvaluationSettings(image_uri="i", role_arn="r", run_bucket="run
 BY_ENVIRONMENT = replace(TAGS_ONLY, watch_by_environment=True)
 BY_NAME = replace(
     TAGS_ONLY,
-    watched_jobs="nightly-*,digits-01",
-    unwatched_jobs="nightly-test-*",
+    watched_jobs=("nightly-*", "digits-01"),
+    unwatched_jobs=("nightly-test-*",),
     untagged_runs="s3://runs-bucket/jobs/@job",
 )
 BOTH = replace(BY_NAME, watch_by_environment=True)
 RUN = "s3://runs-bucket/digits"
 SPOKE = "210987654321"
-HUB = replace(BOTH, spoke_accounts=f"{SPOKE},333333333333")
+HUB = replace(BOTH, spoke_accounts=(SPOKE, "333333333333"))
 MADE, OLDER, OTHERS = (
     f"trackside{stack}storage-runse45a2291-{random}"
     for stack, random in (("", "abcdefghijkl"), ("", "0123456789ab"), ("-staging-", "abcdefghijkl"))

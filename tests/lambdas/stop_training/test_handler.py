@@ -203,7 +203,7 @@ def outcomes(account: Any) -> set[str]:
 def waiting() -> list[int]:
     """The delays, in seconds, of the messages that the function sent to its own queue."""
     messages = sqs_backends["123456789012"]["us-east-1"].queues["stop-training"]._messages
-    return [round((message.delayed_until - message.sent_timestamp) / 1000) for message in messages]
+    return [round(((message.delayed_until or 0) - (message.sent_timestamp or 0)) / 1000) for message in messages]
 
 
 class Clock:
@@ -355,7 +355,8 @@ def test_two_findings_that_come_at_once_do_not_overlook_one_another(
 ) -> None:
     """The second is handled from its beginning to its end between what the first writes and what it reads."""
     settle(monkeypatch, after_findings=2)
-    read, overtaken = ladder.read_known, []
+    read: Any = vars(ladder)["read_known"]
+    overtaken: list[Any] = []
 
     def read_late(*given: Any, **more: Any) -> Any:
         if not overtaken:
@@ -402,7 +403,7 @@ def test_a_switch_that_cannot_be_read_stops_nothing(
 def test_the_record_holds_the_evidence_the_event_and_what_it_spared(
     *, account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
-    settle(monkeypatch, instance_prices="ml.p4d.24xlarge=40")
+    settle(monkeypatch, instance_prices=("ml.p4d.24xlarge=40",))
     arn = golden("ours_issues_found")["detail"]["TrainingJobArn"]
     job = JobRecord(
         TrainingJob("digits-01", arn),

@@ -257,22 +257,24 @@ def test_a_stop_is_announced_and_then_waited_for() -> None:
 @pytest.mark.parametrize(
     ("job", "prices", "spared"),
     [
-        pytest.param(JOB, "", Savings(32400, "2 x ml.p4d.24xlarge"), id="no price: none is guessed"),
-        pytest.param(JOB, "ml.m5.large=1", Savings(32400, "2 x ml.p4d.24xlarge"), id="the price of another instance"),
+        pytest.param(JOB, (), Savings(32400, "2 x ml.p4d.24xlarge"), id="no price: none is guessed"),
+        pytest.param(
+            JOB, ("ml.m5.large=1",), Savings(32400, "2 x ml.p4d.24xlarge"), id="the price of another instance"
+        ),
         pytest.param(
             JOB,
-            "ml.m5.large=1,ml.p4d.24xlarge=40.5",
+            ("ml.m5.large=1", "ml.p4d.24xlarge=40.5"),
             Savings(32400, "2 x ml.p4d.24xlarge", 40.5, 729.0),
             id="9 hours of two instances",
         ),
         pytest.param(
-            replace(JOB, started_at=NOW - 99 * 3600), "", Savings(0, "2 x ml.p4d.24xlarge"), id="beyond its limit"
+            replace(JOB, started_at=NOW - 99 * 3600), (), Savings(0, "2 x ml.p4d.24xlarge"), id="beyond its limit"
         ),
-        pytest.param(replace(JOB, started_at=0), "", Savings(), id="it has not begun to train"),
-        pytest.param(None, "ml.m5.large=1", Savings(), id="nothing is known of it"),
+        pytest.param(replace(JOB, started_at=0), (), Savings(), id="it has not begun to train"),
+        pytest.param(None, ("ml.m5.large=1",), Savings(), id="nothing is known of it"),
     ],
 )
-def test_says_what_a_stop_spares_at_most(job: JobRecord | None, prices: str, spared: Savings) -> None:
+def test_says_what_a_stop_spares_at_most(job: JobRecord | None, prices: tuple[str, ...], spared: Savings) -> None:
     assert savings(job, replace(SETTINGS, instance_prices=prices), now=NOW) == spared
 
 

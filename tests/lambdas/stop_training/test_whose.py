@@ -17,7 +17,7 @@ SETTINGS = StopTrainingSettings(
     queue_url="queue",
     topic_arn="topic",
     dry_run_parameter="/dry-run",
-    spoke_accounts="210987654321,310987654321",
+    spoke_accounts=("210987654321", "310987654321"),
     spoke_role="trackside-spoke-eu-central-1",
     external_id="trackside",
 )

@@ -178,7 +178,7 @@ def test_it_ends_with_the_first_issue_and_writes_nothing(
     account.put_rule(content)
     account.put_run(tmp_path / "run", "digits", losses=[1.0, 1.5, 3.0, 4.0], ended=False, request=mine(limit="2.5"))
     before = account.keys()
-    command, environment = [sys.executable, ENTRY_POINT], given(account, tmp_path)
+    command, environment = [sys.executable, str(ENTRY_POINT)], given(account, tmp_path)
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert message(tmp_path).startswith(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from trackside.environment import inherited
 from trackside.evaluation import exit_codes
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import end_run, write_collections, write_tensors
+
+Judge = Callable[..., tuple[int, str]]
 
 REQUEST = RuleRequest(
     (
@@ -43,7 +46,7 @@ def run(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def judge(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
+def judge(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
     def start(**environment: str) -> tuple[int, str]:
         told = {"TRACKSIDE_RUN": str(run), "TRACKSIDE_ML_ROOT": str(tmp_path / "ml"), "TRAINING_JOB_ARN": JOB_ARN}
         for name, value in {**told, "TRACKSIDE_POLL_SECONDS": "0.05", **environment}.items():
@@ -60,7 +63,7 @@ def said(file: Path) -> list[str]:
     return [json.loads(line)["configuration"] for line in file.read_text().splitlines()]
 
 
-def test_each_judges_its_own_rule_and_writes_beside_the_others(run: Path, judge) -> None:  # type: ignore[no-untyped-def]  a fixture
+def test_each_judges_its_own_rule_and_writes_beside_the_others(run: Path, judge: Judge) -> None:
     end_run(LocalStore(run / "debug-output"))
     for name in ("first", "second one"):
         assert judge(TRACKSIDE_RULE_CONFIGURATION=name)[0] == 0
@@ -71,13 +74,13 @@ def test_each_judges_its_own_rule_and_writes_beside_the_others(run: Path, judge)
     assert said(run / "rule-output" / "verdicts.jsonl") == ["third"]
 
 
-def test_a_rule_that_the_request_does_not_have_is_said(judge) -> None:  # type: ignore[no-untyped-def]  a fixture
+def test_a_rule_that_the_request_does_not_have_is_said(judge: Judge) -> None:
     code, message = judge(TRACKSIDE_RULE_CONFIGURATION="fourth")
     assert code == exit_codes.BAD_CONFIGURATION
     assert "has no configuration 'fourth'" in message
 
 
-def test_it_hands_over_before_its_time_is_over_and_another_goes_on(run: Path, judge) -> None:  # type: ignore[no-untyped-def]  a fixture
+def test_it_hands_over_before_its_time_is_over_and_another_goes_on(run: Path, judge: Judge) -> None:
     code, message = judge(TRACKSIDE_MAX_RUNTIME_SECONDS="0.1")
     assert code == 0
     assert message.startswith(f"{CONTINUED_PREFIX}judged up to step 3.")
@@ -89,7 +92,7 @@ def test_it_hands_over_before_its_time_is_over_and_another_goes_on(run: Path, ju
     assert said(run / "rule-output" / "verdicts.jsonl") == ["first", "second one", "third"]
 
 
-def test_what_has_judged_the_end_hands_nothing_over(run: Path, judge) -> None:  # type: ignore[no-untyped-def]  a fixture
+def test_what_has_judged_the_end_hands_nothing_over(run: Path, judge: Judge) -> None:
     end_run(LocalStore(run / "debug-output"))
     assert judge(TRACKSIDE_MAX_RUNTIME_SECONDS="0.1")[1].startswith("RuleEvaluationConditionMet")
 

@@ -76,13 +76,13 @@ def test_a_step_is_held_until_the_destination_has_it() -> None:
         seen.append(last.held_step)
         return Taken.submit(taken, step)
 
-    taken.submit = submit  # type: ignore[method-assign]
+    taken.submit = submit
     assert last.held_step is None
     last.submit(step(0))
     assert last.held_step == 0
     last.submit(step(4))
-    assert (seen, last.held_step) == ([0], 4)
+    assert [*seen, last.held_step] == [0, 4]
     last.amend(StepPosition(6, "TRAIN", 6), "b", np.ones(1), frozenset())
-    assert (seen, last.held_step) == ([0, 4], 6)
+    assert [*seen, last.held_step] == [0, 4, 6]
     last.release()
     assert (seen, last.held_step) == ([0, 4, 6], None)

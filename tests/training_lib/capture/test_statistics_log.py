@@ -298,7 +298,7 @@ class TestWhenStoringFails:
         table = log.open_table(PAIR)
         for step in range(8):
             take(table, step)
-            store.fails = lambda _operation, _key, step=step: step in {0, 3, 4}
+            store.fails = lambda _operation, _key, step=step: step in {0, 3, 4}  # type: ignore[misc]
             store.torn_at = 10 * step + 5
             try:
                 log.flush()

@@ -18,8 +18,8 @@ def steps_of(script: str) -> list[str]:
     """Plays a script such as "D G D G" with all named optimizers alive from the start; the steps that resulted."""
     boundary = StepBoundary()
     optimizers = {name: Optimizer() for name in sorted(set(script.split()))}
-    for optimizer in optimizers.values():
-        boundary.created(optimizer)
+    for known_one in optimizers.values():
+        boundary.created(known_one)
     steps: list[str] = []
     current: list[str] = []
     for name in script.split():
@@ -111,8 +111,8 @@ def played(script: str, *, known: str = "") -> list[str]:
     """As `steps_of`; `a` is a step of A that was left out, `!` the begin of an evaluation. `known`: who has stepped."""
     boundary = StepBoundary()
     optimizers = {name: Optimizer() for name in sorted({*script.upper(), *known} - {" ", "!"})}
-    for optimizer in optimizers.values():
-        boundary.created(optimizer)
+    for known_one in optimizers.values():
+        boundary.created(known_one)
     steps: list[str] = []
     current = ""
     for event in f"{known}{script}".replace(" ", ""):

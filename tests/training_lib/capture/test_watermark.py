@@ -149,7 +149,7 @@ class Scenario:
         store = self._store_type(inner)
         store.fails, store.arrives = self._fails, self._arrives
         store.before = lambda _operation, _key: self.check()
-        return store  # type: ignore[return-value]  # its `list` is a method
+        return store
 
     def _fails(self, operation: str, key: str) -> bool:
         if self._failing and operation in {"put", "append", "delete"} and self._failing[0] in key:
@@ -214,7 +214,7 @@ class World:
 
     def begin(self, started_ms: int = 1) -> MarkedParts:
         return MarkedParts(
-            WatermarkFile(lambda: self.store, worker="worker_0", workers=1, started_ms=started_ms),  # type: ignore[arg-type,return-value]
+            WatermarkFile(lambda: self.store, worker="worker_0", workers=1, started_ms=started_ms),
             self.parts,
             progress=Progress(self._handed_on, lambda: self.unstored[0], lambda: self.start),
             mode_steps=ModeSteps(),
@@ -399,7 +399,7 @@ def test_it_is_announced_before_anything_else_is_stored() -> None:
     def wrapped(inner: MemoryStore) -> Store:
         store = GrowingStore(inner)
         store.before = lambda operation, key: order.append(key) if operation in {"put", "append"} else None
-        return store  # type: ignore[return-value]  # its `list` is a method
+        return store
 
     process = Process(Place(wrapped=wrapped))
     process.train(Content(row={(ROW, VALUE): 1.0}, tensors={"mine/0": np.array([1.0])}))
@@ -417,7 +417,7 @@ def test_a_collections_file_that_could_not_be_stored_holds_it_back() -> None:
     def wrapped(inner: MemoryStore) -> Store:
         store = GrowingStore(inner)
         store.fails = lambda operation, key: is_away and operation == "put" and key.startswith("collections/")
-        return store  # type: ignore[return-value]  # its `list` is a method
+        return store
 
     place = Place(wrapped=wrapped)
     process = Process(place)

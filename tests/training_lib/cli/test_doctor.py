@@ -195,7 +195,14 @@ class Environment:
         (self.site / "lent.pth").write_text(f"{lent}\n")
 
     def pip(self, *arguments: str | Path) -> None:
-        command = [sys.executable, "-m", "pip", "--python", self.python, "--disable-pip-version-check"]
+        command: list[str | Path] = [
+            sys.executable,
+            "-m",
+            "pip",
+            "--python",
+            self.python,
+            "--disable-pip-version-check",
+        ]
         subprocess.run([*command, *arguments], check=True, capture_output=True, text=True)
 
     def install(self, *wheels: Path) -> None:

@@ -92,7 +92,7 @@ class Station:
 
 def read(kind: type, document: object) -> object:
     fields = Fields(document, where="")
-    found = record_of(kind, fields)
+    found: object = record_of(kind, fields)
     fields.finish(subject="The test")
     return found
 

@@ -168,7 +168,7 @@ class World:
 
     def asked(self) -> tuple[int, ...]:
         memory = ProgressFile(self.progress).load().rules["remembers"].memory
-        return Remembers().load(memory).steps
+        return tuple(Remembers().load(memory).steps)
 
     def backtested(self, monkeypatch: pytest.MonkeyPatch) -> Backtest:
         """What `backtest` says of these rules, which are in no catalogue."""

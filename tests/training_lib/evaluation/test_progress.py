@@ -17,6 +17,7 @@ from trackside.contracts.verdict import Finding, Outcome, Severity, State, Verdi
 from trackside.evaluation.evaluator import Evaluator
 from trackside.evaluation.progress import Progress, ProgressFile, RuleProgress, Said, keep_only
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
+from trackside.evaluation.sinks.sink import Sink
 from trackside.rules.catalogue import ConfiguredRule
 from trackside.rules.rule import Rule, parameter
 from trackside.storage.memory import MemoryStore
@@ -134,7 +135,7 @@ def live(fate: Fate | None) -> tuple[MortalStore, Bus, bool]:
     write_collections(tensors)
 
     def start() -> Evaluator:
-        sinks = [bus, JsonLinesSink(output)]
+        sinks: list[Sink] = [bus, JsonLinesSink(output)]
         return Evaluator(Trial(tensors), RULES, sinks, ProgressFile(output), run="digits", clock=lambda: 1000.0)
 
     evaluator, was_killed = start(), False

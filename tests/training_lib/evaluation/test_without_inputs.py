@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,10 @@ from trackside.testing.rule_case import recorded_trial
 from trackside.trial.window import Window
 
 W, LOSS = "Net_fc.weight", "MSELoss_output_0"
-TENSORS = {W: {step: [1.0, 2.0] for step in range(0, 50, 10)}, LOSS: dict.fromkeys(range(0, 50, 10), 1.0)}
+TENSORS: dict[str, dict[int, Any]] = {
+    W: {step: [1.0, 2.0] for step in range(0, 50, 10)},
+    LOSS: dict.fromkeys(range(0, 50, 10), 1.0),
+}
 LABELS = {"MSELoss_input_1": {step: [0, 1, step % 3] for step in range(0, 50, 10)}}
 
 
@@ -31,7 +35,7 @@ def facts(activation: str = "tanh") -> ModelFacts:
 
 
 def last_word(
-    rules: list[ConfiguredRule], *, of: ModelFacts | None, tensors: dict[str, dict[int, object]] | None = None
+    rules: list[ConfiguredRule], *, of: ModelFacts | None, tensors: dict[str, dict[int, Any]] | None = None
 ) -> Verdict:
     trial = recorded_trial(tensors or TENSORS, facts=of, collections={"labels": ["_input_1$"]})
     evaluator = Evaluator(trial, rules, (), ProgressFile(MemoryStore()), run="r", clock=lambda: 1e9)
@@ -95,7 +99,7 @@ def test_a_rule_that_may_apply(rules: list[ConfiguredRule], of: ModelFacts | Non
 
 
 def test_labels_that_the_user_saved_himself_are_judged() -> None:
-    verdict = last_word(built("class-imbalance"), of=facts(), tensors={**TENSORS, **LABELS})  # type: ignore[dict-item]
+    verdict = last_word(built("class-imbalance"), of=facts(), tensors={**TENSORS, **LABELS})
     assert not verdict.is_not_applicable
 
 

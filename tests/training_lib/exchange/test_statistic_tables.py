@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -73,7 +75,7 @@ def test_statistics_that_were_saved_at_other_steps_leave_gaps() -> None:
 
 
 def test_what_is_a_scalar_and_where_it_belongs() -> None:
-    tensors = {"loss": {0: 1.0}, "one": {0: [[2.0]]}, "Net_fc.weight": {0: [1.0, 2.0]}}
+    tensors: dict[str, dict[int, Any]] = {"loss": {0: 1.0}, "one": {0: [[2.0]]}, "Net_fc.weight": {0: [1.0, 2.0]}}
     trial = fake_trial(tensors, collections={"all": [".*"], "mine": ["one"], "also": ["one"]})
     assert one_number_names(trial, trial.tensors()) == {"loss", "one"}
     assert first_collections(trial) == {"one": "also", "Net_fc.weight": "weights"}

@@ -56,7 +56,8 @@ class Bench:
 
     def receive(self, url: str, count: int = 1) -> list[dict[str, Any]]:
         """Takes `count` messages from a queue."""
-        sqs, messages = self.account.client("sqs"), []
+        sqs = self.account.client("sqs")
+        messages: list[Any] = []
         began = time.monotonic()
         while len(messages) < count and not is_late(time.monotonic() - began):
             answer = sqs.receive_message(

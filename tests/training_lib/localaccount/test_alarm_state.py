@@ -19,7 +19,7 @@ NOW = 10_000.0
 
 
 def question(**change: Any) -> AlarmQuestion:
-    defaults = {
+    defaults: dict[str, Any] = {
         "statistic": "Maximum",
         "period_seconds": 60,
         "evaluation_periods": 1,

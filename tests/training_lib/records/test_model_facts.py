@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -114,7 +115,8 @@ def test_every_field_of_a_fact_is_written_and_read(kind: type) -> None:
     sections |= {ParameterFacts: "parameters", OptimizerFacts: "optimizers", LossFacts: "losses"}
     whole = ProgramFacts(clipping=(fact,)) if kind is ClippingFacts else fact
     name = sections[kind]
-    told = ModelFacts(**{name: whole if name == "program" else (whole,)})
+    given: dict[str, Any] = {name: whole if name == "program" else (whole,)}
+    told = ModelFacts(**given)
     assert decode_facts(encode_facts([told]), key="k") == (told,)
 
 

@@ -18,9 +18,8 @@ WALL_TIME = 1_700_000_000.25
 
 
 def encode(value: Any, *, step: int, mode_step: int = 34, name: str = "gradient/w", **more: Any) -> bytes:
-    return encode_tensor(
-        name, np.asarray(value), **({"mode": "EVAL", "wall_time": WALL_TIME} | more), step=step, mode_step=mode_step
-    )
+    given: dict[str, Any] = {"mode": "EVAL", "wall_time": WALL_TIME} | more
+    return encode_tensor(name, np.asarray(value), **given, step=step, mode_step=mode_step)
 
 
 def template_of(data: bytes) -> RecordTemplate | None:

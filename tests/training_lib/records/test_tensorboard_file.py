@@ -35,7 +35,7 @@ def payloads(data: bytes) -> Iterator[bytes]:
 
 def masked(data: bytes) -> int:
     crc = google_crc32c.value(data)
-    return ((crc >> 15 | (crc << 17) & 0xFFFFFFFF) + 0xA282EAD8) % 2**32
+    return int((crc >> 15 | (crc << 17) & 0xFFFFFFFF) + 0xA282EAD8) % 2**32
 
 
 def fields(data: bytes | memoryview) -> dict[int, WireField]:

@@ -353,7 +353,7 @@ def test_the_way_counts_every_step_and_knows_where_a_weight_goes_nowhere() -> No
     run = window({W: {"update_ratio": along([1e-5, 3e-5, 1e-5], every=50)}}, facts=ModelFacts(parameters=(PARAMETER,)))
     way = Evidence(run).way
     assert way is not None
-    assert way == (pytest.approx(1e-5 + 2 * 50 * 2e-5), 101)
+    assert list(way) == pytest.approx([1e-5 + 2 * 50 * 2e-5, 101])
     assert Evidence(run).goes_nowhere
     assert why_nothing_is_learned(run)[0].cause is Cause.LEARNING_RATE_TOO_LOW
     assert not Evidence(window(ratio=1e-3)).goes_nowhere  # 0.1 of its size

@@ -55,7 +55,7 @@ def scans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.append(os.path.basename(path))
         return real_scandir(path)
 
-    monkeypatch.setattr(folder_names.os, "scandir", scandir)
+    monkeypatch.setattr("trackside.storage.folder_names.os.scandir", scandir)
     return seen
 
 

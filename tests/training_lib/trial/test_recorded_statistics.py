@@ -70,7 +70,7 @@ class Reader(RecordedStatistics):
         assert all(column.steps.dtype == np.int64 and column.values.dtype == np.float64 for column in columns)
         return {c.worker: list(zip(c.steps.tolist(), c.values.tolist(), strict=True)) for c in columns}
 
-    def steps(self, worker: str = "worker_0") -> list[int]:
+    def steps(self, worker: str = "worker_0") -> list[int]:  # type: ignore[override]  # of the losses
         return [step for step, _ in self.points(*LOSS).get(worker, [])]
 
 
@@ -168,7 +168,7 @@ def test_what_was_handed_out_never_changes() -> None:
     log = opened(store)
     table = log.open_table(PAIR)
     reader = Reader(store)
-    handed_out = []
+    handed_out: list[Any] = []
     for step in [*range(50), *range(20, 60)]:  # a script that counts some steps twice
         take(table, step, wall_time=float(len(handed_out)))
         log.flush()
@@ -319,7 +319,7 @@ class TestRequests:
             asked.append(len(data))
             return data
 
-        store.get = noted  # type: ignore[method-assign]  # a note beside the real thing
+        store.get = noted  # a note beside the real thing
         for step in range(50):
             take(table, step)
             log.flush()
@@ -417,7 +417,7 @@ class TestWhileItIsMerged:
             keys = list(whole(prefix, start_after=start_after))
             return iter([key for key in keys if listings > 1 or not key.endswith("-000000003.tss")])
 
-        store.list = overtaken  # type: ignore[method-assign]  # on top of the real thing
+        store.list = overtaken  # on top of the real thing
         store.fails = lambda operation, _key: operation == "delete"
         reader = read(store)
         assert reader.steps() == list(range(6))
@@ -463,7 +463,7 @@ class TestWhatIsMissing:
         table = log.open_table(PAIR)
         reader = Reader(store)
         for step in range(60):
-            store.fails = lambda operation, _key, step=step: operation == "put" and 10 <= step < 50
+            store.fails = lambda operation, _key, step=step: operation == "put" and 10 <= step < 50  # type: ignore[misc]
             take(table, step)
             try:
                 log.flush()

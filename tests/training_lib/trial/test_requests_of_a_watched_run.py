@@ -28,7 +28,7 @@ class World:
 
     def __init__(self, client: object, workers: int) -> None:
         self.place, self.requests, self.now = Place(workers, limits=LogLimits()), Requests(client), 0.0
-        stores = [S3Store("runs", f"a/{name}", client=client) for name in ("debug-output", "statistics", "watermarks")]  # type: ignore[arg-type]
+        stores = [S3Store("runs", f"a/{name}", client=client) for name in ("debug-output", "statistics", "watermarks")]
         self.place.to_tensors, self.place.to_statistics, self.place.to_marks = stores
         self.processes = [Process(self.place, rank) for rank in range(workers)]
         self.train(SAVED, RECORDED)

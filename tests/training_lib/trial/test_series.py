@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 
 import numpy as np
@@ -216,11 +216,12 @@ def test_heads_of_what_is_there_and_of_what_is_damaged() -> None:
         "b": ((1,), "int64"),
         "n": ((5,), "float64"),
     }
-    assert trial.damaged == ()
+    assert not trial.damaged
     key = event_key(0, "worker_0")
     store.put(key, store.get(key)[:60])
     assert "b" not in trial.heads(trial.tensors())
-    assert [error.key for error in trial.damaged] == [key]
+    (damage,) = trial.damaged
+    assert damage.key == key
     store.delete(key)
     assert trial.heads(trial.tensors()) == {}
 
@@ -230,7 +231,7 @@ def test_follow_gives_each_step_once_until_the_end() -> None:
     write_collections(store)
     write_tensors(store, 0, {LOSS: 2.0})
     trial = Trial(store)
-    events = [
+    events: list[Callable[[], object]] = [
         lambda: None,
         lambda: [write_tensors(store, step, {LOSS: 1.0}) for step in (10, 20)],
         lambda: end_run(store),

@@ -223,7 +223,7 @@ def test_a_huge_neighbour_is_not_held_up_nor_read_unasked() -> None:
     get = store.get
     store.get = lambda key, *, start=0, length=None: (sizes.append(length or 0), get(key, start=start, length=length))[
         1
-    ]  # type: ignore[method-assign]
+    ]
     assert len(trial.columns("gradient/a", "mean", last_step=20, mode="TRAIN")[0].steps) == 20
     assert sum(sizes) < tensors.SMALL_RECORD_BYTES
     assert len(trial.columns("gradient/huge", "mean", last_step=20, mode="TRAIN")[0].steps) == 20

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +52,7 @@ class CountingStore(MemoryStore):
         self.requests.append(f"exists {key}")
         return super().exists(key)
 
-    def taken(self) -> list[str]:
+    def taken(self) -> Sequence[str]:
         requests, self.requests = self.requests, []
         return requests
 
@@ -167,7 +167,7 @@ def test_a_large_neighbour_is_left_alone_until_it_is_asked_for() -> None:
     read = sum(len(store.get(event_key(0, "worker_0"))) for _ in range(1))
     sizes: list[int | None] = []
     original = store.get
-    store.get = lambda key, *, start=0, length=None: (  # type: ignore[method-assign]
+    store.get = lambda key, *, start=0, length=None: (
         sizes.append(length),
         original(key, start=start, length=length),
     )[1]

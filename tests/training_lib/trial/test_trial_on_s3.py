@@ -108,7 +108,7 @@ def test_values_are_fetched_at_the_same_time(bucket: tuple[S3Store, Counter]) ->
         together.wait()
         return get(key, start=start, length=length)
 
-    store.get = waiting_get  # type: ignore[method-assign]
+    store.get = waiting_get
     assert np.ravel(trial.tensor("Loss_output_0").values).tolist() == [*range(8)]
 
 

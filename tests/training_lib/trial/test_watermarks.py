@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -55,7 +55,7 @@ class Remote(MemoryStore):
         self._note("list", prefix)
         return super().list(prefix, start_after=start_after)
 
-    def taken(self) -> list[str]:
+    def taken(self) -> Sequence[str]:
         asked, self.asked = self.asked, []
         return asked
 

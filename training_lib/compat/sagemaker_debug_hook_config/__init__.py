@@ -1,4 +1,4 @@
-"""`sagemaker_debug_hook_config`: a hook whose tensors and times a local script asks back.
+"""`sagemaker_debug_hook_config`: a hook that collects tensors and times for a local script.
 
     hook_config = DebugHookConfig(collection_configs=[
         CollectionConfig(name="tensors", collection_parameters={"include": ["loss", "gradients"]}),
@@ -8,8 +8,8 @@
     ...                           # hook.step() once in each pass of the loop
     tensors = hook.get_tensors()  # {name: {step: array}}
 
-Nothing is registered: models are found by the optimizers that train them. Nothing is written, and what is kept is
-bounded. No published package bears this name; it is known from code that people copy.
+Nothing is registered: models are found by the optimizers that train them. Nothing is written, and memory is
+bounded. No published package has this name; it is known from code that people copy.
 """
 
 from __future__ import annotations
@@ -62,11 +62,15 @@ _WORDS = {name: name for name in (*BUILT_IN_COLLECTIONS, ALL)} | {
 
 @dataclass(frozen=True)
 class CollectionConfig:
-    """What to collect.
+    """One collection to save.
 
-    `name` "profiler": times, every `profile_interval` steps (1). Any other: tensors, by `include`, a list of names of
-    collections ("loss", "gradients", ...), regexes, or parts of names; without it, by the collection that `name` names.
-    `save_interval` (1), `start_step` (0) and `end_step` say on which steps.
+    name                   "profiler" for times, any other for tensors
+    collection_parameters  see below
+
+    Parameters for times: `profile_interval`, in steps (1).
+
+    Parameters for tensors: `include`, a list of names of collections ("loss", "gradients", ...), regexes, or parts of
+    names (default: the collection that `name` names); `save_interval` (1), `start_step` (0) and `end_step`.
     """
 
     name: str
@@ -75,18 +79,20 @@ class CollectionConfig:
 
 @dataclass(frozen=True)
 class DebugHookConfig:
-    """The collections, and how many bytes of tensors may be kept."""
+    """The collections, and the largest number of bytes of tensors in memory."""
 
     collection_configs: Iterable[CollectionConfig] = ()
     memory_bytes: int = MOST_BYTES
 
 
 class Hook:
-    """Collects as configured, from the first call of a model on.
+    """A hook that collects as configured, from the first call of a model on.
 
-    A step ends where the script calls `step`; a first call at the beginning of the loop ends nothing. Without any call
-    it ends with the optimizer's step. Errors: `ConfigurationError` with all that is wrong with the configuration. From
-    then on nothing raises into the training.
+    A step ends when the script calls `step`; a first call at the beginning of the loop ends nothing. Without any call
+    it ends with the optimizer's step. After the construction nothing raises into the training.
+
+    Raises:
+        ConfigurationError: The configuration is wrong. Lists every problem.
     """
 
     def __init__(self, hook_config: DebugHookConfig | None = None) -> None:
@@ -97,14 +103,15 @@ class Hook:
         self._capture = ScriptedCapture(lambda: request, place=Place(), kept=self._kept, times=self._times)
 
     def step(self) -> None:
-        """Ends the step here."""
+        """End the step here."""
         self._capture.end_step()
 
     def get_tensors(self) -> dict[str, dict[int, np.ndarray]]:
-        """{name: {step: array}} of the steps that have ended, and of what the open one holds so far.
+        """Return {name: {step: array}} of all ended steps and of the open one so far.
 
-        When they outgrow `memory_bytes` every second step is let go, and only every second, fourth, ... is taken from
-        then on, and it is said: what there is spans the whole training evenly, and always has the latest step.
+        When the tensors outgrow `memory_bytes`, every second step is dropped, and only every second, fourth, ... is
+        kept from then on, with a warning. So the result spans the whole training evenly, and always has the latest
+        step.
         """
         self._capture.flush()
         found = self._kept.tensors()
@@ -113,14 +120,14 @@ class Hook:
         return found
 
     def get_profiler_data(self) -> list[TimeRow]:
-        """What was timed, by start: (step, phase, module, start, duration, memory). The latest 100 000 rows.
+        """Return the timed rows by start: (step, phase, module, start, duration, memory). The latest 100 000 rows.
 
         The steps are those of `get_tensors`.
         """
         return [] if self._times is None else self._times.rows()
 
     def close(self) -> None:
-        """Ends the last step, and collects no more. What was collected can still be asked for."""
+        """End the last step, and collect no more. Collected values stay available."""
         self._capture.close()
 
     def __enter__(self) -> Hook:
@@ -137,7 +144,7 @@ def _say_thinned(stride: int) -> None:
 
 
 def _translated(config: DebugHookConfig) -> tuple[CaptureRequest, int | None]:
-    """What capture is asked for, and every how many steps times are taken."""
+    """Return the capture request, and the number of steps between timed ones; None: no times."""
     problems: list[Problem] = []
     collections: dict[str, CollectionRequest] = {}
     interval: int | None = None

@@ -1,9 +1,9 @@
 """The import names of the original smdebug, served by Trackside. Re-exports and small translations only.
 
-`__version__` stays "1.0.34": scripts compare it to decide what smdebug can do, and these names promise what that
-version does. Trackside's own version is `trackside.__version__`.
+`__version__` stays "1.0.34": scripts compare it to find smdebug's abilities, and these names have those of that
+version. Trackside's own version is `trackside.__version__`.
 
-Names that are not offered yet raise an ImportError that says why and what works instead (see `not_offered`).
+Names that are not offered yet raise an ImportError with the reason and a replacement (see `not_offered`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A rule that was written for smdebug, judged by Trackside's evaluator.
+"""The adapter that lets Trackside's evaluator judge a rule written for smdebug.
 
-Such a rule has hidden state: it is shown every step from the first one on, in order, and after a restart of the
-evaluator all of them again. What it said before, the evaluator does not say again.
+Such a rule has hidden state: it gets every step from the first one on, in order, and all of them again after a restart
+of the evaluator. The evaluator does not repeat earlier findings.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _logger = logging.getLogger(__name__)
 
 
 class SmdebugAdapter:
-    """What `trackside.rules.rule_file` asks: is this a rule of smdebug, and what does it look like as one of ours?"""
+    """The adapter that `trackside.rules.rule_file` uses to recognise and convert rules of smdebug."""
 
     def adapts(self, candidate: type) -> bool:
-        """True for a class that inherits `smdebug.rules.Rule` and defines `invoke_at_step`."""
+        """Return True for a class that inherits `smdebug.rules.Rule` and defines `invoke_at_step`."""
         return issubclass(candidate, SmdebugRule) and not inspect.isabstract(candidate)
 
     def adapt(self, candidate: type, *, watches: tuple[str, ...]) -> type[Rule]:
-        """A rule of ours that asks one of `candidate`."""
+        """Return a rule of ours that runs a rule of class `candidate`."""
         file = inspect.getmodule(candidate)
         where = f"{candidate.__name__}.invoke_at_step" + (f" in {file.__file__}" if file and file.__file__ else "")
         facts = {
@@ -72,7 +72,12 @@ adapter = SmdebugAdapter()
 
 @dataclass(frozen=True)
 class Fired:
-    """That a rule fired: at which step, which worker's file to look at, and what the rule logged last, if anything."""
+    """One firing of a rule.
+
+    step    the step
+    worker  the worker with the file to look at
+    reason  the last line that the rule logged, if any
+    """
 
     step: int
     worker: str
@@ -83,12 +88,12 @@ class Fired:
 class EvaluatedRule(Rule):
     """A custom rule written for smdebug. Made by `SmdebugAdapter.adapt`, one class for each class of the user's.
 
-    It is critical: whoever wrote a rule of his own and asked for a stop means it.
+    Its severity is critical, so that the stop that its author requests is carried out.
     """
 
     save_interval = 100
     severity = Severity.CRITICAL
-    since = ""  # its author knows
+    since = ""  # only its author could set it
     judges_every_step = True
     asked: ClassVar[type]
 
@@ -97,7 +102,7 @@ class EvaluatedRule(Rule):
     _fired: dict[int, Fired] = field(default_factory=dict)
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """What the rule finds up to this step. Errors: what the rule raises; `StorageError`."""
+        """Return the rule's finding up to this step. Raises the rule's own errors, and `StorageError`."""
         location = getattr(window.source, "uri", "")  # of a trial, or of what shares one between threads
         if not location:
             raise TypeError(f"A rule of smdebug judges stored runs only, not a {type(window.source).__name__}.")
@@ -120,18 +125,18 @@ class EvaluatedRule(Rule):
         return (finding,)
 
     def lacks(self, window: Window) -> str:
-        """What the rule asked for in vain at this step; empty if it judged."""
+        """Return the missing data that kept the rule from judging this step; "" if it judged."""
         return self.replay.lacks
 
     def sentence(self, findings: Sequence[Finding]) -> str:
-        """That it fired, when, and in its own words why."""
+        """Return a sentence with the step of the firing and the rule's own reason."""
         fired = self._fired[findings[0].step]
         reason = f": {fired.reason.rstrip('.')}" if fired.reason else ""
         return f"The custom rule {self.rule_id} fired at step {fired.step}{reason}."
 
     @classmethod
     def parameters(cls, preset: str = CALIBRATED) -> tuple[ParameterDescription, ...]:
-        """What its constructor takes beside the trials; all are texts."""
+        """Return the parameters of its constructor beside the trials; all are texts."""
         taken = _taken(cls.asked).values()
         return tuple(
             ParameterDescription(p.name, "text", "" if p.default in {p.empty, None} else str(p.default), _help(p))
@@ -141,27 +146,36 @@ class EvaluatedRule(Rule):
 
     @classmethod
     def from_parameters(cls, texts: Mapping[str, str], *, preset: str = CALIBRATED) -> EvaluatedRule:
-        """The rule with these parameters. Errors: `ConfigurationError` for those that its constructor does not take."""
+        """Return the rule with these parameters.
+
+        Raises:
+            ConfigurationError: Its constructor does not take them.
+        """
         arguments = _arguments(cls.asked, texts)
         return cls(arguments, Replay(cls.asked, arguments))
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """How to make the rule and its trials. `texts` go to the constructor, `range_steps` to the trial."""
+    """The arguments of the rule and of its trials.
+
+    texts        for the constructor
+    others       locations of other runs
+    range_steps  (begin, end) of the trial; None: all steps
+    """
 
     texts: Mapping[str, str]
     others: tuple[str, ...] = ()
     range_steps: tuple[int | None, int | None] | None = None
 
     def covers(self, step: int) -> bool:
-        """False for a step outside `range_steps`."""
+        """Return False for a step outside `range_steps`."""
         begin, end = self.range_steps or (None, None)
         return (begin is None or begin <= step) and (end is None or step < end)
 
 
 class Replay:
-    """Shows a rule the steps of a run, each once and in order, and starts over where it must."""
+    """A replay that gives a rule each step of a run once and in order, and starts over if necessary."""
 
     def __init__(self, rule_class: type, arguments: Arguments) -> None:
         self._class, self._arguments = rule_class, arguments
@@ -172,10 +186,10 @@ class Replay:
         self.lacks = ""
 
     def judge(self, location: str, step: int) -> Fired | None:
-        """Shows it all steps up to this one that it has not seen; stops at the first at which it fires.
+        """Give the rule all steps up to this one that it has not seen; stop at the first at which it fires.
 
-        `lacks` tells afterwards what it missed, if it could judge none of them. Nothing here waits. Errors: what the
-        rule raises; `StorageError`, after which the same step may be judged again.
+        If it could judge none of them, `lacks` holds the reason. Nothing waits. Raises the rule's own errors, and
+        `StorageError`, after which the same step may be judged again.
         """
         self.lacks = ""
         if not self._arguments.covers(step):
@@ -232,7 +246,7 @@ class Replay:
 
 
 def _ask(rule: SmdebugRule, step: int) -> str | None:
-    """None if all is well; if the rule fires, the last line that its own file logged, or ""."""
+    """Return None if all is well; if the rule fires, the last line that its own file logged, or ""."""
     with _words_of(rule) as words, _waiting_for("steps that the run has not reached"):
         try:
             rule.invoke(step)
@@ -242,7 +256,7 @@ def _ask(rule: SmdebugRule, step: int) -> str | None:
 
 
 class _WouldWait(BaseException):
-    """Raised where the original would sleep. No `Exception`: a rule's own handlers must not swallow it."""
+    """Raised in place of the original's sleep. No `Exception`: a rule's own handlers must not swallow it."""
 
 
 def _do_not_wait(seconds: float) -> NoReturn:
@@ -258,20 +272,23 @@ def _waiting_for(what: str) -> Iterator[None]:
 
 
 class _Words(logging.Handler):
-    """Remembers the last line that a file logged."""
+    """A log handler that remembers the last line of one file."""
 
     def __init__(self, file: str) -> None:
         super().__init__(logging.INFO)
         self._file, self._thread, self.last = file, threading.get_ident(), ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.pathname == self._file and record.thread in {self._thread, None}:  # others may be asked beside it
+        if record.pathname == self._file and record.thread in {
+            self._thread,
+            None,
+        }:  # other rules may run in other threads
             self.last = " ".join(record.getMessage().split())[:500]
 
 
 @contextmanager
 def _words_of(rule: SmdebugRule) -> Iterator[_Words]:
-    """What the rule logs meanwhile, by whichever logger."""
+    """Yield a handler that remembers the last line that the rule's file logs, by any logger."""
     words = _Words(inspect.getfile(type(rule)))
     root = logging.getLogger()
     root.addHandler(words)
@@ -330,7 +347,7 @@ def _range_steps(
 
 
 def _taken(rule_class: type) -> dict[str, inspect.Parameter]:
-    """The parameters of the constructor after itself and the trial."""
+    """Return the parameters of the constructor after itself and the trial."""
     parameters = list(inspect.signature(rule_class).parameters.values())
     return {p.name: p for p in parameters[1:] if p.kind is not p.VAR_POSITIONAL}
 

@@ -1,4 +1,4 @@
-"""The errors that smdebug raises. Constructor arguments are kept as attributes of the same name."""
+"""The errors of smdebug. Constructor arguments are kept as attributes of the same name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class SMDebugError(Exception):
 
 
 class SMDebugCustomerError(SMDebugError):
-    """The fault lies in how smdebug was used."""
+    """A wrong use of smdebug."""
 
 
 class SMDebugTypeError(SMDebugError, TypeError):
@@ -19,11 +19,11 @@ class SMDebugTypeError(SMDebugError, TypeError):
 
 
 class SMDebugRuntimeError(SMDebugError, RuntimeError):
-    """What was asked cannot be done now."""
+    """The request cannot be carried out now."""
 
 
 class SMDebugNotImplementedError(SMDebugError, NotImplementedError):
-    """What was asked does not exist."""
+    """The requested feature does not exist."""
 
 
 class SMDebugValueError(SMDebugError, ValueError):
@@ -115,7 +115,7 @@ class InvalidWorker(SMDebugError):
 
 
 class MissingCollectionFiles(SMDebugError):
-    """The run has ended, and not every worker has told its collections."""
+    """The run has ended, and a worker has not stored its collections."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class MissingCollectionFiles(SMDebugError):
 
 
 class IndexReaderException(SMDebugError):
-    """An index file that is none."""
+    """A file is no index file."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -163,7 +163,7 @@ class NoMoreProfilerData(SMDebugError):
 
 
 class RuleEvaluationConditionMet(SMDebugError):
-    """A rule has found what it looks for."""
+    """A rule has fired."""
 
     def __init__(self, rule_name: str, step: int, end_of_rule: bool = False) -> None:
         super().__init__(rule_name, step, end_of_rule)
@@ -174,7 +174,7 @@ class RuleEvaluationConditionMet(SMDebugError):
 
 
 class InsufficientInformationForRuleInvocation(SMDebugError):
-    """A rule lacks what it needs to judge."""
+    """A rule lacks data that it needs to judge."""
 
     def __init__(self, rule_name: str, message: str) -> None:
         super().__init__(rule_name, message)

@@ -1,7 +1,7 @@
-"""Old names that are not offered, each with its reason and what works instead.
+"""Old names that are not offered, each with its reason and a replacement.
 
 A name leaves this list when it is offered: `tests/smdebug/test_names.py` holds every old name to one of the two.
-Asking for a listed name raises ImportError, from `import` and from `smdebug.<name>` alike: Python replaces the message
+A listed name raises ImportError, from `import` and from `smdebug.<name>` alike: Python replaces the message
 of an AttributeError within `from ... import ...`, so that the reason would be lost.
 """
 
@@ -109,12 +109,12 @@ HOOK_ATTRIBUTES: dict[str, str] = {
 
 
 def reason_for_attribute(name: str) -> str | None:
-    """Why a hook does not have this attribute of the original's; None if it never had it."""
+    """Return the reason why a hook lacks this attribute of the original's; None if the original never had it."""
     return HOOK_ATTRIBUTES.get(name)
 
 
 def reason_for(name: str) -> str | None:
-    """Why a dotted name is not offered, by itself or by the module that it belongs to; None if it is not listed."""
+    """Return the reason why a dotted name, or its module, is not offered; None if it is not listed."""
     while name:
         if name in REASONS:
             return REASONS[name]
@@ -123,7 +123,7 @@ def reason_for(name: str) -> str | None:
 
 
 def attribute_of(module: str) -> Callable[[str], object]:
-    """The `__getattr__` of a module: explains what is listed, and knows nothing else."""
+    """Return the `__getattr__` of a module: it raises an error with the reason for listed names, and has no others."""
 
     def attribute(name: str) -> object:
         reason = reason_for(f"{module}.{name}")
@@ -135,13 +135,13 @@ def attribute_of(module: str) -> Callable[[str], object]:
 
 
 def explain_missing_modules() -> None:
-    """Lets `import smdebug.<module>` say why there is none."""
+    """Make `import smdebug.<module>` raise an error with the reason for a missing module."""
     if not any(isinstance(finder, _Explainer) for finder in sys.meta_path):
         sys.meta_path.append(_Explainer())
 
 
 class _Explainer(MetaPathFinder):
-    """Stands last, so it is asked for modules only that no other finder has."""
+    """The last finder: it is called only for modules that no other finder has."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
         if not fullname.startswith("smdebug."):
@@ -151,5 +151,5 @@ class _Explainer(MetaPathFinder):
 
 
 def error_for(name: str) -> ImportError:
-    """The error that tells why a listed name is not offered."""
+    """Return the error with the reason why a listed name is not offered."""
     return ImportError(f"{name} is not offered by trackside-smdebug. {reason_for(name)}", name=name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ def case(
     ratio: float | None = 1e-3,
     fires: tuple[str, ...] = (),
 ) -> RuleCase:
-    recorded = {
+    recorded: dict[str, dict[str, Mapping[int, Any]]] = {
         CLIPPING: {"mean": norms, "max_norm": dict.fromkeys(norms, limit)},
         LOSS: {"mean": loss},
         **({W: {"update_ratio": steady(ratio, 100)}} if ratio is not None else {}),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,7 +17,7 @@ from trackside.rules.program.gradients_not_cleared import GradientsNotCleared, k
 from trackside.testing.rule_case import RuleCase, assert_case, replay
 
 
-def kept(values: dict[int, object]) -> dict[str, dict[str, dict[int, object]]]:
+def kept(values: Mapping[int, object]) -> dict[str, dict[str, Mapping[int, object]]]:
     return {GRADIENTS_KEPT: {"mean": values}}
 
 

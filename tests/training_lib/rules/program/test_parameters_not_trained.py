@@ -19,7 +19,9 @@ STEPS = 60
 RATE = "hyperparameters/SGD/group_0/lr"
 BODY = ParameterFacts("Net_body.weight", "body", (64, 64), "float32", optimizer="SGD", has_gradient=True)
 HEAD = replace(BODY, name="Net_head.weight", module="head", shape=(10, 64))
-OUTSIDE, FROZEN, UNSEEN = {"optimizer": ""}, {"requires_grad": False, "has_gradient": False}, {"has_gradient": False}
+OUTSIDE: dict[str, Any] = {"optimizer": ""}
+FROZEN: dict[str, Any] = {"requires_grad": False, "has_gradient": False}
+UNSEEN: dict[str, Any] = {"has_gradient": False}
 SGD, ADAM = OptimizerFacts("SGD", "SGD"), OptimizerFacts("Adam", "Adam")
 MODULES = (ModuleFacts("head", "Linear", "linear", line="model.py:8"),)
 

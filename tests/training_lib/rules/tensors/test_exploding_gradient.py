@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ def case(
     weight: float = 1.0,
     fires: tuple[str, ...] = (),
 ) -> RuleCase:
-    recorded = {
+    recorded: dict[str, dict[str, Mapping[int, Any]]] = {
         A: {"l2": steady(weight, 7, every=10)},
         B: {"l2": steady(weight, 7, every=10)},
         f"gradient/{A}": {"l2": a},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from typing import Any
 
 import numpy as np
 import pytest
@@ -251,7 +252,7 @@ def oracle(losses: list[float], window: int, diff: float, rise: float) -> str | 
 
     def error(values: list[float]) -> float:
         middle = statistics.median(values)
-        return 1.2533 * 1.4826 * statistics.median(abs(v - middle) for v in values) / len(values) ** 0.5
+        return float(1.2533 * 1.4826 * statistics.median(abs(v - middle) for v in values) / len(values) ** 0.5)
 
     first, second = statistics.median(before), statistics.median(after)
     decrease = (first - second) / first
@@ -273,14 +274,14 @@ def test_agrees_with_the_page(losses: list[float], window: int, diff: float, ris
 @given(losses_of_a_run, st.floats(0, 100), st.floats(0, 100))
 def test_a_higher_diff_percent_finds_no_less(losses: list[float], one: float, other: float) -> None:
     low, high = sorted((one, other))
-    settings = {"window": 4, "increase_threshold_percent": 5.0}
+    settings: dict[str, Any] = {"window": 4, "increase_threshold_percent": 5.0}
     if judge_losses(np.array(losses), diff_percent=low, **settings) is not None:
         assert judge_losses(np.array(losses), diff_percent=high, **settings) is not None
 
 
 @given(losses_of_a_run, st.integers(-20, 20))
 def test_the_unit_of_the_loss_does_not_matter(losses: list[float], power: int) -> None:
-    settings = {"window": 4, "diff_percent": 0.5, "increase_threshold_percent": 5.0}
+    settings: dict[str, Any] = {"window": 4, "diff_percent": 0.5, "increase_threshold_percent": 5.0}
     answer = judge_losses(np.array(losses), **settings)
     scaled = judge_losses(np.array(losses) * 2.0**power, **settings)
     assert (answer and answer.kind) == (scaled and scaled.kind)

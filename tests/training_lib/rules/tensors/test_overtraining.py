@@ -31,7 +31,7 @@ def window(trained: Curve, *, steps: int = 800, evaluated: Curve | None = None, 
 
 
 def rests(step: int) -> float:
-    return 0.3 + 2 * 0.5 ** (step / 20)
+    return float(0.3 + 2 * 0.5 ** (step / 20))
 
 
 def falls(step: int) -> float:

@@ -1,4 +1,4 @@
-"""Small things that analysis scripts use."""
+"""Helpers for analysis scripts."""
 
 from smdebug import not_offered
 

@@ -1,4 +1,4 @@
-"""Small things that analysis scripts use."""
+"""Helpers for analysis scripts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ logger = logging.getLogger("smdebug")
 
 
 def no_refresh(trials: Any) -> Any:
-    """Within it, a trial or a list of them answers from what it has seen. Afterwards each is as it was before."""
+    """Return a context in which a trial or a list of them looks for no news. Afterwards each is as before."""
     return _with_refresh(trials, False)
 
 
 def refresh(trials: Any) -> Any:
-    """Within it, a trial or a list of them looks for news. Afterwards each is as it was before."""
+    """Return a context in which a trial or a list of them looks for news. Afterwards each is as before."""
     return _with_refresh(trials, True)
 
 
@@ -36,7 +36,11 @@ def _with_refresh(trials: Any, wanted: bool) -> Iterator[Any]:
 
 
 def parse_list_from_str(arg: str | list[str] | None, delimiter: str = ",") -> list[str]:
-    """`"a,b"` -> `["a", "b"]`; a list is itself; None and `""` are empty. Errors: `TypeError` for anything else."""
+    """Return a list: `"a,b"` -> `["a", "b"]`; a list is itself; None and `""` are empty.
+
+    Raises:
+        TypeError: It is neither a text nor a list.
+    """
     if arg is None or arg == "":
         return []
     if isinstance(arg, list):
@@ -47,7 +51,11 @@ def parse_list_from_str(arg: str | list[str] | None, delimiter: str = ",") -> li
 
 
 def parse_bool(arg: Any, default: bool) -> bool:
-    """True and False, also as the texts that SageMaker hands over; None is `default`. Errors: `ValueError`."""
+    """Return True or False, also from the texts that SageMaker passes; None is `default`.
+
+    Raises:
+        ValueError: It is no spelling of true or false.
+    """
     if arg is None:
         return default
     for truth, spellings in ((True, (True, "True", "true")), (False, (False, "False", "false"))):

@@ -1,6 +1,6 @@
-"""Leaves word of how far a training has come, each time that its checkpoints have changed.
+"""Storing of a training's progress, each time that its checkpoints have changed.
 
-SageMaker carries the folder of checkpoints to the instance that goes on after a spot interruption, and nothing else.
+SageMaker carries the folder of checkpoints to the instance that continues after a spot interruption, and nothing else.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _SHARE = 50  # one part in so many of the time may go into looking; a look costs
 
 
 class CheckpointWatch:
-    """Looks at the checkpoints between steps, however many steps and checkpoints there are for a fiftieth of the time.
+    """A watch over the checkpoints, between steps. It takes a fiftieth of the time, whatever the number of checkpoints.
 
-    A folder that cannot be written to is said once, and training goes on.
+    If the folder cannot be written to, that is logged once, and training goes on.
     """
 
     def __init__(self, store: StateStore, *, monotonic: Callable[[], float] = time.perf_counter) -> None:
@@ -28,7 +28,7 @@ class CheckpointWatch:
         self._was_said = False
 
     def step_ends(self, state: Callable[[], Mapping[str, Any]]) -> None:
-        """`state` is what to leave, under its old names."""
+        """Check the checkpoints if it is time. `state` returns the state to store, under its old names."""
         started = self._monotonic()
         if started >= self._next_look:
             self.look(state)
@@ -36,7 +36,7 @@ class CheckpointWatch:
             self._next_look = ended + _SHARE * (ended - started)
 
     def look(self, state: Callable[[], Mapping[str, Any]]) -> None:
-        """The same, now."""
+        """Check the checkpoints now, and store the state if they have changed."""
         try:
             if self._store.is_checkpoint_updated():
                 self._store.update_state(state())

@@ -71,7 +71,10 @@ SM_METRIC_COLLECTIONS = {"losses", "metrics", "sm_metrics"}
 
 
 class Collection:
-    """A tensor belongs to it if it is named, or if any of the regexes is found anywhere in its name."""
+    """A named group of tensors.
+
+    A tensor belongs to it if it is named, or if any of the regexes is found in its name.
+    """
 
     def __init__(  # noqa: PLR0917 - the old signature
         self,
@@ -122,7 +125,11 @@ class Collection:
         self._save_config = save_config
 
     def include(self, t: str | list[Any]) -> None:
-        """Adds a regex, or several. Errors: `SMDebugTypeError`."""
+        """Add a regex, or several.
+
+        Raises:
+            SMDebugTypeError: It is neither a regex nor a list.
+        """
         if isinstance(t, list):
             for each in t:
                 self.include(each)

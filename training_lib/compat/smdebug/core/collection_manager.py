@@ -1,4 +1,4 @@
-"""The collections of a run, as a collections file holds them."""
+"""The collections of a run, as in a collections file."""
 
 from __future__ import annotations
 
@@ -15,25 +15,29 @@ _SECTIONS = ("collections", "_meta")
 
 
 class CollectionManager:
-    """Collections by name, and how many workers write such a file."""
+    """The collections by name, and the number of workers that write such a file."""
 
     def __init__(self, collections: dict[str, Collection] | None = None, create_default: bool = False) -> None:
         self.collections = {} if collections is None else collections
         self._meta: dict[str, Any] = {"num_workers": 1}
 
     def create_collection(self, name: str, cls: type[Collection] = Collection) -> None:
-        """Adds an empty one, if there is none of that name."""
+        """Add an empty collection, unless one of that name exists."""
         self.collections.setdefault(name, cls(name))
 
     def add(self, arg: str | Collection) -> None:
-        """Adds an empty collection by name, or a collection in the place of one of its name."""
+        """Add an empty collection by name, or replace the collection of that name."""
         if isinstance(arg, Collection):
             self.collections[arg.name] = arg
         elif isinstance(arg, str):
             self.create_collection(arg)
 
     def get(self, name: str, create: bool = True) -> Collection:
-        """Errors: `SMDebugError` if there is none and none shall be made."""
+        """Return the collection of that name; make it if it is missing and `create` is set.
+
+        Raises:
+            SMDebugError: It is missing, and `create` is False.
+        """
         if name not in self.collections:
             if not create:
                 raise SMDebugError(f"Collection {name} has not been created")
@@ -61,19 +65,23 @@ class CollectionManager:
         }
 
     def export(self, out_dir: str, filename: str) -> None:
-        """Writes the collections file of a run: `out_dir` is the run, a folder or s3://; `filename` has no folder."""
+        """Write the collections file of a run. `out_dir` is the run, a folder or s3://; `filename` has no folder."""
         from trackside.storage.open_store import open_store  # only here: the rest of this module reads and writes text
 
         open_store(str(out_dir)).put(COLLECTIONS_PREFIX + filename, json.dumps(self.to_json_dict()).encode("ascii"))
 
     @classmethod
     def load(cls, filename: str, collection_class: type[Collection] = Collection) -> CollectionManager:
-        """From a local collections file."""
+        """Return the collections in a local file."""
         return cls.load_from_string(Path(filename).read_text("utf-8"), collection_class)
 
     @classmethod
     def load_from_string(cls, s: str, collection_class: type[Collection] = Collection) -> CollectionManager:
-        """From the content of a collections file. Errors: `SMDebugValueError` if it is none."""
+        """Return the collections in the content of a file.
+
+        Raises:
+            SMDebugValueError: It is no collections file.
+        """
         document = json.loads(s)
         if not isinstance(document, dict) or any(section not in _SECTIONS for section in document):
             raise SMDebugValueError(f"allowed params for collection manager can only be one of {','.join(_SECTIONS)}")

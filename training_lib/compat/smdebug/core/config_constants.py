@@ -1,4 +1,4 @@
-"""Names of files, environment variables and configuration keys that smdebug knows."""
+"""The names of files, environment variables and configuration keys of smdebug."""
 
 from smdebug import not_offered
 from trackside.contracts import run_layout
@@ -49,7 +49,7 @@ CONFIG_DRYRUN_KEY = "dry_run"
 EXPORT_TENSORBOARD_KEY = "export_tensorboard"
 TENSORBOARD_DIR_KEY = "tensorboard_dir"
 
-# In the file of states, and in the configuration that says where it lies.
+# In the file of states, and in the configuration with its location.
 CHECKPOINT_DIR_KEY = "LocalPath"
 METADATA_FILENAME = state_file.STATES_KEY
 METADATA_FILENAME_S3_UPLOADED = f"{state_file.STATES_KEY}.sagemaker-uploaded"

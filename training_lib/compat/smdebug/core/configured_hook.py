@@ -1,4 +1,4 @@
-"""What hooks of all frameworks have in common: what is to be saved, and the singleton."""
+"""The common part of all frameworks' hooks: the configuration, and the singleton."""
 
 from __future__ import annotations
 
@@ -30,10 +30,12 @@ logger = logging.getLogger(__name__)
 
 
 class ConfiguredHook:
-    """Holds the configuration. A framework's hook captures by it.
+    """A hook's configuration. The hook of a framework captures by it.
 
-    Errors, all at once: `RuntimeError` without `out_dir`; `SMDebugRuntimeError` if a run that has ended lies there;
-    `SMDebugTypeError` for arguments of wrong types.
+    Raises:
+        RuntimeError: `out_dir` is missing.
+        SMDebugRuntimeError: An ended run lies at `out_dir`.
+        SMDebugTypeError: Arguments have wrong types. Several problems are listed at once.
     """
 
     collection_class: type[Collection] = Collection
@@ -86,10 +88,13 @@ class ConfiguredHook:
 
     @classmethod
     def create_from_json_file(cls, json_file_path: str | os.PathLike[str] | None = None) -> Any:
-        """Made as a file says: the given one, else the one that SMDEBUG_CONFIG_FILE_PATH names, else SageMaker's.
+        """Return a hook by a configuration file: the given one, else SMDEBUG_CONFIG_FILE_PATH, else SageMaker's.
 
-        In a job that Trackside watches from outside, which SageMaker need not have given a file, none is needed.
-        Errors: `FileNotFoundError`; `SMDebugValueError` with all that is wrong with it; those of the constructor.
+        No file is required in a job that Trackside watches from outside, for SageMaker need not have given it one.
+
+        Raises:
+            FileNotFoundError: The file does not exist.
+            SMDebugValueError: The file is wrong. Lists every problem.
         """
         path = None if json_file_path is None else os.fspath(json_file_path)
         try:
@@ -129,23 +134,31 @@ class ConfiguredHook:
     # Collections.
 
     def add_collection(self, collection: Collection) -> None:
-        """Puts it in the place of one of its name. Errors: `SMDebugTypeError`."""
+        """Add a collection, in place of one of its name.
+
+        Raises:
+            SMDebugTypeError: It is no `Collection`.
+        """
         if not isinstance(collection, Collection):
             raise SMDebugTypeError(f"A Collection is needed, not a {type(collection).__name__}.")
         self.collection_manager.add(collection)
 
     def get_collection(self, name: str, create: bool = True) -> Collection:
-        """Made if there is none. Errors: `SMDebugError` if there is none and none shall be made."""
+        """Return the collection of that name; make it if it is missing and `create` is set.
+
+        Raises:
+            SMDebugError: It is missing, and `create` is False.
+        """
         if create and name not in self.collection_manager.collections:
             self.collection_manager.add(self.collection_class(name))
         return self.collection_manager.get(name, create=create)
 
     def get_collections(self) -> dict[str, Collection]:
-        """By name."""
+        """Return the collections by name."""
         return self.collection_manager.get_collections()
 
     def collections_to_save(self) -> list[Collection]:
-        """Those that were asked for; all there are if `all` is."""
+        """Return the requested collections; all of them if `all` is requested."""
         known = self.get_collections()
         if "all" in self.include_collections:
             return list(known.values())
@@ -154,15 +167,15 @@ class ConfiguredHook:
     def has_default_hook_configuration(
         self, default_saved_collections: Iterable[str] = tuple(DEFAULT_SAVED_COLLECTIONS)
     ) -> bool:
-        """True if nothing but these collections is saved; by default, losses."""
+        """Return True if only these collections are saved; by default, losses."""
         return {*self.include_collections} == {*default_saved_collections}
 
     def has_default_configuration(self) -> bool:
-        """True if nothing but losses is saved."""
+        """Return True if only losses are saved."""
         return self.has_default_hook_configuration()
 
     def _capture_request(self) -> CaptureRequest:
-        """What capture is asked for. A collection that could never hold a tensor is said, and left out."""
+        """Return the capture request. A collection that could never hold a tensor is left out, with a warning."""
         request, empty = capture_request(
             self.collections_to_save(),
             save_config=self.save_config,
@@ -176,7 +189,7 @@ class ConfiguredHook:
         return request
 
     def _is_due(self, name: str, mode: str, mode_step: int) -> bool:
-        """True if that collection is saved on that step; one that the script has just named as the hook is."""
+        """Return True if the collection is saved at that step. An unconfigured one follows the hook's schedule."""
         schedules = schedules_of(self.get_collection(name), self.save_config)
         return schedules[ModeKeys[mode]].is_due(mode_step)
 
@@ -205,7 +218,10 @@ def _checked_out_dir(out_dir: str | os.PathLike[str] | None) -> str:
 
 
 def _state_store() -> StateStore | None:
-    """None where the configuration of checkpoints cannot be read: a new run is better than no training."""
+    """Return the store of states, or None if the configuration of checkpoints cannot be read.
+
+    A new run is better than no training.
+    """
     try:
         return StateStore()
     except (OSError, ValueError) as error:

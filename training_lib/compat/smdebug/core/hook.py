@@ -1,7 +1,7 @@
-"""What a hook tells of itself: where it is, what it has saved, what it is about to save.
+"""The state of a hook for scripts: its step and mode, saved steps, and tensors that are about to be saved.
 
-`BaseHook` and `CallbackHook` are the classes that scripts ask with `isinstance`. Both take the arguments of the hooks;
-the original's own constructors took the inner parts of it.
+`BaseHook` and `CallbackHook` are the classes for `isinstance` in scripts. Both take the arguments of the hooks;
+the original's own constructors took its inner parts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SCALAR = "scalar/"
 
 
 class ScalarCache(NamedTuple):
-    """A scalar of the script's that waits for the end of its step."""
+    """A scalar of the script that waits for the end of its step."""
 
     scalar_name: str
     scalar_val: float
@@ -39,7 +39,7 @@ class ScalarCache(NamedTuple):
 
 
 class StepWriter(NamedTuple):
-    """Says that the step is saved, and as what. Steps are written by a thread of their own, not by this."""
+    """A sign that the open step will be saved, and its place. A thread of its own writes steps, not this object."""
 
     trial_dir: str
     worker: str
@@ -47,16 +47,16 @@ class StepWriter(NamedTuple):
     mode: ModeKeys
 
     def flush(self) -> None:
-        """Does nothing: what has ended is on its way."""
+        """Do nothing: ended steps are written without it."""
 
     def close(self) -> None:
-        """Does nothing: the step ends by itself."""
+        """Do nothing: the step ends by itself."""
 
 
 class BaseHook(ConfiguredHook):
-    """A hook that captures, with what can be asked of it.
+    """A hook that captures, with its state for scripts.
 
-    A step is that which the script is in: after `optimizer.step()` the one just made, until a model is called again.
+    The open step is that of the script: after `optimizer.step()` the one just made, until a model is called again.
     """
 
     GRADIENT_PREFIX = "gradient/"
@@ -75,10 +75,14 @@ class BaseHook(ConfiguredHook):
         """This process's name in the run."""
         return self.chief_worker
 
-    # What the script says.
+    # Calls of the script.
 
     def set_mode(self, mode: ModeKeys) -> None:
-        """Says what the next steps are for. Errors: `SMDebugValueError`."""
+        """Set the mode of the next steps.
+
+        Raises:
+            SMDebugValueError: It is no mode.
+        """
         if not isinstance(mode, ModeKeys):
             raise SMDebugValueError(f"Invalid mode {mode}. Modes: {', '.join(ModeKeys.__members__)}.")
         self._capture.set_mode(mode.name)
@@ -86,9 +90,9 @@ class BaseHook(ConfiguredHook):
     def save_tensor(
         self, tensor_name: str, tensor_value: Any, collections_to_write: str | list[str] = "default"
     ) -> None:
-        """Saves a value with the open step, in all of these collections, if one of them is due.
+        """Save a value with the open step, in all of these collections, if one of them is due.
 
-        A collection that nobody has configured is saved as the hook's `save_config` says.
+        A collection without a configuration follows the hook's `save_config`.
         """
         names = [collections_to_write] if isinstance(collections_to_write, str) else list(collections_to_write)
         self._capture.begin()
@@ -106,13 +110,13 @@ class BaseHook(ConfiguredHook):
             )
 
     def save_scalar(self, name: str, value: Any, sm_metric: bool = False, timestamp: float | None = None) -> None:
-        """Saves a number as `scalar/<name>` with the open step, which is saved for it. `timestamp` is passed over."""
+        """Save a number as `scalar/<name>` with the open step, which is saved for it. `timestamp` is ignored."""
         if sm_metric:
             self._say_once("sm_metric", "sm_metric is passed over: publish %s as a metric of your own.", name)
         self._capture.save_scalar(name, value)
 
     def export_collections(self) -> None:
-        """Does nothing: the collections file follows every change by itself."""
+        """Do nothing: the collections file follows every change by itself."""
 
     def record_trace_events(
         self,
@@ -123,11 +127,11 @@ class BaseHook(ConfiguredHook):
         duration: float = 1,
         **kwargs: Any,
     ) -> None:
-        """Does nothing, and says so: there is no timeline."""
+        """Log a warning once: Trackside writes no timeline."""
         self._say_once("timeline", "record_trace_events is passed over: Trackside writes no timeline.")
 
     def close(self) -> None:
-        """Saves the last step and ends the run. Nothing is captured any more; a second call does nothing."""
+        """Save the last step and end the run. Nothing is captured any more; a second call does nothing."""
         self._capture.close()
 
     _cleanup = close
@@ -136,12 +140,12 @@ class BaseHook(ConfiguredHook):
 
     @property
     def mode(self) -> ModeKeys:
-        """What the open step is for."""
+        """The mode of the open step."""
         return ModeKeys[self._capture.now.mode]
 
     @property
     def init_step(self) -> int:
-        """The step before the first one: -1, or where an earlier instance of the training had come to."""
+        """The step before the first one: -1, or the last step of an earlier instance of the training."""
         earlier = self._earlier_state()
         return -1 if earlier is None else earlier.last_seen_step
 
@@ -159,7 +163,7 @@ class BaseHook(ConfiguredHook):
 
     @property
     def training_run(self) -> int:
-        """How often the training was begun before, as the states beside its checkpoints say."""
+        """The number of earlier starts of the training, by the states beside its checkpoints."""
         earlier = self._earlier_state()
         return 0 if earlier is None else earlier.training_run + 1
 
@@ -167,42 +171,42 @@ class BaseHook(ConfiguredHook):
 
     @property
     def prepared_collections(self) -> bool:
-        """True once a model was called: from then on it is settled what is saved."""
+        """True once a model was called: from then on the collections are fixed."""
         return bool(self._capture.now.has_begun)
 
     @property
     def exported_collections(self) -> bool:
-        """True once there was anything to save: the collections file follows it."""
+        """True once a step was saved: the collections file is stored with it."""
         return self._capture.now.last_saved_step is not None
 
     @property
     def first_process(self) -> bool | None:
-        """True once this process captures; None before. Trackside finds out by itself which of them trains."""
+        """True once this process captures; None before. Trackside finds the training process by itself."""
         return True if self._capture.now.has_begun else None
 
     @property
     def last_saved_step(self) -> int | None:
-        """The last step that had anything to save, over all modes and instances; None if there was none."""
+        """The last saved step, over all modes and instances; None if no step was saved."""
         earlier = self._earlier_state()
         latest: int | None = self._capture.now.last_saved_step
         return latest if latest is not None or earlier is None else earlier.last_saved_step
 
     @property
     def writer(self) -> StepWriter | None:
-        """None if the open step saves nothing, so far."""
+        """The writer of the open step; None if it saves nothing so far."""
         if self._capture.is_over or not (self._capture.now.due_collections() or self._capture.now.open_tensors()):
             return None
         return StepWriter(self.out_dir, self.worker, self.step, self.mode)
 
     @property
     def tb_writers(self) -> dict[ModeKeys, StepWriter]:
-        """The same for files of TensorBoard, by mode; empty if there are none."""
+        """The writers of files for TensorBoard, by mode; {} if none are written."""
         writer = self.writer
         return {} if writer is None or not self.tensorboard_dir else {writer.mode: writer}
 
     @property
     def scalar_cache(self) -> list[ScalarCache]:
-        """The scalars of the script's that wait for the end of the open step."""
+        """The script's scalars that wait for the end of the open step."""
         waiting = self._capture.now.open_tensors()
         mode = self.mode
         return [
@@ -213,7 +217,7 @@ class BaseHook(ConfiguredHook):
 
     @property
     def custom_tensors_to_save(self) -> dict[str, tuple[Any, list[str]]]:
-        """The tensors of the script's that wait for the end of the open step: (value, names of collections)."""
+        """The script's tensors that wait for the end of the open step: (value, names of collections)."""
         waiting = self._capture.now.open_tensors()
         return {name: (waiting[name], names) for name, names in self._given.items() if name in waiting}
 
@@ -223,12 +227,12 @@ class BaseHook(ConfiguredHook):
         return given
 
     def should_save_tensor_or_collection(self, tensor_name: str, collection_name: str) -> bool:
-        """True if the collection is due on the open step."""
+        """Return True if the collection is due at the open step."""
         return collection_name in self._capture.now.due_collections()
 
     @property
     def logger(self) -> Any:
-        """Where the hook says what is wrong."""
+        """The logger of the hook's warnings."""
         return logger
 
     def _say_once(self, what: str, message: str, *args: object) -> None:
@@ -240,7 +244,7 @@ class BaseHook(ConfiguredHook):
     # What stays for the next instance, beside the checkpoints.
 
     def _earlier_state(self) -> TrainingState | None:
-        """How far an earlier instance had come; its GLOBAL steps are those over all modes."""
+        """Return the last state of an earlier instance, or None. Its GLOBAL steps are those over all modes."""
         if "_earlier" not in self.__dict__:
             found = self.state_store.get_last_saved_state() if self.state_store is not None else None
             modes = {} if found is None else {k: v for k, v in found[LATEST_MODE_STEP].items() if k != "GLOBAL"}

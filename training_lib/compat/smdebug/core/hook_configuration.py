@@ -1,7 +1,7 @@
-"""What a hook is told, by its arguments and collections or by a file, and what capture is asked for then.
+"""The configuration of a hook, from arguments and collections or from a file, and its capture request.
 
-The keys of the file, and how they outweigh each other, are smdebug's: built-in < hook < hook for one mode < collection
-< collection for one mode. All that is wrong with a file is said at once.
+The keys of the file and their order of precedence are smdebug's: built-in < hook < hook for one mode < collection
+< collection for one mode. All problems of a file are listed at once.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _BUILT_IN = frozenset({*BUILT_IN_REGEX, *(ALL, "default"), "inputs", "outputs", 
 
 @dataclass(frozen=True)
 class HookConfiguration:
-    """What a configuration file says. None: it says nothing of it."""
+    """The content of a configuration file. None: absent from it."""
 
     out_dir: str
     include_collections: list[str] | None
@@ -62,7 +62,11 @@ class HookConfiguration:
 
 
 def read_configuration(document: Any) -> HookConfiguration:
-    """From the content of a file. Errors: `SMDebugValueError` with all that is wrong."""
+    """Return the configuration in the content of a file.
+
+    Raises:
+        SMDebugValueError: The content is wrong. Lists every problem.
+    """
     reader = _Reader()
     top = reader.mapping(document, "The file")
     hook = reader.mapping(top.get(CONFIG_HOOK_PARAMS_KEY) or {}, CONFIG_HOOK_PARAMS_KEY)
@@ -91,14 +95,14 @@ def read_configuration(document: Any) -> HookConfiguration:
 
 
 class _Reader:
-    """Reads values of a file and notes what is wrong with them."""
+    """A reader of a file's values that collects problems."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
 
     def note(self, where: str, what: str) -> None:
         problem = Problem(where, what)
-        if problem not in self.problems:  # what the hook says is read again for each collection
+        if problem not in self.problems:  # the hook's parameters are read again for each collection
             self.problems.append(problem)
 
     def mapping(self, value: Any, where: str) -> Mapping[str, Any]:
@@ -115,7 +119,7 @@ class _Reader:
         return None
 
     def texts(self, params: Mapping[str, Any], key: str, where: str) -> list[str]:
-        """A list, or a text of what commas part."""
+        """Return a list, or the parts of a text between commas."""
         value = params.get(key)
         if isinstance(value, list) and all(isinstance(each, str) for each in value):
             return value
@@ -158,7 +162,7 @@ class _Reader:
         )
 
     def reductions(self, params: Mapping[str, Any], where: str) -> ReductionConfig | None:
-        """None if nothing is said of it; `save_raw_tensor` and `save_shape` count by themselves too."""
+        """Return the reductions, or None if they are absent; `save_raw_tensor` or `save_shape` alone suffice."""
         if not any(key in params for key in ("reductions", "save_raw_tensor", "save_shape")):
             return None
         tokens = ",".join(self.texts(params, "reductions", where))
@@ -211,7 +215,7 @@ def capture_request(
     include_workers: str,
     tensorboard: str,
 ) -> tuple[CaptureRequest, list[str]]:
-    """What capture is asked for, and the collections of the user's own that could never hold a tensor."""
+    """Return the capture request, and names of the user's own collections that could never hold a tensor."""
     asked, empty = [], []
     for collection in collections:
         own = tuple(regex for regex in collection.include_regex if regex != BUILT_IN_REGEX.get(collection.name))
@@ -241,7 +245,7 @@ def capture_request(
 
 
 def schedules_of(collection: Collection, save_config: SaveConfig) -> dict[ModeKeys, Schedule]:
-    """When a collection is saved; what it leaves open is the hook's, and then the defaults."""
+    """Return the schedules of a collection; open settings are the hook's, then the defaults."""
     own = collection.save_config.mode_save_configs if collection.save_config else {}
     chosen = {mode: own.get(mode) or save_config.mode_save_configs[mode] or SaveConfigMode() for mode in ModeKeys}
     return {

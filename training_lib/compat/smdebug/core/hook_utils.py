@@ -1,4 +1,4 @@
-"""Where a hook may write."""
+"""The output locations of a hook."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from smdebug.exceptions import SMDebugRuntimeError
 
 
 def verify_and_get_out_dir(out_dir: str | None) -> str:
-    """The folder or s3:// prefix, with `~` expanded.
+    """Return the folder or s3:// prefix, with `~` expanded.
 
-    Errors: `RuntimeError` without one; `SMDebugRuntimeError` if a run that has ended lies there.
+    Raises:
+        RuntimeError: None is given.
+        SMDebugRuntimeError: An ended run lies at it.
     """
     if out_dir is None:
         raise RuntimeError("out_dir is a required argument")
@@ -24,7 +26,7 @@ def verify_and_get_out_dir(out_dir: str | None) -> str:
 
 
 def get_tensorboard_dir(export_tensorboard: bool, tensorboard_dir: str | None, out_dir: str) -> str | None:
-    """Where files for TensorBoard go; None for nowhere."""
+    """Return the folder of files for TensorBoard, or None for no files."""
     if tensorboard_dir is not None:
         return tensorboard_dir
     return os.path.join(out_dir, "tensorboard") if export_tensorboard else None

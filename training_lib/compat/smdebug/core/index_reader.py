@@ -35,7 +35,7 @@ Locations = dict[str, dict[int, dict[str, dict[str, Any]]]]
 
 
 class ReadIndexFilesCache:
-    """Which index files were read; beyond `cache_limit` those before a given one are forgotten."""
+    """The index files read so far. Beyond `cache_limit` those before a given one are forgotten."""
 
     def __init__(self) -> None:
         self.lookup_set: set[str] = set()
@@ -51,7 +51,10 @@ class ReadIndexFilesCache:
 
 
 class IndexReader:
-    """Reads each index file of a run once. `path` is a folder or s3://; here files are called by their whole path."""
+    """A reader that reads each index file of a run once.
+
+    `path` is a folder or s3://; files are named by their whole path.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -62,17 +65,17 @@ class IndexReader:
         self._root = path.rstrip("/")  # stands before a key in the names of files
 
     def list_index_files(self) -> list[str]:
-        """Index files, sorted."""
+        """Return the index files, sorted."""
         return self._files(INDEX_PREFIX)
 
     def list_event_files(self, start_after_key: str | None = None) -> list[str]:
-        """Event files from a given one on, sorted."""
+        """Return the event files from a given one on, sorted."""
         return [file for file in self._files(EVENTS_PREFIX) if file >= (start_after_key or "")]
 
     def read_index_files(
         self, start_after_key: str | None, range_steps: RangeSteps | None = None
     ) -> tuple[list[bytes], list[int], str | None, list[str]]:
-        """(contents, their steps, the last file there is, their workers) of what was not read before."""
+        """Return (contents, steps, last index file, workers) of files not read before."""
         contents, steps, workers = [], [], []
         files = self._index_from(start_after_key)
         for file in files:
@@ -90,9 +93,10 @@ class IndexReader:
     def load_tensor_data_from_index_files(
         self, start_after_key: str | None = None, range_steps: RangeSteps | None = None
     ) -> tuple[Locations, str | None]:
-        """(where each tensor lies, the last index file there is), of what was not read before.
+        """Return (the place of each tensor, the last index file) from files not read before.
 
-        Errors: `IndexReaderException` for a file that is no index.
+        Raises:
+            IndexReaderException: A file is no index.
         """
         contents, steps, last, workers = self.read_index_files(start_after_key, range_steps)
         found: Locations = {}
@@ -105,7 +109,12 @@ class IndexReader:
         return found, last
 
     def fetch_tensor_value(self, tensor_location: TensorLocation) -> Any:
-        """The tensor. Errors: `TensorUnavailableForStep` if its event file is not there; `RecordError`."""
+        """Return the tensor.
+
+        Raises:
+            TensorUnavailableForStep: Its event file is missing.
+            RecordError: Its record is damaged.
+        """
         self.event_file_present_loop(tensor_location)
         key = self._key(tensor_location.event_file_name)
         start = tensor_location.start_idx
@@ -113,7 +122,11 @@ class IndexReader:
         return decode_record(data, key=key, offset=start).value
 
     def event_file_present_loop(self, tensor_location: TensorLocation) -> None:
-        """Errors: `TensorUnavailableForStep` if the event file is not there. It is a trial that waits for one."""
+        """Raise an error if the event file is missing. Only trials wait for one.
+
+        Raises:
+            TensorUnavailableForStep: The event file is missing.
+        """
         try:
             self._store.get(self._key(tensor_location.event_file_name), length=0)
         except KeyNotFoundError as error:
@@ -140,7 +153,7 @@ class IndexReader:
             )
 
     def _index_from(self, start: str | None) -> list[str]:
-        """Index files from that one on: a local listing begins with its start, one of S3 behind it."""
+        """Return index files from that one on: a local listing begins with its start, one of S3 after it."""
         return [file for file in self._files(INDEX_PREFIX) if file >= (start or "")]
 
     def _files(self, prefix: str, *, after: str | None = None) -> list[str]:
@@ -158,11 +171,11 @@ class IndexReader:
 
 
 class LocalIndexReader(IndexReader):
-    """A run in a folder."""
+    """A reader of a run in a folder."""
 
 
 class S3IndexReader(IndexReader):
-    """A run on S3. Index files are called by their whole key, event files by s3://bucket/key."""
+    """A reader of a run on S3. Index files are named by their whole key, event files by s3://bucket/key."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -173,12 +186,12 @@ class S3IndexReader(IndexReader):
         self._root = self.prefix_name
 
     def list_index_files(self, start_after_key: str | None = None) -> tuple[list[str], str | None]:  # type: ignore[override]  # as the original
-        """(index files after a given one, the last of them)."""
+        """Return (index files after a given one, the last of them)."""
         keys = self._files(INDEX_PREFIX, after=start_after_key)
         return keys, keys[-1] if keys else None
 
     def list_event_files(self, start_after_key: str | None = None) -> list[str]:
-        """Event files after a given one, sorted."""
+        """Return the event files after a given one, sorted."""
         return self._files(EVENTS_PREFIX, after=start_after_key)
 
     def _index_from(self, start: str | None) -> list[str]:

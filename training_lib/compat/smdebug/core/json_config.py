@@ -1,4 +1,4 @@
-"""The hook's configuration as a file."""
+"""The hook's configuration file."""
 
 from __future__ import annotations
 
@@ -59,9 +59,11 @@ __all__ = [
 
 
 def get_json_config_as_dict(json_config_path: str | None) -> dict[str, Any]:
-    """The configuration's content; without a path, the file that SMDEBUG_CONFIG_FILE_PATH names, or SageMaker's.
+    """Return the content of a file; without a path, of SMDEBUG_CONFIG_FILE_PATH, else of SageMaker's file.
 
-    Errors: `FileNotFoundError`; `ValueError` if it is not JSON.
+    Raises:
+        FileNotFoundError: The file does not exist.
+        ValueError: It is not JSON.
     """
     path = OldNamesEnvironment.read().hook_configuration if json_config_path is None else json_config_path
     content: dict[str, Any] = json.loads(Path(path).read_text("utf-8"))
@@ -69,9 +71,10 @@ def get_json_config_as_dict(json_config_path: str | None) -> dict[str, Any]:
 
 
 def get_include_collections(params_dict: dict[str, Any]) -> list[str] | None:
-    """Names of the collections that a configuration names; None if it says nothing of collections.
+    """Return the names of a configuration's collections; None if it has no list of them.
 
-    Errors: `SMDebugValueError` for one without a name.
+    Raises:
+        SMDebugValueError: A collection has no name.
     """
     collections = params_dict.get(CONFIG_COLLECTION_CONFIG_KEY)
     if collections is None:
@@ -82,14 +85,15 @@ def get_include_collections(params_dict: dict[str, Any]) -> list[str] | None:
 
 
 def create_hook_from_json_config(hook_cls: Any, json_config_path: str | None, default_values: object = None) -> Any:
-    """A hook of that class, made as the file says; see its `create_from_json_file`. `default_values` is passed over."""
+    """Return a hook of that class by `create_from_json_file`. `default_values` is ignored."""
     return hook_cls.create_from_json_file(json_config_path)
 
 
 def get_tensorboard_dir_from_json_config() -> str | None:
-    """Where a SageMaker job puts files for TensorBoard; None if it says nothing of it.
+    """Return the folder of a SageMaker job's files for TensorBoard; None if it has none.
 
-    Errors: `ValueError` if the file is not JSON.
+    Raises:
+        ValueError: The file is not JSON.
     """
     path = Path(OldNamesEnvironment.read().tensorboard_configuration)
     if not path.exists():

@@ -1,4 +1,4 @@
-"""Where things of a run lie, as paths. The keys themselves are `trackside.contracts.run_layout`'s."""
+"""The paths of a run's files. The keys themselves are `trackside.contracts.run_layout`'s."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ class EventFileLocation(ABC):
 
     @classmethod
     def match_regex(cls, s: str) -> EventFileLocation | None:
-        """The location whose file name ends this path; None if it is none."""
+        """Return the location of the event file at this path, or None for another file."""
         return cls.load_filename(s, print_error=False)
 
     @classmethod
     def load_filename(cls, s: str, print_error: bool = True) -> EventFileLocation | None:
-        """As `match_regex`. `print_error` changes nothing."""
+        """Return the same as `match_regex`. `print_error` changes nothing."""
         match = _EVENT_FILE_NAME.fullmatch(os.path.basename(s))
         return cls(int(match["step"]), match["worker"]) if match else None
 
     @abstractmethod
     def get_file_location(self) -> str:
-        """The file's path."""
+        """Return the file's path."""
 
 
 class TensorFileLocation(EventFileLocation):
-    """The event file that holds the tensors of a step."""
+    """The event file of a step's tensors."""
 
     @staticmethod
     def get_dir(trial_dir: str) -> str:
@@ -59,7 +59,7 @@ class TensorFileLocation(EventFileLocation):
 
     @classmethod
     def get_step_dirs(cls, trial_dir: str) -> list[str]:
-        """Names of the folders of a local run that hold steps."""
+        """Return the names of a local run's folders of steps."""
         return [entry.name for entry in os.scandir(cls.get_dir(trial_dir)) if entry.is_dir()]
 
     @classmethod
@@ -80,7 +80,7 @@ class TensorboardFileLocation(EventFileLocation):
 
 
 class IndexFileLocationUtils:
-    """Where index files lie."""
+    """The places of index files."""
 
     MAX_INDEX_FILE_NUM_IN_INDEX_PREFIX = 1000
 
@@ -100,12 +100,20 @@ class IndexFileLocationUtils:
 
     @staticmethod
     def get_step_from_idx_filename(index_file_name: str) -> int:
-        """Errors: `ValueError` if it is no index file's name."""
+        """Return the step in an index file's name.
+
+        Raises:
+            ValueError: It is no index file's name.
+        """
         return IndexFileLocationUtils.parse_step_from_index_file_name(index_file_name)
 
     @staticmethod
     def parse_step_from_index_file_name(index_file_name: str) -> int:
-        """Errors: `ValueError` if it is no index file's name."""
+        """Return the step in an index file's name.
+
+        Raises:
+            ValueError: It is no index file's name.
+        """
         match = _INDEX_FILE_NAME.fullmatch(os.path.basename(index_file_name))
         if match is None:
             raise ValueError(f"{index_file_name!r} does not begin with a step.")
@@ -117,7 +125,11 @@ class IndexFileLocationUtils:
 
     @staticmethod
     def get_prefix_from_index_file(index_file: str) -> str:
-        """The run to which an index file belongs. Errors: `ValueError` if it is none."""
+        """Return the run of an index file.
+
+        Raises:
+            ValueError: It is no index file.
+        """
         match = _INDEX_FILE.fullmatch(index_file)
         if match is None:
             raise ValueError(f"{index_file!r} is no index file of a run.")
@@ -125,7 +137,7 @@ class IndexFileLocationUtils:
 
 
 class TensorLocation:
-    """Where the value of a tensor lies: the event file's path, the record's first byte and length."""
+    """The place of a tensor's value: the event file's path, the record's first byte and length."""
 
     def __init__(  # noqa: PLR0917 - the old signature
         self,

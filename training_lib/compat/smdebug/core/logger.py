@@ -22,7 +22,7 @@ _FORMAT = "[%(asctime)s.%(msecs)03d %(levelname)s %(filename)s:%(lineno)d] %(mes
 
 
 class MaxLevelFilter(logging.Filter):
-    """Lets records below `level` pass."""
+    """A filter that passes records below `level`."""
 
     def __init__(self, level: int) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class MaxLevelFilter(logging.Filter):
 
 
 class DuplicateLogFilter:
-    """Lets each message pass three times."""
+    """A filter that passes each message three times."""
 
     def __init__(self) -> None:
         self.msgs: defaultdict[str, int] = defaultdict(int)
@@ -45,9 +45,9 @@ class DuplicateLogFilter:
 
 
 def get_logger(name: str = "smdebug") -> logging.Logger:
-    """A logger. That of smdebug says each message three times at most, at the level that SMDEBUG_LOG_LEVEL names.
+    """Return a logger. That of smdebug logs each message three times at most, at the level SMDEBUG_LOG_LEVEL.
 
-    Where the application has set up no logging, its messages go to the standard output.
+    If the application has set up no logging, its messages go to the standard output.
     """
     logger = logging.getLogger(name)
     if name != "smdebug" or any(isinstance(each, DuplicateLogFilter) for each in logger.filters):

@@ -1,10 +1,10 @@
-"""What a step was for."""
+"""The modes of steps."""
 
 from enum import Enum
 
 
 class ModeKeys(Enum):
-    """The numbers are those on disk. Steps that belong to no other mode are GLOBAL."""
+    """A mode; the numbers are those on disk. Steps that belong to no other mode are GLOBAL."""
 
     TRAIN = 1
     EVAL = 2

@@ -14,7 +14,7 @@ from smdebug.exceptions import SMDebugNotImplementedError
 
 
 class FileReader:
-    """`fname` is a path or s3://. It is read once, from its beginning to its end."""
+    """A reader of one event file, from its beginning to its end. `fname` is a path or s3://."""
 
     def __init__(self, fname: str, wtype: str = "tfevent") -> None:
         if wtype != "tfevent":
@@ -22,15 +22,21 @@ class FileReader:
         self.fname = fname
 
     def read_tensors(self, check: str = "minimal") -> Iterator[NamedTensor]:
-        """(name, step of the run, array, mode, step of that mode) of each tensor that is left.
+        """Yield (name, step of the run, array, mode, step of that mode) of each remaining tensor.
 
-        Errors: `SMDebugValueError` for a file that cannot be read or a record that is no tensor; `SMDebugRuntimeError`
-        for one that is not intact. `check` is that of `tfrecord.record_reader`.
+        `check` is that of `tfrecord.record_reader`.
+
+        Raises:
+            SMDebugValueError: The file cannot be read, or a record is no tensor.
+            SMDebugRuntimeError: A record is not intact.
         """
         return self._reader.read_tensors(check)
 
     def read_events(self, check: str = "minimal", regex_list: list[str] | None = None) -> list[dict[str, Any]]:
-        """Time in seconds since the epoch, step, name and value of each tensor whose name matches. Errors: as above."""
+        """Return the time in seconds since the epoch, step, name and value of each tensor with a matching name.
+
+        Raises the errors of `read_tensors`.
+        """
         return [
             {"timestamp": record.wall_time, "step": record.step, "name": record.name, "value": record.value}
             for record in self._reader.tensor_records(check)

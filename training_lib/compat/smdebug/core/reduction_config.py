@@ -1,4 +1,4 @@
-"""What is saved of a tensor beside or instead of its value. Pure data, JSON both ways."""
+"""The reductions of a tensor, saved beside or instead of its value. Pure data, JSON both ways."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ ALLOWED_NORMS = ["l1", "l2"]
 
 
 class ReductionConfig:
-    """Reductions and norms by name, each of the tensor itself or of its absolute values.
+    """The reductions and norms to save by name, of the tensor itself or of its absolute values.
 
-    Errors: `SMDebugValueError` for an unknown name or a flag that is no boolean.
+    Raises:
+        SMDebugValueError: A name is unknown, or a flag is no boolean.
     """
 
     def __init__(  # noqa: PLR0917 - the old signature
@@ -40,7 +41,7 @@ class ReductionConfig:
 
     @classmethod
     def from_dict(cls, params: Mapping[str, Any] | None) -> ReductionConfig | None:
-        """From the JSON form, in which one comma-separated text holds all: `"mean,abs_max,l2_norm"`. None gives None.
+        """Return the reductions in the JSON form, one comma-separated text: `"mean,abs_max,l2_norm"`. None gives None.
 
         `l2` and `abs_l2`, which the original documents and refuses, are read as `l2_norm` and `abs_l2_norm`.
         """

@@ -1,4 +1,4 @@
-"""Reductions computed from a tensor's values, and the names under which saved ones lie."""
+"""Reductions computed from a tensor's values, and the names of saved ones."""
 
 from __future__ import annotations
 
@@ -37,9 +37,12 @@ _REDUCTIONS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def get_numpy_reduction(reduction_name: str, numpy_data: Any, abs: bool = False) -> Any:  # noqa: A002 - its old name
-    """`std` and `variance` divide by n; norms are over all elements, as the saved ones are.
+    """Return a reduction of the values.
 
-    Errors: `SMDebugValueError` for another name.
+    `std` and `variance` divide by n. Norms are over all elements, like the saved ones.
+
+    Raises:
+        SMDebugValueError: The name is unknown.
     """
     if reduction_name not in _REDUCTIONS:
         raise SMDebugValueError(f"Invalid reduction type {reduction_name}. Known: {', '.join(_REDUCTIONS)}.")
@@ -48,7 +51,7 @@ def get_numpy_reduction(reduction_name: str, numpy_data: Any, abs: bool = False)
 
 
 def get_basic_numpy_reduction(reduction_name: str, numpy_data: Any) -> Any:
-    """The same of the values themselves; None for another name."""
+    """Return a reduction of the values, or None for an unknown name."""
     return get_numpy_reduction(reduction_name, numpy_data) if reduction_name in _REDUCTIONS else None
 
 
@@ -58,13 +61,13 @@ def get_reduction_tensor_name(
     abs: bool,  # noqa: A002 - its old name
     remove_colon_index: bool = True,
 ) -> str:
-    """`fc.weight`, `mean`, True -> `smdebug/reductions/abs_mean/fc.weight`."""
+    """Return the name of a saved reduction: `fc.weight`, `mean`, True -> `smdebug/reductions/abs_mean/fc.weight`."""
     base = re.sub(r":\d+", "", tensorname) if remove_colon_index else tensorname
     return f"{REDUCTIONS_PREFIX}{'abs_' if abs else ''}{reduction_name}/{base}"
 
 
 def reverse_reduction_tensor_name(reduction_tensor_name: str) -> tuple[str, str, bool]:
-    """`smdebug/reductions/abs_mean/fc.weight` -> (`fc.weight`, `mean`, True)."""
+    """Return the parts of such a name: `smdebug/reductions/abs_mean/fc.weight` -> (`fc.weight`, `mean`, True)."""
     reduced = reduction_tensor_name.partition(REDUCTIONS_PREFIX)[2]
     name, _, base = reduced.partition("/")
     return base, name.removeprefix("abs_"), name.startswith("abs_")

@@ -9,7 +9,7 @@ from smdebug.core.access_layer.s3handler import ListRequest, S3Handler
 def list_s3_objects(
     bucket: str, prefix: str, start_after_key: str | None = None, delimiter: str = ""
 ) -> tuple[list[str], str | None]:
-    """(keys that begin with `prefix` and sort after `start_after_key`, the last of them).
+    """Return (keys that begin with `prefix` and sort after `start_after_key`, the last of them).
 
     Without `start_after_key` those after the prefix itself: an object of exactly that key is not among them.
     """

@@ -1,4 +1,4 @@
-"""What can be said of where this process runs."""
+"""The environment of this process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from trackside.environment import OldNamesEnvironment
 
 
 def is_sagemaker_job() -> bool:
-    """True within a training job of SageMaker: the variable TRAINING_JOB_NAME is set."""
+    """Return True within a training job of SageMaker: the variable TRAINING_JOB_NAME is set."""
     return OldNamesEnvironment.read().is_sagemaker_job
 
 

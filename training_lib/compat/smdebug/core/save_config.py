@@ -1,4 +1,4 @@
-"""At which steps of which mode tensors are saved. Pure data, JSON both ways."""
+"""The steps at which tensors are saved, by mode. Pure data, JSON both ways."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trackside.contracts.capture_request import DEFAULT_SAVE_INTERVAL, Schedule
 class SaveConfigMode:
     """The schedule of one mode: every `save_interval` steps within [start_step, end_step), and at `save_steps` too.
 
-    Numbers may be given as text, as SageMaker does.
+    Numbers may be texts, as SageMaker passes them.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class SaveConfigMode:
             raise SMDebugValueError(f"save_steps={save_steps!r} must be a list of whole numbers.")
 
     def should_save_step(self, step_num: int) -> bool:
-        """True if this step of the mode is due."""
+        """Return True if this step of the mode is due."""
         schedule = Schedule(self.save_interval, self.start_step, self.end_step, tuple(self.save_steps))
         return schedule.is_due(step_num)
 
@@ -49,7 +49,10 @@ class SaveConfigMode:
     def from_dict(
         cls, params: Mapping[str, Any] | None, default_values: Mapping[str, Any] | None = None
     ) -> SaveConfigMode | None:
-        """None gives None; what `params` leaves out comes from `default_values`, then from the defaults."""
+        """Return the schedule in a dict; None for None.
+
+        Absent values come from `default_values`, then from the defaults.
+        """
         if params is None:
             return None
         for name, given in (("params", params), ("default_values", default_values or {})):
@@ -71,9 +74,10 @@ class SaveConfigMode:
 
 
 class SaveConfig:
-    """A schedule for each mode: one for all of them, or `mode_save_configs`. A mode left out there is None: undecided.
+    """A schedule for each mode: one for all of them, or `mode_save_configs`. An absent mode is None: undecided.
 
-    Errors: `SMDebugValueError` for a key that is no mode or a value that is no `SaveConfigMode`.
+    Raises:
+        SMDebugValueError: A key is no mode, or a value no `SaveConfigMode`.
     """
 
     def __init__(
@@ -96,7 +100,11 @@ class SaveConfig:
         self.mode_save_configs = {**mode_save_configs, **dict.fromkeys(set(ModeKeys) - set(mode_save_configs))}
 
     def get_save_config(self, mode: ModeKeys) -> SaveConfigMode:
-        """Errors: `SMDebugValueError` for a mode that is undecided."""
+        """Return the schedule of a mode.
+
+        Raises:
+            SMDebugValueError: The mode is undecided.
+        """
         config = self.mode_save_configs[mode]
         if config is None:
             raise SMDebugValueError(f"{self} does not say when to save in mode {mode.name}.")
@@ -111,7 +119,7 @@ class SaveConfig:
         return self.get_save_config(mode).should_save_step(step_num)
 
     def merge_default_save_config(self, default_save_config: SaveConfig) -> None:
-        """Decides undecided modes as the given one does, or by the defaults."""
+        """Set undecided modes to those of the given one, or to the defaults."""
         for mode in ModeKeys:
             if self.mode_save_configs[mode] is None:
                 self.mode_save_configs[mode] = default_save_config.mode_save_configs[mode] or SaveConfigMode()
@@ -129,7 +137,10 @@ class SaveConfig:
     def from_dict(
         cls, params: Mapping[Any, Any] | None, default_values: Mapping[str, Any] | None = None
     ) -> SaveConfig | None:
-        """Keys: modes or their names. Values: `SaveConfigMode`, its JSON, or None. None gives None."""
+        """Return the schedules in a dict; None for None.
+
+        Keys are modes or their names. Values are `SaveConfigMode`, its JSON, or None.
+        """
         if params is None:
             return None
         return cls(
@@ -147,12 +158,16 @@ class SaveConfig:
 
     @classmethod
     def from_save_config_mode(cls, save_config_mode: SaveConfigMode) -> SaveConfig:
-        """The same schedule in every mode."""
+        """Return one schedule for every mode."""
         return cls(dict.fromkeys(ModeKeys, save_config_mode))
 
     @classmethod
     def parse(cls, obj: object) -> SaveConfig | None:
-        """From None (the defaults), a SaveConfig, a SaveConfigMode or a dict. Errors: `SMDebugTypeError`."""
+        """Return a SaveConfig from None (the defaults), a SaveConfig, a SaveConfigMode or a dict.
+
+        Raises:
+            SMDebugTypeError: It is none of these.
+        """
         if obj is None:
             return cls()
         if isinstance(obj, SaveConfig):

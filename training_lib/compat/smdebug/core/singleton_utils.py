@@ -1,4 +1,4 @@
-"""The one hook that a process has."""
+"""The one hook of a process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ _hook: Any = None
 
 
 def set_hook(custom_hook: Any) -> None:
-    """Makes it the process's hook. Errors: `SMDebugTypeError` for what is none."""
+    """Set the process's hook.
+
+    Raises:
+        SMDebugTypeError: It is no hook.
+    """
     global _hook  # noqa: PLW0603 - there is one in a process
     from smdebug.core.configured_hook import ConfiguredHook
 
@@ -23,7 +27,7 @@ def set_hook(custom_hook: Any) -> None:
 
 
 def del_hook() -> None:
-    """Forgets the process's hook. One that is not closed goes on."""
+    """Remove the process's hook. One that is not closed goes on."""
     global _hook  # noqa: PLW0603 - as above
     _hook = None
 
@@ -34,7 +38,10 @@ def get_hook(
     hook_class: Any = None,
     create_if_not_exists: bool = False,
 ) -> Any:
-    """The process's hook; one made of the configuration file if asked for and there is one, else None."""
+    """Return the process's hook.
+
+    If it has none: a new one by the configuration file if one is requested and the file exists, else None.
+    """
     if not OldNamesEnvironment.read().is_smdebug_used:
         return None
     if _hook is not None and (hook_class is None or isinstance(_hook, hook_class)):

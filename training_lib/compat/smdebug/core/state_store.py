@@ -1,4 +1,4 @@
-"""How far a training on spot capacity had come when its checkpoints changed. The file is `records.state_file`'s."""
+"""The progress of a training on spot capacity when its checkpoints changed. The file is `records.state_file`'s."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ _UPLOADED = "sagemaker-uploaded"
 
 
 class StateStore:
-    """Reads the states that earlier instances left beside the checkpoints, and adds to them.
+    """The states that earlier instances stored beside the checkpoints. New ones can be added.
 
-    Without a configuration of checkpoints there are none. A file of states that cannot be read is passed over, with a
-    warning: the training begins as a new one.
+    Without a configuration of checkpoints it has none. An unreadable file of states is ignored, with a warning: the
+    training begins as a new one.
     """
 
     def __init__(self) -> None:
@@ -58,22 +58,25 @@ class StateStore:
             self._saved_states = _read(LocalStore(self._checkpoint_dir))
 
     def is_checkpoint_updated(self) -> bool:
-        """True if checkpoints have come, gone or been written over since the last question, or the construction."""
+        """Return True if checkpoints were added, removed or overwritten since the last call, or the construction."""
         seen = _files_in(self._checkpoint_dir)
         is_changed = seen != self._last_seen
         self._last_seen = seen
         return is_changed
 
     def get_last_saved_state(self) -> dict[str, Any] | None:
-        """The state that had come furthest, under its old names; None if there is none."""
+        """Return the state with the highest step, under its old names; None without states."""
         if not self._saved_states:
             return None
         return _as_old(max(self._saved_states, key=lambda state: state.last_seen_step))
 
     def update_state(self, ts_state: Mapping[str, Any]) -> None:
-        """Adds a state under its old names.
+        """Add a state under its old names.
 
-        Errors: `SMDebugRuntimeError` where no checkpoints are configured; `KeyError`; those of storing.
+        Raises:
+            SMDebugRuntimeError: No checkpoints are configured.
+            KeyError: The state lacks a name.
+            StorageError: It cannot be stored.
         """
         if self._checkpoint_dir is None:
             raise SMDebugRuntimeError("No folder of checkpoints is configured, so that no state can be kept.")
@@ -88,7 +91,11 @@ class StateStore:
 
 
 def _checkpoint_folder(configuration: Path) -> str | None:
-    """Where checkpoints lie. Errors: `ValueError` if the configuration is not JSON."""
+    """Return the folder of checkpoints, or None.
+
+    Raises:
+        ValueError: The configuration is not JSON.
+    """
     try:
         text = configuration.read_text("utf-8")
     except FileNotFoundError:
@@ -108,7 +115,7 @@ def _read(store: LocalStore) -> list[TrainingState]:
 
 
 def _files_in(folder: str | None) -> list[tuple[str, int, int]]:
-    """(path, bytes, when it was changed) of each checkpoint, sorted. They come and go while they are looked at."""
+    """Return (path, bytes, time of change) of each checkpoint, sorted. Files may vanish during the walk."""
     found = []
     for below, _, names in os.walk(folder or ""):
         for name in names:

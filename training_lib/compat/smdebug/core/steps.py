@@ -1,4 +1,4 @@
-"""Steps of a growing run, in order, and which of them are complete. Ours: the original has no such module."""
+"""The steps of a growing run, in order, and the complete ones. Ours: the original has no such module."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from smdebug import not_offered
 
 
 class Steps:
-    """Ascending steps. What is once complete stays so: each question costs what came since the one before."""
+    """Ascending steps. A complete step stays complete, so each call checks only steps that came since the last one."""
 
     def __init__(self) -> None:
         self._ascending: list[int] = []
         self._settled = 0  # how many of the first are known to be complete
 
     def add(self, step: int) -> None:
-        """Adds one; one that is there already is left as it is."""
+        """Add a step, unless it exists."""
         place = bisect.bisect_left(self._ascending, step)
         if place < len(self._ascending) and self._ascending[place] == step:
             return
@@ -30,12 +30,12 @@ class Steps:
         return self._ascending[-1]
 
     def from_on(self, step: int) -> int | None:
-        """The step itself if it is there, else the next; None if there is none."""
+        """Return the step itself if it exists, else the next; None if neither does."""
         place = bisect.bisect_left(self._ascending, step)
         return self._ascending[place] if place < len(self._ascending) else None
 
     def complete(self, is_complete: Callable[[int], bool]) -> list[int]:
-        """Those for which `is_complete` says so: once that is true, it must stay so."""
+        """Return the complete steps. Once `is_complete` is True for a step, it must stay so."""
         while self._settled < len(self._ascending) and is_complete(self._ascending[self._settled]):
             self._settled += 1
         found = self._ascending[: self._settled]

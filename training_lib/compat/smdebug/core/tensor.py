@@ -1,4 +1,4 @@
-"""One tensor of a run over its steps, as smdebug's analysis sees it."""
+"""One tensor of a run over its steps, for smdebug's analysis."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GLOBAL = ModeKeys.GLOBAL
 
 
 class StepState(Enum):
-    """What can be said of a step of a growing run."""
+    """The state of a step in a growing run."""
 
     UNAVAILABLE = 0
     AVAILABLE = 1
@@ -36,7 +36,7 @@ class StepState(Enum):
 
 
 class Tensor:
-    """A tensor of a trial. Steps are those of `mode`; in mode GLOBAL they are the run's own.
+    """One tensor of a trial. Steps are those of `mode`; in mode GLOBAL they are the run's own.
 
     `worker` None stands for the first by name.
     """
@@ -53,12 +53,12 @@ class Tensor:
 
     @property
     def original_name(self) -> str | None:
-        """What the framework calls it, where its shape was saved; else None."""
+        """The framework's name for the tensor, if its shape was saved; else None."""
         self._read_on()
         return self._original_name
 
     def steps(self, mode: ModeKeys = GLOBAL, show_incomplete_steps: bool = False) -> list[int]:
-        """Steps at which it was saved, ascending; complete ones unless all are asked for."""
+        """Return the steps at which it was saved, ascending; only complete ones unless all are requested."""
         self.trial.maybe_refresh(self.name)
         self._read_on()
         steps = self._steps.get(mode)
@@ -67,23 +67,30 @@ class Tensor:
         return steps.all() if show_incomplete_steps else steps.complete(lambda step: self._is_complete(mode, step))
 
     def prev_steps(self, step: int, n: int | None = None, mode: ModeKeys = GLOBAL) -> list[int]:
-        """The newest `n` steps up to and with `step`, ascending; all of them without `n`."""
+        """Return the newest `n` steps up to and with `step`, ascending; all of them without `n`."""
         steps = self.steps(mode=mode)
         before = steps[: bisect.bisect_right(steps, step)]
         return before[-n:] if n else before
 
     def workers(self, step_num: int, mode: ModeKeys = GLOBAL) -> list[str]:
-        """The workers that saved it at this step, sorted. Errors: `TensorUnavailableForStep`."""
+        """Return the workers that saved it at this step, sorted.
+
+        Raises:
+            TensorUnavailableForStep: No worker did.
+        """
         found = self._at(step_num, mode)
         if not found:
             raise TensorUnavailableForStep(self.name, step_num, mode)
         return sorted(found)
 
     def value(self, step_num: int, mode: ModeKeys = GLOBAL, worker: str | None = None) -> Any:
-        """The whole tensor.
+        """Return the whole tensor.
 
-        Errors: `TensorUnavailableForStep` (also where only reductions or the shape were saved), `StepUnavailable`,
-        `StepNotYetAvailable`, `InvalidWorker`.
+        Raises:
+            TensorUnavailableForStep: It was not saved at this step, or only its reductions or shape were.
+            StepUnavailable: The run has passed this step and did not save it.
+            StepNotYetAvailable: The run may still reach this step.
+            InvalidWorker: That worker did not save it.
         """
         saved = self._saved_step(step_num, mode, worker)
         if self.name not in saved.layout.records:
@@ -92,7 +99,7 @@ class Tensor:
         return self._fetch(saved, step_num, mode)
 
     def values(self, mode: ModeKeys = GLOBAL, worker: str | None = None) -> dict[int, Any]:
-        """The whole tensor at each of its complete steps."""
+        """Return the whole tensor at each of its complete steps."""
         return {step: self.value(step, mode=mode, worker=worker) for step in self.steps(mode=mode)}
 
     def reduction_value(
@@ -103,9 +110,9 @@ class Tensor:
         worker: str | None = None,
         abs: bool = False,  # noqa: A002 - its old name
     ) -> Any:
-        """A saved reduction, or one computed from the whole tensor.
+        """Return a saved reduction, or one computed from the whole tensor.
 
-        Errors: as `value`; `SMDebugValueError` for an unknown reduction.
+        Raises the errors of `value`, and `SMDebugValueError` for an unknown reduction.
         """
         saved = self._saved_step(step_num, mode, worker)
         record = self.trial.contents(saved)[self.name].reductions.get((reduction_name, abs))
@@ -118,13 +125,16 @@ class Tensor:
     def reduction_values(
         self, step_num: int, mode: ModeKeys = GLOBAL, worker: str | None = None
     ) -> dict[tuple[str, bool], Any]:
-        """All saved reductions by (name, of absolute values)."""
+        """Return all saved reductions by (name, True for absolute values)."""
         saved = self._saved_step(step_num, mode, worker)
         records = self.trial.contents(saved)[self.name].reductions
         return {key: self.trial.fetch(saved, record, step_num=step_num, mode=mode) for key, record in records.items()}
 
     def shape(self, step_num: int, mode: ModeKeys = GLOBAL, worker: str | None = None) -> tuple[int, ...]:
-        """The saved shape, or the value's. Errors: as `value`, with `ShapeUnavailableForStep`."""
+        """Return the saved shape, or the value's.
+
+        Raises the errors of `value`, with `ShapeUnavailableForStep` in place of `TensorUnavailableForStep`.
+        """
         saved = self._saved_step(step_num, mode, worker)
         entry = saved.layout.shapes.get(self.name)
         if entry is not None:
@@ -135,15 +145,15 @@ class Tensor:
             raise ShapeUnavailableForStep(self.name, step_num, mode) from error
 
     def shapes(self, mode: ModeKeys = GLOBAL, worker: str | None = None) -> dict[int, tuple[int, ...]]:
-        """The shape at each of its complete steps: documented by the original, which lacks it."""
+        """Return the shape at each of its complete steps: documented by the original, which lacks it."""
         return {step: self.shape(step, mode=mode, worker=worker) for step in self.steps(mode=mode)}
 
     def step(self, step_num: int, mode: ModeKeys = GLOBAL, worker: str | None = None) -> NoReturn:
-        """Gone since long; here for its message."""
+        """Raise `SMDebugNotImplementedError` with the replacement: the method was removed long ago."""
         raise SMDebugNotImplementedError("step has been removed: use value or reduction_value.")
 
     def _read_on(self) -> Mapping[int, Mapping[str, SavedStep]]:
-        """Looks at what the trial has found since the last time."""
+        """Add the trial's findings since the last call, and return all."""
         arrivals = self.trial.arrivals
         if self._seen == len(arrivals):
             return self._saved

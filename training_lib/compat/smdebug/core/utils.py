@@ -1,4 +1,4 @@
-"""Small things that scripts use."""
+"""Helpers for scripts."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _COLLECTIONS_FILE = re.compile(r"(.*/)?collections/.+/(?P<worker>[^/]+)_collecti
 
 
 class FRAMEWORK(Enum):
-    """Frameworks whose training smdebug captures."""
+    """A framework that smdebug captures."""
 
     PYTORCH = "pytorch"
     TENSORFLOW = "tensorflow"
@@ -82,31 +82,31 @@ class FRAMEWORK(Enum):
 
 
 def is_s3(path: str) -> tuple[bool, str | None, str | None]:
-    """`s3://bucket/a/b` -> (True, "bucket", "a/b"); anything else -> (False, None, None)."""
+    """Return the parts of a location: `s3://bucket/a/b` -> (True, "bucket", "a/b"); others -> (False, None, None)."""
     match = _S3.fullmatch(path)
     return (True, match["bucket"], match["key"]) if match else (False, None, None)
 
 
 def ensure_dir(file_path: str, is_file: bool = True) -> None:
-    """Makes the folder of a local file, or with `is_file` False that folder itself."""
+    """Make the folder of a local file, or with `is_file` False that folder itself."""
     folder = os.path.dirname(file_path) if is_file else file_path
     if folder and not is_s3(file_path)[0]:
         os.makedirs(folder, exist_ok=True)
 
 
 def get_immediate_subdirectories(a_dir: str) -> list[str]:
-    """Names of the folders in a folder."""
+    """Return the names of the folders in a folder."""
     return [entry.name for entry in os.scandir(a_dir) if entry.is_dir()]
 
 
 def list_files_in_directory(directory: str, file_regex: str | None = None) -> list[str]:
-    """Paths of all files below a folder whose path begins as `file_regex` says."""
+    """Return the paths of all files below a folder; with `file_regex` only paths that it matches from the beginning."""
     paths = [os.path.join(folder, name) for folder, _, names in os.walk(directory) for name in names]
     return [path for path in paths if file_regex is None or re.match(file_regex, path)]
 
 
 def list_collection_files_in_directory(directory: str) -> list[str]:
-    """Paths of the collections files in a folder, sorted."""
+    """Return the paths of the collections files in a folder, sorted."""
     return sorted(str(path) for path in Path(directory).glob("*_collections.json"))
 
 
@@ -116,17 +116,21 @@ def remove_file_if_exists(file_path: str) -> None:
 
 
 def get_path_to_collections(directory: str) -> str:
-    """The folder of a run's collections files."""
+    """Return the folder of a run's collections files."""
     return os.path.join(directory, COLLECTIONS_PREFIX)
 
 
 def get_path_to_events_directory(path: str) -> str:
-    """The folder of a run's event files."""
+    """Return the folder of a run's event files."""
     return os.path.join(path, EVENTS_PREFIX)
 
 
 def get_relative_event_file_path(path: str) -> str:
-    """The last three parts of an event file's path: where it lies in its run. Errors: `SMDebugRuntimeError`."""
+    """Return the last three parts of an event file's path: its place in the run.
+
+    Raises:
+        SMDebugRuntimeError: It is no event file's path.
+    """
     parts = path.split("/")[-3:]
     if parts[0] not in {"events", "tensorboard"}:
         raise SMDebugRuntimeError(f"Invalid path: {path}, should contain either 'events' or 'tensorboard'")
@@ -134,7 +138,11 @@ def get_relative_event_file_path(path: str) -> str:
 
 
 def parse_worker_name_from_file(filename: str) -> str:
-    """The worker of an index or event file. Errors: `IndexReaderException` if it is neither."""
+    """Return the worker of an index or event file.
+
+    Raises:
+        IndexReaderException: It is neither.
+    """
     match = _STEP_FILE.fullmatch(filename)
     if match is None:
         raise IndexReaderException(f"Invalid File Found: {filename}")
@@ -142,7 +150,11 @@ def parse_worker_name_from_file(filename: str) -> str:
 
 
 def get_worker_name_from_collection_file(filename: str) -> str:
-    """The worker of a collections file. Errors: `SMDebugValueError` if it is none."""
+    """Return the worker of a collections file.
+
+    Raises:
+        SMDebugValueError: It is no collections file.
+    """
     match = _COLLECTIONS_FILE.fullmatch(filename)
     if match is None:
         raise SMDebugValueError(f"{filename!r} is no collections file of a run.")
@@ -150,12 +162,12 @@ def get_worker_name_from_collection_file(filename: str) -> str:
 
 
 def serialize_tf_device(device: str) -> str:
-    """TensorFlow's device as it stands in file names: `/job:worker/task:1` -> `_job-worker_task-1`."""
+    """Return TensorFlow's device in the form of file names: `/job:worker/task:1` -> `_job-worker_task-1`."""
     return device.replace("/", "_").replace(":", "-")
 
 
 def deserialize_tf_device(device_name: str) -> str:
-    """The way back."""
+    """Return the device in a file name: the inverse of `serialize_tf_device`."""
     return device_name.replace("_", "/").replace("-", ":")
 
 
@@ -167,7 +179,7 @@ def _as_named(worker: str) -> str:
 
 
 def is_first_process(path: str, is_dir: bool = True) -> bool:
-    """True for the first process that asks: it leaves a file at `path`, or in that folder. Always true on S3."""
+    """Return True for the first process that calls it: it leaves a file at `path`, or in that folder. True on S3."""
     if is_s3(path)[0]:
         return True
     claim = os.path.join(path, CLAIM_FILENAME) if is_dir else path
@@ -180,13 +192,13 @@ def is_first_process(path: str, is_dir: bool = True) -> bool:
 
 
 def remove_claim_file(path: str) -> None:
-    """Lets another process be the first one in this folder."""
+    """Let another process be the first one in this folder."""
     if not is_s3(path)[0]:
         remove_file_if_exists(os.path.join(path, CLAIM_FILENAME))
 
 
 def get_region() -> str | None:
-    """The region that AWS_REGION names; None where it is unset or blank."""
+    """Return the region in AWS_REGION; None if it is unset or blank."""
     return OldNamesEnvironment.read().region
 
 
@@ -198,9 +210,10 @@ def get_aws_region_from_processing_job_arn(processing_job_arn: str) -> str:
 
 
 def make_numpy_array(x: Any) -> Any:
-    """An array as it is; a number or text as one of one element; a list or tuple; a dict as an object.
+    """Return an array: of one element for a number or text; of a list's elements; of one object for a dict.
 
-    Errors: `SMDebugTypeError` for anything else.
+    Raises:
+        SMDebugTypeError: It is anything else.
     """
     if isinstance(x, np.ndarray):
         return x
@@ -214,7 +227,7 @@ def make_numpy_array(x: Any) -> Any:
 
 
 def validate_custom_tensor_value(tensor_value: Any, make_numpy_fn: Callable[[Any], Any]) -> bool:
-    """True if an array can be made of the value."""
+    """Return True if an array can be made of the value."""
     try:
         make_numpy_fn(tensor_value)
     except TypeError:
@@ -224,7 +237,7 @@ def validate_custom_tensor_value(tensor_value: Any, make_numpy_fn: Callable[[Any
 
 
 def size_and_shape(t: Any) -> tuple[int, Any]:
-    """(bytes, shape) of an array; (bytes, [length]) of bytes or a text."""
+    """Return (bytes, shape) of an array; (bytes, [length]) of bytes or a text."""
     if isinstance(t, (bytes, str)):
         return len(t), [len(t)]
     return t.nbytes, t.shape
@@ -234,7 +247,7 @@ def size_and_shape(t: Any) -> tuple[int, Any]:
 
 
 def flatten(lis: Iterable[Any]) -> list[Any]:
-    """The elements of lists within lists."""
+    """Return the elements of nested lists."""
     found: list[Any] = []
     for each in lis:
         found.extend(flatten(each) if isinstance(each, (list, tuple)) else [each])
@@ -242,17 +255,21 @@ def flatten(lis: Iterable[Any]) -> list[Any]:
 
 
 def split(comma_separated_string: str) -> list[str]:
-    """`"a, b"` -> `["a", "b"]`."""
+    """Return the parts between commas: `"a, b"` -> `["a", "b"]`."""
     return [part.strip() for part in comma_separated_string.split(",")]
 
 
 def merge_two_dicts(x: Mapping[Any, Any], y: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Both in one; where both know a key, as `y` says."""
+    """Return both in one. If both have a key, `y`'s value holds."""
     return {**x, **y}
 
 
 def index(sorted_list: Sequence[Any], elem: Any) -> int:
-    """The place of an element. Errors: `SMDebugValueError` if it is not there."""
+    """Return the place of an element.
+
+    Raises:
+        SMDebugValueError: The list lacks it.
+    """
     place = bisect.bisect_left(sorted_list, elem)
     if place < len(sorted_list) and sorted_list[place] == elem:
         return place
@@ -260,18 +277,22 @@ def index(sorted_list: Sequence[Any], elem: Any) -> int:
 
 
 def match_inc(tname: str, include: Iterable[str]) -> bool:
-    """True if any of the regexes is found in the name."""
+    """Return True if any of the regexes is found in the name."""
     return any(re.search(regex, tname) for regex in include)
 
 
 def step_in_range(range_steps: tuple[int | None, int | None], step: int) -> bool:
-    """True from the first of (begin, end) up to, without, the last; None bounds nothing."""
+    """Return True for a step in [begin, end) of (begin, end). None bounds nothing."""
     begin, end = range_steps
     return (begin is None or step >= begin) and (end is None or step < end)
 
 
 def load_json_as_dict(s: str | None) -> Any:
-    """What a JSON text says; None for None. Errors: `ValueError`."""
+    """Return the value in a JSON text; None for None.
+
+    Raises:
+        ValueError: It is not JSON.
+    """
     return None if s is None else json.loads(s)
 
 

@@ -1,4 +1,4 @@
-"""One step of one worker, written by hand."""
+"""A writer for one step of one worker, used by hand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _HEADER_SIZE, _FOOTER_SIZE = 12, 4
 
 
 class FileWriter:
-    """Collects tensors, and stores them with their index when it is closed. `trial_dir` is a folder or s3://.
+    """A writer that collects tensors, and stores them with their index when closed. `trial_dir` is a folder or s3://.
 
     `wtype` "tensorboard" collects scalars and histograms instead, in a file of the folder `trial_dir`/<mode>.
     `max_queue`, `flush_secs` and `verbose` change nothing. Errors of storing are those of `contracts.errors`.
@@ -70,7 +70,11 @@ class FileWriter:
         self.close()
 
     def name(self) -> str:
-        """The path of the event file. Errors: `SMDebugRuntimeError` before anything was written to it."""
+        """Return the path of the event file.
+
+        Raises:
+            SMDebugRuntimeError: Nothing was written yet.
+        """
         if not self._records:
             raise SMDebugRuntimeError("There is no file until the first tensor or summary is written.")
         if self.wtype == "tensorboard":
@@ -86,10 +90,18 @@ class FileWriter:
         mode_step: int | None = None,
         timestamp: float | None = None,
     ) -> None:
-        """An array, number, text or list. One without elements is left out: old readers fail on it.
+        """Add an array, number, text or list. One without elements is left out: old readers fail on it.
 
-        `timestamp` is in seconds since the epoch, now by default. Without `write_index` trials will not find it.
-        Errors: `SMDebugTypeError` for a value that cannot be saved.
+        Args:
+            tdata: The value.
+            tname: Its name.
+            write_index: False: trials will not find it.
+            mode: Its mode.
+            mode_step: The step within the mode; None: the writer's step.
+            timestamp: Seconds since the epoch; None: now.
+
+        Raises:
+            SMDebugTypeError: The value cannot be saved.
         """
         value = make_numpy_array(tdata)
         if self.wtype != "events":
@@ -122,39 +134,39 @@ class FileWriter:
         mode_step: int | None = None,
         original_name: str | None = None,
     ) -> None:
-        """A tensor's shape by itself; `original_name` is what the framework calls the tensor."""
+        """Add a tensor's shape by itself. `original_name` is the framework's name for the tensor."""
         if self._meta is None:
             self._meta = self._place(mode, mode_step)
         self._shapes.append(ShapeEntry(name, original_name or name, tuple(map(int, shape))))
 
     def write_scalar_summary(self, name: str, value: Any, global_step: int, timestamp: float | None = None) -> None:
-        """One number, for TensorBoard."""
+        """Add one number, for TensorBoard."""
         number = float(make_numpy_array(value).item())
         self._append(encode_scalar(clean_tag(name), number, step=global_step, wall_time=timestamp or time.time()))
 
     def write_histogram_summary(self, tdata: Any, tname: str, global_step: int, bins: Any = "default") -> None:
-        """How the values are spread, for TensorBoard: in its own buckets, whatever `bins` says."""
+        """Add the histogram of the values, for TensorBoard. The buckets are always TensorBoard's: `bins` is ignored."""
         histogram = histogram_of(make_numpy_array(tdata))
         if histogram is not None:
             self._append(encode_histogram(clean_tag(tname), histogram, step=global_step, wall_time=time.time()))
 
     def write_graph(self, graph: Any) -> NoReturn:
-        """Not offered."""
+        """Raise `SMDebugNotImplementedError`: not offered."""
         raise SMDebugNotImplementedError("Graphs of a model are not written: they need a protobuf runtime.")
 
     def write_pytorch_graph(self, graph_profile: Any) -> NoReturn:
-        """Not offered."""
+        """Raise `SMDebugNotImplementedError`: not offered."""
         self.write_graph(graph_profile)
 
     def write_summary(self, summ: Any, global_step: int, timestamp: float | None = None) -> NoReturn:
-        """Not offered."""
+        """Raise `SMDebugNotImplementedError`: not offered."""
         raise SMDebugNotImplementedError("Use write_scalar_summary or write_histogram_summary.")
 
     def flush(self) -> None:
-        """Nothing is seen by others before `close`."""
+        """Do nothing: others see the file after `close`."""
 
     def close(self) -> None:
-        """Stores the event file, then the index that promises it. A second time nothing happens."""
+        """Store the event file, then the index that promises it. Nothing happens the second time."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -174,7 +186,7 @@ class FileWriter:
         return (mode or ModeKeys.GLOBAL).name, self.step if mode_step is None else int(mode_step)
 
     def _append(self, record: bytes) -> int:
-        """Adds a record, with the footer that was asked for; where it begins."""
+        """Add a record with the requested footer. Return its position."""
         guarded = record[_HEADER_SIZE:-_FOOTER_SIZE] if self.write_checksum else CHECKSUM_MAGIC_BYTES
         footer = struct.pack("<I", masked_crc32c(guarded))
         self._records.append(record if record.endswith(footer) else record[:-_FOOTER_SIZE] + footer)

@@ -1,4 +1,4 @@
-"""What scripts for PyTorch import. PyTorch itself is imported with the hook, so that analysis needs none."""
+"""The names that PyTorch scripts import. PyTorch itself is imported with the hook: analysis does not need it."""
 
 from __future__ import annotations
 

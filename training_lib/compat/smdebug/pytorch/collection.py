@@ -1,4 +1,4 @@
-"""A collection that can be told modules."""
+"""A collection that accepts modules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from smdebug.core.collection import Collection as BaseCollection
 
 
 class ModuleTensors(NamedTuple):
-    """What a collection shall hold of a module."""
+    """The tensors of a module that a collection holds.
+
+    module   the module
+    inputs   True: its inputs
+    outputs  True: its outputs
+    """
 
     module: Any
     inputs: bool
@@ -17,15 +22,15 @@ class ModuleTensors(NamedTuple):
 
 
 class Collection(BaseCollection):
-    """As of all frameworks, and with the inputs and outputs of modules."""
+    """A collection that can also hold the inputs and outputs of modules."""
 
     def add_module_tensors(self, module: Any, inputs: bool = False, outputs: bool = True) -> None:
-        """Adds what a module takes, or gives. It must belong to a model that is registered with the hook."""
+        """Add a module's inputs or outputs. It must belong to a model that is registered with the hook."""
         self.__dict__.setdefault("modules", []).append(ModuleTensors(module, inputs, outputs))
 
     @property
     def module_tensors(self) -> tuple[ModuleTensors, ...]:
-        """What was added."""
+        """The added modules."""
         return tuple(self.__dict__.get("modules", ()))
 
 

@@ -24,10 +24,10 @@ __all__ = ["Hook", "del_hook", "get_hook", "set_hook"]
 
 
 class Hook(CallbackHook):
-    """Captures the models that are registered; without any, those that optimizers train.
+    """A hook that captures registered models; without any, those that optimizers train.
 
     A step ends with the optimizer's step; in EVAL and PREDICT, and without an optimizer, with the next call of the
-    model. What fails inside is said once and never ends the training. Only arguments of a wrong kind raise.
+    model. An inner failure is logged once and never ends the training. Only arguments of a wrong kind raise.
     """
 
     collection_class: type[BaseCollection] = Collection
@@ -47,7 +47,12 @@ class Hook(CallbackHook):
     # Models and losses.
 
     def register_module(self, module: Any) -> None:
-        """Captures this model. Errors: `SMDebugError` for what is none; `AssertionError` for one known already."""
+        """Capture this model.
+
+        Raises:
+            SMDebugError: It is no module.
+            AssertionError: It was registered before.
+        """
         if not isinstance(module, torch.nn.Module):
             raise SMDebugError(f"Only a torch.nn.Module can be registered, not a {type(module).__name__}.")
         known = {id(inner) for root in self._capture.roots for inner in root.modules()}
@@ -57,12 +62,16 @@ class Hook(CallbackHook):
     register_hook = register_module
 
     def register_loss(self, loss_module: Any) -> None:
-        """Saves what this loss module gives. Errors: `AssertionError` for what is no module."""
+        """Save the outputs of this loss module.
+
+        Raises:
+            AssertionError: It is no module.
+        """
         assert isinstance(loss_module, torch.nn.Module), "A loss is registered as a module."  # noqa: S101 - as it was
         self._capture.register_loss(loss_module)
 
     def record_tensor_value(self, tensor_name: str, tensor_value: Any) -> None:
-        """Saves it as `<tensor_name>_output_<k>`, as if a module had given it, if it belongs to what is due."""
+        """Save the value as `<tensor_name>_output_<k>`, as if it were a module's output, if its collection is due."""
         if not isinstance(tensor_value, torch.Tensor):
             what = "%s is no tensor but a %s, and is not recorded."
             self._say_once(f"record/{tensor_name}", what, tensor_name, type(tensor_value).__name__)
@@ -72,11 +81,11 @@ class Hook(CallbackHook):
     # Questions.
 
     def should_save_dataloader_metrics(self, metrics_name: str) -> bool:
-        """False: nothing is profiled."""
+        """Return False: nothing is profiled."""
         return False
 
     def count_parameters(self, model: torch.nn.Module) -> int:
-        """How many numbers of the model are trained."""
+        """Return the number of trainable elements in the model's parameters."""
         return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
     @property
@@ -129,7 +138,7 @@ class _InertHook(Hook):
         self._capture.abandon()
 
     def save_tensor(self, *args: Any, **kwargs: Any) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
 
 def _inert_hook() -> Hook:
@@ -137,7 +146,10 @@ def _inert_hook() -> Hook:
 
 
 def get_hook(json_config_path: str | None = None, create_if_not_exists: bool = False) -> Any:
-    """The process's hook; one made of the configuration file if asked for and there is one, else None."""
+    """Return the process's hook.
+
+    If it has none: a new one by the configuration file if one is requested and the file exists, else None.
+    """
     return singleton_utils.get_hook(
         json_config_path=json_config_path, hook_class=Hook, create_if_not_exists=create_if_not_exists
     )

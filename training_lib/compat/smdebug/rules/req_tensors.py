@@ -1,4 +1,4 @@
-"""What a rule needs to judge a step: declared first, waited for, then fetched."""
+"""The tensors that a rule needs to judge a step: declared first, waited for, then fetched."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from smdebug.trials.trial import Trial
 
 
 class RequiredTensorsForTrial:
-    """The tensors and steps that a rule needs of one trial."""
+    """The tensors and steps of one trial that a rule needs."""
 
     def __init__(self, trial: Trial) -> None:
         self.trial = trial
@@ -20,7 +20,11 @@ class RequiredTensorsForTrial:
         self._tensors: dict[str, Tensor] = {}
 
     def add(self, name: str, steps: Iterable[int], should_match_regex: bool = False) -> None:
-        """Errors: `TensorUnavailable` for a name that the trial does not have."""
+        """Add steps of a tensor, or of all tensors that match a regex.
+
+        Raises:
+            TensorUnavailable: The trial does not have that name.
+        """
         if not should_match_regex and not self.trial.has_tensor(name):
             raise TensorUnavailable(name)
         for each in self.trial.tensor_names(regex=[name]) if should_match_regex else [name]:
@@ -41,7 +45,7 @@ class RequiredTensorsForTrial:
         self._tensors.clear()
 
     def fetch(self) -> None:
-        """Waits for the steps, then asks for each value. Errors: those of `wait_for_steps` and `Tensor.value`."""
+        """Wait for the steps, then fetch each value. Raises the errors of `wait_for_steps` and `Tensor.value`."""
         self.trial.wait_for_steps(sorted({step for steps in self._steps.values() for step in steps}))
         for name, steps in self._steps.items():
             for step in steps:
@@ -49,7 +53,7 @@ class RequiredTensorsForTrial:
 
 
 class RequiredTensors:
-    """The same for all trials of a rule; without `trial` its base trial is meant."""
+    """The tensors and steps of all of a rule's trials. `trial` None stands for its base trial."""
 
     def __init__(self, base_trial: Trial, other_trials: Iterable[Trial] | None) -> None:
         self.base_trial = base_trial
@@ -58,7 +62,11 @@ class RequiredTensors:
     def add(
         self, name: str, steps: Iterable[int], trial: Trial | None = None, should_match_regex: bool = False
     ) -> None:
-        """Errors: `TensorUnavailable` for a name that the trial does not have."""
+        """Add steps of a tensor, or of all tensors that match a regex.
+
+        Raises:
+            TensorUnavailable: The trial does not have that name.
+        """
         self._of(trial).add(name, steps, should_match_regex=should_match_regex)
 
     def get_tensor_steps(self, name: str, trial: Trial | None = None) -> list[int]:

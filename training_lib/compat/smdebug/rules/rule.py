@@ -14,10 +14,10 @@ from smdebug.trials.trial import Trial
 
 
 class Rule(ABC):
-    """A rule judges one step of the run after the other: `invoke_at_step` returns True where it finds something.
+    """A rule that judges one step of the run after the other: `invoke_at_step` returns True if it finds something.
 
-    `set_required_tensors` may say what it needs; that is waited for first. `action_str` may be left out; its actions
-    are not carried out (see `not_offered`).
+    `set_required_tensors` may declare the tensors that it needs; they are waited for first. `action_str` may be left
+    out; its actions are not carried out (see `not_offered`).
     """
 
     def __init__(
@@ -41,16 +41,17 @@ class Rule(ABC):
 
     @abstractmethod
     def invoke_at_step(self, step: int) -> Any:
-        """True if the rule finds something at this step of the run."""
+        """Return True if the rule finds something at this step of the run."""
 
     def set_required_tensors(self, step: int) -> None:  # noqa: B027 - may be left as it is
-        """Says with `self.req_tensors.add` what judging this step needs."""
+        """Declare with `self.req_tensors.add` the tensors that judging this step needs."""
 
     def invoke(self, step: int) -> None:
-        """Waits for the step and judges it.
+        """Wait for the step and judge it.
 
-        Errors: `RuleEvaluationConditionMet` if the rule finds something; those of `Trial.wait_for_steps` and
-        `Tensor.value`; whatever the rule raises.
+        Raises:
+            RuleEvaluationConditionMet: The rule finds something.
+            Exception: Any error of `Trial.wait_for_steps`, of `Tensor.value`, or of the rule.
         """
         self.base_trial.wait_for_steps([step])
         with no_refresh(self.trials):

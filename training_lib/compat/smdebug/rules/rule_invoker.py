@@ -1,4 +1,4 @@
-"""Runs a rule over a run."""
+"""The loop of a rule over a run."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from smdebug.rules.rule import Rule
 def invoke_rule(
     rule_obj: Rule, start_step: int | None = 0, end_step: int | None = None, raise_eval_cond: bool = False
 ) -> None:
-    """Judges every step from `start_step` up to, without, `end_step`; passes over steps that lack what the rule needs.
+    """Judge every step in [start_step, end_step). Steps that lack data for the rule are skipped.
 
-    Errors: `NoMoreData` at the end of the run: its normal end without `end_step`. `RuleEvaluationConditionMet` with
-    `raise_eval_cond`.
+    Raises:
+        NoMoreData: The run has ended: the normal end without `end_step`.
+        RuleEvaluationConditionMet: The rule fires, with `raise_eval_cond`.
     """
     name = type(rule_obj).__name__
     first = start_step or 0

@@ -11,7 +11,7 @@ from smdebug.trials.trial import RangeSteps, Trial
 
 
 class LocalTrial(Trial):
-    """`dirname` holds `collections`, `index` and `events`."""
+    """A run in a local folder. `dirname` holds `collections`, `index` and `events`."""
 
     def __init__(  # noqa: PLR0917 - the old signature
         self,

@@ -11,7 +11,7 @@ from smdebug.trials.trial import RangeSteps, Trial
 
 
 class S3Trial(Trial):
-    """The prefix holds `collections`, `index` and `events`."""
+    """A run on S3. The prefix holds `collections`, `index` and `events`."""
 
     def __init__(  # noqa: PLR0917 - the old signature
         self,

@@ -1,4 +1,4 @@
-"""A run as smdebug's analysis sees it: its names and answers over Trackside's reader."""
+"""A run for smdebug's analysis: its old names and methods over Trackside's reader."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ RangeSteps: TypeAlias = "tuple[int | None, int | None] | None"
 
 @dataclass
 class Content:
-    """What one step holds of one tensor, beside its value: the record of each reduction by (name, of absolutes)."""
+    """The content of one step for one tensor, beside its value: (name, True for absolute values) -> record."""
 
     reductions: dict[tuple[str, bool], str] = field(default_factory=dict)
 
 
 class Trial:
-    """A growing or finished run. Opening it waits until every worker has told its collections.
+    """A growing or finished run. The constructor waits until every worker has stored its collections.
 
     Steps outside `range_steps` = (begin, end) are never read. `cache` keeps every value that was fetched. `parallel`,
-    `check` and `index_mode` change nothing, here as there. Most questions look for news first, unless
+    `check` and `index_mode` change nothing, as in the original. Most methods look for news first, unless
     `dynamic_refresh` is False.
     """
 
@@ -108,7 +108,7 @@ class Trial:
         self._index.expect_workers(self.num_workers)
         self.refresh_data()
 
-    # What there is
+    # Contents
 
     def tensor_names(
         self,
@@ -119,9 +119,18 @@ class Trial:
         regex: str | list[Any] | None = None,
         collection: str | Collection | None = None,
     ) -> list[str]:
-        """Names of the tensors saved so far, sorted; at one step, in one mode, matching a regex, of a collection.
+        """Return the names of the tensors saved so far, sorted.
 
-        Errors: `ValueError` for regex and collection at once, `TypeError` for a collection that is none.
+        Args:
+            show_prefixed_tensors: Changes nothing.
+            step: Only tensors saved at this step.
+            mode: Only tensors saved in this mode; GLOBAL: in any.
+            regex: Only names in which one of the regexes is found.
+            collection: Only tensors of this collection.
+
+        Raises:
+            ValueError: A regex and a collection are both given.
+            TypeError: The collection is none.
         """
         if regex is not None and collection is not None:
             raise ValueError("Only one of `regex` or `collection` can be passed to this method")
@@ -143,7 +152,11 @@ class Trial:
         return sorted(names)
 
     def tensor(self, tname: str) -> Tensor:
-        """Errors: `TensorUnavailable`."""
+        """Return the tensor of that name.
+
+        Raises:
+            TensorUnavailable: No step so far holds it.
+        """
         if not self.has_tensor(tname):
             raise TensorUnavailable(tname)
         return self._tensors[tname]
@@ -154,7 +167,10 @@ class Trial:
         return tname in self._tensors
 
     def steps(self, mode: ModeKeys = GLOBAL, show_incomplete_steps: bool = False) -> list[int]:
-        """Steps saved so far, ascending; complete ones unless all are asked for. In mode GLOBAL those of every mode."""
+        """Return the steps saved so far, ascending; only complete ones unless all are requested.
+
+        In mode GLOBAL, the steps of every mode.
+        """
         self.maybe_refresh()
         steps = self._steps.get(mode)
         if steps is None:
@@ -162,24 +178,24 @@ class Trial:
         return steps.all() if show_incomplete_steps else steps.complete(lambda step: self._is_complete_in(mode, step))
 
     def modes(self) -> Iterable[ModeKeys]:
-        """The modes seen, without GLOBAL."""
+        """Return the modes seen, without GLOBAL."""
         return self._mode_to_global.keys()
 
     def workers(self) -> list[str]:
-        """Names of the run's workers, sorted."""
+        """Return the names of the run's workers, sorted."""
         return sorted(self.worker_set)
 
     def collections(self) -> dict[str, Collection]:
         return self.collection_manager.collections
 
     def collection(self, coll_name: str) -> Collection:
-        """The collection of that name; an empty one is made where there is none, to be filled for the analysis."""
+        """Return the collection of that name. A missing one is made, empty, to be filled for the analysis."""
         return self.collection_manager.get(coll_name)
 
     # Steps of one mode and the run's own
 
     def global_step(self, mode: ModeKeys, mode_step: int) -> int | None:
-        """The run's step that was this step of the mode; None if there was none so far."""
+        """Return the run's step for a step of the mode; None if none was saved so far."""
         found = self.known_global_step(mode, mode_step)
         if found is None:
             self.maybe_refresh()
@@ -187,7 +203,7 @@ class Trial:
         return found
 
     def mode_modestep(self, global_step: int) -> tuple[ModeKeys, int] | tuple[None, None]:
-        """The mode of a step of the run, and which step of that mode it was; (None, None) if it was not saved."""
+        """Return the mode of a step of the run, and the step within that mode; (None, None) if it was not saved."""
         if global_step not in self._global_to_mode:
             self.maybe_refresh()
         return self._global_to_mode.get(global_step, (None, None))
@@ -201,7 +217,7 @@ class Trial:
     # Waiting
 
     def has_passed_step(self, step: int, mode: ModeKeys = GLOBAL) -> StepState:
-        """Whether a step is there, never will be, or may still come."""
+        """Return the state of a step: available, unavailable for good, or still possible."""
         state = self._state_of(step, mode)
         if state is StepState.NOT_YET_AVAILABLE and not self.loaded_all_steps:
             self.maybe_refresh()
@@ -209,9 +225,11 @@ class Trial:
         return state
 
     def wait_for_steps(self, required_steps: Iterable[int], mode: ModeKeys = GLOBAL) -> None:
-        """Returns once all of them are there.
+        """Wait until all steps are available.
 
-        Errors: `StepUnavailable` for one that was passed over, `NoMoreData` for one after the end of the run.
+        Raises:
+            StepUnavailable: The run passed a step without saving it.
+            NoMoreData: A step lies after the end of the run.
         """
         with refresh(self):
             for step in required_steps:
@@ -226,21 +244,21 @@ class Trial:
     # Tensors by what they are for (TensorFlow)
 
     def inputs(self, step: int, mode: ModeKeys = GLOBAL) -> list[Any]:
-        """Values of the inputs, in the order of their numbers."""
+        """Return the values of the inputs, in the order of their numbers."""
         return self._values(self.tensor_names(step=step, mode=mode, collection=CollectionKeys.INPUTS), step, mode)
 
     def labels(self, step: int, mode: ModeKeys = GLOBAL) -> list[Any]:
-        """Values of the labels, in the order of their numbers."""
+        """Return the values of the labels, in the order of their numbers."""
         return self._values(self.tensor_names(step=step, mode=mode, regex="labels*"), step, mode)
 
     def predictions(self, step: int, mode: ModeKeys = GLOBAL) -> list[Any]:
-        """Values of the predictions, in the order of their numbers."""
+        """Return the values of the predictions, in the order of their numbers."""
         return self._values(self.tensor_names(step=step, mode=mode, regex="predictions*"), step, mode)
 
     # Reading on
 
     def maybe_refresh(self, name: str | None = None) -> None:
-        """Looks for news, unless told not to or the run has ended."""
+        """Look for news, unless that is switched off or the run has ended."""
         if not self.dynamic_refresh or self.loaded_all_steps:
             return
         if not self._index.has_ended:
@@ -251,7 +269,7 @@ class Trial:
         self.refresh_data()
 
     def refresh_data(self) -> None:
-        """Looks for news."""
+        """Look for news."""
         self._index.refresh()
         arrivals = self._index.arrivals
         if len(arrivals) > self._absorbed:
@@ -261,20 +279,23 @@ class Trial:
 
     @property
     def loaded_all_steps(self) -> bool:
-        """True once the run will never write again and all it wrote has been seen.
+        """True once the run will never write again and everything was read.
 
-        False of a trial that was not asked anything yet: loops that go on until it is True then run once, as they did.
+        False for a trial without earlier calls: loops that go on until it is True then run once, as in the original.
         """
         return self._was_asked and self._index.has_ended
 
     @property
     def last_complete_step(self) -> int:
-        """The newest step that every worker has saved, or for which none is waited any more; -1 if there is none."""
+        """The newest complete step; -1 if none is.
+
+        A step is complete when every worker has saved it, or when missing workers are no longer waited for.
+        """
         return -1 if self._index.last_complete is None else self._index.last_complete
 
     @property
     def last_index_token(self) -> str | None:
-        """Path of the last index file that need not be looked at again."""
+        """The path of the last index file that need not be read again."""
         if self.last_complete_step < 0:
             return None
         return f"{self._token_root()}{index_key(self.last_complete_step, _on_disk(max(self.worker_set)))}"
@@ -286,32 +307,32 @@ class Trial:
 
     @property
     def global_step_to_tensors_map(self) -> dict[int, set[str]]:
-        """Names of the tensors saved at each step."""
+        """The names of the tensors saved at each step."""
         return {step: self._names(step, GLOBAL) for step in self._global_to_mode}
 
     @property
     def mode_to_tensors_map(self) -> dict[ModeKeys, set[str]]:
-        """Names of the tensors saved in each mode, without GLOBAL."""
+        """The names of the tensors saved in each mode, without GLOBAL."""
         return {mode: self._names(None, mode) for mode in self._mode_to_global}
 
     @property
     def last_event_token(self) -> None:
-        """Event files are never listed: the index says where they are."""
+        """None: event files are never listed, for the index has their places."""
 
     @cached_property
     def index_reader(self) -> IndexReader:
-        """Reads the index files, for scripts that go below the trial."""
+        """The reader of the index files, for scripts that go below the trial."""
         return self._make_index_reader()
 
     # For Tensor
 
     @property
     def arrivals(self) -> Sequence[SavedStep]:
-        """What each worker saved, in the order found."""
+        """The saved steps of all workers, in the order found."""
         return self._index.arrivals
 
     def contents(self, saved: SavedStep) -> Mapping[str, Content]:
-        """What a step of a worker holds, by tensor: values, reductions and shapes alike."""
+        """Return the content of a worker's step, by tensor: values, reductions and shapes alike."""
         found = self._contents.get(saved.layout)
         if found is None:
             found = self._contents[saved.layout] = _content_of(saved.layout)
@@ -324,26 +345,27 @@ class Trial:
         return _as_named(saved.worker)
 
     def is_complete(self, step: int) -> bool:
-        """True for a step of the run that every worker has saved, or for which none is waited any more."""
+        """Return True for a step that every worker has saved, or for which missing workers are no longer waited for."""
         return step <= self.last_complete_step or len(self._index.workers_at(step)) == self.num_workers
 
     def places_of(self, step: int) -> Iterable[tuple[ModeKeys, int]]:
-        """Where a step of the run counts: as such, and in its own mode."""
+        """Return (mode, step) for a step of the run: in GLOBAL, and in its own mode."""
         mode, mode_step = self._global_to_mode[step]
         return ((GLOBAL, step),) if mode is GLOBAL else ((GLOBAL, step), (mode, mode_step))
 
     def known_global_step(self, mode: ModeKeys, step: int) -> int | None:
-        """As `global_step`, without looking for news."""
+        """Return the same as `global_step`, without looking for news."""
         return step if mode is GLOBAL else self._mode_to_global.get(mode, {}).get(step)
 
     def last_step(self, mode: ModeKeys) -> int:
-        """The last step seen; -1 if there is none."""
+        """Return the last step seen; -1 for none."""
         return self._steps[mode].last() if mode in self._steps else -1
 
     def fetch(self, saved: SavedStep, record: str, *, step_num: int, mode: ModeKeys) -> Any:
-        """A record's value; waits for an event file that comes after its index, as they may on S3.
+        """Return a record's value. Wait for an event file that comes after its index, as is possible on S3.
 
-        Errors: `TensorUnavailableForStep`.
+        Raises:
+            TensorUnavailableForStep: The record is missing or damaged.
         """
         saved = self._written_again.get((saved.step, saved.worker), saved)
         if record not in saved.layout.records:
@@ -384,7 +406,7 @@ class Trial:
             self._sleep(POLL_SECONDS)
 
     def _read_collections(self, keys: list[str]) -> CollectionManager | None:
-        """The collections of the first worker, with the tensors that others name."""
+        """Return the collections of the first worker, with the tensors that others name."""
         found: CollectionManager | None = None
         for key in keys:
             content = self._store.get(key, length=MOST_JSON_BYTES + 1)
@@ -412,7 +434,7 @@ class Trial:
         self._layouts_in_mode.setdefault(mode, set()).add(saved.layout)
 
     def _decoded(self, saved: SavedStep, record: str, data: bytes) -> Any:
-        """The record's value; where it is damaged, once more by what the step's index says now."""
+        """Return the record's value. If it is damaged, read it again at the place in the step's present index."""
         try:
             return self._reader.decode(saved, record, data)
         except RecordError as damage:
@@ -459,7 +481,7 @@ class Trial:
         return [self.tensor(name).value(step, mode=mode) for name in sorted(names, key=_number)]
 
     def _is_lost(self, saved: SavedStep) -> bool:
-        """True if the event file will never come: the run has ended, or its worker has written a later one."""
+        """Return True if the event file will never come: the run has ended, or its worker has written a later one."""
         if self._store.exists(END_MARKER_KEY):
             return True
         later = map(parse_event_key, self._store.list(EVENTS_PREFIX, start_after=saved.event_key))
@@ -518,7 +540,7 @@ def _content_of(layout: Layout) -> dict[str, Content]:
 
 
 def _flat(regex: str | list[Any]) -> list[str]:
-    """One regex, or lists of them in lists."""
+    """Return the regexes in a regex or in nested lists."""
     flat: list[str] = []
     waiting = deque([regex])
     while waiting:
@@ -535,13 +557,13 @@ def _matches(name: str, regexes: Iterable[str]) -> bool:
 
 
 def _number(name: str) -> int:
-    """The number at the end of `inputs_3`; 0 for a name without."""
+    """Return the number at the end of `inputs_3`; 0 for a name without."""
     match = re.search(r"_(\d+)$", name)
     return int(match[1]) if match else 0
 
 
 def _as_named(worker: str) -> str:
-    """TensorFlow's devices are spelled otherwise in file names: `_job-worker_task-1` -> `/job:worker/task:1`."""
+    """Return TensorFlow's device for its spelling in file names: `_job-worker_task-1` -> `/job:worker/task:1`."""
     return worker.replace("_", "/").replace("-", ":") if worker.startswith("_") else worker
 
 

@@ -1,4 +1,4 @@
-"""From a location to a trial."""
+"""The opening of a trial."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ def create_trial(
     output_dir: str = "/opt/ml/processing/outputs/",
     **kwargs: Any,
 ) -> Trial:
-    """The trial of a local folder or an s3:// prefix. Waits until the run has told its collections.
+    """Return the trial of a local folder or an s3:// prefix. Waits until the run has stored its collections.
 
-    Errors: `MissingCollectionFiles` if it ended without; those of the store; `ImportError` with `profiler`.
+    Raises:
+        MissingCollectionFiles: The run ended without its collections.
+        StorageError: The run cannot be read.
+        ImportError: `profiler` is set.
     """
     if profiler:
         raise not_offered.error_for("smdebug.trials.profiler_trial.ProfilerTrial")

@@ -1,4 +1,7 @@
-"""What scripts for XGBoost import to configure and to analyse. Hooks are not offered yet (see `not_offered`)."""
+"""The names that XGBoost scripts import for configuration and analysis.
+
+Hooks are not offered yet (see `not_offered`).
+"""
 
 from smdebug import CollectionKeys, SaveConfig, SaveConfigMode, modes, not_offered
 from smdebug.trials import create_trial

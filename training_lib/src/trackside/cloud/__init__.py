@@ -1,1 +1,1 @@
-"""What a deployment in AWS knows of training jobs, for people and scripts outside it."""
+"""A deployment in AWS, for people and scripts outside it: states of training jobs, drills, redelivery, the fleet."""

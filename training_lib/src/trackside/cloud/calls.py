@@ -33,21 +33,26 @@ _DENIED = frozenset(
     }
 )
 _MISSING = ("ResourceNotFoundException", "NoSuchBucket", "ParameterNotFound", "ResourceNotFound")
-_MISSING_WORDS = ("does not exist", "not found")  # of a ValidationError
+_MISSING_WORDS = ("does not exist", "not found")  # in the message of a ValidationError
 _WHO_ASKS = "aws sts get-caller-identity   (shows whose credentials are used)"
 _LOG_IN = "aws configure, aws sso login, export AWS_PROFILE=…, or a role of this machine"
 _ELSEWHERE = "set AWS_REGION and AWS_PROFILE to where Trackside is deployed"
 
 
 class Calls:
-    """`client(service)` makes boto3's clients; each is made once."""
+    """Calls of AWS's services. `client(service)` makes boto3's clients; each is made once."""
 
     def __init__(self, client: Callable[[str], Any] | None = None) -> None:
         self.client = cache(client or _connect)
 
     def ask(self, service: str, operation: str, **request: Any) -> Any:
-        """The answer. Errors: `AccessDeniedError`, `LocationNotFoundError`, `StorageUnavailableError`;
-        `ConfigurationError` where boto3 is not told what it needs.
+        """Return the answer of one operation.
+
+        Raises:
+            AccessDeniedError: AWS refused, or credentials are missing.
+            ConfigurationError: boto3 has no region, or an unknown profile.
+            LocationNotFoundError: The resource does not exist.
+            StorageUnavailableError: AWS cannot be reached, or failed.
         """
         from botocore.exceptions import BotoCoreError, ClientError
 
@@ -60,7 +65,7 @@ class Calls:
 
     @property
     def region(self) -> str:
-        """Where the calls go."""
+        """The region of the calls."""
         return str(self.client("cloudformation").meta.region_name)
 
 
@@ -76,7 +81,7 @@ def _translated(error: dict[str, Any], what: str) -> StorageError:
 
 
 def _own_error(error: Exception) -> TracksideError:
-    """What boto3 itself says, before or instead of an answer."""
+    """Return the error for a failure that boto3 reports without an answer of AWS."""
     from botocore import exceptions
 
     nobody = (

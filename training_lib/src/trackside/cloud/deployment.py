@@ -1,4 +1,4 @@
-"""What a deployment in this account and region consists of: the outputs of its stacks."""
+"""A deployment in this account and region: the outputs of its stacks."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ STACKS = ("Storage", "Action", "Evaluation", "Record", "Monitoring")
 
 
 class Deployment:
-    """The outputs, by name, of the deployment of that `environment` ("": the one without).
+    """The outputs, by name, of the deployment of one `environment` ("": the one without).
 
-    Errors: `LocationNotFoundError` if a stack is not there; those of `Calls`.
+    Raises:
+        LocationNotFoundError: A stack does not exist.
+        TracksideError: Any error of `Calls`.
     """
 
     def __init__(self, calls: Calls, *, environment: str = "") -> None:
@@ -23,28 +25,40 @@ class Deployment:
 
     @property
     def all_outputs(self) -> Mapping[str, str]:
-        """By name."""
+        """All outputs by name."""
         return self._outputs
 
     def outputs(self, fixes: Mapping[str, str]) -> tuple[str, ...]:
-        """Those of the given names; `fixes` says what would make each. Errors: `ConfigurationError`, all at once."""
+        """Return the outputs of the given names.
+
+        Args:
+            fixes: Name of each output -> the step that would make it.
+
+        Raises:
+            ConfigurationError: Outputs are missing. Lists all of them.
+        """
         missing = [Problem(name, "no stack has this output.", fixes[name]) for name in fixes if not self.has(name)]
         if missing:
             raise ConfigurationError(missing, subject="The deployment")
         return tuple(self._outputs[name] for name in fixes)
 
     def has(self, name: str) -> bool:
-        """True if a stack has that output."""
+        """Return True if a stack has that output."""
         return name in self._outputs
 
 
 def stack_name(concern: str, environment: str = "") -> str:
-    """`TracksideStorage`, or `Trackside-staging-Storage`."""
+    """Return `TracksideStorage`, or `Trackside-staging-Storage`."""
     return f"Trackside-{environment}-{concern}" if environment else f"Trackside{concern}"
 
 
 def read_outputs(calls: Calls, stack: str) -> dict[str, str]:
-    """The outputs of one stack. Errors: `LocationNotFoundError` if it is not there; those of `Calls`."""
+    """Return the outputs of one stack.
+
+    Raises:
+        LocationNotFoundError: The stack does not exist.
+        TracksideError: Any error of `Calls`.
+    """
     try:
         (found,) = calls.ask("cloudformation", "describe_stacks", StackName=stack)["Stacks"]
     except LocationNotFoundError as error:

@@ -1,7 +1,7 @@
-"""A drill: plants a fault in a real training job and waits, at every far end, for what a deployment promises.
+"""A drill: it plants a fault in a real training job and checks that each effect that a deployment promises arrives.
 
-Nothing here trusts what was sent: the verdict is read in the run, the record in the table, the message in a queue that
-is subscribed for the occasion, the metric and the alarm in CloudWatch, the stop in SageMaker.
+No message is taken on trust: the verdict is read in the run, the record in the table, the notification in a queue that
+is subscribed for the drill, the metric and the alarm in CloudWatch, the stop in SageMaker.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from trackside.contracts.run_layout import (
 )
 from trackside.contracts.verdict import Outcome, Verdict
 
-PREFIX = "trackside-drill"  # of the job's name and of its run: the drill's role may write nowhere else
+PREFIX = "trackside-drill"  # for the job's name and its run: the drill's role may write nowhere else
 RULE = "exploding-tensor"
 ENTRY_POINT = ("python", "-m", "trackside.cloud.drill_training")
 DEPLOY_AGAIN = "Deploy this version of Trackside."
@@ -65,8 +65,13 @@ _HELD = (
 
 @dataclass(frozen=True)
 class DrillSettings:
-    """`pace_seconds`: between two steps of the training. `timeout_seconds`: for all of the drill; the training job's
-    own time limit is the same. `poll_seconds`: between two looks."""
+    """The settings of a drill.
+
+    instance_type    of the training job
+    pace_seconds     between two steps of the training
+    timeout_seconds  for the whole drill, and the training job's own time limit
+    poll_seconds     between two checks
+    """
 
     instance_type: str = "ml.m5.large"
     pace_seconds: float = 0.5
@@ -76,7 +81,12 @@ class DrillSettings:
 
 @dataclass(frozen=True)
 class Arrival:
-    """A hop that happened: at which moment (as whoever did it noted it down, else when it was seen), and what came."""
+    """One effect that arrived.
+
+    hop     name of the effect
+    at      its moment in seconds since the epoch: the recorded one, else that of the check
+    detail  a clause for people
+    """
 
     hop: str
     at: float
@@ -85,7 +95,12 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Missing:
-    """A hop that did not happen: why, and where to look."""
+    """One effect that did not arrive.
+
+    hop   name of the effect
+    why   the reason
+    look  the place to look for the cause
+    """
 
     hop: str
     why: str
@@ -94,7 +109,17 @@ class Missing:
 
 @dataclass(frozen=True)
 class Report:
-    """What happened, in the order of its moments, and what did not. `fault_at` is None if no fault was ever planted."""
+    """The result of a drill.
+
+    job       the training job
+    account   the account
+    region    the region
+    fault_at  moment of the fault in seconds since the epoch; None if no fault was planted
+    arrivals  effects that arrived, in the order of their moments
+    missing   effects that did not
+    cleaned   parts that were removed
+    left      parts that could not be removed, with reasons
+    """
 
     job: str
     account: str
@@ -107,17 +132,22 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """True if all of it happened."""
+        """True if every effect arrived."""
         return not self.missing
 
 
 class HopFailedError(TracksideError):
-    """A hop can no longer happen; says why."""
+    """An effect that can no longer arrive; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class Hop:
-    """`look` answers what arrived, and None while nothing has. Errors: `HopFailedError`."""
+    """One effect to wait for.
+
+    name   its name
+    look   returns the arrival, or None so far; raises `HopFailedError` if it can no longer arrive
+    where  the place to look if it does not arrive
+    """
 
     name: str
     look: Callable[[], Arrival | None]
@@ -126,14 +156,22 @@ class Hop:
 
 @dataclass
 class Drill:
-    """One drill. `begin`, then `follow`, then `clean_up`, which is safe at any time and says what it did."""
+    """One drill. Call `begin`, then `follow`, then `clean_up`, which is safe at any time.
+
+    calls        calls of AWS
+    settings     settings of the drill
+    clock        returns seconds since the epoch
+    sleep        waits for seconds
+    job          name of the training job; "": derived from the time
+    environment  one of several deployments in the account and region; "": the one without
+    """
 
     calls: Calls
     settings: DrillSettings
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
     job: str = ""
-    environment: str = ""  # which of several deployments in the account and region
+    environment: str = ""  # one of several deployments in the account and region; "": the one without
     _queue_url: str = ""
     _subscription_arn: str = ""
     _messages: list[dict[str, Any]] = field(default_factory=list)
@@ -153,11 +191,11 @@ class Drill:
 
     @property
     def is_local(self) -> bool:
-        """True if this account is on this machine."""
+        """True if the account is a local one on this machine."""
         return "://127.0.0.1" in str(self.calls.client("sagemaker").meta.endpoint_url)
 
     def begin(self) -> None:
-        """Subscribes a queue, then starts the training job. Errors: those of `Calls`."""
+        """Subscribe a queue, then start the training job. Raises the errors of `Calls`."""
         self._began = self.clock()
         self._subscribe()
         rule = RuleConfiguration(RULE, actions=tuple(Action))
@@ -186,10 +224,15 @@ class Drill:
         )
 
     def follow(self, on_arrival: Callable[[Arrival], None], on_wait: Callable[[str], None]) -> Report:
-        """Looks until all has happened, one hop cannot happen any more, or the time is over."""
+        """Wait until every effect has arrived, one can no longer arrive, or the time is over. Return the report.
+
+        Args:
+            on_arrival: Called with each effect.
+            on_wait: Called with the name of the first missing effect, before each pause.
+        """
         waiting, arrivals, failed = list(self._hops()), [], []
         until = self._began + self.settings.timeout_seconds
-        troubles: dict[str, str] = {}  # of the last look at each hop
+        troubles: dict[str, str] = {}  # error of the last check of each effect
         while waiting:
             for hop in tuple(waiting):
                 try:
@@ -215,7 +258,10 @@ class Drill:
         return self._report(arrivals, [*failed, *late])
 
     def clean_up(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What was removed, and what could not be. Each part is tried, whatever became of the others."""
+        """Remove the drill's resources. Return the parts that were removed, and those that could not be.
+
+        Each part is tried, even if others failed.
+        """
         done: list[str] = []
         left: list[str] = []
         parts: tuple[tuple[str, Callable[[], str]], ...] = (
@@ -234,7 +280,7 @@ class Drill:
                 done += [said] if said else []
         return tuple(done), tuple(left)
 
-    # What is waited for ----------------------------------------------------------------------------------------------
+    # Effects to wait for ---------------------------------------------------------------------------------------------
 
     def _hops(self) -> Iterator[Hop]:
         named = f"trackside aws verdicts {self.job}"
@@ -405,8 +451,8 @@ class Drill:
         return fault
 
     def _evaluators(self) -> list[str]:
-        listed = self.calls.ask("sagemaker", "list_processing_jobs", NameContains=self.job)["ProcessingJobSummaries"]
-        return [str(each["ProcessingJobName"]) for each in listed]
+        listed = self.calls.ask("sagemaker", "list_processing_jobs", NameContains=self.job, MaxResults=100)
+        return [str(each["ProcessingJobName"]) for each in listed["ProcessingJobSummaries"]]
 
     def _raise_if_evaluator_failed(self) -> None:
         for name in self._evaluators():
@@ -496,7 +542,7 @@ class Drill:
         return "training job stopped"
 
     def _stop_evaluators(self) -> str:
-        """One that has nothing more to judge ends by itself; one of a drill that failed may not."""
+        """Stop running evaluators. One with nothing left to judge ends by itself; after a failed drill one may not."""
         stopped = 0
         for name in self._evaluators() if self._is_started else ():
             job = self.calls.ask("sagemaker", "describe_processing_job", ProcessingJobName=name)

@@ -1,4 +1,4 @@
-"""A stage for `trackside drill --local`: a local account with this checkout's stacks, and their images, in it."""
+"""A stage for `trackside drill --local`: a local account with this checkout's stacks and their images."""
 
 from __future__ import annotations
 
@@ -22,10 +22,14 @@ GRACE_SECONDS = 5.0
 
 @contextmanager
 def drill_stage(*, folder: Path | None = None) -> Iterator[Callable[[str], Any]]:
-    """What makes clients of the account. `folder`: of the checkout, or below it (default: the present one).
+    """Yield a function that makes clients of a new local account.
 
-    Errors: `ConfigurationError` outside of a checkout, without the local account's package, or if the stacks cannot be
-    synthesized.
+    Args:
+        folder: The checkout, or a folder below it; None: the current folder.
+
+    Raises:
+        ConfigurationError: It is no checkout, the local account's package is missing, or the stacks cannot be
+            synthesized.
     """
     root = checkout_of(folder or Path.cwd())
     local_account = _local_account_package()
@@ -37,14 +41,18 @@ def drill_stage(*, folder: Path | None = None) -> Iterator[Callable[[str], Any]]
 
 
 def register_evaluator(account: LocalAccount, root: Path) -> None:
-    """What runs in the account for the image of the rule container: this library, whichever is installed."""
+    """Register the program for the image of the rule container: the library that this process imports."""
     entry_point = root / "rule_containers" / "evaluator" / "entrypoint.py"
     library = Path(trackside.__file__).parents[1]
     account.register_image(IMAGE, [sys.executable, str(entry_point)], environment={"PYTHONPATH": str(library)})
 
 
 def checkout_of(folder: Path) -> Path:
-    """The folder of the checkout that holds `folder`. Errors: `ConfigurationError`."""
+    """Return the folder of the checkout that holds `folder`.
+
+    Raises:
+        ConfigurationError: No checkout holds it.
+    """
     for each in (folder, *folder.parents):
         if (each / "cdk.json").is_file() and (each / "stacks" / "assembly.py").is_file():
             return each

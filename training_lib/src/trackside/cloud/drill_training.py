@@ -1,10 +1,10 @@
 """The training of a drill: a least-squares fit that goes wrong on purpose. `python -m trackside.cloud.drill_training`.
 
-It needs NumPy only, so it runs in the image of the rule container. It trains well until something judges the run (or
+It needs NumPy only, so it runs in the image of the rule container. It trains well until an evaluator judges the run (or
 `--patience-seconds` are over) and `--healthy-steps` are made. From then on its learning rate is a thousand times too
-large: the loss grows until it is infinite, and the training goes on computing nothing, as a real one would, until
-somebody stops it or `--most-seconds` are over. The moment of the fault is noted down in the run (`drill-fault.json`),
-so that whoever waits outside can measure from it.
+large: the loss grows until it is infinite. The training goes on, as a real one would, until it is stopped or
+`--most-seconds` are over. The moment of the fault is stored in the run (`drill-fault.json`), so that the drill can
+measure from it.
 """
 
 from __future__ import annotations
@@ -31,14 +31,16 @@ COLLECTIONS = {"losses": LOSS, "weights": WEIGHT, "gradients": GRADIENT}
 
 
 def steps(is_wrong: Callable[[], bool]) -> Iterator[Mapping[str, float]]:
-    """What each step of the fit has, without end: the loss, the weight and its gradient. Once `is_wrong` says so, the
-    learning rate is too large."""
+    """Yield the loss, the weight and its gradient of each step of the fit, without end.
+
+    Once `is_wrong` returns True, the learning rate is too large.
+    """
     samples, noise = np.linspace(-1.0, 1.0, 64, dtype=np.float32), np.random.default_rng(0)
     weight = np.float32(0.0)
     while True:
         # Targets are never quite the same, so that the gradient never vanishes, however long this goes on well.
         wanted = np.float32(3.0) * samples + noise.normal(0.0, 0.1, samples.size).astype(np.float32)
-        with np.errstate(over="ignore", invalid="ignore"):  # which is what this is for
+        with np.errstate(over="ignore", invalid="ignore"):  # the fault that is wanted
             wrong_by = weight * samples - wanted
             loss = float(np.mean(wrong_by**2))
             gradient = np.float32(2.0 * np.mean(wrong_by * samples, dtype=np.float32))
@@ -48,7 +50,7 @@ def steps(is_wrong: Callable[[], bool]) -> Iterator[Mapping[str, float]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Trains; returns 0 if nobody stopped it."""
+    """Train. Return 0 if the training was not stopped."""
     asked = _parse(arguments)
     run = CaptureEnvironment.read().run_uri
     if not run:
@@ -64,7 +66,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Training:
-    """Writes every step into the run at `run_uri`. Errors: as of stores."""
+    """A training that writes every step into the run at `run_uri`.
+
+    run_uri           location of the run
+    healthy_steps     least number of steps before the fault
+    step_seconds      pause after each step
+    patience_seconds  longest time to wait for an evaluator before the fault
+    most_seconds      longest time of the training
+    """
 
     def __init__(
         self,
@@ -85,7 +94,7 @@ class Training:
         self._step, self._is_wrong = 0, False
 
     def train(self) -> None:
-        """Until the time is over."""
+        """Train until the time is over. Raises the errors of stores."""
         records = [CollectionRecord(name, tensor_names=(tensor,)) for name, tensor in COLLECTIONS.items()]
         self._tensors.put(collections_key(WORKER), encode_collections(records, num_workers=1))
         for step, values in enumerate(steps(self._goes_wrong)):
@@ -98,7 +107,10 @@ class Training:
             self._sleep(self._step_seconds)
 
     def _goes_wrong(self) -> bool:
-        """Asked once a step, after it was written. Says when it begins."""
+        """Return True once the fault has begun. Store its moment when it begins.
+
+        Called once for each step, after the step was written.
+        """
         if self._is_wrong or self._step + 1 < self._healthy_steps:
             return self._is_wrong
         self._is_wrong = self._clock() >= self._latest or self._run.exists(f"{RULE_OUTPUT}/{TRAINING_JOB_KEY}")

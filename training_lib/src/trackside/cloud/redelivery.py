@@ -1,4 +1,4 @@
-"""What a deployment delivers once more: dead letters, and verdicts from the archive of its bus."""
+"""Redelivery: dead letters, and verdicts from the archive of the deployment's bus."""
 
 from __future__ import annotations
 
@@ -20,7 +20,13 @@ MOST_ARCHIVES = 100
 
 @dataclass(frozen=True)
 class DeadLetters:
-    """The dead letters of one function: `name` as in lambdas/, the URLs of both queues, and how many lie there."""
+    """The dead letters of one function.
+
+    name       as in lambdas/
+    url        the queue of dead letters
+    queue_url  the function's queue
+    count      approximate number of dead letters
+    """
 
     name: str
     url: str
@@ -30,7 +36,7 @@ class DeadLetters:
 
 @dataclass(frozen=True)
 class Replay:
-    """A replay of what came onto the bus between two moments. `is_new`: False if it was asked for before."""
+    """A replay of the events between two moments. `is_new`: False if the same one was requested before."""
 
     name: str
     bus_arn: str
@@ -38,8 +44,12 @@ class Replay:
 
 
 class Redelivery:
-    """Of the deployment of that `environment` in this account and region. `client(service)` makes boto3's clients.
-    Errors of all methods: as those of `RunTable`."""
+    """The redelivery of one deployment in this account and region. All methods raise the errors of `RunTable`.
+
+    environment  the deployment; "": the one without
+    client       `client(service)` makes boto3's clients
+    clock        returns seconds since the epoch
+    """
 
     def __init__(
         self,
@@ -52,7 +62,7 @@ class Redelivery:
         self._outputs = Deployment(self._calls, environment=environment).all_outputs
 
     def dead_letters(self) -> tuple[DeadLetters, ...]:
-        """Of every function, by name."""
+        """Return the dead letters of every function, by name."""
         outputs = self._outputs
         found = []
         for output, url in sorted(outputs.items()):
@@ -63,7 +73,11 @@ class Redelivery:
         return tuple(found)
 
     def choose(self, names: Sequence[str]) -> tuple[DeadLetters, ...]:
-        """Those of these functions; none named: all. Errors: also `ConfigurationError`."""
+        """Return the dead letters of these functions; none named: all.
+
+        Raises:
+            ConfigurationError: A name is unknown.
+        """
         every = {one.name: one for one in self.dead_letters()}
         problems = [
             Problem(name, "is no function with dead letters.", did_you_mean(name, every))
@@ -75,8 +89,10 @@ class Redelivery:
         return tuple(one for one in every.values() if not names or one.name in map(_snake, names))
 
     def redrive(self, letters: DeadLetters) -> str:
-        """Starts to put them back into their function's queue; the answer names the task. What EventBridge could not
-        deliver goes there, too, for it never lay in another queue."""
+        """Start to move the letters back into their function's queue. Return the id of the task.
+
+        Events that EventBridge could not deliver go to that queue too, because they were never in another.
+        """
         answer = self._ask(
             "sqs",
             "start_message_move_task",
@@ -86,10 +102,18 @@ class Redelivery:
         return str(answer["TaskHandle"])
 
     def replay(self, first: datetime, last: datetime, *, act_again: bool = False) -> Replay:
-        """Sends every verdict that came onto the bus from `first` to `last` once more, as it came then.
+        """Send every verdict of the bus from `first` to `last` once more, unchanged.
 
-        The same two moments are replayed once, unless that failed: a second call finds the first. Errors: also
-        `ConfigurationError`.
+        The same two moments are replayed once, unless that failed: a second call finds the first.
+
+        Args:
+            first: Begin of the range.
+            last: End of the range.
+            act_again: Allow a range that began more than 14 days ago: actions of that time are forgotten, and happen
+                again.
+
+        Raises:
+            ConfigurationError: The range cannot be replayed.
         """
         now = datetime.fromtimestamp(self._clock(), tz=timezone.utc)
         self._check(first, last, now=now, act_again=act_again)
@@ -139,11 +163,15 @@ class Redelivery:
 
 
 def moment(text: str) -> datetime:
-    """`2026-11-21T14:00`, in UTC unless it says otherwise. Errors: `ValueError`."""
+    """Return the moment in a text such as `2026-11-21T14:00`, in UTC unless it has a zone.
+
+    Raises:
+        ValueError: It is no moment.
+    """
     given = datetime.fromisoformat(re.sub("Z$", "+00:00", text.strip()))
     return given.astimezone(timezone.utc) if given.tzinfo else given.replace(tzinfo=timezone.utc)
 
 
 def _snake(name: str) -> str:
-    """`StopTraining`, `stop-training` and `stop_training` are one."""
+    """Return the name in snake case: `StopTraining` and `stop-training` become `stop_training`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip()).replace("-", "_").lower()

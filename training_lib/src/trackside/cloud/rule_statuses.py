@@ -1,4 +1,4 @@
-"""The shape that DescribeTrainingJob gave scripts, from our own table: for accounts in which AWS fills it no more."""
+"""DescribeTrainingJob's statuses of rules, from our own table: for accounts in which AWS no longer fills them."""
 
 from __future__ import annotations
 
@@ -14,21 +14,28 @@ from trackside.contracts.deployment.run_table import RuleRecord
 logger = logging.getLogger(__name__)
 
 STATUSES = "DebugRuleEvaluationStatuses"
-AGAIN_SECONDS = 60.0  # after which a table that did not answer is asked again
+AGAIN_SECONDS = 60.0  # until a table that failed is read again
 
 
 def debug_rule_evaluation_statuses(job: str, *, table: RunTable | None = None) -> list[dict[str, Any]]:
-    """`DebugRuleEvaluationStatuses` of the training job of that name or ARN: a list of RuleConfigurationName,
-    RuleEvaluationJobArn, RuleEvaluationStatus, StatusDetails and LastModifiedTime (a `datetime` in UTC), by name.
+    """Return `DebugRuleEvaluationStatuses` of a training job, sorted by name.
 
-    As SageMaker's, it is empty for a job that no rule has judged yet. Errors: as of `RunTable`.
+    As SageMaker's, the list is empty for a job that no rule has judged yet. Raises the errors of `RunTable`.
+
+    Args:
+        job: Name or ARN of the training job.
+        table: The table of runs; None: the deployment's.
+
+    Returns:
+        For each rule RuleConfigurationName, RuleEvaluationJobArn, RuleEvaluationStatus, StatusDetails and
+        LastModifiedTime (a `datetime` in UTC).
     """
     table = table or RunTable()
     return statuses_of(table.rules(table.arn_of(job)))
 
 
 def statuses_of(rules: Iterable[RuleRecord]) -> list[dict[str, Any]]:
-    """The same, of records that were read before."""
+    """Return `DebugRuleEvaluationStatuses` of records that were read before, sorted by name."""
     said = sorted((record.evaluation for record in rules), key=lambda one: one.configuration_name)
     return [
         {
@@ -48,12 +55,16 @@ def fill_rule_statuses(
     table: RunTable | Callable[[], RunTable] = RunTable,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Any:
-    """The same boto3 client of SageMaker, whose `describe_training_job` answers with the statuses of our rules too.
+    """Make `describe_training_job` of a boto3 client return our rules' statuses too. Return the same client.
 
-    So a loop over `DebugRuleEvaluationStatuses`, and the SDK's `fit` and `rule_job_summary` with this client in their
-    session, work as they did. A job that SageMaker Debugger itself judges keeps the statuses that AWS gives. If the
-    table cannot be read, the answer stays AWS's; the log says why, once, and it is tried again a minute later. `table`
-    may be what finds it, at the first need of it.
+    Loops over `DebugRuleEvaluationStatuses`, and the SDK's `fit` and `rule_job_summary` with this client in their
+    session, then work as before. A job that SageMaker Debugger itself judges keeps AWS's statuses. If the table cannot
+    be read, the answer stays AWS's; the reason is logged once, and the table is tried again a minute later.
+
+    Args:
+        client: boto3's client of SageMaker.
+        table: The table of runs, or a function that finds it when it is first needed.
+        monotonic: Returns seconds.
     """
     filler = _Filler(table, monotonic)
     client.meta.events.register("after-call.sagemaker.DescribeTrainingJob", filler, unique_id=STATUSES)
@@ -61,7 +72,7 @@ def fill_rule_statuses(
 
 
 class _Filler:
-    """Adds to what boto3 has parsed."""
+    """A handler that adds our statuses to boto3's parsed answer."""
 
     def __init__(self, table: RunTable | Callable[[], RunTable], monotonic: Callable[[], float]) -> None:
         self._table, self._monotonic = table, monotonic
@@ -75,7 +86,7 @@ class _Filler:
         try:
             table = self._table if isinstance(self._table, RunTable) else self._table()
             statuses = statuses_of(table.rules(parsed["TrainingJobArn"]))
-        except Exception as error:  # noqa: BLE001  whoever asks SageMaker gets its answer
+        except Exception as error:  # noqa: BLE001  the caller gets SageMaker's answer in any case
             self._again_at = self._monotonic() + AGAIN_SECONDS
             if not self._has_complained:
                 logger.warning("Trackside: the statuses of rules are not filled in. %s", error)

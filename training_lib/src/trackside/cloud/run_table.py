@@ -1,4 +1,4 @@
-"""The table of runs, as people read it; and a veto, the one thing that they write."""
+"""The table of runs for people: they read it, and write one thing, a veto."""
 
 from __future__ import annotations
 
@@ -32,8 +32,15 @@ VETO_DAYS = 90  # far longer than any job, and any cool-down, lasts
 
 @dataclass(frozen=True)
 class KnownJob:
-    """All that the table knows of a job. `job` is None if only its rules were heard of. Decisions and history are in
-    the order of time."""
+    """The content of the table about one job.
+
+    arn        the training job
+    job        its state; None if the table has only statuses of rules
+    rules      latest status of each rule
+    decisions  decisions about stopping, in the order of time
+    veto       the veto; None without one
+    history    statuses of rules, in the order of time; () unless requested
+    """
 
     arn: str
     job: JobRecord | None
@@ -44,10 +51,14 @@ class KnownJob:
 
 
 class RunTable:
-    """The table of that name ("": the one of the deployment of that `environment` in this account and region).
+    """The table of runs of one deployment in this account and region.
 
-    `client(service)` makes boto3's clients. Errors of all methods: `AccessDeniedError`, `LocationNotFoundError`,
-    `StorageUnavailableError`, `StorageError`.
+    All methods raise `AccessDeniedError`, `LocationNotFoundError`, `StorageUnavailableError` and `StorageError`.
+
+    name         name of the table; "": the deployment's
+    environment  the deployment; "": the one without
+    client       `client(service)` makes boto3's clients
+    clock        returns seconds since the epoch
     """
 
     def __init__(
@@ -63,8 +74,7 @@ class RunTable:
         self.name = name or known or self._deployed(environment)
 
     def jobs(self, *, days: int) -> Iterator[JobRecord]:
-        """Jobs that run, however long they do, then those that ended and were created in the last `days` days, newest
-        first."""
+        """Yield running jobs of any age, then ended ones that were created in the last `days` days, newest first."""
         now, seen = self._clock(), set[str]()
         for shelf in (RUNNING, *(shelf_of_day(now - day * SECONDS_A_DAY) for day in range(days))):
             condition = {"IndexName": SHELVES, "ScanIndexForward": False}
@@ -75,11 +85,15 @@ class RunTable:
                     yield record
 
     def rules(self, arn: str) -> tuple[RuleRecord, ...]:
-        """The latest of each rule."""
+        """Return the latest status of each rule."""
         return tuple(RuleRecord.from_item(item) for item in self._items(arn, RULE_PREFIX))
 
     def known(self, job: str, *, with_history: bool = False) -> KnownJob:
-        """All about the job of that name or ARN. Errors: also `RunNotFoundError`, if nothing is known of it."""
+        """Return the content of the table about the job of that name or ARN.
+
+        Raises:
+            RunNotFoundError: The table has nothing about it.
+        """
         arn = self.arn_of(job)
         items = dict(self._by_key(arn, with_history=with_history))
         if not items:
@@ -104,8 +118,11 @@ class RunTable:
         )
 
     def veto(self, job: str, *, by: str, reason: str) -> KnownJob:
-        """Lets the job of that name or ARN go on, whatever was found until now. Errors: also `RunNotFoundError`: who
-        mistypes a name must not believe that the job is safe."""
+        """Let the job of that name or ARN go on, whatever was found so far.
+
+        Raises:
+            RunNotFoundError: The table has nothing about it. A mistyped name must not look like a job that is safe.
+        """
         known, now = self.known(job), self._clock()
         veto = VetoRecord(known.arn, now, by=by, reason=reason)
         item = veto.to_item(expires_at=int(now) + VETO_DAYS * SECONDS_A_DAY)
@@ -113,7 +130,7 @@ class RunTable:
         return replace(known, veto=veto)
 
     def arn_of(self, job: str) -> str:
-        """The ARN of the training job of that name in this account and region."""
+        """Return the ARN of the training job of that name in this account and region; an ARN is returned unchanged."""
         if job.startswith("arn:"):
             return job
         identity = self._calls.ask("sts", "get_caller_identity")

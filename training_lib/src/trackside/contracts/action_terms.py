@@ -1,4 +1,4 @@
-"""On which terms an action is carried out: a rule's own, instead of the deployment's settings.
+"""Terms of an action for one rule, in place of the deployment's settings.
 
 In a rule request an action is its name, or an object of one name with its terms:
 
@@ -27,11 +27,11 @@ class ActionTerms:
     given: tuple[tuple[Action, str, int], ...] = ()
 
     def value(self, action: Action, term: str, default: int) -> int:
-        """What was given, else `default`."""
+        """Return the term's value for the action, or `default` if the rule sets none."""
         return {(one, name): value for one, name, value in self.given}.get((action, term), default)
 
     def to_document(self) -> dict[str, dict[str, int]]:
-        """`{"StopTraining": {"after_findings": 2}}`; {}: nothing was given."""
+        """Return `{"StopTraining": {"after_findings": 2}}`, or {} if no term is set."""
         document: dict[str, dict[str, int]] = {}
         for action, term, value in self.given:
             document.setdefault(action.value, {})[term] = value
@@ -42,13 +42,16 @@ NO_TERMS = ActionTerms()
 
 
 def actions_document(actions: tuple[Action, ...], terms: ActionTerms) -> list[Any]:
-    """As `read_actions_with_terms` reads them."""
+    """Return the list of names and objects that `read_actions_with_terms` reads."""
     given = terms.to_document()
     return [{action.value: given[action.value]} if action.value in given else action.value for action in actions]
 
 
 def read_actions_with_terms(fields: Fields, name: str) -> tuple[tuple[Action, ...], ActionTerms]:
-    """A list of names and objects, absent: none; what is wrong with it is a problem of `fields`."""
+    """Return the actions and their terms from a list of names and objects.
+
+    An absent list has no actions. Mistakes become problems of `fields`.
+    """
     actions: dict[Action, None] = {}
     terms: list[tuple[Action, str, int]] = []
     known = {action.value: action for action in Action}
@@ -65,7 +68,7 @@ def read_actions_with_terms(fields: Fields, name: str) -> tuple[tuple[Action, ..
 
 
 def read_terms(fields: Fields, name: str) -> ActionTerms:
-    """`to_document`'s object, of an event; names that a newer version added are passed over."""
+    """Return the terms in the object that `to_document` wrote. Names added by a newer version are ignored."""
     known = {action.value: action for action in Action}
     return ActionTerms(
         tuple(

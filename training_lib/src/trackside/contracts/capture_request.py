@@ -1,4 +1,4 @@
-"""What to save: collections, on which steps, and what of each tensor.
+"""The capture request: collections to save, their steps, and the form in which each tensor is saved.
 
 The names are smdebug's: a collection has a schedule for each mode (`save_interval`, `start_step`, `end_step`,
 `save_steps`), may name further tensors or give regexes, and may ask for reductions beside or instead of the tensors.
@@ -37,9 +37,9 @@ NEVER = 10**9  # an interval for "step 0 and then no more": longer than any trai
 
 MODES = ("TRAIN", "EVAL", "PREDICT", "GLOBAL")
 
-# What every training has, and what is saved for a custom rule that does not say what it needs.
+# Collections of every training; saved for a custom rule without collections of its own.
 KNOWN_COLLECTIONS = ("losses", "weights", "biases", "gradients")
-# Collections whose members an adapter knows, or a built-in regex.
+# Collections with members that an adapter or a built-in regex determines.
 BUILT_IN_COLLECTIONS = (
     *KNOWN_COLLECTIONS,
     "buffers",
@@ -59,7 +59,7 @@ BUILT_IN_COLLECTIONS = (
     "relu_outputs",
     "saturating_inputs",
 )
-ALL, DEFAULT = "all", "default"  # every tensor; what `include_regex` of the hook and the user's own tensors belong to
+ALL, DEFAULT = "all", "default"  # every tensor; tensors of the hook's `include_regex`, and the user's own
 
 _REDUCTIONS = ("min", "max", "mean", "std", "variance", "sum", "prod")
 _NORMS = ("l1_norm", "l2_norm")
@@ -107,10 +107,16 @@ _BUDGET = Kind({"type": "number", "exclusiveMinimum": 0, "maximum": 1}, _read_bu
 
 @dataclass(frozen=True)
 class Schedule:
-    """On which steps a collection is saved: smdebug's rule, so `save_steps` adds to the interval.
+    """The steps on which a collection is saved.
 
-    So does `save_seconds`: the first step that begins so long after the last saved one is saved too, within
-    [start_step, end_step). For seconds alone, set `save_interval` to `NEVER`, or use `by_seconds`.
+    As in smdebug, `save_steps` adds to the interval. So does `save_seconds`.
+
+    save_interval  steps between saves; `NEVER` for a schedule by seconds alone (see `by_seconds`)
+    start_step     first step of the interval
+    end_step       first step after the interval; None: no end
+    save_steps     further steps to save, inside or outside [start_step, end_step)
+    save_seconds   least time between saves in seconds: the first step in [start_step, end_step) that begins so long
+                   after the last saved one is saved too
     """
 
     save_interval: int = field(default=DEFAULT_SAVE_INTERVAL, metadata=stored(_INTERVAL))
@@ -121,15 +127,29 @@ class Schedule:
 
     @classmethod
     def by_seconds(cls, save_seconds: float, *, start_step: int = 0, end_step: int | None = None) -> Schedule:
-        """A schedule that follows the clock and no interval of steps."""
+        """Return a schedule that follows the clock only.
+
+        Args:
+            save_seconds: Least time between two saves, in seconds.
+            start_step: First step that may be saved.
+            end_step: First step that is no longer saved; None: no end.
+        """
         return cls(NEVER, start_step, end_step, (), save_seconds)
 
     def is_due(self, step: int) -> bool:
-        """True if `step` is in `save_steps`, or on the interval within [start_step, end_step), by no clock."""
+        """Return True if `step` is in `save_steps` or on the interval. The clock is not considered.
+
+        Args:
+            step: Step within the mode, from 0.
+        """
         return step in self.save_steps or (self.is_within(step) and step % self.save_interval == 0)
 
     def is_within(self, step: int) -> bool:
-        """True if `step` lies in [start_step, end_step)."""
+        """Return True if `step` lies in [start_step, end_step).
+
+        Args:
+            step: Step within the mode, from 0.
+        """
         return self.start_step <= step and (self.end_step is None or step < self.end_step)
 
 
@@ -153,9 +173,15 @@ _MODE_SCHEDULES = Kind(
 class CollectionRequest:
     """One collection to save.
 
-    `mode_schedules` replaces `schedule` for the modes it names. `reductions` are tokens of `REDUCTIONS`.
-    `save_raw_tensor` None means: the tensor itself, unless reductions are asked for. `save_histogram` counts only where
-    files for TensorBoard are written.
+    name              one of `BUILT_IN_COLLECTIONS`, or a collection of the user's own
+    schedule          the steps, in modes without a schedule of their own
+    include_regex     regular expressions for names of tensors
+    mode_schedules    (mode, schedule), in place of `schedule`
+    tensor_names      further tensors by name
+    reductions        tokens of `REDUCTIONS`
+    save_raw_tensor   True: save the tensor itself; None: only if no reductions are requested
+    save_shape        True: save the shape
+    save_histogram    True: write histograms, where files for TensorBoard are written
     """
 
     name: str = field(metadata=stored(TEXT))
@@ -171,7 +197,11 @@ class CollectionRequest:
     save_histogram: bool = field(default=True, metadata=stored(BOOLEAN, optional=True))
 
     def schedule_for(self, mode: str) -> Schedule:
-        """The schedule that holds in that mode."""
+        """Return the schedule of a mode.
+
+        Args:
+            mode: One of `MODES`.
+        """
         return dict(self.mode_schedules).get(mode, self.schedule)
 
     @property
@@ -181,12 +211,20 @@ class CollectionRequest:
 
 
 def collections_document(collections: Iterable[CollectionRequest]) -> list[dict[str, object]]:
-    """Return plain JSON values, as `read_collection` reads them."""
+    """Return plain JSON values, as `read_collection` reads them.
+
+    Args:
+        collections: Collections of a capture request or of a rule.
+    """
     return [document_of(collection) for collection in collections]
 
 
 def read_collection(fields: Fields) -> CollectionRequest:
-    """Return one collection of a request; its problems are noted in `fields`."""
+    """Return one collection of a request.
+
+    Args:
+        fields: Fields of its JSON object; mistakes are added to their problems.
+    """
     collection = record_of(CollectionRequest, fields)
     for pattern in collection.include_regex:
         try:
@@ -213,11 +251,13 @@ _COLLECTIONS = Kind(
 
 @dataclass(frozen=True)
 class StatisticsRequest:
-    """The always-on statistics.
+    """The settings of the always-on statistics.
 
-    `budget` is the share of the step time that they may cost. The dear tier is measured on each of the first
-    `dense_start_steps`, on the `dense_after_steps` that follow anything unusual, and otherwise at most every
-    `dear_interval` steps, less often where the budget demands it.
+    enabled             False: no statistics
+    budget              largest share of the step time that they may cost, above 0 and up to 1
+    dear_interval       steps between measurements of the dear tier; more where the budget demands it
+    dense_start_steps   number of first steps, on each of which the dear tier is measured
+    dense_after_steps   number of steps after anything unusual, on each of which the dear tier is measured
     """
 
     enabled: bool = field(default=True, metadata=stored(BOOLEAN, optional=True))
@@ -229,12 +269,14 @@ class StatisticsRequest:
 
 @dataclass(frozen=True)
 class CaptureRequest:
-    """Everything the hook is asked to save.
+    """Everything that capture saves in one run.
 
+    collections      the collections to save
+    statistics       settings of the always-on statistics
     include_workers  "all": every rank writes its tensors; "one": rank 0 alone
-    compiled         what a step that needs inputs or outputs of modules may do to a compiled model: "eager_step" runs
-                     that step without the compiler, "params_only" never does and goes without them
-    tensorboard      where files for TensorBoard go, a folder or s3://; "" for none
+    compiled         the treatment of a compiled model at a step that needs inputs or outputs of modules: "eager_step"
+                     runs that step without the compiler, "params_only" goes without them
+    tensorboard      folder or s3:// prefix for TensorBoard files; "" for none
     """
 
     collections: tuple[CollectionRequest, ...] = field(
@@ -248,18 +290,29 @@ class CaptureRequest:
     tensorboard: str = field(default="", metadata=stored(TEXT, optional=True))
 
     def collection(self, name: str) -> CollectionRequest | None:
-        """The request for the collection of that name, if there is one."""
+        """Return the request for one collection, or None.
+
+        Args:
+            name: Name of the collection.
+        """
         return next((c for c in self.collections if c.name == name), None)
 
     def saves_tensors(self, rank: int) -> bool:
-        """True if the process of that rank writes tensors."""
+        """Return True if the process of that rank writes tensors.
+
+        Args:
+            rank: Rank of the process, from 0.
+        """
         return rank == 0 or self.include_workers == "all"
 
     def merged_with(self, other: CaptureRequest) -> CaptureRequest:
-        """Both requests at once.
+        """Return the union of two requests.
 
-        Where both name a collection, the finer schedule, all regexes, names and reductions hold. Of any other setting
-        holds the one that is not the default; if neither is, this request's.
+        For a collection in both, the finer schedule and all regexes, names and reductions hold. For any other setting
+        the value that is not the default holds; if neither is the default, this request's.
+
+        Args:
+            other: The request to add.
         """
         merged = {c.name: c for c in self.collections}
         for theirs in other.collections:
@@ -275,12 +328,19 @@ class CaptureRequest:
         )
 
     def to_json(self) -> str:
-        """One line of JSON, as it travels in the environment of a training job; what is default is left out."""
+        """Return one line of JSON for the environment of a training job. Default values are left out."""
         return to_json({"version": VERSION, **document_of(self)})
 
     @classmethod
     def from_json(cls, text: str | bytes) -> CaptureRequest:
-        """Reads `to_json`'s text. Errors: `ConfigurationError` with every problem at once."""
+        """Return the request in a text that `to_json` wrote.
+
+        Args:
+            text: The JSON.
+
+        Raises:
+            ConfigurationError: The text is wrong. Lists every problem at once.
+        """
         subject = "The capture request"
         fields = Fields(parse_json(text, subject=subject), where="")
         fields.integer("version", VERSION)
@@ -291,7 +351,12 @@ class CaptureRequest:
 
 
 def capture_environment(run_uri: str, request: CaptureRequest) -> Mapping[str, str]:
-    """The environment that switches capture on in a training job: add it to `Environment` of CreateTrainingJob."""
+    """Return the variables that switch capture on: add them to `Environment` of CreateTrainingJob.
+
+    Args:
+        run_uri: Location of the run.
+        request: Collections and statistics to save.
+    """
     return {"TRACKSIDE_RUN": run_uri, "TRACKSIDE_CAPTURE_REQUEST": request.to_json()}
 
 

@@ -1,7 +1,7 @@
 """The causes that a verdict may suspect: a closed list, so that verdicts of different rules can be compared.
 
-Two rules that suspect the same cause of the same run speak of one problem, and are told as one; so are a cause and what
-a run with it also looks like (`LOOKS_LIKE`).
+Two rules that suspect the same cause of one run report one problem, and their findings are merged. The same holds for
+a cause and its symptoms (`LOOKS_LIKE`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from trackside.contracts.stored_fields import TEXT, choice, computed, stored
 
 
 class Cause(str, Enum):
-    """What may be wrong with a training. Each has a sentence in `EXPLANATIONS`."""
+    """A cause of trouble in a training. Each has a sentence in `EXPLANATIONS`."""
 
     LEARNING_RATE_TOO_HIGH = "learning-rate-too-high"
     LEARNING_RATE_TOO_LOW = "learning-rate-too-low"
@@ -50,7 +50,11 @@ class Cause(str, Enum):
 
 @dataclass(frozen=True)
 class Explanation:
-    """A cause in the user's words: what it is (a clause without a full stop), and the first thing to try."""
+    """A cause in the user's words.
+
+    what  the cause, a clause without a full stop
+    fix   the first thing to try
+    """
 
     what: str
     fix: str
@@ -67,7 +71,7 @@ class Suspicion:
 
     @property
     def explanation(self) -> Explanation:
-        """The cause in words, and the first thing to try."""
+        """The clause that names the cause, and the first thing to try."""
         return EXPLANATIONS[self.cause]
 
     @property
@@ -191,8 +195,8 @@ _BREAKS_APART = frozenset(
     [*_UNITS_AND_GRADIENTS, Cause.LEARNING_RATE_TOO_HIGH, Cause.CLIPPING_TOO_LOW, Cause.WRONG_LABELS]
 )
 
-# As what else a run with this cause shows itself: a rule that sees the symptom alone suspects that. What is not here
-# shows itself as nothing but itself.
+# Cause -> other causes with the same symptoms, which a rule that sees only the symptom may suspect. A cause that is
+# missing here resembles no other.
 LOOKS_LIKE: Mapping[Cause, frozenset[Cause]] = {
     Cause.LEARNING_RATE_TOO_HIGH: _BREAKS_APART
     | {Cause.BAD_INITIALIZATION, Cause.PRECISION_OVERFLOW, Cause.WEIGHT_DECAY_TOO_STRONG},

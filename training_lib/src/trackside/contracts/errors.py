@@ -1,15 +1,15 @@
-"""The error tree. Every error says what is wrong, where, and what would work.
+"""The error tree. Every error names the problem, the place, and a cure.
 
 TracksideError
-├── ConfigurationError (ValueError)      what was asked for cannot be done; every problem is listed at once
+├── ConfigurationError (ValueError)      a request cannot be carried out; lists every problem at once
 ├── StorageError (OSError)               bytes could not be stored or fetched
 │   ├── KeyNotFoundError                 no object of that key
-│   │   └── NotAFileError                something else bears it: a link that leads out, a folder, a pipe
+│   │   └── NotAFileError                the key is not a regular file: a link that leads out, a folder, a pipe
 │   ├── LocationNotFoundError            no such bucket or folder
 │   ├── AccessDeniedError                no permission
 │   └── StorageUnavailableError          an outage: trying again may help
-├── RecordError (ValueError)             a file is not what its name says: names the file and the byte offset
-├── RunNotFoundError (LookupError)       nothing that looks like a run lies there
+├── RecordError (ValueError)             a file has wrong content: names the file and the byte offset
+├── RunNotFoundError (LookupError)       no run at this location
 ├── TensorNotSavedError (LookupError)    this tensor was not saved at this step by this worker
 └── RuleEvaluationError                  a rule crashed; carries the rule and the step
 """
@@ -23,7 +23,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong in a configuration: where it stands, what is wrong, what would work."""
+    """One mistake in a configuration.
+
+    where  its place
+    what   the mistake
+    fix    a value or a step that would work; "" if unknown
+    """
 
     where: str
     what: str
@@ -34,7 +39,10 @@ class Problem:
 
 
 class TracksideError(Exception):
-    """Any error that Trackside raises on purpose. `advice`: what would work, where who raises it knows best."""
+    """Any error that Trackside raises on purpose.
+
+    advice  the cure, if the raising code can name it best; "" otherwise
+    """
 
     def __init__(self, *args: object, advice: str = "") -> None:
         super().__init__(*args)
@@ -42,7 +50,7 @@ class TracksideError(Exception):
 
 
 class ConfigurationError(TracksideError, ValueError):
-    """What was asked for cannot be done. Lists every problem, not only the first."""
+    """A request cannot be carried out. Lists every problem, not only the first."""
 
     def __init__(self, problems: Sequence[Problem], *, subject: str = "The configuration") -> None:
         self.problems = tuple(problems)
@@ -56,27 +64,35 @@ class StorageError(TracksideError, OSError):
 
 
 class KeyNotFoundError(StorageError):
-    """No object of that key lies in the store."""
+    """The store has no object of that key."""
 
 
 class NotAFileError(KeyNotFoundError):
-    """What bears the key is no file of this location: a link that leads out of it or nowhere, a folder, a pipe."""
+    """The key exists but is not a regular file inside the store.
+
+    It is a link that leads out of the location or nowhere, a folder, or a pipe.
+    """
 
 
 class LocationNotFoundError(StorageError):
-    """No such bucket or folder."""
+    """The bucket or folder does not exist."""
 
 
 class AccessDeniedError(StorageError):
-    """The store refused for want of permission."""
+    """The store refused the request for lack of permission."""
 
 
 class StorageUnavailableError(StorageError):
-    """The store did not answer as it should; trying again may help."""
+    """The store is unavailable or answered wrongly; trying again may help."""
 
 
 class RecordError(TracksideError, ValueError):
-    """A file is not what its name says."""
+    """A file does not have the content that its name promises.
+
+    key     the file
+    offset  the byte of the fault
+    what    the fault
+    """
 
     def __init__(self, key: str, offset: int, what: str) -> None:
         self.key, self.offset, self.what = key, offset, what
@@ -84,7 +100,7 @@ class RecordError(TracksideError, ValueError):
 
 
 class RunNotFoundError(TracksideError, LookupError):
-    """Nothing that looks like a run lies at this location."""
+    """The location holds no run."""
 
 
 class TensorNotSavedError(TracksideError, LookupError):
@@ -96,7 +112,12 @@ class RuleEvaluationError(TracksideError):
 
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
-    """`Did you mean 'x'?` for the nearest known name, else the list of all known names."""
+    """Return `Did you mean 'x'?` for the nearest known name, else the list of all known names.
+
+    Args:
+        wrong: The misspelled name.
+        known: The names that would work; if empty, "" is returned.
+    """
     names = sorted(known)
     near = difflib.get_close_matches(wrong.lower().replace("_", "-"), names, n=1) or difflib.get_close_matches(
         wrong, names, n=1

@@ -1,9 +1,9 @@
-"""What travels on the event bus: AWS's own field names and status enum, plus a small snapshot of the evidence.
+"""Events on the event bus: AWS's own field names and status enum, plus a small snapshot of the evidence.
 
 Two shapes arrive at the same handlers:
 
 - ours, detail type `Rule Evaluation Status Change`, one rule of one run;
-- AWS's `SageMaker Training Job State Change`, whose `DebugRuleEvaluationStatuses` list may hold several rules
+- AWS's `SageMaker Training Job State Change`, with a `DebugRuleEvaluationStatuses` list that may hold several rules
   (accounts that still have SageMaker Debugger). It carries no action: the job's tag
   `trackside:actions` decides, else the deployment's default.
 
@@ -43,11 +43,11 @@ from trackside.contracts.verdict import Outcome, Severity, Verdict
 VERSION = 1
 SOURCE = "trackside"
 DETAIL_TYPE = "Rule Evaluation Status Change"
-NOTIFICATION_DETAIL_TYPE = "Owner Notification"  # what notify_owner told, for webhooks
+NOTIFICATION_DETAIL_TYPE = "Owner Notification"  # a notification of notify_owner, for webhooks
 AWS_SOURCE = "aws.sagemaker"
 AWS_DETAIL_TYPE = "SageMaker Training Job State Change"
 PROCESSING_DETAIL_TYPE = "SageMaker Processing Job State Change"
-TOLD_AGAIN_SOURCE = "trackside.reconcile"  # of what a sweep tells in place of an event of AWS that did not come
+TOLD_AGAIN_SOURCE = "trackside.reconcile"  # of events that a sweep sends in place of a lost one of AWS
 
 MOST_STATUS_DETAILS = 1024  # API_DebugRuleEvaluationStatus: StatusDetails has at most 1,024 characters
 MOST_EVIDENCE_POINTS = 20
@@ -56,7 +56,7 @@ TERMINAL_JOB_STATUSES = ("Completed", "Failed", "Stopped")
 
 
 class RuleEvaluationStatus(str, Enum):
-    """AWS's enum."""
+    """The status of a rule, in AWS's words."""
 
     IN_PROGRESS = "InProgress"
     NO_ISSUES_FOUND = "NoIssuesFound"
@@ -75,7 +75,7 @@ STATUS_OF_OUTCOME: Mapping[Outcome, RuleEvaluationStatus] = {
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """The training job an event is about. The ARN is what actions use; a name alone may match a sibling."""
+    """The training job of an event. Actions use the ARN: a name alone may match a sibling."""
 
     name: str
     arn: str
@@ -83,7 +83,7 @@ class TrainingJob:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A small snapshot: the tensor, the step, a few statistics, the recent series, and the place of the tensor."""
+    """A small snapshot: the tensor, the step, a few statistics, the recent series, and the location of the tensor."""
 
     tensor_name: str = field(
         default="", metadata=stored(TEXT, "The subject of the leading finding; may be empty.", name="TensorName")
@@ -121,10 +121,11 @@ DETAILS = Kind(
 
 @dataclass(frozen=True)
 class RuleEvaluation:
-    """The status of one rule of one training job, of either event.
+    """The status of one rule of one training job, from either event.
 
-    `actions` is None if the event names none: the job's tag or the deployment's default decides. `tagged_actions` are
-    those of the job's tag trackside:actions, None without such a tag.
+    actions         actions that the event names; None if it names none: the job's tag or the deployment's default
+                    decides
+    tagged_actions  actions in the job's tag trackside:actions; None without such a tag
     """
 
     job: TrainingJob = field(metadata=stored(JOB))
@@ -168,19 +169,21 @@ class RuleEvaluation:
 
     @property
     def found_issues(self) -> bool:
-        """True for IssuesFound only."""
+        """True if the status is IssuesFound."""
         return self.status is RuleEvaluationStatus.ISSUES_FOUND
 
     @property
     def finding_id(self) -> str:
-        """Which issue of the job this is about: the same however often it is said, another once the rule found it
-        again. An event of the original tells no step, so all that it says about a rule is one finding."""
+        """The identity of the issue within the job: equal for all deliveries, new when the rule fires again.
+
+        An event of SageMaker Debugger names no step, so all issues of one of its rules share one identity.
+        """
         return (
             self.configuration_name if self.actions is None else f"{self.configuration_name}@{self.evidence.since_step}"
         )
 
     def asked_actions(self, default: tuple[Action, ...]) -> tuple[Action, ...]:
-        """What the event names, else what the tag of its job does, else the deployment's default."""
+        """Return the actions of the event, else of the job's tag, else `default`."""
         for asked in (self.actions, self.tagged_actions):
             if asked is not None:
                 return asked
@@ -192,7 +195,7 @@ class RuleEvaluation:
 
 
 def evaluation_of(verdict: Verdict, *, job: TrainingJob, run_uri: str, evaluation_job_arn: str = "") -> RuleEvaluation:
-    """A verdict as it goes onto the bus."""
+    """Return a verdict in the form of the event bus."""
     lead = verdict.lead
     evidence = (
         Evidence(
@@ -227,11 +230,13 @@ def evaluation_of(verdict: Verdict, *, job: TrainingJob, run_uri: str, evaluatio
 
 
 def read_rule_evaluations(event: Mapping[str, Any], *, and_of_ended_jobs: bool = False) -> tuple[RuleEvaluation, ...]:
-    """Every rule status in an EventBridge event of either shape.
+    """Return every rule status in an EventBridge event of either shape.
 
-    An official event of a job that is no longer InProgress yields nothing, for AWS repeats the old statuses on each
-    later state change; `and_of_ended_jobs` is for whoever keeps a record and does not act. Errors: `ConfigurationError`
-    for any other event, with every problem at once.
+    AWS repeats the old statuses on each later state change of a job. So an event of AWS about a job that is not
+    InProgress has no statuses here, unless `and_of_ended_jobs` is set, for readers that keep a record and do not act.
+
+    Raises:
+        ConfigurationError: It is another kind of event, or malformed. Lists every problem at once.
     """
     subject = _subject(event)
     kind = event.get("detail-type")
@@ -251,9 +256,9 @@ def read_rule_evaluations(event: Mapping[str, Any], *, and_of_ended_jobs: bool =
 
 @dataclass(frozen=True)
 class TrainingJobStateChange:
-    """A training job changed its state. Tags opt a job in: `trackside:run` says where its data lies.
+    """A change in the state of a training job. Tags opt a job in: `trackside:run` is the location of its run.
 
-    Moments are seconds since the epoch; what the event does not say is 0 or "".
+    Moments are seconds since the epoch. Values that the event does not have are 0 or "".
     """
 
     job: TrainingJob
@@ -276,7 +281,11 @@ class TrainingJobStateChange:
 
 
 def read_training_job_state_change(event: Mapping[str, Any]) -> TrainingJobStateChange:
-    """AWS's `SageMaker Training Job State Change`. Errors: `ConfigurationError`."""
+    """Return the content of AWS's `SageMaker Training Job State Change`.
+
+    Raises:
+        ConfigurationError: The event is malformed.
+    """
     fields = detail_of(event)
     resources = _part(fields, "ResourceConfig")
     change = TrainingJobStateChange(
@@ -298,18 +307,20 @@ def read_training_job_state_change(event: Mapping[str, Any]) -> TrainingJobState
 
 
 def detail_of(event: Mapping[str, Any]) -> Fields:
-    """The detail of an event. For what is absent AWS writes nothing, null or "": null is taken for nothing here."""
+    """Return the fields in the detail of an event. Null counts as absent: AWS writes nothing, null or "" for it."""
     return Fields(_without_nulls(event.get("detail"), deep=3), where="detail")
 
 
 def moment(fields: Fields, name: str) -> float:
-    """Seconds since the epoch of what AWS says in milliseconds, as a number or, in its examples, as a text; 0: it does
-    not say."""
+    """Return a moment in seconds since the epoch, 0 if absent.
+
+    AWS writes milliseconds as a number, and in its examples as a text.
+    """
     return _number(fields, name) / 1000
 
 
 def _without_nulls(value: Any, *, deep: int) -> Any:
-    """As deep as anything is read: objects in lists of the detail."""
+    """Remove nulls down to the depth that is read: objects in lists of the detail."""
     if deep and isinstance(value, Mapping):
         return {name: _without_nulls(inner, deep=deep - 1) for name, inner in value.items() if inner is not None}
     if deep and isinstance(value, list):
@@ -330,12 +341,12 @@ def _part(fields: Fields, name: str) -> Fields:
 
 
 def _object(fields: Fields, name: str) -> Mapping[str, Any]:
-    """An object that may be absent; AWS writes "" for some that are."""
+    """Return an object that may be absent; AWS writes "" for some absent ones."""
     return fields.mapping(name, {}) if fields.is_object(name) else {}
 
 
 def _number(fields: Fields, name: str) -> float:
-    """A fact that is good to know, yet no reason to refuse the event: 0 where it is no number."""
+    """Return a number, or 0 for anything else: it is no reason to refuse the event."""
     return fields.number(name) if fields.is_number(name) else float(fields.digits(name) or 0)
 
 
@@ -357,7 +368,7 @@ def _read_official(fields: Fields) -> tuple[RuleEvaluation, ...]:
 
 
 def _tagged_actions(fields: Fields) -> tuple[Action, ...] | None:
-    """A tag that says nothing known is passed over: an issue must not stay unsaid for a misspelled word."""
+    """Return the actions in the job's tag. A misspelled tag is ignored, so that the issue is still reported."""
     try:
         return read_actions(str(_object(fields, "Tags").get(ACTIONS_TAG, "")))
     except ConfigurationError:

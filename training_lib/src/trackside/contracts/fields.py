@@ -1,4 +1,4 @@
-"""Reads plain JSON into contract types and collects every problem on the way, so that one error can list them all."""
+"""The reader of plain JSON into contract types. It collects every problem, so that one error can list them all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ E = TypeVar("E", bound=Enum)
 
 
 class Fields:
-    """One JSON object being read: ask for each field once, then `finish`."""
+    """One JSON object during reading: read each field once, then call `finish`.
+
+    where     path of the object, for problems
+    problems  problems found so far; inner objects share the list
+    """
 
     def __init__(self, data: Any, *, where: str, problems: list[Problem] | None = None) -> None:
         self.where = where
@@ -31,21 +35,21 @@ class Fields:
         return name in self._data
 
     def has(self, name: str) -> bool:
-        """True if a value other than null is given; the name counts as asked for."""
+        """Return True if a value other than null is given. The name then counts as known."""
         self._asked.add(name)
         return self._data.get(name) is not None
 
     def is_object(self, name: str) -> bool:
-        """True if an object stands there, for values that may be anything."""
+        """Return True if the value is an object."""
         return isinstance(self._data.get(name), Mapping)
 
     def is_number(self, name: str) -> bool:
-        """True if a finite number stands there, for values that may be anything."""
+        """Return True if the value is a finite number."""
         number = read_number(self._data.get(name))
         return number is not None and math.isfinite(number)
 
     def digits(self, name: str) -> str:
-        """The digits of a whole number that is written as a text; "": there is no such text."""
+        """Return the digits of a whole number that is written as a text (1 to 18 digits), else ""."""
         value = self._data.get(name)
         return value if isinstance(value, str) and re.fullmatch("[0-9]{1,18}", value) else ""
 
@@ -63,7 +67,7 @@ class Fields:
         return int(value) if value is not None else 0
 
     def number(self, name: str, default: float | None = None) -> float:
-        """A number; `"NaN"`, `"Infinity"` and `"-Infinity"` are numbers too (JSON itself has no word for them)."""
+        """Return a number. `"NaN"`, `"Infinity"` and `"-Infinity"` count, for JSON has no form for them."""
         self._asked.add(name)
         value = self._data.get(name, default)
         number = read_number(value)
@@ -103,7 +107,7 @@ class Fields:
         return value if isinstance(value, Mapping) else {}
 
     def choice(self, name: str, kind: type[E], default: E | None = None) -> E:
-        """One value of an enumeration; anything else is a problem that lists the choices."""
+        """Return one value of an enumeration. Anything else is a problem that lists the choices."""
         self._asked.add(name)
         value = self._data.get(name, default)
         try:
@@ -114,7 +118,7 @@ class Fields:
             return next(iter(kind))
 
     def choices(self, name: str, kind: type[E], default: Iterable[E] | None = None) -> tuple[E, ...]:
-        """A list of values of an enumeration, each once, in the order given."""
+        """Return a list of values of an enumeration, each once, in the order given."""
         if name not in self._data and default is not None:
             self._asked.add(name)
             return tuple(default)
@@ -128,11 +132,11 @@ class Fields:
         return tuple(found)
 
     def anything_in(self, name: str) -> tuple[Any, ...]:
-        """The values of a list, whatever they are; absent: none."""
+        """Return the values of a list, of any kind; () if it is absent."""
         return tuple(self._take(name, [], lambda v: isinstance(v, list), "a list"))
 
     def series(self, name: str) -> tuple[tuple[int, float], ...]:
-        """A list of [step, value] pairs."""
+        """Return a list of [step, value] pairs."""
         pairs = []
         for pair in self._take(name, [], lambda v: isinstance(v, list), "a list of [step, value]"):
             number = read_number(pair[1]) if isinstance(pair, list) and len(pair) == 2 else None
@@ -143,12 +147,12 @@ class Fields:
         return tuple(pairs)
 
     def numbers(self, name: str) -> dict[str, float]:
-        """An object whose values are all numbers."""
+        """Return an object of numbers."""
         inner = Fields(self.mapping(name, {}), where=f"{self.where}.{name}".lstrip("."), problems=self.problems)
         return {key: inner.number(key) for key in inner._data}
 
     def items(self, name: str, read: Callable[[Fields], T], *, required: bool = True) -> tuple[T, ...]:
-        """A list of objects, each read by `read`; problems name the index (`rules[2].name`)."""
+        """Return a list of objects, each read by `read`. Problems name the index (`rules[2].name`)."""
         value = self._take(name, None if required else [], lambda v: isinstance(v, list | tuple), "a list")
         found = []
         for index, item in enumerate(value or ()):
@@ -157,22 +161,22 @@ class Fields:
         return tuple(found)
 
     def inner(self, name: str) -> Fields:
-        """Return the fields of the object of that name, which may be absent; its problems are noted with these."""
+        """Return the fields of an inner object, which may be absent. Its problems are noted with these."""
         where = ".".join(part for part in (self.where, name) if part)
         return Fields(self.mapping(name, {}), where=where, problems=self.problems)
 
     def ignore(self, *names: str) -> None:
-        """These names may be there and are not read."""
+        """Allow these names without reading them."""
         self._asked.update(names)
 
     def reject_unknown(self) -> None:
-        """Every name that nobody asked for is a problem, with a did-you-mean."""
+        """Note a problem, with a did-you-mean, for every name that was not read."""
         for name in self._data:
             if name not in self._asked:
                 self.problem(str(name), "is not a known name.", did_you_mean(str(name), self._asked))
 
     def finish(self, *, subject: str) -> None:
-        """Raises one `ConfigurationError` if anything was wrong."""
+        """Raise one `ConfigurationError` with all problems, if any."""
         if self.problems:
             raise ConfigurationError(self.problems, subject=subject)
 
@@ -186,7 +190,11 @@ class Fields:
 
 
 def parse_json(text: str | bytes, *, subject: str) -> Any:
-    """The JSON value in `text`, or a `ConfigurationError` that says where it breaks."""
+    """Return the JSON value in `text`.
+
+    Raises:
+        ConfigurationError: It is not JSON. Names the place of the fault.
+    """
     try:
         return json.loads(text)
     except ValueError as error:  # no JSON, no UTF-8, or a number of thousands of digits
@@ -196,7 +204,7 @@ def parse_json(text: str | bytes, *, subject: str) -> Any:
 
 
 def read_number(value: Any) -> float | None:
-    """The number that JSON carries, non-finite ones written as words included; None if it is none."""
+    """Return the number in a JSON value, non-finite ones written as words included; None for anything else."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
@@ -206,7 +214,7 @@ def read_number(value: Any) -> float | None:
 
 
 def write_number(value: float) -> float | str:
-    """`value` as JSON can carry it: non-finite numbers become words, because JSON has none for them."""
+    """Return `value` as JSON can carry it: non-finite numbers become words, because JSON has none for them."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -215,7 +223,7 @@ def write_number(value: float) -> float | str:
 
 
 def to_json(value: Mapping[str, Any]) -> str:
-    """Compact, key-ordered JSON; refuses the non-finite numbers that other readers would choke on."""
+    """Return compact JSON in the order of keys. Non-finite numbers are refused, for other readers cannot read them."""
     return json.dumps(value, separators=(",", ":"), sort_keys=True, allow_nan=False)
 
 

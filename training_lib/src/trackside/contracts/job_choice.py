@@ -1,17 +1,16 @@
-"""What a training job says of itself, in its tags or its environment: where its run lies, which rules judge it, what
-is done about a finding.
+"""The settings of one training job in its tags or its environment: run, rules, and actions.
 
-Tags are told by the events of AWS, the environment is not; so tags are asked first. Both are short (256 and 512
-characters), and a tag holds few signs besides letters and digits: no comma, quote, brace or asterisk. So there are
-words for what is short, and a reference to an object for all else:
+AWS's events carry tags and no environment, so tags are read first. Both are short (256 and 512 characters), and a tag
+allows few signs besides letters and digits: no comma, quote, brace or asterisk. So short choices are written as words,
+and longer ones as a reference to an object:
 
-    trackside:run      s3://bucket/digits-01             the run lies there
-                       s3://bucket/tuning-7/@job         each job that carries it has a run of its own, by its name
+    trackside:run      s3://bucket/digits-01             the location of the run
+                       s3://bucket/tuning-7/@job         each job with this value has a run of its own, by its name
     trackside:rules    vanishing-gradient:threshold=1e-8:relative_threshold=0.1 dead-relu@aws-docs
                        (`all`: the usual rules)
                        s3://bucket/any/rule-request.json, or ssm:/trackside/trackside/rules/strict
     trackside:actions  StopTraining Notify               for each rule that names no action itself (`none`: nothing)
-    trackside:watch    no: never; status: only what becomes of the job is recorded, and no rule judges it
+    trackside:watch    no: never; status: only the job's states are recorded, and no rule judges it
 
 Limits: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_Tag.html and API_CreateTrainingJob.html.
 """
@@ -38,7 +37,7 @@ CAPTURE_VARIABLE = "TRACKSIDE_CAPTURE_REQUEST"
 MOST_TAG_CHARACTERS = 256
 MOST_VARIABLE_CHARACTERS = 512
 
-CHOICE_NAME = "choice-of-rules"  # under which an event says that a job's choice is wrong; no rule has that name
+CHOICE_NAME = "choice-of-rules"  # rule name in events about a wrong choice of a job; no rule has it
 ALL_RULES, NO_ACTION = "all", "none"
 STATUS_ONLY, UNWATCHED = "status", "no"
 
@@ -51,7 +50,13 @@ _RULE_WORD = re.compile(r"(?P<rule>[^\s:,@=]+)(@(?P<preset>[^\s:,@=]*))?(:(?P<pa
 
 @dataclass(frozen=True)
 class JobChoice:
-    """What one job says, word for word; "" where it says nothing."""
+    """The settings of one job, as written; "" where a setting is absent.
+
+    run      location of the run
+    rules    words for rules, or a reference to a rule request
+    actions  words for actions
+    watch    "no" or "status"
+    """
 
     run: str = ""
     rules: str = ""
@@ -60,21 +65,21 @@ class JobChoice:
 
     @property
     def is_judged(self) -> bool:
-        """True if rules judge the run that it names."""
+        """True if rules judge the run."""
         return bool(self.run) and self.watch not in (STATUS_ONLY, UNWATCHED)
 
     def filled_up(self, other: JobChoice) -> JobChoice:
-        """With what `other` says where this says nothing."""
+        """Return these settings, with empty ones taken from `other`."""
         return JobChoice(**{name: value or getattr(other, name) for name, value in vars(self).items()})
 
 
 def choice_in_tags(tags: Mapping[str, str]) -> JobChoice:
-    """Of a training job, by its tags."""
+    """Return the settings in the tags of a training job."""
     return _choice(tags, RUN_TAG, RULES_TAG, ACTIONS_TAG, WATCH_TAG)
 
 
 def choice_in_environment(environment: Mapping[str, str]) -> JobChoice:
-    """Of a training job, by its Environment."""
+    """Return the settings in the Environment of a training job."""
     return _choice(environment, RUN_VARIABLE, RULES_VARIABLE, ACTIONS_VARIABLE, WATCH_VARIABLE)
 
 
@@ -83,13 +88,13 @@ def _choice(given: Mapping[str, str], *names: str) -> JobChoice:
 
 
 def is_tag_value(text: str) -> bool:
-    """True if a tag of SageMaker's takes it."""
+    """Return True if SageMaker accepts `text` as the value of a tag."""
     return len(text) <= MOST_TAG_CHARACTERS and _TAG_VALUE.fullmatch(text) is not None
 
 
 @dataclass(frozen=True)
 class S3Reference:
-    """An object that holds a rule request."""
+    """The S3 object of a rule request."""
 
     bucket: str
     key: str
@@ -97,19 +102,26 @@ class S3Reference:
 
 @dataclass(frozen=True)
 class ParameterReference:
-    """A parameter of SSM that holds a rule request."""
+    """The SSM parameter of a rule request."""
 
     name: str
 
 
 def is_reference(text: str) -> bool:
-    """True if the rules stand elsewhere, whether or not the address is a good one."""
+    """Return True if `text` is an address in place of words, valid or not."""
     return text.startswith(SSM_SCHEME) or "://" in text
 
 
 def read_reference(text: str, *, bucket: str, parameters_below: str) -> S3Reference | ParameterReference:
-    """The object or parameter that is meant. Only objects of `bucket` called rule-request.json are read, and only
-    parameters below that path. Errors: `ConfigurationError`.
+    """Return the object or parameter that `text` refers to.
+
+    Args:
+        text: The reference, `s3://...` or `ssm:...`.
+        bucket: The bucket of permitted objects; they must be called rule-request.json.
+        parameters_below: The path of permitted parameters.
+
+    Raises:
+        ConfigurationError: The deployment may not read it, or it is malformed.
     """
     if text.startswith(SSM_SCHEME):
         match = _SSM_REFERENCE.fullmatch(text)
@@ -129,9 +141,10 @@ def _refused(what: str, fix: str) -> ConfigurationError:
 
 
 def chosen_by_words(rules: str, actions: str, *, catalogue: RuleCatalogue) -> RuleRequest:
-    """The rules that the words name, or the usual ones where they name none, with the actions that the words name.
+    """Return the request for the rules and actions that the words name. Without words, the usual rules.
 
-    Errors: `ConfigurationError` with every problem of both at once.
+    Raises:
+        ConfigurationError: The words are wrong. Lists every problem of both texts at once.
     """
     problems: list[Problem] = []
     found = _read_rules(rules, catalogue, problems)
@@ -143,9 +156,10 @@ def chosen_by_words(rules: str, actions: str, *, catalogue: RuleCatalogue) -> Ru
 
 
 def chosen_by_document(text: str | bytes, actions: str, *, catalogue: RuleCatalogue) -> RuleRequest:
-    """The rules of a rule request; those that name no action have the ones that the words name.
+    """Return the rules of a rule request. Rules without actions get those that the words name.
 
-    Errors: `ConfigurationError` with every problem at once.
+    Raises:
+        ConfigurationError: The request or the words are wrong. Lists every problem at once.
     """
     problems: list[Problem] = []
     asked = _read_actions(actions, problems)
@@ -164,7 +178,11 @@ def chosen_by_document(text: str | bytes, actions: str, *, catalogue: RuleCatalo
 
 
 def read_actions(words: str) -> tuple[Action, ...] | None:
-    """What a job asks for that names it; None where it says nothing. Errors: `ConfigurationError`."""
+    """Return the actions that the words name, or None for no words.
+
+    Raises:
+        ConfigurationError: A word is unknown.
+    """
     problems: list[Problem] = []
     found = _read_actions(words, problems)
     _finish(problems)
@@ -172,7 +190,7 @@ def read_actions(words: str) -> tuple[Action, ...] | None:
 
 
 def words_of(request: RuleRequest, *, catalogue: RuleCatalogue) -> tuple[str, str] | None:
-    """(rules, actions) that `chosen_by_words` reads as this request; None where a tag cannot say it."""
+    """Return the (rules, actions) words that `chosen_by_words` reads as `request`; None if no tag can hold them."""
     if not request.rules or len({rule.actions for rule in request.rules}) != 1:
         return None
     words = (" ".join(_word(rule) for rule in request.rules), _actions_word(request.rules[0].actions))

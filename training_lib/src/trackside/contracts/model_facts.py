@@ -1,6 +1,6 @@
 """Facts about a training program: modules, parameters, optimizers, losses, settings.
 
-The rules compare them with what they measure. records/model_facts.py reads and writes them.
+The rules compare them with their measurements. records/model_facts.py reads and writes them.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-# What a module is for, as far as its type tells; "" for anything else.
+# The purpose of a module, by its type; "" for anything else.
 ROLES = (
     "activation", "normalization", "dropout", "embedding", "convolution", "linear", "recurrent", "attention", "pooling",
     "loss", "container",
 )  # fmt: skip
-# Which activation: those of a family fail in the same way. "relu" passes nothing below zero and no gradient there,
+# Families of activations that fail in the same way. Below zero "relu" passes neither values nor gradients,
 # "leaky_relu" a little of both.
 ACTIVATIONS = ("relu", "leaky_relu", "tanh", "sigmoid", "softmax", "log_softmax", "gelu", "silu", "other")
 
@@ -24,16 +24,17 @@ ACTIVATIONS = ("relu", "leaky_relu", "tanh", "sigmoid", "softmax", "log_softmax"
 class ModuleFacts:
     """One module of a trained model.
 
-    name          as its tensors are named: `<name>_output_0`; the root goes by its class
+    name          prefix of its tensors: `<name>_output_0`; the root module goes by its class
     type_name     its class
     role          one of `ROLES`, or ""
-    activation    one of `ACTIVATIONS` where the role is "activation", else ""
-    is_training   its train/eval flag as an optimizer stepped
-    in_features, out_features   as it says itself (channels of a convolution, rows and width of an embedding); or None
-    line          "train.py:41", where it was created; "" where that is not known
+    activation    one of `ACTIVATIONS` if the role is "activation", else ""
+    is_training   its train/eval flag when an optimizer stepped
+    in_features, out_features   as the module declares them (channels of a convolution, rows and width of an embedding);
+                  or None
+    line          "train.py:41", the line that created it; "" if unknown
     probability   of a dropout, else None
-    sees_ahead    its answer at a place of a sequence depends on later places: a recurrent layer that reads both ways,
-                  attention over its own input without a mask
+    sees_ahead    its output at one position of a sequence depends on later positions: a bidirectional recurrent layer,
+                  or attention over its own input without a mask
     """
 
     name: str
@@ -52,16 +53,16 @@ class ModuleFacts:
 class ParameterFacts:
     """One parameter of a trained model.
 
-    name           as it is saved; its gradient is `gradient/<name>`
+    name           its name as a tensor; its gradient is `gradient/<name>`
     module         the name of the module that holds it, as in `ModuleFacts.name`; "" if none does
-    shape, dtype   of the whole parameter, where it is sharded too; "float32"
-    requires_grad  as the optimizer that holds it stepped
-    optimizer      the optimizer's word, as in `hyperparameters/<optimizer>/group_0/lr`; "" if none holds it
-    group          its number there; 0 where there is no optimizer
-    tied_to        the parameter that this one is another name of; such a name is never saved by itself
-    is_sharded     the worker holds a part of it only
-    has_gradient   it had one when it was looked at, at the end of a step
-    has_equal_rows   as the first step ended, its rows were all the same: its units started alike
+    shape, dtype   of the whole parameter, even if sharded; "float32"
+    requires_grad  its flag when the optimizer that holds it stepped
+    optimizer      the optimizer's name, as in `hyperparameters/<optimizer>/group_0/lr`; "" if none holds it
+    group          its parameter group in that optimizer; 0 without an optimizer
+    tied_to        the parameter of which this is a second name; a second name is never saved by itself
+    is_sharded     the worker holds only a part of it
+    has_gradient   it had a gradient at the end of the step at which it was examined
+    has_equal_rows   all its rows were equal at the end of the first step: its units started alike
     looks_untrained  it is frozen or in no optimizer, and its values are as the framework's layers initialise them
     """
 
@@ -85,16 +86,20 @@ class ParameterFacts:
 
     @property
     def size(self) -> int:
-        """How many numbers it holds."""
+        """The number of its elements."""
         return math.prod(self.shape)
 
 
 @dataclass(frozen=True)
 class OptimizerFacts:
-    """One optimizer: its word as in `hyperparameters/<name>/group_0/lr`, its class, and where it was created.
+    """One optimizer.
 
-    `groups`: the numbers and flags of each parameter group as they first were (true is 1.0; `betas` are `betas_0` and
-    `betas_1`); `lr` is that of the first step. `parameter_count`: tensors.
+    name             as in `hyperparameters/<name>/group_0/lr`
+    type_name        its class
+    line             the line that created it; "" if unknown
+    groups           numbers and flags of each parameter group at first sight (true is 1.0; `betas` are `betas_0` and
+                     `betas_1`); `lr` is that of the first step
+    parameter_count  number of its tensors
     """
 
     name: str
@@ -104,7 +109,12 @@ class OptimizerFacts:
     parameter_count: int = 0
 
     def hyperparameter(self, key: str, *, group: int = 0) -> float | None:
-        """A number of a group; None if there is none."""
+        """Return a number of a parameter group, or None if it has none of that name.
+
+        Args:
+            key: Name of the hyperparameter: "lr", "betas_0".
+            group: Number of the parameter group, from 0.
+        """
         return self.groups[group].get(key) if group < len(self.groups) else None
 
 
@@ -113,18 +123,21 @@ class LossFacts:
     """A scalar that `backward` was called on.
 
     name           of its tensor: `CrossEntropyLoss_output_0`
-    type_name      torch's own class of loss that computes the same, "" for one by hand or a sum of several
-    reduction      "mean", "sum", "none" (reduced by hand), or "" where that is not known
-    scale          what it was multiplied by before `backward` (accumulation, AMP); negative: it is maximised
-    input_from     what its predictions came out of: one of `ACTIVATIONS`, "linear", "other"; "" if not known
-    input_shape    of its predictions; () if not known
-    class_count    how many classes it tells apart; None for what is no classification
-    line           where it was computed; "" if not known
-    backward_line  where `backward` was called on it; "" if not known
-    is_weighted    it was given weights of classes or samples (`weight`, `pos_weight`)
-    is_broadcast   n predictions met n targets as n times n: a column less a row; or k scores the number of a class
-    margin         by which one distance is to be smaller than another (a triplet loss that is a mean); None for others
-    lowers_likelihood   by hand, and chosen log-probabilities enter it with a plus, alone or times what is not negative
+    type_name      torch's class for the same loss; "" for a loss written by hand or a sum of several
+    reduction      "mean", "sum", "none" (reduced by hand), or "" if unknown
+    scale          its factor before `backward` (accumulation, AMP); negative: it is maximised
+    input_from     source of its predictions: one of `ACTIVATIONS`, "linear", "other"; "" if unknown
+    input_shape    shape of its predictions; () if unknown
+    class_count    number of classes; None if it is no classification
+    line           the line that computed it; "" if unknown
+    backward_line  the line that called `backward` on it; "" if unknown
+    is_weighted    it has weights of classes or samples (`weight`, `pos_weight`)
+    is_broadcast   n predictions and n targets were broadcast to n times n (a column minus a row), or k scores met the
+                   number of a class
+    margin         amount by which one distance is to be smaller than another, for a triplet loss that is a mean; None
+                   for others
+    lowers_likelihood   written by hand, and it adds chosen log-probabilities with a plus sign, alone or times
+                   non-negative values
     """
 
     name: str
@@ -148,13 +161,18 @@ class LossFacts:
 
     @property
     def has_softmax_twice(self) -> bool:
-        """True if probabilities went where scores belong: the loss takes a softmax itself."""
+        """True if the loss applies a softmax to inputs that are probabilities already."""
         return self.type_name == "CrossEntropyLoss" and self.input_from in {"softmax", "log_softmax", "sigmoid"}
 
 
 @dataclass(frozen=True)
 class ClippingFacts:
-    """Gradients are clipped: `kind` "norm" or "value", at most `limit`; `line` is the first call's."""
+    """The clipping of gradients.
+
+    kind   "norm" or "value"
+    limit  the largest norm or value
+    line   the line of the first call
+    """
 
     kind: str
     limit: float
@@ -163,18 +181,19 @@ class ClippingFacts:
 
 @dataclass(frozen=True)
 class ProgramFacts:
-    """What holds for the whole program.
+    """Facts about the whole program.
 
-    script            the script's path as it was started; "" in a notebook
+    script            the script's path at the start; "" in a notebook
     framework, framework_version   "pytorch", "2.13.0"
-    autocast_dtype    "float16", "bfloat16" where mixed precision computes in it; "" where it does not
+    autocast_dtype    "float16" or "bfloat16", the type of mixed precision; "" without
     has_grad_scaler   a GradScaler steps the optimizer
-    world_size        ranks
+    world_size        number of ranks
     is_compiled       torch.compile is in use
     data_parallel     "DDP", "FSDP1", "FSDP2", "DataParallel" or ""
-    training_mode_evaluations   how often a loss was taken of a model in training mode with gradients off, as an
-                      evaluation does; counted to 3, and 0 where it happens at every step
-    evaluation_line   "train.py:88", where the model was called for the last of them
+    clipping          the clippings of gradients
+    training_mode_evaluations   number of losses computed in training mode with gradients off, as an evaluation does;
+                      counted to 3, and 0 if it happens at every step
+    evaluation_line   "train.py:88", the line of the latest such call of the model
     """
 
     script: str = ""
@@ -192,7 +211,7 @@ class ProgramFacts:
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What a training program is made of, from `from_step` on until the next revision."""
+    """The facts about a training program from `from_step` until the next revision."""
 
     from_step: int = 0
     modules: tuple[ModuleFacts, ...] = ()
@@ -202,24 +221,45 @@ class ModelFacts:
     program: ProgramFacts = field(default_factory=ProgramFacts)
 
     def module(self, name: str) -> ModuleFacts | None:
-        """The module of that name."""
+        """Return the module of that name, or None.
+
+        Args:
+            name: As in `ModuleFacts.name`.
+        """
         return self._modules.get(name)
 
     def parameter(self, name: str) -> ParameterFacts | None:
-        """The parameter of that name, or the one whose gradient has that name."""
+        """Return the parameter of that name, or None.
+
+        Args:
+            name: Its own name, or the name of its gradient.
+        """
         return self._parameters.get(name.removeprefix("gradient/"))
 
     def optimizer(self, name: str) -> OptimizerFacts | None:
-        """The optimizer of that word."""
+        """Return the optimizer of that name, or None.
+
+        Args:
+            name: As in `OptimizerFacts.name`.
+        """
         return next((optimizer for optimizer in self.optimizers if optimizer.name == name), None)
 
     def loss(self, name: str) -> LossFacts | None:
-        """The loss whose tensor has that name; of the k-th in a step that was not met by itself, the first's."""
+        """Return the loss with that tensor, or None.
+
+        Args:
+            name: Name of the tensor: `CrossEntropyLoss_output_2`. If that loss has no facts of its own, those of
+                `CrossEntropyLoss_output_0` are returned.
+        """
         found = {loss.name: loss for loss in self.losses}
         return found.get(name) or found.get(f"{name.rpartition('_')[0]}_0")
 
     def module_of(self, tensor: str) -> ModuleFacts | None:
-        """The module that a parameter, gradient, input or output belongs to."""
+        """Return the module that a tensor belongs to, or None.
+
+        Args:
+            tensor: Name of a parameter, gradient, input or output.
+        """
         parameter = self.parameter(tensor)
         if parameter is not None:
             return self.module(parameter.module)
@@ -243,6 +283,13 @@ Revisions = tuple[ModelFacts, ...]
 
 
 def at_step(revisions: Sequence[ModelFacts], step: int) -> ModelFacts | None:
-    """The newest revision from `step` or before; before the first one, the first: a model exists before its facts."""
+    """Return the revision that holds at a step, or None if `revisions` is empty.
+
+    It is the newest from `step` or before. Before the first revision it is the first: a model exists before its facts.
+
+    Args:
+        revisions: Facts in the order of their steps.
+        step: The step.
+    """
     earlier = [facts for facts in revisions if facts.from_step <= step]
     return earlier[-1] if earlier else next(iter(revisions), None)

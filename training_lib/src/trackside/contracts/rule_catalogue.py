@@ -1,4 +1,4 @@
-"""What rules there are, without importing one: `rule_catalogue.json` is generated from the rules themselves."""
+"""The catalogue of rules, without importing one: `rule_catalogue.json` is generated from the rules themselves."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ from trackside.contracts.verdict import Severity
 
 CATALOGUE_FILE = Path(__file__).with_name("rule_catalogue.json")
 
-# Saved for a rule of the user's own that does not say what it needs: losses are small, so they are saved more often.
+# Saved for a user's rule without collections of its own. Losses are small, so they are saved more often.
 CUSTOM_RULE_CAPTURE = CaptureRequest(
     tuple(CollectionRequest(name, Schedule(10 if name == "losses" else 100)) for name in KNOWN_COLLECTIONS)
 )
 
-_NAMES_OF_COLLECTIONS = "collection_names"  # the parameter, wherever a rule has it
+_NAMES_OF_COLLECTIONS = "collection_names"  # name of the parameter in every rule that has it
 
 
 class LifeCycle(str, Enum):
-    """How far a rule can be relied on.
+    """The maturity of a rule.
 
-    PREVIEW     new: judges only where it is chosen, and may change or go in any release
-    STABLE      judges as its page says; changes follow the deprecation policy
-    DEPRECATED  still judges; its page says what replaces it and when it goes
+    PREVIEW     new: judges only if chosen, and may change or go in any release
+    STABLE      judges as its page describes; changes follow the deprecation policy
+    DEPRECATED  still judges; its page names the replacement and the release of its removal
     """
 
     PREVIEW = "preview"
@@ -57,7 +57,15 @@ class LifeCycle(str, Enum):
 
 @dataclass(frozen=True)
 class ParameterDescription:
-    """One parameter of a rule: its kind is `number`, `integer`, `boolean` or `text`."""
+    """One parameter of a rule.
+
+    name      its name in a rule request
+    kind      `number`, `integer`, `boolean` or `text`
+    default   its default value
+    help      one sentence
+    minimum   least permitted number; None: no limit
+    maximum   greatest permitted number; None: no limit
+    """
 
     name: str
     kind: str
@@ -67,7 +75,14 @@ class ParameterDescription:
     maximum: float | None = None
 
     def parse(self, text: str) -> float | int | bool | str:
-        """The value that `text` stands for. Raises `ValueError` with what would work."""
+        """Return the value that `text` stands for.
+
+        Args:
+            text: The value as a rule request carries it.
+
+        Raises:
+            ValueError: The text is no permitted value. Names the permitted ones.
+        """
         value: float | int | bool | str = _PARSERS[self.kind](text.strip())
         if self.name.endswith("regex"):
             _check_regex(text)
@@ -81,10 +96,19 @@ class ParameterDescription:
 
 @dataclass(frozen=True)
 class RuleDescription:
-    """One rule: what it is called, what it says, what it needs, what can be set.
+    """One rule: its name, purpose, needs and parameters.
 
-    `needs` is what must be saved where that is not `watches` at `save_interval`. `presets` describes the rule in the
-    senses other than ours that it offers. A rule that `is_asked_for` judges only where somebody chose it.
+    rule_id        its id
+    summary        one sentence
+    watches        collections that it reads
+    save_interval  steps between saves of them
+    severity       severity of its issues
+    since          release that added it
+    parameters     its parameters
+    needs          collections to save; None: `watches` at `save_interval`
+    presets        its description in each other preset that it offers
+    is_asked_for   True: it judges only if chosen
+    life_cycle     preview, stable or deprecated
     """
 
     rule_id: str
@@ -101,25 +125,32 @@ class RuleDescription:
 
     @property
     def is_on_by_default(self) -> bool:
-        """True if the rule judges where nobody chose any."""
+        """True if the rule judges in a run for which no rules were chosen."""
         return not self.is_asked_for and self.life_cycle is not LifeCycle.PREVIEW
 
     def in_sense_of(self, preset: str) -> RuleDescription | None:
-        """The rule in the sense of a preset (empty: ours); None where it does not offer that."""
+        """Return the description of the rule in a preset, or None if the rule does not offer it.
+
+        Args:
+            preset: Name of the preset; "": Trackside's own.
+        """
         return self if preset in {"", CALIBRATED} else self.presets.get(preset)
 
     @property
     def capture_request(self) -> CaptureRequest:
-        """What must be saved for this rule to judge anything."""
+        """The collections to save for this rule, with its default parameters."""
         if self.needs is not None:
             return CaptureRequest(self.needs)
         return CaptureRequest(tuple(CollectionRequest(name, Schedule(self.save_interval)) for name in self.watches))
 
     def capture_request_with(self, parameters: Mapping[str, str]) -> CaptureRequest:
-        """What must be saved with these parameters: the collections that they name, where the rule can be told any.
+        """Return the collections to save for this rule with these parameters.
 
-        Collections of the user's own are left out: what belongs to them, and when it is saved, is said where they are
-        defined.
+        If the rule has a parameter for names of collections, they are the named ones. The user's own collections are
+        left out: their definition includes their members and their schedule.
+
+        Args:
+            parameters: Parameters by name, as texts.
         """
         is_told = any(parameter.name == _NAMES_OF_COLLECTIONS for parameter in self.parameters)
         names = parameters.get(_NAMES_OF_COLLECTIONS, "").replace(",", " ").split() if is_told else []
@@ -137,18 +168,31 @@ class RuleCatalogue:
     rules: Mapping[str, RuleDescription]
 
     def check(self, request: RuleRequest) -> None:
-        """Raises one `ConfigurationError` that lists every unknown rule, unknown parameter and wrong value."""
+        """Raise an error for unknown rules, unknown parameters and wrong values.
+
+        Args:
+            request: The rules and their parameters.
+
+        Raises:
+            ConfigurationError: The request has problems. Lists all of them.
+        """
         problems = [problem for configuration in request.rules for problem in self.problems(configuration)]
         if problems:
             raise ConfigurationError(problems, subject="The rule request")
 
     @property
     def usual(self) -> tuple[str, ...]:
-        """The rules that judge where nobody chose any."""
+        """The rules that judge in a run for which no rules were chosen."""
         return tuple([rule_id for rule_id, rule in self.rules.items() if rule.is_on_by_default])
 
     def problems(self, configuration: RuleConfiguration) -> list[Problem]:
-        """What is wrong with one configuration; of a rule of the user's own, what can be told without its file."""
+        """Return the problems of one configuration.
+
+        For a rule from the user's file, only those that show without reading the file.
+
+        Args:
+            configuration: The rule and its parameters.
+        """
         parameters = configuration.parameters
         if SOURCE_PARAMETER in parameters and not (parameters.get(CLASS_PARAMETER) and parameters[SOURCE_PARAMETER]):
             what = f"{SOURCE_PARAMETER!r} and {CLASS_PARAMETER!r} must be given together, and neither may be empty."
@@ -171,14 +215,22 @@ class RuleCatalogue:
         return _parameter_problems(described, parameters)
 
     def needs(self, configuration: RuleConfiguration) -> CaptureRequest:
-        """What must be saved for the rule of a (checked) configuration to judge anything."""
+        """Return the collections to save for the rule of a configuration.
+
+        Args:
+            configuration: A configuration without `problems`.
+        """
         if configuration.custom is None:
             rule = self.rules[configuration.rule_id]
             return (rule.in_sense_of(configuration.preset) or rule).capture_request_with(configuration.parameters)
         return CaptureRequest(configuration.collections) if configuration.collections else CUSTOM_RULE_CAPTURE
 
     def capture_request(self, request: RuleRequest) -> CaptureRequest:
-        """What all rules of a (checked) request need to be saved, at once."""
+        """Return the union of the collections to save for all rules of a request.
+
+        Args:
+            request: A request that passed `check`.
+        """
         merged = CaptureRequest(())
         for configuration in request.rules:
             merged = merged.merged_with(self.needs(configuration))
@@ -210,7 +262,11 @@ def _parameter_problems(rule: RuleDescription, parameters: Mapping[str, str]) ->
 
 
 def parse_catalogue(text: str) -> RuleCatalogue:
-    """Reads the generated JSON."""
+    """Return the catalogue in the generated JSON.
+
+    Args:
+        text: Content of `rule_catalogue.json`.
+    """
     rules = [_read_rule(entry) for entry in json.loads(text)["rules"]]
     return RuleCatalogue({rule.rule_id: rule for rule in rules})
 
@@ -234,12 +290,12 @@ def _read_rule(entry: Mapping[str, Any]) -> RuleDescription:
 
 @cache
 def built_in_catalogue() -> RuleCatalogue:
-    """The rules that ship with Trackside. Reads the generated file beside this module, once."""
+    """Return the rules that ship with Trackside. The generated file beside this module is read once."""
     return parse_catalogue(CATALOGUE_FILE.read_text(encoding="utf-8"))
 
 
 def _check_regex(text: str) -> None:
-    """Of a list that is separated by commas, too: a comma is a letter like any other."""
+    """Raise `ValueError` if `text` is no regular expression. A comma is part of it and separates nothing."""
     try:
         re.compile(text)
     except re.error as error:

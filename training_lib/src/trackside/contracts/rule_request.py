@@ -1,7 +1,7 @@
-"""Evaluate these rules with these parameters, then do this.
+"""The rule request: rules to evaluate, their parameters, and the actions on an issue.
 
-A rule request lies in the run (`rule-request.json`), so that parameters have no length limit and everyone who looks at
-the run sees what was asked. Parameters travel as texts, as AWS's `RuleParameters` do.
+A rule request lies in the run (`rule-request.json`), so that parameters have no length limit and every reader of the
+run sees the request. Parameters are texts, as in AWS's `RuleParameters`.
 
 A rule of the user's own is named by a Python file and a class in it, in either of two ways:
 
@@ -20,13 +20,13 @@ from trackside.contracts.capture_request import CollectionRequest, collections_d
 from trackside.contracts.errors import did_you_mean
 from trackside.contracts.fields import Fields, parse_json, to_json
 
-MOST_NAME_CHARACTERS = 256  # of AWS's RuleConfigurationName; the table's keys hold no more than four times that
+MOST_NAME_CHARACTERS = 256  # AWS's limit of RuleConfigurationName; the table's keys hold at most four times that
 VERSION = 1
 
-# In whose sense a rule judges: ours; as AWS's developer guide documents it; with what its Python SDK sent by default.
+# Presets: our own; AWS's developer guide; the defaults that AWS's Python SDK sent.
 CALIBRATED, AWS_DOCS, AWS_SDK = PRESETS = ("calibrated", "aws-docs", "aws-sdk")
 
-# What SageMaker's RuleParameters call the file and the class of a custom rule.
+# Names in SageMaker's RuleParameters of a custom rule's file and class.
 SOURCE_PARAMETER = "source_s3_uri"
 CLASS_PARAMETER = "rule_to_invoke"
 
@@ -42,12 +42,18 @@ class CustomRule:
 
 @dataclass(frozen=True)
 class RuleConfiguration:
-    """One rule as it was configured: AWS's RuleConfigurationName, which rule, its parameters, what to do.
+    """One rule with its parameters and actions.
 
-    With `source`, a Python file (path or s3:// URI), `rule_id` is the name of a class in it. `collections` says what
-    has to be saved for such a rule, which cannot be told from its code; empty: `rule_catalogue.CUSTOM_RULE_CAPTURE`.
-    `terms` are on which the actions are carried out, where the deployment's are not meant.
-    `preset` says in whose sense the rule judges: ours (`calibrated`, or empty), or as Amazon documents it.
+    rule_id      id of the rule; with `source`, the name of a class in that file
+    name         AWS's RuleConfigurationName; the rule's id by default
+    parameters   values by name, as texts
+    actions      actions to carry out on an issue
+    terms        terms of the actions, where they differ from the deployment's
+    source       Python file of the rule, a path or an s3:// URI; "" for a rule of the catalogue
+    collections  collections to save for a rule from a file, because its code does not declare them; empty:
+                 `rule_catalogue.CUSTOM_RULE_CAPTURE`
+    preset       definition of the rule: Trackside's own (`calibrated` or ""), or as Amazon documents it (`aws-docs`,
+                 `aws-sdk`)
     """
 
     rule_id: str
@@ -64,7 +70,7 @@ class RuleConfiguration:
 
     @property
     def custom(self) -> CustomRule | None:
-        """The user's own class that is meant, named in either way; None for a rule of the catalogue."""
+        """The user's own class, named in either way; None for a rule of the catalogue."""
         if self.source:
             return CustomRule(self.source, self.rule_id, self.parameters)
         source = self.parameters.get(SOURCE_PARAMETER, "").strip()
@@ -81,7 +87,7 @@ class RuleRequest:
     rules: tuple[RuleConfiguration, ...]
 
     def to_json(self) -> str:
-        """One line of JSON."""
+        """Return one line of JSON."""
         return to_json(
             {
                 "version": VERSION,
@@ -102,9 +108,15 @@ class RuleRequest:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> RuleRequest:
-        """Reads `to_json`'s text. Rules and parameters are checked against the catalogue, not here.
+        """Return the request in a text that `to_json` wrote.
 
-        Errors: `ConfigurationError` with every problem at once.
+        Rules and parameters are checked by the catalogue, not here.
+
+        Args:
+            text: The JSON.
+
+        Raises:
+            ConfigurationError: The text is wrong. Lists every problem at once.
         """
         subject = "The rule request"
         fields = Fields(parse_json(text, subject=subject), where="")
@@ -153,5 +165,5 @@ def _read_rule(fields: Fields) -> RuleConfiguration:
 
 
 def _as_text(value: object) -> str:
-    """`True` -> `"true"`, `10` -> `"10"`: notebooks write parameters as values, AWS carries them as texts."""
+    """Return `"true"` for `True`, `"10"` for `10`: notebooks write values, AWS carries texts."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,26 +1,26 @@
-"""The only module that spells a storage key: where everything of a run lies.
+"""The keys of everything in a run. No other module spells a storage key.
 
 A run is one folder or S3 prefix:
 
-    <run>/rule-request.json                what to judge and what to do (RuleRequest)
-    <run>/capture-request.json             what to save, where a variable is too short for it (CaptureRequest)
+    <run>/rule-request.json                rules and actions (RuleRequest)
+    <run>/capture-request.json             collections to save, if too long for a variable (CaptureRequest)
     <run>/debug-output/...                 tensors, in smdebug's own layout (contracts: smdebug 1.0.34)
         collections/000000000/<worker>_collections.json
         events/<step:012>/<step:012>_<worker>.tfevents
         index/<step // 1000:09>/<step:012>_<worker>.json
         packed-index/<worker>/<started:013>-<first:012>.tpi   our own: docs/formats/packed-index.md
         capture-report/<worker>.json   our own, only if a step was lost: records/capture_report.py
-        model-facts/<worker>.json      our own: what the training program is made of (docs/formats/model-facts.md)
-        state/<worker>.json            our own: where a restarted process goes on (records/state_file.py)
+        model-facts/<worker>.json      our own: facts about the training program (docs/formats/model-facts.md)
+        state/<worker>.json            our own: the point at which a restarted process goes on (records/state_file.py)
         state/<worker>.lock            our own: held by the process that writes, in a folder (capture/worker_lock.py)
         state/<worker>.end             our own: this worker, of several, has stored all it has (capture/worker_ends.py)
         training_job_end.ts
     <run>/statistics/<worker>/...          always-on statistics: docs/formats/statistics-segment.md
-    <run>/watermarks/<worker>.json         through which step all of that worker is stored: docs/formats/watermark.md
+    <run>/watermarks/<worker>.json         last step through which all is stored: docs/formats/watermark.md
     <run>/rule-output/verdicts.jsonl       one verdict a line
     <run>/rule-output/<configuration>/verdicts.jsonl   of a rule that a container of its own judged
-    <run>/rule-output/metrics.jsonl        local: one issue a line, where a rule asks for PublishMetric
-    <run>/rule-output/progress.json        how far the evaluator has come
+    <run>/rule-output/metrics.jsonl        local: one issue a line, for rules with the action PublishMetric
+    <run>/rule-output/progress.json        progress of the evaluator
     <run>/rule-output/training-job.txt     ARN of the one training job that is judged here (in AWS)
 
 Keys below `debug-output` are relative to it, because a run of the original is that folder alone.
@@ -54,7 +54,7 @@ CAPTURE_REPORT_PREFIX = "capture-report/"
 MODEL_FACTS_PREFIX = "model-facts/"
 STATE_PREFIX = "state/"
 
-JOB_PLACE = "@job"  # the last part of an address that many jobs share: there the job's own name is meant
+JOB_PLACE = "@job"  # last part of an address that many jobs share; stands for the job's own name
 
 _INDEX_KEY = re.compile(r"index/[0-9]{9,16}/(?P<step>[0-9]{12,19})_(?P<worker>[^/]+)\.json")
 _EVENT_KEY = re.compile(r"events/[0-9]{12,19}/(?P<step>[0-9]{12,19})_(?P<worker>[^/]+)\.tfevents")
@@ -66,7 +66,7 @@ _SEGMENT_KEY = re.compile(
 
 @dataclass(frozen=True)
 class RunLocation:
-    """Where a run lies: a folder or `s3://bucket/prefix`, without a slash at the end."""
+    """The location of a run: a folder or `s3://bucket/prefix`, without a slash at the end."""
 
     uri: str
 
@@ -80,45 +80,49 @@ class RunLocation:
 
     @property
     def tensors(self) -> str:
-        """Where the tensors lie; the path that smdebug's `create_trial` takes."""
+        """The location of the tensors; the path that smdebug's `create_trial` takes."""
         return f"{self.uri}/{TENSORS}"
 
     @property
     def statistics(self) -> str:
-        """Where the always-on statistics lie, beside the tensors and never inside: old readers know only the latter."""
+        """The location of the always-on statistics, beside the tensors: old readers know only the tensors."""
         return f"{self.uri}/{STATISTICS}"
 
     @property
     def watermarks(self) -> str:
-        """Where each worker says how far it is."""
+        """The location of the workers' watermarks."""
         return f"{self.uri}/{WATERMARKS}"
 
     @property
     def rule_output(self) -> str:
-        """Where verdicts and the evaluator's progress lie."""
+        """The location of verdicts and of the evaluator's progress."""
         return f"{self.uri}/{RULE_OUTPUT}"
 
 
 def run_of_job(uri: str, job_name: str) -> str:
-    """`s3://bucket/tuning-7/@job` -> `s3://bucket/tuning-7/<job name>`; any other address as it is, without a slash at
-    its end."""
+    """Return the location of a job's run: `s3://bucket/tuning-7/@job` -> `s3://bucket/tuning-7/<job name>`.
+
+    Any other address is returned unchanged, without a slash at its end.
+    """
     place, slash, last = RunLocation(uri).uri.rpartition("/")
     return f"{place}/{job_name}" if slash and last == JOB_PLACE and job_name else RunLocation(uri).uri
 
 
 def is_shared(uri: str) -> bool:
-    """True if each job that is told this address has a run of its own below it."""
+    """Return True if each job with this address has a run of its own below it."""
     return RunLocation(uri).uri.endswith(f"/{JOB_PLACE}")
 
 
 def shared_place(uri: str) -> str:
-    """Where objects for the run lie that must be there before its job starts: in the run itself, or, where many jobs
-    share the address, in the folder above their runs."""
+    """Return the location for objects that must exist before the run's job starts.
+
+    It is the run itself or, if many jobs share the address, the folder above their runs.
+    """
     return RunLocation(uri).uri.removesuffix(f"/{JOB_PLACE}")
 
 
 def verdicts_key_of(configuration: str) -> str:
-    """Key, within `rule-output`, of the verdicts of one rule that a container of its own judges."""
+    """Return the key, within `rule-output`, of the verdicts of one rule that a container of its own judges."""
     folder = re.sub(r"[^A-Za-z0-9_-]+", "-", configuration)[:100]
     if folder != configuration:  # two names must not share a folder, nor a folder have the name of a file
         folder = f"{folder}-{hashlib.sha256(configuration.encode('utf-8', 'surrogatepass')).hexdigest()[:10]}"
@@ -126,42 +130,53 @@ def verdicts_key_of(configuration: str) -> str:
 
 
 def event_key(step: int, worker: str) -> str:
-    """Key of the event file that holds all tensors of one step and worker."""
+    """Return the key of the event file that holds all tensors of one step and worker."""
     return f"events/{step:012d}/{step:012d}_{worker}.tfevents"
 
 
 def index_key(step: int, worker: str) -> str:
-    """Key of the index of one step and worker. It is written after the event file, so it promises that file."""
+    """Return the key of the index of one step and worker.
+
+    An index is written after its event file, so it promises that file.
+    """
     return f"{index_prefix(step)}{step:012d}_{worker}.json"
 
 
 def index_prefix(step: int) -> str:
-    """The folder that holds the indexes of this step and its thousand."""
+    """Return the folder of the indexes of this step and its thousand."""
     return f"{INDEX_PREFIX}{step // 1000:09d}/"
 
 
 def packed_index_key(worker: str, *, started_ms: int, first_step: int) -> str:
-    """Key of one file of a worker's packed index.
+    """Return the key of one file of a worker's packed index.
 
-    `started_ms` is when the writing process started (milliseconds since the epoch): of two rows for one step, that of
-    the later process holds. `first_step` is the first step in the file.
+    Args:
+        worker: The worker.
+        started_ms: Start of the writing process, in milliseconds since the epoch: of two rows for one step, that of the
+            later process holds.
+        first_step: First step in the file.
     """
     return f"{PACKED_INDEX_PREFIX}{worker}/{started_ms:013d}-{first_step:012d}.tpi"
 
 
 def parse_packed_index_key(key: str) -> tuple[str, int, int] | None:
-    """(worker, started_ms, first_step) of a packed index file's key, or None if it is none."""
+    """Return (worker, started_ms, first_step) of a packed index file's key, or None for another key."""
     match = _PACKED_INDEX_KEY.fullmatch(key)
     return (match["worker"], int(match["started"]), int(match["step"])) if match else None
 
 
 @dataclass(frozen=True, order=True)
 class SegmentName:
-    """What the key of a statistics segment says, relative to `<run>/statistics`.
+    """The key of a statistics segment, relative to `<run>/statistics`.
 
-    A process that starts writing opens a log (`started_ms`); its blocks are numbered from 0. A segment holds the blocks
-    `first` to `last` of one log; `last` is None for a file that is appended to. Several small segments may be replaced
-    by one that spans them, so that a reader may meet a block twice, and knows it by its number.
+    A process that starts writing opens a log; its blocks are numbered from 0. A segment holds the blocks `first` to
+    `last` of one log. One segment may replace several small ones, so a reader may find a block twice, with the same
+    number.
+
+    worker      the worker
+    started_ms  start of the log, in milliseconds since the epoch
+    first       number of the first block
+    last        number of the last block; None for a file that is appended to
     """
 
     worker: str
@@ -177,7 +192,7 @@ class SegmentName:
 
     @classmethod
     def parse(cls, key: str) -> SegmentName | None:
-        """The name in a key, or None if it is none."""
+        """Return the name in a key, or None for another key."""
         match = _SEGMENT_KEY.fullmatch(key)
         if match is None:
             return None
@@ -187,65 +202,65 @@ class SegmentName:
 
 
 def watermark_key(worker: str) -> str:
-    """Key of a worker's watermark, relative to `<run>/watermarks`."""
+    """Return the key of a worker's watermark, relative to `<run>/watermarks`."""
     return f"{worker}.json"
 
 
 def parse_watermark_key(key: str) -> str | None:
-    """The worker of a watermark's key, or None if it is none."""
+    """Return the worker of a watermark's key, or None for another key."""
     worker = key.removesuffix(".json")
     return worker if worker and worker != key and "/" not in key else None
 
 
 def worker_name(number: int) -> str:
-    """The name of the worker with this rank."""
+    """Return the name of the worker with this rank."""
     return f"worker_{number}"
 
 
 def capture_report_key(worker: str) -> str:
-    """Key of what a worker could not save."""
+    """Return the key of a worker's report of losses."""
     return f"{CAPTURE_REPORT_PREFIX}{worker}.json"
 
 
 def model_facts_key(worker: str) -> str:
-    """Key of what a worker's training program is made of."""
+    """Return the key of the facts about a worker's training program."""
     return f"{MODEL_FACTS_PREFIX}{worker}.json"
 
 
 def state_key(worker: str) -> str:
-    """Key of how far a worker has come."""
+    """Return the key of a worker's state."""
     return f"{STATE_PREFIX}{worker}.json"
 
 
 def worker_lock_key(worker: str) -> str:
-    """Key of the file that the process which writes as this worker holds locked."""
+    """Return the key of the file that the process which writes as this worker holds locked."""
     return f"{STATE_PREFIX}{worker}.lock"
 
 
 def worker_end_key(worker: str) -> str:
-    """Key of the note that a worker has stored all it has."""
+    """Return the key of the note that a worker has stored everything."""
     return f"{STATE_PREFIX}{worker}.end"
 
 
 def collections_key(worker: str) -> str:
-    """Key of a worker's collections file."""
+    """Return the key of a worker's collections file."""
     return f"{COLLECTIONS_PREFIX}{worker}{COLLECTIONS_SUFFIX}"
 
 
 def parse_index_key(key: str) -> tuple[int, str] | None:
-    """(step, worker) of an index key, or None if it is none."""
+    """Return (step, worker) of an index key, or None for another key."""
     match = _INDEX_KEY.fullmatch(key)
     return (int(match["step"]), match["worker"]) if match else None
 
 
 def parse_event_key(key: str) -> tuple[int, str] | None:
-    """(step, worker) of an event file's key, or None if it is none."""
+    """Return (step, worker) of an event file's key, or None for another key."""
     match = _EVENT_KEY.fullmatch(key)
     return (int(match["step"]), match["worker"]) if match else None
 
 
 def parse_collections_key(key: str) -> str | None:
-    """The worker of a collections key, or None if it is none."""
+    """Return the worker of a collections key, or None for another key."""
     name = key.removeprefix(COLLECTIONS_PREFIX)
     if name == key or "/" in name or not name.endswith(COLLECTIONS_SUFFIX):
         return None

@@ -48,5 +48,9 @@ def event_schema() -> Schema:
 
 
 def as_file(schema: Schema) -> str:
-    """Return the schema as its file holds it."""
+    """Return the schema as the text of its file.
+
+    Args:
+        schema: The schema.
+    """
     return f"{json.dumps(schema, indent=2)}\n"

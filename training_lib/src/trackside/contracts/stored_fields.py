@@ -33,8 +33,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 E = TypeVar("E", bound=Enum)
 Schema = dict[str, Any]
 
-REQUIRED = None  # what `Fields` takes for "no default"
-MOST_WORDS_IN_TABLE = 6  # of an enumeration: a longer one is left to the schema
+REQUIRED = None  # the value of `Fields` for "no default"
+MOST_WORDS_IN_TABLE = 6  # longer enumerations are listed in the schema only
 _METADATA = "trackside.stored"
 
 
@@ -130,7 +130,7 @@ def document_of(record: Any) -> dict[str, Any]:
 
 
 def record_of(kind: type[T], fields: Fields) -> T:
-    """Return an instance of the dataclass `kind`. What is wrong is a problem of `fields`; unknown names are ignored."""
+    """Return an instance of the dataclass `kind`. Mistakes become problems of `fields`; unknown names are ignored."""
     return kind(
         **{
             declared.attribute: declared.kind.read(fields, declared.name, declared.absent)
@@ -224,12 +224,12 @@ _A_NUMBER = {"$ref": "#/$defs/number"}
 
 
 def integer(*, minimum: int | None = None) -> Kind:
-    """A whole number. `minimum` is for the schema: readers are lenient."""
+    """Return the kind of a whole number. `minimum` is for the schema only: readers are lenient."""
     return Kind({"type": "integer", **({} if minimum is None else {"minimum": minimum})}, Fields.integer)
 
 
 def at_least(minimum: int) -> Kind:
-    """A whole number; readers refuse one below `minimum`."""
+    """Return the kind of a whole number that readers refuse below `minimum`."""
     return Kind(
         {"type": "integer", "minimum": minimum},
         lambda fields, name, absent: fields.integer(name, absent, minimum=minimum),
@@ -272,12 +272,12 @@ def if_given(kind: Kind) -> Kind:
 
 
 def constant(value: int) -> Kind:
-    """A whole number that is always the same in what is written, such as a version."""
+    """Return the kind of a whole number with one value, such as a version."""
     return Kind({"const": value}, Fields.integer)
 
 
 def choice(words: type[E]) -> Kind:
-    """One value of an enumeration."""
+    """Return the kind of one value of an enumeration."""
     return Kind(
         {"enum": [word.value for word in words]},
         lambda fields, name, absent: fields.choice(name, words, absent),
@@ -286,7 +286,7 @@ def choice(words: type[E]) -> Kind:
 
 
 def word(*words: str) -> Kind:
-    """One of a few texts, the first by default."""
+    """Return the kind of a text that is one of `words`, the first by default."""
 
     def read(fields: Fields, name: str, absent: Any) -> str:
         found = fields.text(name, words[0])
@@ -298,7 +298,7 @@ def word(*words: str) -> Kind:
 
 
 def choices(words: type[E]) -> Kind:
-    """Values of an enumeration, each once. None is written as an empty list."""
+    """Return the kind of a list of values of an enumeration, each once. None is written as an empty list."""
     return Kind(
         {"type": "array", "items": {"enum": [word.value for word in words]}},
         lambda fields, name, absent: fields.choices(name, words, absent),
@@ -307,7 +307,7 @@ def choices(words: type[E]) -> Kind:
 
 
 def series(*, most: int | None = None) -> Kind:
-    """Pairs of step and value, oldest first; of more than `most` the newest are written."""
+    """Return the kind of (step, value) pairs, oldest first. Of more than `most`, the newest are written."""
     pair = [{"type": "integer", "minimum": 0}, _A_NUMBER]
     items = {"type": "array", "prefixItems": pair, "items": False, "minItems": 2}
     return Kind(
@@ -318,7 +318,7 @@ def series(*, most: int | None = None) -> Kind:
 
 
 def records(kind: type) -> Kind:
-    """A list of objects, each a dataclass with stored fields; the schema refers to a definition of its name."""
+    """Return the kind of a list of dataclasses with stored fields. The schema refers to a definition of that name."""
     return Kind(
         {"type": "array", "items": {"$ref": f"#/$defs/{kind.__name__.lower()}"}},
         lambda fields, name, absent: fields.items(
@@ -329,7 +329,7 @@ def records(kind: type) -> Kind:
 
 
 def record(kind: type) -> Kind:
-    """An object: a dataclass with stored fields. Absent, it is read as an empty object."""
+    """Return the kind of a dataclass with stored fields. An absent one is read as an empty object."""
 
     def read(fields: Fields, name: str, absent: Any) -> Any:
         return record_of(kind, fields.inner(name))
@@ -338,7 +338,7 @@ def record(kind: type) -> Kind:
 
 
 def closed_record(kind: type) -> Kind:
-    """An object: a dataclass with stored fields. An unknown name in it is a problem."""
+    """Return the kind of a dataclass with stored fields, in which an unknown name is a problem."""
 
     def read(fields: Fields, name: str, absent: Any) -> Any:
         inner = fields.inner(name)
@@ -350,7 +350,7 @@ def closed_record(kind: type) -> Kind:
 
 
 def flat_record(kind: type) -> Kind:
-    """A dataclass whose stored fields lie in the object that holds it."""
+    """Return the kind of a dataclass with stored fields that are written into the enclosing object."""
     return Kind(
         object_schema(kind)["properties"],
         lambda fields, name, absent: record_of(kind, fields),
@@ -360,7 +360,12 @@ def flat_record(kind: type) -> Kind:
 
 
 def flat_texts(kind: type, *, names: Mapping[str, tuple[str, str]]) -> Kind:
-    """A dataclass of texts that lie in the object that holds it: attribute -> (name in JSON, description)."""
+    """Return the kind of a dataclass of texts that are written into the enclosing object.
+
+    Args:
+        kind: The dataclass.
+        names: Attribute -> (name in JSON, description).
+    """
     return Kind(
         {name: {"type": "string", "description": description} for name, description in names.values()},
         lambda fields, _, absent: kind(**{key: fields.text(name) for key, (name, _) in names.items()}),

@@ -1,4 +1,4 @@
-"""Finding -> Verdict: what a rule found about one subject, and what leaves the evaluator about one rule of one run."""
+"""Finding -> Verdict: a rule's result for one subject, and the evaluator's result for one rule of one run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NOTHING_TO_JUDGE = "Nothing to judge: "  # how the message of a clean verdict be
 
 
 class Severity(str, Enum):
-    """Only `critical` may stop a run."""
+    """The gravity of an issue. Only `critical` may stop a run."""
 
     INFO = "info"
     WARNING = "warning"
@@ -47,12 +47,12 @@ class Severity(str, Enum):
 
     @property
     def rank(self) -> int:
-        """0, 1, 2: for `--fail-on`."""
+        """0 for info, 1 for warning, 2 for critical: for `--fail-on`."""
         return list(Severity).index(self)
 
 
 class Outcome(str, Enum):
-    """Three values that never collapse into two."""
+    """The outcome of a rule: three values that never collapse into two."""
 
     CLEAN = "clean"
     ISSUE_FOUND = "issue-found"
@@ -60,7 +60,7 @@ class Outcome(str, Enum):
 
 
 class State(str, Enum):
-    """Where in its life an issue is. One that was found again after it had recovered is opened again."""
+    """The state of an issue. One that comes back after recovery is opened again."""
 
     OPENED = "opened"
     RECOVERED = "recovered"
@@ -68,7 +68,7 @@ class State(str, Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """A rule's answer about one subject, most often one tensor. Numbers may be non-finite."""
+    """A rule's result for one subject, most often one tensor. Numbers may be non-finite."""
 
     subject: str = field(metadata=stored(TEXT, "What it is about, most often a tensor."))
     step: int = field(metadata=stored(COUNT, "The step at which it was judged."))
@@ -107,7 +107,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The evaluator's answer about one rule configuration of one run; one verdict for one cause."""
+    """The evaluator's result for one rule configuration of one run; one verdict for one cause."""
 
     run: str = field(metadata=stored(TEXT, "The run's name."))
     rule_id: str = field(metadata=stored(TEXT, "The rule's id, or the class of a rule of your own.", name="rule"))
@@ -202,7 +202,7 @@ class Verdict:
 
     @property
     def is_not_applicable(self) -> bool:
-        """True where the program has nothing that the rule judges: no good news, and nothing to mend."""
+        """True if the program has nothing that the rule judges: neither good news nor a fault."""
         return self.outcome is Outcome.CLEAN and self.message.startswith(NOTHING_TO_JUDGE)
 
     @property
@@ -217,10 +217,13 @@ class Verdict:
 
     @classmethod
     def from_json(cls, text: str) -> Verdict:
-        """Read a line of `verdicts.jsonl`; names that a newer version added are passed over.
+        """Return the verdict in a line of `verdicts.jsonl`. Names that a newer version added are ignored.
+
+        Args:
+            text: The line.
 
         Raises:
-            ConfigurationError: With every problem of the line.
+            ConfigurationError: The line is wrong. Lists every problem.
         """
         subject = "The verdict"
         fields = Fields(parse_json(text, subject=subject), where="")

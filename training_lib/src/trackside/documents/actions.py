@@ -1,8 +1,8 @@
-"""The actions of SageMaker Debugger as they travel in `action_json`, and what becomes of them here.
+"""The actions of SageMaker Debugger in `action_json`, translated into Trackside's.
 
-The original writes them as JSON whose quotes are escaped once more, and lower-cases the whole before it reads it, so
-that no job name with a capital is ever found. Here both spellings are read, and nothing is lower-cased but the names of
-the actions.
+The original writes them as JSON with quotes that are escaped once more, and lower-cases the whole before it reads it,
+so that no job name with a capital is ever found. Here both spellings are read, and only the names of the actions are
+lower-cased.
 """
 
 from __future__ import annotations
@@ -26,7 +26,12 @@ _JOB_PREFIX = re.compile(r"[A-Za-z0-9-]+", re.ASCII)
 
 @dataclass(frozen=True)
 class AskedActions:
-    """What was asked for when a rule fires."""
+    """The actions that one rule requests.
+
+    actions     actions to carry out on an issue
+    recipients  addresses for notifications
+    job_prefix  prefix of the names of jobs to stop; "" if none is given
+    """
 
     actions: tuple[Action, ...] = ()
     recipients: tuple[Recipient, ...] = ()
@@ -34,20 +39,20 @@ class AskedActions:
 
 
 def job_prefix_problem(prefix: object) -> str:
-    """What is wrong with the prefix of a training job's name; "" if nothing is."""
+    """Return the fault of a prefix for training jobs' names as a clause, "" for a good one."""
     if not isinstance(prefix, str):
         return f"must be a text, but is {prefix!r}."
     return "" if _JOB_PREFIX.fullmatch(prefix) else f"{prefix!r} must hold letters, digits and hyphens only."
 
 
 def serialise(entries: Iterable[Mapping[str, str]], *, one: bool = False) -> str:
-    """The text of `action_json` as the SDK writes it: a list, or with `one` a single object."""
+    """Return the text of `action_json` as the SDK writes it: a list, or a single object if `one` is set."""
     plain = [dict(entry) for entry in entries]
     return json.dumps(plain[0] if one else plain).replace('"', '\\"')
 
 
 def entries_of(asked: AskedActions) -> list[dict[str, str]]:
-    """The entries that `read_actions` reads as `asked`; actions that the original lacks are left out."""
+    """Return the entries that `read_actions` reads as `asked`. Actions that the original lacks are left out."""
     entries = []
     if Action.STOP_TRAINING in asked.actions:
         entries.append({"name": STOP, **({PREFIX: asked.job_prefix} if asked.job_prefix else {})})
@@ -55,7 +60,7 @@ def entries_of(asked: AskedActions) -> list[dict[str, str]]:
 
 
 def parse_action_json(text: str, *, where: str, problems: list[Problem]) -> list[Any]:
-    """The entries of an `action_json`; what cannot be read is a problem."""
+    """Return the entries of an `action_json`. Text that is not JSON is noted in `problems`."""
     for candidate in (text, text.replace('\\"', '"')):
         try:
             value = json.loads(candidate)
@@ -69,7 +74,7 @@ def parse_action_json(text: str, *, where: str, problems: list[Problem]) -> list
 
 
 def read_actions(entries: Iterable[Any], *, where: str, problems: list[Problem]) -> AskedActions:
-    """What the entries ask for; what is wrong with them goes into `problems`."""
+    """Return the actions that the entries request. Mistakes are noted in `problems`."""
     actions: dict[Action, None] = {}
     recipients: dict[Recipient, None] = {}
     prefix = ""

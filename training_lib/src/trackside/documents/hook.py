@@ -1,8 +1,8 @@
-"""`DebugHookConfig`, as CreateTrainingJob takes it, and the capture request that it means.
+"""The translation of CreateTrainingJob's `DebugHookConfig` into a capture request.
 
 Everything in it is text. A key of the hook holds for every collection, one that begins with a mode (`eval.save_steps`)
-for that mode, one of a collection before the hook's: built-in < hook < hook in a mode < collection < collection in a
-mode.
+for that mode. Of two keys the later in this order holds: built-in < hook < hook in a mode < collection < collection in
+a mode.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ HOOK_KEYS = (
     *_SCHEDULE_KEYS,
 )
 
-# Collections that the original knows and whose tensors come from TensorFlow or XGBoost.
+# Collections of the original with tensors of TensorFlow or XGBoost.
 ELSEWHERE = (
     "layers",
     "sm_metrics",
@@ -61,7 +61,15 @@ _NEVER_REDUCED = frozenset({"losses", "metrics", "scalars"})
 
 @dataclass
 class HookReading:
-    """What a `DebugHookConfig` says. `problems` and `notes` are added to as it is read."""
+    """The content of a `DebugHookConfig` during reading.
+
+    problems        mistakes found so far
+    notes           sentences about settings without a counterpart
+    parameters      the hook's parameters
+    collections     collections by name
+    s3_output_path  the hook's output path; "" if none is given
+    where           name of the document, for problems
+    """
 
     problems: list[Problem]
     notes: list[str]
@@ -71,7 +79,7 @@ class HookReading:
     where: str = "DebugHookConfig"
 
     def read(self, document: Any) -> None:
-        """The whole of it: `S3OutputPath`, `LocalPath`, `HookParameters`, `CollectionConfigurations`."""
+        """Read the whole document: `S3OutputPath`, `LocalPath`, `HookParameters`, `CollectionConfigurations`."""
         top = self._mapping(document, self.where)
         note_unknown(
             top,
@@ -95,13 +103,13 @@ class HookReading:
             self._add(CollectionRequest("losses", self._schedules({})["TRAIN"]))
 
     def read_collections(self, entries: Sequence[Any], *, where: str) -> None:
-        """`[{"CollectionName": ..., "CollectionParameters": {...}}]`, beside those that were read before."""
+        """Add the collections of `[{"CollectionName": ..., "CollectionParameters": {...}}]`."""
         for k, entry in enumerate(entries):
             for collection in self.collection(entry, where=f"{where}[{k}]"):
                 self._add(collection)
 
     def collection(self, entry: Any, *, where: str) -> list[CollectionRequest]:
-        """The collection that an entry asks for; none, and a note or a problem, if it can hold nothing."""
+        """Return the collection of an entry. If it can hold no tensor: none, and a note or a problem."""
         entry = self._mapping(entry, where)
         note_unknown(entry, ("CollectionName", "CollectionParameters"), where=where, problems=self.problems)
         name = self._text(entry.get("CollectionName"), f"{where}.CollectionName")
@@ -133,7 +141,7 @@ class HookReading:
         ]
 
     def request(self) -> CaptureRequest:
-        """What capture is asked for. The original lets one worker write unless it is told "all"."""
+        """Return the capture request. As in the original, one worker writes unless `include_workers` is "all"."""
         workers = self.parameters.get("include_workers", "one").lower()
         if workers not in {"one", "all"}:
             self.problems.append(
@@ -210,7 +218,7 @@ class HookReading:
         )
 
     def _reductions(self, own: Mapping[str, str], where: str) -> tuple[tuple[str, ...], bool, bool]:
-        """(tokens, whether the tensor is saved whole, whether its shape is): a collection's, or else the hook's."""
+        """Return (tokens, True to save tensors whole, True to save shapes) of the collection, else of the hook."""
         is_own = any(key in own for key in ("reductions", "save_raw_tensor", "save_shape"))
         parameters, place = (own, where) if is_own else (self.parameters, f"{self.where}.HookParameters")
         tokens = []
@@ -250,7 +258,7 @@ class HookReading:
         return bool(found)
 
     def _note(self, problem: Problem) -> None:
-        if problem not in self.problems:  # what the hook says is read again for each collection
+        if problem not in self.problems:  # the hook's parameters are read again for each collection
             self.problems.append(problem)
 
     def _mapping(self, value: Any, where: str) -> Mapping[str, Any]:
@@ -278,7 +286,7 @@ class HookReading:
 
 
 def hook_document(capture: CaptureRequest, *, s3_output_path: str) -> tuple[dict[str, Any], list[str]]:
-    """The `DebugHookConfig` that asks for `capture`, and what of it cannot be said there."""
+    """Return the `DebugHookConfig` for `capture`, and notes about settings that it cannot express."""
     notes = []
     if capture.statistics != StatisticsRequest():
         notes.append("The settings of the always-on statistics cannot be said in a DebugHookConfig.")
@@ -317,7 +325,10 @@ def _parameters(collection: CollectionRequest) -> dict[str, str]:
 
 
 def _schedule_parameters(schedule: Schedule, prefix: str, *, beside: Schedule | None = None) -> dict[str, str]:
-    """`beside`: what holds where the mode says nothing, and so what it must say more than."""
+    """Return the parameters of a mode's schedule.
+
+    `beside` is the schedule that holds without them: parameters in which the two differ must be written.
+    """
     beside = beside or Schedule()
     values: dict[str, object] = {"save_interval": schedule.save_interval}
     if schedule.start_step or beside.start_step:
@@ -336,7 +347,7 @@ def _parts(text: str) -> list[str]:
 
 
 def collection_documents(collections: Iterable[Any]) -> list[dict[str, Any]]:
-    """Objects with `name` and `parameters`, or documents already, as documents."""
+    """Return documents for collections that are documents already, or objects with `name` and `parameters`."""
     found = []
     for each in collections:
         if isinstance(each, Mapping):

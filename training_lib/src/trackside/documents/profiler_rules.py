@@ -1,7 +1,7 @@
-"""The profiler rules of SageMaker Debugger: what can be set, and what holds where nothing is.
+"""The profiler rules of SageMaker Debugger: their parameters and defaults.
 
-There are two sets of defaults. `aws-sdk` are those that the SDK's classes sent along whether asked or not; `aws-docs`
-are those of the documentation, which held for nobody but who wrote requests by hand. Nothing judges by them yet.
+Two sets of defaults exist. `aws-sdk` are those that the SDK's classes always sent; `aws-docs` are those of the
+documentation, which held only for requests written by hand. Nothing judges by them yet.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ REPORT = "profiler-report"
 
 @dataclass(frozen=True)
 class ProfilerParameter:
-    """One parameter: how it is read, and its default in each preset. None: nothing is set by default."""
+    """One parameter, with its default in each preset. None: no default."""
 
     description: ParameterDescription
     sdk_default: float | str | None
@@ -98,7 +98,7 @@ PROFILER_RULES: Mapping[str, Mapping[str, ProfilerParameter]] = {
 
 
 def default_parameters(rule_id: str, *, preset: str) -> dict[str, float | str | None]:
-    """What holds for a rule where nothing is set: `preset` is "aws-sdk" or any other, which means the documentation.
+    """Return the defaults of a rule in a preset: "aws-sdk"; any other means the documentation's.
 
     The report has none of its own: it runs the others with theirs.
     """
@@ -111,7 +111,7 @@ def default_parameters(rule_id: str, *, preset: str) -> dict[str, float | str | 
 
 
 def parameter_problems(rule_id: str, parameters: Mapping[str, str], *, where: str) -> list[Problem]:
-    """Every unknown name and every value that does not work. Aliases must have been replaced before."""
+    """Return a problem for every unknown name and every wrong value. Aliases must have been replaced before."""
     problems = []
     for name, text in parameters.items():
         parameter = find_parameter(rule_id, name)
@@ -127,7 +127,10 @@ def parameter_problems(rule_id: str, parameters: Mapping[str, str], *, where: st
 
 
 def find_parameter(rule_id: str, name: str) -> ParameterDescription | None:
-    """The parameter of that name. The report takes those of each rule it runs as `<RuleName>_<parameter>`."""
+    """Return the parameter of that name, or None.
+
+    The report has the parameters of each rule that it runs, as `<RuleName>_<parameter>`.
+    """
     own = PROFILER_RULES[rule_id].get(name)
     if own is not None:
         return own.description

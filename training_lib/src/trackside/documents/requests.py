@@ -1,4 +1,4 @@
-"""What a request of CreateTrainingJob asks SageMaker Debugger for, as a rule request and a capture request of ours."""
+"""The translation of a CreateTrainingJob request for SageMaker Debugger into a rule request and a capture request."""
 
 from __future__ import annotations
 
@@ -28,18 +28,22 @@ RULES, HOOK = "DebugRuleConfigurations", "DebugHookConfig"
 PROFILER_RULES, PROFILER = "ProfilerRuleConfigurations", "ProfilerConfig"
 TENSORBOARD = "TensorBoardOutputConfig"
 DEBUGGER_KEYS = (RULES, HOOK, PROFILER_RULES, PROFILER, TENSORBOARD)
-SAVED_TOO = "Saved too"  # how a note begins that tells of what is saved and nobody asked for
+SAVED_TOO = "Saved too"  # beginning of a note about collections that only the rules need
 _INTERVALS = (100, 200, 500, 1000, 5000, 60_000)
 _PROFILER_KEYS = ("S3OutputPath", "ProfilingIntervalInMilliseconds", "ProfilingParameters", "DisableProfiler")
 
 
 @dataclass(frozen=True)
 class Translation:
-    """What was asked for, in our words.
+    """The requests that a configuration for SageMaker Debugger amounts to.
 
-    `request` holds the rules that will be judged, `not_judged` those that were checked and are not judged yet.
-    `recipients` are who was to be told by e-mail or SMS: a deployment tells its topic's subscribers, so subscribe them
-    there. `notes` say in sentences all that has no counterpart. `s3_output_path` is the hook's, "" if none is given.
+    request         rules that will be judged
+    capture         collections to save
+    not_judged      rules that were checked and are not judged yet
+    recipients      addresses for e-mail or SMS; subscribe them to the deployment's topic, which notifies its
+                    subscribers
+    notes           a sentence for each setting without a counterpart
+    s3_output_path  the hook's output path; "" if none is given
     """
 
     request: RuleRequest
@@ -51,10 +55,15 @@ class Translation:
 
 
 def read_training_job(document: Any, *, preset: str = "", catalogue: RuleCatalogue | None = None) -> Translation:
-    """From the request of CreateTrainingJob, or the answer of DescribeTrainingJob, or a part with the five keys.
+    """Translate a request of CreateTrainingJob, an answer of DescribeTrainingJob, or a part with the five keys.
 
-    `preset` says in whose sense the rules judge that do not say so by a parameter `preset`; without it in that of the
-    documentation (`aws-docs`). Errors: `ConfigurationError` with every problem at once.
+    Args:
+        document: The request as plain JSON values.
+        preset: Preset of the rules without a parameter `preset`; "": the documentation's (`aws-docs`).
+        catalogue: The rules to choose from; None: the built-in ones.
+
+    Raises:
+        ConfigurationError: The request is wrong. Lists every problem at once.
     """
     problems: list[Problem] = []
     if not isinstance(document, Mapping):
@@ -81,7 +90,16 @@ def read_training_job(document: Any, *, preset: str = "", catalogue: RuleCatalog
 def read_environment(
     environment: Mapping[str, str], *, preset: str = "", catalogue: RuleCatalogue | None = None
 ) -> Translation:
-    """From the environment of a managed rule container, which runs one rule. Errors: as `read_training_job`."""
+    """Translate the environment of a managed rule container, which runs one rule.
+
+    Args:
+        environment: The container's variables.
+        preset: Preset of the rule, unless it has a parameter `preset`; "": the documentation's (`aws-docs`).
+        catalogue: The rules to choose from; None: the built-in ones.
+
+    Raises:
+        ConfigurationError: The variables are wrong. Lists every problem at once.
+    """
     catalogue = catalogue or built_in_catalogue()
     notes: list[str] = []
     given = environment_input(environment, catalogue=catalogue, notes=notes)
@@ -100,8 +118,22 @@ def translate(
     problems: list[Problem] | None = None,
     notes: list[str] | None = None,
 ) -> Translation:
-    """What any source comes to. `hook` None: as the original, losses are saved every 500 steps; False: nothing is,
-    but what the rules need. Errors: `ConfigurationError` with `problems` and every further one at once.
+    """Translate rules, hook, profiler and TensorBoard settings from any source.
+
+    Args:
+        inputs: The rules.
+        hook: A `DebugHookConfig`. None: as in the original, losses are saved every 500 steps. False: only the
+            collections that the rules need are saved.
+        source_preset: Preset of rules from this source, where no other is given.
+        profiler: A `ProfilerConfig`, which is only checked.
+        tensorboard: A `TensorBoardOutputConfig`.
+        preset: Preset of rules without a parameter `preset`; "": `source_preset`.
+        catalogue: The rules to choose from; None: the built-in ones.
+        problems: Problems found before.
+        notes: Notes made before.
+
+    Raises:
+        ConfigurationError: The settings are wrong. Lists `problems` and every further one at once.
     """
     catalogue = catalogue or built_in_catalogue()
     problems = [] if problems is None else problems
@@ -144,10 +176,17 @@ def training_job_document(
     recipients: Iterable[Recipient] = (),
     image: str | None = None,
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The part of a CreateTrainingJob request that asks SageMaker Debugger for the same, and what it cannot say.
+    """Return the part of a CreateTrainingJob request for SageMaker Debugger, and notes on settings it lacks.
 
-    `image` is the URI of the rules' container, which Amazon wants of each rule. Errors: `ConfigurationError` with all
-    that Amazon would refuse.
+    Args:
+        request: The rules.
+        capture: The collections to save.
+        s3_output_path: The hook's output path.
+        recipients: Addresses for the action Notify.
+        image: URI of the rules' container, which Amazon requires for each rule.
+
+    Raises:
+        ConfigurationError: Amazon would refuse the request. Lists every reason.
     """
     hook, notes = hook_document(capture, s3_output_path=s3_output_path)
     problems: list[Problem] = []
@@ -173,7 +212,7 @@ def training_job_document(
 
 
 def _note_misspelled(document: Mapping[str, Any], problems: list[Problem]) -> None:
-    """The request has many keys of its own; only what looks like one of Debugger's is told."""
+    """Note a problem for each key that resembles one of Debugger's. The request's other keys are ignored."""
     for key in document:
         hint = did_you_mean(str(key), DEBUGGER_KEYS)
         if key not in DEBUGGER_KEYS and hint.startswith("Did") and str(key)[:5].lower() in {"debug", "profi", "tenso"}:
@@ -185,9 +224,15 @@ def _note_misspelled(document: Mapping[str, Any], problems: list[Problem]) -> No
 def with_needs(
     capture: CaptureRequest, rules: Sequence[RuleConfiguration], catalogue: RuleCatalogue, notes: list[str]
 ) -> CaptureRequest:
-    """`capture` with what the rules need, and in `notes` what that adds.
+    """Return `capture` with the collections that the rules need.
 
-    A rule in Amazon's sense takes the user's schedules, ours gets the steps it needs.
+    A rule in a preset of Amazon's takes the user's schedules, one of Trackside's own gets the steps it needs.
+
+    Args:
+        capture: The request so far.
+        rules: The rules.
+        catalogue: The catalogue of the rules.
+        notes: Gets a sentence for each addition.
     """
     for rule in rules:
         needed = catalogue.needs(rule)

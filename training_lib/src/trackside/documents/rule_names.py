@@ -1,4 +1,4 @@
-"""What SageMaker Debugger calls each rule, and which rule of ours is meant."""
+"""SageMaker Debugger's names of rules, and the rules of Trackside that replace them."""
 
 from __future__ import annotations
 
@@ -119,24 +119,24 @@ DOCUMENTED_PARAMETERS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class KnownRule:
-    """A rule of SageMaker Debugger: ours that takes its place, its class name, and what kind it is of."""
+    """A rule of SageMaker Debugger: its class name, and the id of the rule that replaces it."""
 
     rule_id: str
     class_name: str
 
     @property
     def is_profiler_rule(self) -> bool:
-        """True if it judges measurements of the machine."""
+        """True if the rule judges measurements of the machine."""
         return self.class_name in _PROFILER_RULES
 
     @property
     def is_report(self) -> bool:
-        """True if it judges nothing and writes a report."""
+        """True if the rule judges nothing and writes a report."""
         return self.class_name in _REPORTS
 
 
 def known_rule(name: str) -> KnownRule | None:
-    """The rule of that class name, alias or id of ours, whatever the case; None if there is none."""
+    """Return the rule with that class name, alias or id, in upper or lower case; None if unknown."""
     spelled = {**CLASS_NAMES, **ALIASES, **{rule_id: rule_id for rule_id in RULE_IDS}}
     by_letters = {_letters(known): rule_id for known, rule_id in spelled.items()}
     rule_id = spelled.get(name) or by_letters.get(_letters(name))
@@ -144,7 +144,7 @@ def known_rule(name: str) -> KnownRule | None:
 
 
 def suggest_rule(name: str) -> str:
-    """`Did you mean 'VanishingGradient'?`"""
+    """Return `Did you mean 'VanishingGradient'?`, or the list of known names."""
     return did_you_mean(name, [*CLASS_NAMES, "WeightUpdate"])
 
 

@@ -1,8 +1,8 @@
-"""Rules as users of SageMaker Debugger configured them, and the rules of ours that are meant.
+"""The translation of rules for SageMaker Debugger into rules of Trackside.
 
-Three sources lead here: `DebugRuleConfigurations` and `ProfilerRuleConfigurations` of CreateTrainingJob, the SDK's
-objects (`trackside.sagemaker`), and the environment of the managed rule container. What has no counterpart is said in
-`notes`, and what is wrong in `problems`: nothing is dropped in silence.
+Three sources exist: `DebugRuleConfigurations` and `ProfilerRuleConfigurations` of CreateTrainingJob, the SDK's
+objects (`trackside.sagemaker`), and the environment of the managed rule container. Settings without a counterpart are
+listed in `notes`, and mistakes in `problems`: nothing is dropped in silence.
 """
 
 from __future__ import annotations
@@ -76,9 +76,15 @@ _EVALUATOR_PARAMETERS = {
 
 @dataclass(frozen=True)
 class RuleInput:
-    """One rule as a source gives it. `where` names it in problems; `place` is where the original was to judge it.
+    """One rule as a source gives it.
 
-    `actions` None: those of the parameter `action_json`. `collections` are documents; None: nothing is said of them.
+    where        its place in the source, for problems
+    name         name of its configuration
+    parameters   values by name, of any type
+    actions      entries of its actions; None: those in the parameter `action_json`
+    collections  documents of its collections; None: not given
+    place        image, instance and paths with which the original was to judge it
+    of_profiler  True: from the list of profiler rules
     """
 
     where: str
@@ -92,7 +98,17 @@ class RuleInput:
 
 @dataclass
 class RuleReading:
-    """What all rules of one source say; read one after the other. `preset` "": that of the source, `source_preset`."""
+    """The rules of one source during reading.
+
+    catalogue      the rules to choose from
+    source_preset  the source's preset
+    preset         preset of rules without a parameter `preset`; "": `source_preset`
+    problems       mistakes found so far
+    notes          sentences about settings without a counterpart
+    rules          rules that will be judged
+    not_judged     rules that were checked and are not judged yet
+    recipients     addresses for notifications
+    """
 
     catalogue: RuleCatalogue
     source_preset: str
@@ -104,7 +120,7 @@ class RuleReading:
     recipients: dict[Recipient, None] = field(default_factory=dict)
 
     def read(self, given: RuleInput, *, hook: HookReading) -> None:
-        """One rule. `hook` reads the collections of a custom rule, whose levels are those of the hook."""
+        """Read one rule. For a custom rule `hook` reads the collections: their schedules build on the hook's."""
         where = f"{given.where} ({given.name})" if given.name else given.where
         self._note_place(given)
         parameters = self._texts(given.parameters, where)
@@ -167,7 +183,7 @@ class RuleReading:
             self._keep_judged(configuration, preset, known, where)
 
     def _keep_missing(self, configuration: RuleConfiguration, where: str) -> None:
-        """A rule that the original has and this Trackside has not: its parameters' names can be checked."""
+        """Keep a rule that the original has and this Trackside lacks. Only the names of its parameters are checked."""
         known = (*DOCUMENTED_PARAMETERS.get(configuration.rule_id, ()), *_EVALUATOR_PARAMETERS)
         self.problems += [
             _unknown_parameter(name, configuration.rule_id, known, where)
@@ -210,7 +226,10 @@ class RuleReading:
     def _stops_on_fire(
         self, configuration: RuleConfiguration, parameters: dict[str, str], names: set[str], where: str
     ) -> tuple[Action, ...]:
-        """`stop_training_on_fire`, with which the original's StalledTrainingRule stopped jobs itself, as the action."""
+        """Return the actions, with StopTraining if `stop_training_on_fire` is set.
+
+        With that parameter the original's StalledTrainingRule stopped jobs itself.
+        """
         key, prefix_key = "stop_training_on_fire", "training_job_name_prefix"
         if configuration.rule_id != "stalled-training":
             return configuration.actions
@@ -227,7 +246,7 @@ class RuleReading:
         return tuple(dict.fromkeys((*configuration.actions, Action.STOP_TRAINING))) if stops else configuration.actions
 
     def _join_other_trials(self, parameters: dict[str, str], names: set[str]) -> None:
-        """`other_trial_0`, `other_trial_1`, ... as `other_trials`, where the rule has but that."""
+        """Join `other_trial_0`, `other_trial_1`, ... into `other_trials`, if the rule has only that."""
         numbered = {int(m[1]): name for name in parameters if (m := _OTHER_TRIAL.fullmatch(name)) and name not in names}
         if numbered and "other_trials" in names:
             runs = [parameters.pop(numbered[k]) for k in sorted(numbered)]
@@ -288,7 +307,7 @@ class RuleReading:
             self.notes.append(f"{given.name}: {told} is not used: rules are judged where Trackside is deployed.")
 
     def _own_name(self, name: str) -> str:
-        """Amazon refuses two rules of one name; here the second becomes `Name-2`."""
+        """Return a unique name: the second `Name` becomes `Name-2`. Amazon refuses two rules of one name."""
         taken = {rule.name for rule in (*self.rules, *self.not_judged)}
         own, number = name, 1
         while own in taken:
@@ -300,7 +319,7 @@ class RuleReading:
 
 
 def _located(problem: Problem, rule: RuleConfiguration, where: str) -> Problem:
-    """The catalogue's problem, at the place where the user wrote it."""
+    """Return the catalogue's problem with the place in the user's document."""
     parameter = problem.where.removeprefix(rule.rule_id).removeprefix(rule.name)
     return replace(problem, where=f"{where}{parameter}" if parameter.startswith(".") else where)
 
@@ -310,7 +329,7 @@ def _unknown_parameter(name: str, rule_id: str, known: Iterable[str], where: str
 
 
 def rule_inputs(documents: Any, *, where: str, problems: list[Problem]) -> list[RuleInput]:
-    """The entries of `DebugRuleConfigurations` or `ProfilerRuleConfigurations`; what is no entry is a problem."""
+    """Return the entries of `DebugRuleConfigurations` or `ProfilerRuleConfigurations`. Other values become problems."""
     if not isinstance(documents, (list, tuple)):
         problems.append(Problem(where, f"must be a list, but is {documents!r}."))
         return []
@@ -323,7 +342,7 @@ def rule_inputs(documents: Any, *, where: str, problems: list[Problem]) -> list[
 
 
 def rule_input(document: Any, *, where: str, problems: list[Problem], of_profiler: bool = False) -> RuleInput | None:
-    """One such entry; None, and a problem, if it is none."""
+    """Return one such entry, or None and a problem if it is none."""
     if not isinstance(document, Mapping):
         problems.append(Problem(where, f"must be an object, but is {document!r}."))
         return None
@@ -343,10 +362,10 @@ def rule_input(document: Any, *, where: str, problems: list[Problem], of_profile
 
 
 def environment_input(environment: Mapping[str, str], *, catalogue: RuleCatalogue, notes: list[str]) -> RuleInput:
-    """The rule that the environment of a managed rule container names: each parameter is a variable of its own.
+    """Return the rule in the environment of a managed rule container: each parameter is a variable of its own.
 
-    Of a built-in rule's variables those count that it has; of a custom rule's, all in which a small letter stands,
-    which is how parameters are told from the container's own.
+    For a built-in rule, its parameters count. For a custom rule all variables with a small letter count, because the
+    container's own variables have none.
     """
     class_name = environment.get(CLASS_PARAMETER, "").strip()
     small = {
@@ -366,7 +385,7 @@ def environment_input(environment: Mapping[str, str], *, catalogue: RuleCatalogu
 
 
 def _parameter_names(class_name: str, catalogue: RuleCatalogue) -> set[str]:
-    """What may be set for a rule; empty where it is not known."""
+    """Return the names of a rule's parameters; empty if they are unknown."""
     known = known_rule(class_name)
     rule_id = known.rule_id if known else class_name
     generic = {CLASS_PARAMETER, ACTION_PARAMETER, PRESET_PARAMETER, *_EVALUATOR_PARAMETERS}
@@ -384,7 +403,7 @@ def _parameter_names(class_name: str, catalogue: RuleCatalogue) -> set[str]:
 def rule_document(
     rule: RuleConfiguration, *, recipients: Iterable[Recipient] = (), image: str = DEFAULT_IMAGE
 ) -> tuple[dict[str, Any], list[Problem]]:
-    """The `DebugRuleConfiguration` that asks for `rule`, and what Amazon would refuse of it.
+    """Return the `DebugRuleConfiguration` for `rule`, and the reasons for which Amazon would refuse it.
 
     `Notify` becomes one entry for each of `recipients`; `PublishMetric` is no action of the original.
     """

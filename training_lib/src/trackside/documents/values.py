@@ -1,4 +1,4 @@
-"""Values as they come from notebooks and requests, and the texts that they stand for."""
+"""Values from notebooks and requests, and their texts."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ _WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no"
 
 
 def as_text(value: Any) -> str | None:
-    """`False` -> `"False"`, `1e-07` -> `"1e-07"`, `["a", "b"]` -> `"a,b"`; None, which means "not set", stays None.
+    """Return the text of a value: `False` -> `"False"`, `1e-07` -> `"1e-07"`, `["a", "b"]` -> `"a,b"`.
 
-    Errors: `ValueError` for what has no text of its own, such as a variable of a pipeline that is not run yet.
+    None, which means "not set", stays None.
+
+    Raises:
+        ValueError: The value has no text, such as a variable of a pipeline that has not run.
     """
     if value is None or isinstance(value, str):
         return value
@@ -34,17 +37,17 @@ def as_text(value: Any) -> str | None:
 
 
 def is_unset(value: Any) -> bool:
-    """True for None, and for the text that the SDK's profiler rules make of it."""
+    """Return True for None, and for the text that the SDK's profiler rules make of it."""
     return value is None or value == "None"
 
 
 def read_boolean(text: str | None, *, default: bool = False) -> bool | None:
-    """Any spelling of true and false; `default` if nothing is said, None for anything else."""
+    """Return the value of any spelling of true and false; `default` for None, None for anything else."""
     return default if text is None else _WORDS.get(text.strip().lower())
 
 
 def note_unknown(given: Mapping[str, Any], known: Iterable[str], *, where: str, problems: list[Problem]) -> None:
-    """Every name in `given` that is not known is a problem, with a did-you-mean."""
+    """Note a problem, with a did-you-mean, for every name in `given` that is not known."""
     names = tuple(known)
     problems += [
         Problem(where, f"{name!r} is not known.", did_you_mean(str(name), names)) for name in given if name not in names

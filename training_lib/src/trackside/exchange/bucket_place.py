@@ -1,4 +1,4 @@
-"""A run in S3 as a place that files are brought to and from: copies on the server, whole files in parts."""
+"""A run in S3 as a place for files: copies on the server, and transfers of large files in parts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ MOST_BYTES_OF_ONE_COPY = 5 << 30  # S3's own limit of CopyObject
 
 
 class BucketPlace(S3Store):
-    """Objects below `s3://bucket/prefix`."""
+    """The objects below `s3://bucket/prefix`."""
 
     @classmethod
     def at(cls, uri: str) -> BucketPlace:
-        """The place at `s3://bucket/prefix`."""
+        """Return the place at `s3://bucket/prefix`."""
         bucket, _, prefix = uri.partition("://")[2].partition("/")
         return cls(bucket, prefix)
 
@@ -41,7 +41,11 @@ class BucketPlace(S3Store):
         return found
 
     def copy_from(self, source: RemotePlace, key: str, *, size: int) -> None:
-        """Copies an object of another bucket place on the server. Errors: `StorageError`."""
+        """Copy an object of another bucket place on the server.
+
+        Raises:
+            StorageError: S3 failed.
+        """
         assert isinstance(source, BucketPlace)  # noqa: S101 - there is one kind of remote place
         whence = {"Bucket": source._bucket, "Key": source._name(key)}
         request = {"CopySource": whence, "Bucket": self._bucket, "Key": self._name(key)}
@@ -50,12 +54,20 @@ class BucketPlace(S3Store):
         self._call(operation, request, f"Cannot copy {key!r}", needs="s3:PutObject and, on the source, s3:GetObject")
 
     def download(self, key: str, path: str) -> None:
-        """Fetches an object into a file. Errors: `StorageError`."""
+        """Fetch an object into a file.
+
+        Raises:
+            StorageError: S3 failed.
+        """
         request = {"Bucket": self._bucket, "Key": self._name(key), "Filename": path}
         self._call("download_file", request, f"Cannot read {key!r}", needs="s3:GetObject")
 
     def upload(self, key: str, path: str) -> None:
-        """Stores a file as an object. Errors: `StorageError`."""
+        """Store a file as an object.
+
+        Raises:
+            StorageError: S3 failed.
+        """
         request = {"Bucket": self._bucket, "Key": self._name(key), "Filename": path}
         self._call("upload_file", request, f"Cannot store {key!r}", needs="s3:PutObject")
 

@@ -1,6 +1,6 @@
-"""A run of the original smdebug made a run of ours, without copying what need not be copied.
+"""The import of a run of the original smdebug, with as little copying as possible.
 
-Where it lies already it only gets what speeds up reading, a packed index. Brought to another place its files are hard
+A run that stays in its place only gets a packed index, which speeds up reading. In another place its files become hard
 links on the same file system, copies on the server within S3, and copies elsewhere. The source is never changed.
 """
 
@@ -45,7 +45,7 @@ from trackside.trial.parallel import REMOTE_READS_AT_ONCE, each_in_parallel
 
 T = TypeVar("T")
 
-RECORD_FILE = "import.json"  # in the destination: what was brought there, and whether all of it
+RECORD_FILE = "import.json"  # in the destination: the note about the import
 
 _TENSORBOARD_PREFIX = "tensorboard/"  # the original's own event files
 _DATA_PREFIXES = (COLLECTIONS_PREFIX, EVENTS_PREFIX, _TENSORBOARD_PREFIX)
@@ -53,11 +53,20 @@ _DATA_PREFIXES = (COLLECTIONS_PREFIX, EVENTS_PREFIX, _TENSORBOARD_PREFIX)
 
 @dataclass(frozen=True)
 class ImportedRun:
-    """What an import did. `run` is where the run can be read now.
+    """The result of an import.
 
-    `files` are those of the run that lie there: `linked`, `copied`, or `already_there` from an import before.
-    `copied_bytes` are the bytes of the copied ones; with `on_server` S3 copied them by itself. `left_out` could not be
-    read and is missing; `damaged` was brought as it is, and readers pass it over.
+    run            location of the readable run
+    steps          number of steps
+    workers        number of workers
+    has_ended      True if the run has its end marker
+    files          files of the run in the destination: linked, copied, or from an earlier import
+    linked         hard links
+    copied         copies
+    copied_bytes   bytes of the copies
+    on_server      True if S3 copied them by itself
+    already_there  files from an earlier import
+    left_out       errors for files that could not be read and are missing
+    damaged        errors for files that were brought as they are; readers skip their damage
     """
 
     run: str
@@ -76,18 +85,26 @@ class ImportedRun:
 
 @dataclass(frozen=True)
 class ImportRecord:
-    """What lies in the destination beside the run."""
+    """The note of an import, stored in the destination.
+
+    source       location of the original run
+    is_complete  False while files are missing
+    """
 
     source: str = field(metadata=stored(TEXT))
     is_complete: bool = field(metadata=stored(BOOLEAN, absent=False))
 
     def to_json(self) -> str:
-        """One line of JSON."""
+        """Return one line of JSON."""
         return to_json({"version": 1, **document_of(self)})
 
     @classmethod
     def from_json(cls, text: bytes) -> ImportRecord:
-        """Reads `to_json`'s text. Errors: `ConfigurationError`."""
+        """Return the note in a text that `to_json` wrote.
+
+        Raises:
+            ConfigurationError: It is no such note.
+        """
         subject = f"The record {RECORD_FILE}"
         fields = Fields(parse_json(text, subject=subject), where="")
         fields.integer("version")
@@ -97,14 +114,20 @@ class ImportRecord:
 
 
 def import_run(source: str, destination: str | None = None, *, progress: Progress[Any] = untracked) -> ImportedRun:
-    """Makes the run at `source` (a folder or `s3://` prefix, `debug-output` or what holds it) readable at full speed.
+    """Make a run of the original smdebug readable at full speed.
 
-    Without `destination` nothing is moved, and a packed index is written beside the old one. With it, the run is
-    brought to that new folder or `s3://` prefix; done again, after an interruption or because the run has grown, it
-    brings what is missing.
+    A second import into the same destination, after an interruption or because the run has grown, brings missing files.
 
-    Errors: `RunNotFoundError`; `ConfigurationError` for a destination that holds something else or lies within the
-    source; `StorageError` where the destination cannot be written, or lacks a file in the end.
+    Args:
+        source: A folder or `s3://` prefix: `debug-output`, or its parent.
+        destination: A new folder or `s3://` prefix for the run. None: nothing is moved, and a packed index is written
+            beside the old one.
+        progress: Wraps the list of files, to show progress.
+
+    Raises:
+        RunNotFoundError: The source holds no run.
+        ConfigurationError: The destination holds something else, or lies within the source.
+        StorageError: The destination cannot be written, or lacks a file in the end.
     """
     parts = _parts_of(source)
     found = _Found.of(parts[0].place)
@@ -128,7 +151,12 @@ def import_run(source: str, destination: str | None = None, *, progress: Progres
 
 @dataclass(frozen=True)
 class _Part:
-    """A folder of the run: where it lies, and what it is called in a run of ours."""
+    """One folder of the run.
+
+    place     its location
+    folder    its name in a run of ours
+    may_link  True: files may become hard links
+    """
 
     place: Place
     folder: str
@@ -136,7 +164,7 @@ class _Part:
 
 
 class _Work:
-    """What has been brought so far."""
+    """The counts of files brought so far."""
 
     def __init__(self) -> None:
         self.files = self.linked = self.copied = self.copied_bytes = self.already_there = 0
@@ -146,7 +174,7 @@ class _Work:
 
 @dataclass(frozen=True)
 class _Found:
-    """The tensors of a run as they lie in the source: sizes by key."""
+    """The tensors of a run in the source: sizes by key."""
 
     data: Mapping[str, int]
     index: Mapping[str, int]
@@ -155,14 +183,14 @@ class _Found:
 
     @classmethod
     def of(cls, place: Place) -> _Found:
-        """Looks for the last written first, so that a run that still grows is seen whole as far as it is seen."""
+        """List the files in the reverse order of writing: every file that a listed one promises is then listed too."""
         end = {key: size for key, size in place.sizes([END_MARKER_KEY]).items() if key == END_MARKER_KEY}
         index = place.sizes([INDEX_PREFIX])
         data = place.sizes(_DATA_PREFIXES)
         return cls(data, index, end, tuple(_damage(place, index, data)))
 
     def phases(self) -> tuple[Mapping[str, int], ...]:
-        """In the order in which the original writes: whoever sees an index finds what it promises."""
+        """Return the files in the order in which the original writes: an index after the files that it promises."""
         return self.data, self.index, self.end
 
     def imported(self, *, run: str, work: _Work | None = None) -> ImportedRun:
@@ -203,13 +231,13 @@ def _holds_tensors(place: Store) -> bool:
 
 
 def _damage(place: Place, index: Mapping[str, int], data: Mapping[str, int]) -> Iterator[RecordError]:
-    """What the index shows without a look into the event files: which of them are missing, or cut short."""
+    """Yield an error for each event file that is missing or too short, according to the index alone."""
 
     def read(key: str) -> bytes | None:
         try:
             return bytes(place.get(key, length=MOST_JSON_BYTES + 1))
         except (KeyNotFoundError, AccessDeniedError, StorageError):
-            return None  # whoever brings it says why
+            return None  # bringing it reports the reason
 
     keys = [key for key in index if parse_index_key(key)]
     for key, content in zip(keys, each_in_parallel(place, read, keys), strict=True):
@@ -244,7 +272,11 @@ def _comparable(uri: str) -> str:
 
 
 def _claim(home: Store, source: str) -> None:
-    """Marks the destination as this run's. Errors: `ConfigurationError` if it holds something else."""
+    """Mark the destination as this run's.
+
+    Raises:
+        ConfigurationError: It holds something else.
+    """
     try:
         record = ImportRecord.from_json(home.get(RECORD_FILE))
     except KeyNotFoundError:
@@ -262,7 +294,11 @@ def _claim(home: Store, source: str) -> None:
 def _bring_all(
     part: _Part, target: Place, phases: Iterable[Mapping[str, int]], work: _Work, progress: Progress[Any]
 ) -> None:
-    """Brings the files of each phase before those of the next. Errors: `StorageError`."""
+    """Bring the files of each phase before those of the next.
+
+    Raises:
+        StorageError: The destination cannot be written, or lacks a file in the end.
+    """
     expected: dict[str, int] = {}
     there = target.sizes([""])
     left_out: set[str] = set()
@@ -291,7 +327,10 @@ def _bring_all(
 def _outcomes(
     part: _Part, target: Place, missing: Sequence[tuple[str, int]], progress: Progress[Any]
 ) -> Iterator[int | UnreadableFileError | None]:
-    """For each file the bytes copied, None for a link, or why it could not be read; many at once where S3 is."""
+    """Yield the result for each file: bytes copied, None for a link, or the reason why it could not be read.
+
+    Many files are brought at once if one of the places is in S3.
+    """
 
     def one(item: tuple[str, int]) -> int | UnreadableFileError | None:
         try:
@@ -310,7 +349,7 @@ def _outcomes(
 
 @contextlib.contextmanager
 def _cancelling(outcomes: Iterator[T]) -> Iterator[Iterator[T]]:
-    """After an error the files that are not begun are not begun any more."""
+    """Start no further file after an error."""
     try:
         yield outcomes
     finally:
@@ -318,7 +357,7 @@ def _cancelling(outcomes: Iterator[T]) -> Iterator[Iterator[T]]:
 
 
 def _make_ready(place: Place) -> None:
-    """Writes the packed index of a run that stays where it is."""
+    """Write the packed index of a run that stays in its place."""
     try:
         rebuild_packed_index(open_store(place.uri))
     except AccessDeniedError as error:

@@ -2,7 +2,7 @@
 
 A row is one tensor of one worker at one step. Columns: `run`, `tensor`, `collection`, `worker`, `mode`, `step`,
 `mode_step`, `value` (of tensors with one element) and statistics. A number that the
-run does not hold is null; a NaN is a NaN. docs/exporting.md says more.
+run does not hold is null; a NaN is a NaN. More in docs/exporting.md.
 """
 
 from __future__ import annotations
@@ -42,7 +42,14 @@ ROW_GROUP_ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class ParquetExport:
-    """What was written. `without_numbers` names tensors that have no row: texts, or nothing that can be read."""
+    """The result of an export.
+
+    path             the file
+    rows             number of rows
+    tensors          number of tensors with rows
+    without_numbers  tensors without a row: texts, or tensors that cannot be read
+    size_bytes       size of the file
+    """
 
     path: Path
     rows: int
@@ -61,14 +68,24 @@ def export_parquet(
     progress: Progress[TensorSeries] = untracked,
     row_group_rows: int = ROW_GROUP_ROWS,
 ) -> ParquetExport:
-    """Writes `path`: a file that ends in `.parquet`, or a folder, which gets `<run>.parquet`. It is replaced whole.
+    """Write a run's scalars and statistics into a Parquet file, which is replaced whole.
 
-    `tensors` are those of `Trial.tensors` (default: all). `statistics` are the columns beside the description: names of
-    `trackside.trial.statistics`, and others that the run records. `run` is what the column `run` says (default: the
-    run's name). One row group is in memory at a time, beside what the trial itself keeps: a few hundred bytes a row.
+    One row group is in memory at a time, beside a few hundred bytes a row that the trial itself keeps.
 
-    Errors: `ConfigurationError` where pyarrow is not installed, or for an unknown statistic; `TensorNotSavedError`
-    where no tensor is selected; `StorageError` where the file cannot be written; those of the trial's store.
+    Args:
+        trial: The run.
+        path: A file that ends in `.parquet`, or a folder, which gets `<run>.parquet`.
+        tensors: Tensors from `Trial.tensors`; None: all.
+        statistics: Columns beside the description: names of `trackside.trial.statistics`, and others that the run
+            records.
+        run: Value of the column `run`; None: the run's name.
+        progress: Wraps the list of tensors, to show progress.
+        row_group_rows: Least number of rows in a row group.
+
+    Raises:
+        ConfigurationError: pyarrow is not installed, or a statistic is unknown.
+        TensorNotSavedError: No tensor is selected.
+        StorageError: The file cannot be written, or the run cannot be read.
     """
     arrow = _arrow()
     name = run_name(trial.uri) if run is None else run
@@ -93,7 +110,7 @@ def export_parquet(
             partial.replace(target)
         finally:
             partial.unlink(missing_ok=True)
-    except StorageError:  # the run could not be read: it says so itself
+    except StorageError:  # the run could not be read, as the error states
         raise
     except OSError as error:
         raise StorageError(f"Cannot write {target}. {error.strerror or error}. Name another place.") from error
@@ -103,7 +120,7 @@ def export_parquet(
 
 @dataclass(frozen=True)
 class _Described:
-    """What the rows say of their tensor beside the numbers."""
+    """The values of a tensor's rows beside its numbers."""
 
     run: str
     statistics: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Files moved between two places without their bytes passing through here where that can be helped.
+"""Moves of files between two places, if possible without their bytes passing through this process.
 
 In a folder that is a hard link, in S3 a copy on the server. A file appears whole or not at all, as in any store.
 """
@@ -20,36 +20,49 @@ from trackside.storage.local import LocalStore
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 
-# What a file system says that cannot link: another device, no links here, not our file, too many.
+# Errors of a file system that cannot link: another device, no links here, not our file, too many.
 _CANNOT_LINK = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
 _OF_THE_SOURCE = {errno.EIO, errno.ESTALE}  # once the file has been opened
 
 
 class UnreadableFileError(Exception):
-    """One file of the source cannot be read; the others may be."""
+    """A file of the source that cannot be read; others may be readable."""
 
 
 class Place(Store, Protocol):
-    """Where a run lies, or part of it."""
+    """The location of a run, or of a part of it."""
 
     def sizes(self, prefixes: Iterable[str]) -> dict[str, int]:
-        """Size in bytes of each file below any of the prefixes, by key; -1 for one that cannot be looked at.
+        """Return the size in bytes of each file below any of the prefixes, by key; -1 for one that cannot be examined.
 
-        Errors: `StorageError`.
+        Raises:
+            StorageError: The place cannot be listed.
         """
 
 
 class RemotePlace(Place, Protocol):
-    """A place whose files are fetched and sent."""
+    """A place on another machine, from which files are fetched and to which they are sent."""
 
     def copy_from(self, source: RemotePlace, key: str, *, size: int) -> None:
-        """Copies a file of another remote place without its bytes coming here. Errors: `StorageError`."""
+        """Copy a file of another remote place without its bytes passing through this process.
+
+        Raises:
+            StorageError: It cannot be copied.
+        """
 
     def download(self, key: str, path: str) -> None:
-        """Fetches a file into a local one. Errors: `StorageError`."""
+        """Fetch a file into a local one.
+
+        Raises:
+            StorageError: It cannot be fetched.
+        """
 
     def upload(self, key: str, path: str) -> None:
-        """Stores a local file. Errors: `StorageError`."""
+        """Store a local file.
+
+        Raises:
+            StorageError: It cannot be stored.
+        """
 
 
 class FolderPlace(LocalStore):
@@ -59,23 +72,31 @@ class FolderPlace(LocalStore):
         return {key: size for prefix in prefixes for key in self.list(prefix) if (size := self._size(key)) is not None}
 
     def path(self, key: str) -> str:
-        """Where a file lies, links within the folder followed. Errors: `StorageError` for a link that leads out."""
+        """Return the path of a file, with links within the folder resolved.
+
+        Raises:
+            StorageError: A link leads out of the folder.
+        """
         return os.path.realpath(self._path(key))
 
     def target_path(self, key: str) -> str:
-        """Where a file of that key is to lie. Errors: as `path`."""
+        """Return the path for a new file of that key.
+
+        Raises:
+            StorageError: A link leads out of the folder.
+        """
         return self._path(key)
 
     def _size(self, key: str) -> int | None:
         try:
             found = os.stat(self.path(key))
-        except OSError:  # it, too, is of the source: whoever brings it says why it cannot be had
+        except OSError:  # it counts as a file of the source: bringing it reports the reason
             return -1
         return found.st_size if stat.S_ISREG(found.st_mode) else -1
 
 
 def open_place(uri: str) -> Place:
-    """The place at a folder or `s3://` prefix. Errors: as `open_store`."""
+    """Return the place at a folder or `s3://` prefix. Raises the errors of `open_store`."""
     store = open_store(uri)
     if isinstance(store, LocalStore):
         return FolderPlace(store.uri)
@@ -85,9 +106,18 @@ def open_place(uri: str) -> Place:
 
 
 def bring(key: str, size: int, *, source: Place, target: Place, may_link: bool = True) -> int | None:
-    """Brings one file; how many of its bytes were copied, None for a link. What lay there is replaced.
+    """Bring one file, and replace an existing one. Return the number of bytes copied, None for a link.
 
-    Errors: `UnreadableFileError` for a file of the source that cannot be read; `StorageError` for all else.
+    Args:
+        key: Key of the file.
+        size: Its size in bytes.
+        source: Place to bring it from.
+        target: Place to bring it to.
+        may_link: Allow a hard link.
+
+    Raises:
+        UnreadableFileError: The file cannot be read in the source.
+        StorageError: Anything else failed.
     """
     if isinstance(source, FolderPlace):
         if isinstance(target, FolderPlace):
@@ -121,7 +151,7 @@ def _bring_within(key: str, source: FolderPlace, target: FolderPlace, *, may_lin
 
 
 def _readable(source: FolderPlace, key: str) -> str:
-    """The file's path, once it has been seen that it can be read: a link to what cannot would only hide it."""
+    """Return the file's path after a test read: a link to an unreadable file would only hide the fault."""
     try:
         path = source.path(key)
     except StorageError as error:
@@ -148,7 +178,7 @@ def _linked(path: str, partial: str) -> bool:
 
 @contextlib.contextmanager
 def _arriving(target: FolderPlace, key: str) -> Iterator[str]:
-    """A partial name to fill, which gets its real name when that has gone well, and is gone otherwise."""
+    """Yield a partial name to fill. It becomes the real name on success, and is removed otherwise."""
     path = target.target_path(key)
     partial = f"{path}.{secrets.token_hex(6)}{PARTIAL_SUFFIX}"
     try:
@@ -163,5 +193,5 @@ def _arriving(target: FolderPlace, key: str) -> Iterator[str]:
     finally:
         with contextlib.suppress(
             OSError
-        ):  # it is not there; but a link renamed onto another name of its own file stays
+        ):  # usually gone already; but a link renamed onto another name of its own file stays
             os.unlink(partial)

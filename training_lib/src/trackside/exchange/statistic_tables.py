@@ -1,4 +1,4 @@
-"""What an export reads of a run: every statistic of a tensor as columns over steps, and when each step was saved."""
+"""The content of a run for exports: every statistic of a tensor as columns over steps, and the time of each step."""
 
 from __future__ import annotations
 
@@ -23,25 +23,29 @@ from trackside.trial.window import Column
 
 T = TypeVar("T")
 
-# What long work says it does: (items, what is done with them) -> the same items, one by one.
+# Shows progress: (items, label of the work) -> the same items, one by one.
 Progress = Callable[[Sequence[T], str], Iterable[T]]
 
-_CATCH_ALL = {"all", "default"}  # collections that say nothing about what a tensor is
+_CATCH_ALL = {"all", "default"}  # collections that do not describe a tensor
 _TIME_BYTES = 21  # a record's header, then the first field of its event
 _TIME_FIELD = 0x09
 
 
 def untracked(items: Sequence[T], label: str) -> Iterable[T]:
-    """Progress that nobody watches."""
+    """Return the items without showing progress."""
     return items
 
 
 @dataclass(frozen=True, eq=False)
 class StatisticTable:
-    """The statistics of one tensor of one worker in one mode.
+    """The statistics of one tensor of one worker in one mode, at n >= 1 steps.
 
-    `steps` is int64 of shape (n,), ascending, n >= 1. `columns` maps a statistic to float64 of shape (n,) and to a mask
-    of the same shape: True where the step has that number. `mode_steps` is -1 where it is not known.
+    tensor      the tensor
+    worker      the worker
+    mode        the mode
+    steps       int64 of shape (n,), ascending
+    mode_steps  int64 of shape (n,); -1 if unknown
+    columns     statistic -> float64 of shape (n,), and a mask of the same shape: True if the step has that number
     """
 
     tensor: str
@@ -53,9 +57,11 @@ class StatisticTable:
 
 
 def statistic_tables(trial: Trial, series: TensorSeries, statistics: Iterable[str]) -> Iterator[StatisticTable]:
-    """A table for each mode and worker that has any of the statistics of this tensor, by mode and worker.
+    """Yield a table for each mode and worker that has any of the statistics of this tensor, by mode and worker.
 
-    Errors: `ConfigurationError` for an unknown statistic, and those of the store.
+    Raises:
+        ConfigurationError: A statistic is unknown.
+        StorageError: The store failed.
     """
     wanted = tuple(statistics)
     mode_steps = {(s.step, s.worker): s.mode_step for s in trial.saved_steps(series.name, series.selection)}
@@ -78,7 +84,11 @@ def statistic_tables(trial: Trial, series: TensorSeries, statistics: Iterable[st
 
 
 def selected(trial: Trial, tensors: Sequence[TensorSeries] | None) -> Sequence[TensorSeries]:
-    """The tensors to export: those given, else all. Errors: `TensorNotSavedError` where there is none."""
+    """Return the tensors to export: the given ones, else all.
+
+    Raises:
+        TensorNotSavedError: No tensor is selected or saved.
+    """
     found = trial.tensors() if tensors is None else tensors
     if found:
         return found
@@ -87,19 +97,23 @@ def selected(trial: Trial, tensors: Sequence[TensorSeries] | None) -> Sequence[T
 
 
 def check_statistics(trial: Trial, tensors: Sequence[TensorSeries], statistics: Iterable[str]) -> None:
-    """Errors: `ConfigurationError` for a statistic that is neither one of `STATISTICS` nor recorded by the run."""
+    """Raise an error for a statistic that is neither one of `STATISTICS` nor recorded by the run.
+
+    Raises:
+        ConfigurationError: A statistic is unknown.
+    """
     for name in statistics:
         trial.columns(tensors[0].name, name, last_step=-1, mode=None)
 
 
 def one_number_names(trial: Trial, tensors: Sequence[TensorSeries]) -> frozenset[str]:
-    """Names of the tensors that hold one number only: losses, metrics, learning rates."""
+    """Return the names of tensors with one element only: losses, metrics, learning rates."""
     heads = trial.heads(tensors)
     return frozenset(name for name, head in heads.items() if math.prod(head.shape) == 1)
 
 
 def first_collections(trial: Trial) -> dict[str, str]:
-    """The collection of each tensor: the first by name that is neither `all` nor `default`."""
+    """Return the collection of each tensor: the first by name that is neither `all` nor `default`."""
     found: dict[str, str] = {}
     for collection, names in trial.collections.items():
         if collection not in _CATCH_ALL:
@@ -109,7 +123,7 @@ def first_collections(trial: Trial) -> dict[str, str]:
 
 
 def run_name(uri: str) -> str:
-    """What a run is called, as a name that any file system takes: the last part of where it lies."""
+    """Return a run's name in a form that any file system accepts: the last part of its location."""
     parts = [part for part in re.split(r"[/\\]+", uri) if part]
     if len(parts) > 1 and parts[-1] == TENSORS:
         parts.pop()
@@ -117,12 +131,15 @@ def run_name(uri: str) -> str:
 
 
 def file_name(text: str) -> str:
-    """`text` as the name of a file or folder, which leads nowhere else."""
+    """Return `text` as the name of a file or folder, without any way to another folder."""
     return re.sub(r"[^-\w.=+@]", "_", text).lstrip(".") or "run"
 
 
 class SaveTimes:
-    """When each worker saved each step, in seconds since the epoch, read from the first bytes of its event files."""
+    """The time at which each worker saved each step, in seconds since the epoch.
+
+    It is read from the first bytes of the event files.
+    """
 
     def __init__(self, trial: Trial, store: Store) -> None:
         self._trial, self._store = trial, store
@@ -130,7 +147,7 @@ class SaveTimes:
         self._first: float | None = None
 
     def first(self) -> float:
-        """When the run's first step was saved; 0 where nothing says so."""
+        """Return the time of the run's first step, 0 if unknown."""
         if self._first is None:
             keys = [
                 self._trial.event_key(step, worker)
@@ -141,8 +158,10 @@ class SaveTimes:
         return self._first
 
     def of(self, worker: str, steps: NDArray[np.int64]) -> NDArray[np.float64]:
-        """A time for each of the ascending steps. One that has none of its own has that of the nearest before it, so
-        that time never runs backward; those before the first have the first.
+        """Return a time for each of the ascending steps.
+
+        A step without a time has that of the nearest one before it, so that time never runs backward. Steps before the
+        first one with a time have that first time.
         """
         known = self._known.setdefault(worker, {})
         new = [int(step) for step in steps if int(step) not in known]
@@ -156,13 +175,13 @@ class SaveTimes:
         return times[np.where(nearest < 0, int(np.argmax(has_time)), nearest)]
 
     def at(self, worker: str, step: int) -> float:
-        """When this worker saved this step."""
+        """Return the time at which this worker saved this step."""
         return float(self.of(worker, np.array([step]))[0])
 
     def _read(self, key: str) -> float:
         try:
             data = self._store.get(key, length=_TIME_BYTES) if key else b""
-        except KeyNotFoundError:  # whoever reads its tensors will say so
+        except KeyNotFoundError:  # reading its tensors reports it
             return 0.0
         if len(data) < _TIME_BYTES or data[12] != _TIME_FIELD:
             return 0.0

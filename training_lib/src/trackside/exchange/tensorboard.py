@@ -2,7 +2,7 @@
 
 `<folder>/<run>/<MODE>/<worker>/events.out.tfevents.<time>.trackside`: one TensorBoard run for each mode and worker, so
 that several exported runs lie side by side below one folder. The time is that of the run's first step: exporting again
-writes the same names, and replaces. docs/exporting.md says which tags there are.
+writes the same names, and replaces. docs/exporting.md lists the tags.
 """
 
 from __future__ import annotations
@@ -50,7 +50,14 @@ _ONE_NUMBER = ("mean",)  # of a single element every such statistic is the eleme
 
 @dataclass(frozen=True)
 class TensorBoardExport:
-    """What was written: `scalars` and `histograms` count points, `tensors` those of which there is any."""
+    """The result of an export.
+
+    folder      folder of the exported run
+    files       the event files
+    tensors     number of tensors with points
+    scalars     number of points of scalars
+    histograms  number of histograms
+    """
 
     folder: Path
     files: tuple[Path, ...]
@@ -70,14 +77,25 @@ def export_tensorboard(
     store: Store | None = None,
     progress: Progress[Any] = untracked,
 ) -> TensorBoardExport:
-    """Writes the tensors (default: all) below `folder`: those of one element as scalars, of others the statistics.
+    """Write tensors as event files: those of one element as scalars, others as statistics.
 
-    `histograms` fetches every tensor in full, in a request each. What cannot be read is left out and stands in
-    `Trial.damaged`. `store` is where the trial's tensors lie (default: opened anew). At any
-    time one tensor is in memory. Files are replaced whole, once all has been read.
+    One tensor is in memory at a time. Files are replaced whole, once everything has been read. Damaged values are left
+    out, and listed in `Trial.damaged`.
 
-    Errors: `ConfigurationError` for an unknown statistic; `TensorNotSavedError` where no tensor is selected;
-    `StorageError` where a file cannot be written; those of the store.
+    Args:
+        trial: The run.
+        folder: Parent of the run's folder.
+        tensors: Tensors from `Trial.tensors`; None: all.
+        statistics: Statistics of tensors with several elements.
+        histograms: Write histograms too. Fetches every tensor in full, in a request each.
+        run: Name of the run's folder; None: the run's name.
+        store: Store of the trial's tensors; None: opened anew.
+        progress: Wraps lists of tensors, to show progress.
+
+    Raises:
+        ConfigurationError: A statistic is unknown.
+        TensorNotSavedError: No tensor is selected.
+        StorageError: A file cannot be written, or the run cannot be read.
     """
     target = _target(folder, run_name(trial.uri) if run is None else file_name(run))
     chosen = selected(trial, tensors)
@@ -105,7 +123,7 @@ def export_tensorboard(
 
 
 class _Tags:
-    """Tags of tensors, no two alike: `loss:0` and `loss_0` would otherwise be one line in TensorBoard."""
+    """The tags of tensors, all different: otherwise `loss:0` and `loss_0` would be one line in TensorBoard."""
 
     def __init__(self, collections: dict[str, str]) -> None:
         self._collections = collections
@@ -119,7 +137,7 @@ class _Tags:
         return self._unique(tensor, f"{self._collections.get(tensor, 'default')}/{tensor}/{statistic}")
 
     def histogram(self, tensor: str) -> str:
-        """As the original names them: `<collection>/<tensor>`."""
+        """Return `<collection>/<tensor>`, the original's name."""
         return self._unique(tensor, f"{self._collections.get(tensor, 'default')}/{tensor}")
 
     def _unique(self, tensor: str, name: str) -> str:
@@ -135,7 +153,7 @@ class _Tags:
 
 
 class _Files:
-    """The event files being written: partial until `finish`, and gone if it is never reached."""
+    """The event files during writing: partial until `finish`, and removed if it is never reached."""
 
     def __init__(self, folder: Path, times: SaveTimes) -> None:
         self._folder, self._times = folder, times
@@ -154,7 +172,11 @@ class _Files:
             partial.unlink(missing_ok=True)
 
     def append(self, mode: str, worker: str, records: bytes) -> None:
-        """Errors: `StorageError`."""
+        """Add records to the file of a mode and worker.
+
+        Raises:
+            StorageError: The file cannot be written.
+        """
         began = self._times.first()
         path = self._folder / file_name(mode) / file_name(worker) / event_file_name(began, host=HOST)
         try:
@@ -168,7 +190,11 @@ class _Files:
             raise _not_written(path, error) from error
 
     def finish(self) -> tuple[Path, ...]:
-        """Puts every file in its place. Errors: `StorageError`."""
+        """Rename every file to its final name.
+
+        Raises:
+            StorageError: A file cannot be renamed.
+        """
         for path, partial in self._partial.items():
             try:
                 partial.replace(path)
@@ -199,7 +225,7 @@ def _write_histograms(files: _Files, trial: Trial, series: TensorSeries, tag: st
         except RecordError:  # the trial has noted it
             continue
         histogram = histogram_of(value) if value.dtype.kind in "biuf" else None
-        if histogram is None:  # text, or nothing finite: the statistics say so
+        if histogram is None:  # text, or nothing finite: the statistics show it
             continue
         time = times.at(saved.worker, saved.step)
         files.append(saved.mode, saved.worker, encode_histogram(tag, histogram, step=saved.step, wall_time=time))

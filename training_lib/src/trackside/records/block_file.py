@@ -1,7 +1,7 @@
-"""Blocks: the frame of every file of our own that grows: a reader knows what is whole, and finds on after damage.
+"""Blocks: the frame of every growing file of our own. A reader recognises whole blocks and goes on after damage.
 
     mark       4 bytes  "TSB1"
-    kind       1 byte   what the payload is; 0 is the file's header, and stands first
+    kind       1 byte   the kind of payload; 0 is the file's header, the first block
     reserved   3 bytes  zero
     number     8 bytes  uint64, little-endian: counts the blocks of one writer from 0
     length     4 bytes  uint32, little-endian: of the payload
@@ -9,7 +9,7 @@
     payload
     footer     4 bytes  CRC-32C of the payload
 
-The specification for others to read by is docs/formats/blocks.md.
+The specification for other readers is docs/formats/blocks.md.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FOOTER_BYTES = _CHECK.size
 
 @dataclass(frozen=True)
 class Block:
-    """One whole block. `offset` is where it begins in its file."""
+    """One whole block. `offset` is its first byte in the file."""
 
     kind: int
     number: int
@@ -46,7 +46,12 @@ class Block:
 
 @dataclass(frozen=True)
 class ReadBlocks:
-    """What `read_blocks` found: whole blocks, the offset from which nothing is whole yet, and what was damaged."""
+    """The result of `read_blocks`.
+
+    blocks  whole blocks
+    end     offset from which no block is whole yet
+    damage  an error for each damaged place
+    """
 
     blocks: tuple[Block, ...]
     end: int
@@ -54,7 +59,11 @@ class ReadBlocks:
 
 
 def encode_block(kind: int, payload: bytes, *, number: int) -> bytes:
-    """One block. Errors: `ValueError` for a kind, number or size that a block cannot have."""
+    """Return one block.
+
+    Raises:
+        ValueError: A block cannot have this kind, number or size.
+    """
     if not (0 <= kind < 256 and 0 <= number < 2**64 and len(payload) <= MOST_PAYLOAD_BYTES):
         raise ValueError(f"No block is of kind {kind}, number {number} and {len(payload)} bytes.")
     head = _HEAD.pack(MARK, kind, number, len(payload))
@@ -62,12 +71,12 @@ def encode_block(kind: int, payload: bytes, *, number: int) -> bytes:
 
 
 def read_blocks(data: bytes, *, key: str, offset: int = 0) -> ReadBlocks:
-    """All whole blocks in `data`, which lies at `offset` of the file `key`.
+    """Return all whole blocks in `data`, which lies at `offset` of the file `key`.
 
-    The last block of a file that grows, or whose writer was killed, may be cut off: it is left for later, and `end`
-    says where it begins. What is damaged is passed over up to the next intact block, and reported. Of a length in the
-    file nothing is allocated: it only has to lie within `data`. The work is linear in `data`: where a file was made so
-    that finding on would cost more, the rest of `data` is given up, and that is reported too.
+    The last block may be cut off, in a file that grows or after its writer was killed: it is left for later, and begins
+    at `end`. Damage is skipped up to the next intact block, and reported. No memory is allocated by a length in the
+    file: it only has to lie within `data`. The work is linear in `data`: if a forged file would make the search more
+    costly, the rest of `data` is given up, and that is reported too.
     """
     search = _Search(data, key, offset)
     blocks: list[Block] = []
@@ -85,17 +94,17 @@ def read_blocks(data: bytes, *, key: str, offset: int = 0) -> ReadBlocks:
             position = len(data)
             break
         if following is None:
-            break  # cut off, or damaged to the end: which of the two, more data will tell
+            break  # cut off, or damaged to the end: more data will show which
         damage.append(found or RecordError(key, offset + position, "a block is cut off by the one that follows"))
         position = following
     return ReadBlocks(tuple(blocks), offset + position, tuple(damage))
 
 
 class _Search:
-    """Looks for blocks in `data`, and counts what it spends on payloads that turn out to be damaged.
+    """A search for blocks in `data`, with a limit on the bytes of damaged payloads that it checks.
 
-    Real damage costs each byte twice: once in the block that it stands in, once on the way to the next. Only marks and
-    heads that were made up can make many claims on the same bytes; the limit keeps their price linear.
+    Real damage costs each byte twice: once in its own block, once on the way to the next. Only forged marks and heads
+    can claim the same bytes many times; the limit keeps their cost linear.
     """
 
     def __init__(self, data: bytes, key: str, offset: int) -> None:
@@ -104,7 +113,7 @@ class _Search:
         self.is_exhausted = False
 
     def block_at(self, position: int) -> Block | RecordError | None:
-        """The block at `position`, what is wrong with it, or None where `data` ends within it."""
+        """Return the block at `position`, its fault, or None if `data` ends within it."""
         data, where = self._data, self._offset + position
         if len(data) - position < HEAD_BYTES:
             return None
@@ -122,7 +131,7 @@ class _Search:
         return Block(kind, number, payload, where)
 
     def next_intact(self, position: int) -> int | None:
-        """Where the next whole and intact block begins, or None: there is none, or the search `is_exhausted`."""
+        """Return the position of the next whole and intact block. None: none is left, or the search `is_exhausted`."""
         data = self._data
         while (position := data.find(MARK, position)) >= 0:
             if self._spendable < 0:

@@ -1,4 +1,4 @@
-"""What a worker could not save: a small JSON file in the run, which is there only if something was lost.
+"""The report of steps that a worker could not save: a small JSON file in the run, written only if something was lost.
 
 {"version": 1, "saved_steps": 120, "lost_steps": 3, "lost": [{"step": 17, "why": "storage is slow"}, ...]}
 """
@@ -19,7 +19,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class LostStep:
-    """A step of which nothing is stored, and why."""
+    """A step of which nothing is stored, and the reason."""
 
     step: int
     why: str
@@ -27,21 +27,24 @@ class LostStep:
 
 @dataclass(frozen=True)
 class CaptureReport:
-    """How much a worker has saved and lost, in all its processes. `lost` may hold fewer than `lost_steps`."""
+    """The numbers of steps that a worker has saved and lost, in all its processes.
+
+    `lost` may hold fewer than `lost_steps`.
+    """
 
     saved_steps: int
     lost_steps: int
     lost: Sequence[LostStep] = ()
 
     def followed_by(self, later: CaptureReport) -> CaptureReport:
-        """This one and that of a process that has gone on with the run."""
+        """Return the sum of this report and that of a process that continued the run."""
         return CaptureReport(
             self.saved_steps + later.saved_steps, self.lost_steps + later.lost_steps, (*self.lost, *later.lost)
         )
 
 
 def encode_report(report: CaptureReport) -> bytes:
-    """The file's content."""
+    """Return the file's content."""
     document = {
         "version": VERSION,
         "saved_steps": report.saved_steps,
@@ -52,7 +55,11 @@ def encode_report(report: CaptureReport) -> bytes:
 
 
 def decode_report(data: bytes, *, key: str) -> CaptureReport:
-    """Reads a report, passing over fields it does not know. Errors: `RecordError` if it is none."""
+    """Return the report in a file. Unknown fields are ignored.
+
+    Raises:
+        RecordError: The file is no report.
+    """
     document = UntrustedJson.parse(data, key=key)
     return CaptureReport(
         saved_steps=document.count("saved_steps"),
@@ -62,15 +69,21 @@ def decode_report(data: bytes, *, key: str) -> CaptureReport:
 
 
 def reporting_workers(store: Store) -> tuple[str, ...]:
-    """The workers that have lost anything. Errors: `OSError` of the store."""
+    """Return the workers that have lost anything.
+
+    Raises:
+        StorageError: The store failed.
+    """
     names = (key.removeprefix(CAPTURE_REPORT_PREFIX).removesuffix(".json") for key in store.list(CAPTURE_REPORT_PREFIX))
     return tuple(name for name in names if name and "/" not in name)
 
 
 def read_report(store: Store, worker: str) -> CaptureReport:
-    """What the worker has reported so far; nothing lost if there is no report.
+    """Return the worker's report so far, or an empty one.
 
-    Errors: `RecordError` if there is one that cannot be read; `OSError` of the store.
+    Raises:
+        RecordError: The report cannot be read.
+        StorageError: The store failed.
     """
     key = capture_report_key(worker)
     try:

@@ -1,7 +1,7 @@
-"""The collections of a run, as each worker writes them down: which tensors belong together, and when they are saved.
+"""The collections of a run in each worker's file: names of their tensors, and schedules.
 
-The file is smdebug's. What it has no place for stands in `_meta`, which its readers pass over: `shards`, and schedules
-by the clock, for it refuses a schedule with a field that it does not know:
+The file is smdebug's. Additions stand in `_meta`, which its readers ignore, because smdebug refuses a schedule with an
+unknown field: `shards`, and schedules by the clock:
 
     "_meta": {"num_workers": 1, "save_seconds": {"weights": {"TRAIN": 60.0}}}
 """
@@ -25,7 +25,7 @@ _NOTHING: Mapping[str, float] = {}
 
 @dataclass(frozen=True)
 class ReductionRecord:
-    """What is saved of each tensor beside or instead of its value; reductions as smdebug spells them: "abs_mean"."""
+    """The form in which each tensor is saved; reductions in smdebug's spelling: "abs_mean"."""
 
     save_raw_tensor: bool = False
     reductions: tuple[str, ...] = ()
@@ -49,20 +49,24 @@ class CollectionRecord:
 
 @dataclass(frozen=True)
 class Collections:
-    """What a collections file holds. `num_workers` workers write a file of their own; a step is complete with all."""
+    """The content of a collections file.
+
+    collections  the collections
+    num_workers  number of workers with a file of their own; a step is complete when all have saved it
+    """
 
     collections: tuple[CollectionRecord, ...]
     num_workers: int = 1
 
     def named(self, name: str) -> CollectionRecord | None:
-        """The collection of that name, if there is one."""
+        """Return the collection of that name, or None."""
         return next((c for c in self.collections if c.name == name), None)
 
 
 def encode_collections(
     collections: Iterable[CollectionRecord], *, num_workers: int, shards: Mapping[str, Shard] | None = None
 ) -> bytes:
-    """The file's content, as smdebug writes and reads it; `shards` by tensor name are an addition of ours."""
+    """Return the file's content in smdebug's format. `shards`, by tensor name, are an addition of ours."""
     records = tuple(collections)
     seconds = {c.name: by_mode for c in records if (by_mode := _seconds_document(c))}
     meta = {
@@ -75,9 +79,10 @@ def encode_collections(
 
 
 def decode_collections(data: bytes, *, key: str) -> Collections:
-    """Reads a collections file. Unknown fields of a collection and of `_meta` are passed over.
+    """Return the content of a collections file. Unknown fields of a collection and of `_meta` are ignored.
 
-    Errors: `RecordError` if it is not one.
+    Raises:
+        RecordError: The file is no collections file.
     """
     document = UntrustedJson.parse(data, key=key)
     unknown = [name for name in document.names() if name not in _SECTIONS]
@@ -139,7 +144,7 @@ def _seconds_document(collection: CollectionRecord) -> dict[str, float]:
 
 
 def _read_collection(name: str, fields: UntrustedJson, seconds: Mapping[str, float]) -> CollectionRecord:
-    # smdebug writes `false` where there are no regexes, in some versions.
+    # Some versions of smdebug write `false` for no regexes.
     has_regexes = fields.is_list("include_regex")
     if "name" in fields.names():
         fields.text("name")  # the key above is what counts; old readers go by this one
@@ -154,7 +159,7 @@ def _read_collection(name: str, fields: UntrustedJson, seconds: Mapping[str, flo
 
 
 def _read_seconds(meta: UntrustedJson) -> dict[str, dict[str, float]]:
-    """By collection and mode; modes that are not known are passed over."""
+    """Return the seconds by collection and mode. Unknown modes are ignored."""
     named = meta.object(SAVE_SECONDS)
     return {
         name: {mode: modes.seconds(mode) for mode in MODE_NUMBERS if modes.has(mode)}

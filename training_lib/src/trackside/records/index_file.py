@@ -1,4 +1,4 @@
-"""The index of one step and worker: which tensors its event file holds, and where. smdebug's JSON, byte for byte."""
+"""The index of one step and worker: the tensors in its event file, and their places. smdebug's JSON, byte for byte."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LARGEST_REMEMBERED_BYTES = 1 << 20  # far below the limits of `UntrustedJson`, 
 
 @dataclass(frozen=True)
 class IndexEntry:
-    """One tensor: its whole record lies at `start`, `length` bytes long."""
+    """One tensor. Its whole record begins at byte `start` and is `length` bytes long."""
 
     name: str
     start: int
@@ -33,7 +33,7 @@ class IndexEntry:
 
 @dataclass(frozen=True)
 class ShapeEntry:
-    """A tensor of which only the shape was saved. `original_name` is what the framework calls it."""
+    """A tensor of which only the shape was saved. `original_name` is the framework's name for it."""
 
     name: str
     original_name: str
@@ -42,9 +42,13 @@ class ShapeEntry:
 
 @dataclass(frozen=True)
 class Index:
-    """What an index file holds. `event_key` is relative to the run's tensors; None where only shapes were saved.
+    """The content of an index file. Step and worker stand in the file's name.
 
-    Step and worker stand in the file's name. Of two entries of one name the later holds.
+    mode       the mode of the step
+    mode_step  the step within the mode, from 0
+    event_key  key of the event file, relative to the run's tensors; None if only shapes were saved
+    entries    places of tensors; of two entries of one name the later holds
+    shapes     shapes of tensors without values
     """
 
     mode: str
@@ -55,7 +59,11 @@ class Index:
 
 
 def encode_index(index: Index) -> bytes:
-    """The file's content. Errors: `ValueError` for an unknown mode."""
+    """Return the file's content.
+
+    Raises:
+        ValueError: The mode is unknown.
+    """
     # As `json.dumps` would write it, with its texts looked up: this is done at every saved step.
     event = "" if index.event_key is None else f', "event_file_name": {_quoted(index.event_key)}'
     meta = f'{{"mode": "{checked_mode(index.mode)}", "mode_step": {index.mode_step}{event}}}'
@@ -75,9 +83,10 @@ def _quoted(text: str) -> str:
 
 
 def decode_index(data: bytes, *, key: str) -> Index:
-    """Reads an index file, passing over fields it does not know.
+    """Return the index in a file. Unknown fields are ignored.
 
-    Errors: `RecordError` if it is not one, or if it points anywhere but to an event file of the run.
+    Raises:
+        RecordError: The file is no index, or points elsewhere than to an event file of the run.
     """
     document = UntrustedJson.parse(data, key=key)
     if not (document.has("tensor_payload") or document.has("shape_payload")):
@@ -100,7 +109,7 @@ def decode_index(data: bytes, *, key: str) -> Index:
 
 
 class IndexDecoder:
-    """`decode_index` for many files: what is alike in the indexes of different steps is parsed once.
+    """A decoder for many index files. Parts that are equal in the indexes of different steps are parsed once.
 
     Files that list the same tensors at the same places get the very same `entries` and `shapes`. Up to 16 MiB of files
     are remembered. Safe to use from several threads.
@@ -112,7 +121,7 @@ class IndexDecoder:
         self._lock = threading.Lock()
 
     def decode(self, data: bytes, *, key: str) -> Index:
-        """As `decode_index`, with the same errors."""
+        """Return the same value, and raise the same errors, as `decode_index`."""
         meta = _USUAL_META.match(data)
         if meta is None:
             return decode_index(data, key=key)
@@ -123,7 +132,10 @@ class IndexDecoder:
         return _with_meta(alike, meta) or decode_index(data, key=key)
 
     def _remember(self, rest: bytes, whole: Index, key: str) -> Index:
-        """`whole`, which ends with `rest`; its entries and shapes may be those that another thread has just read."""
+        """Return `whole`, which ends with `rest`.
+
+        Its entries and shapes may be those that another thread has just read.
+        """
         if len(rest) > _LARGEST_REMEMBERED_BYTES or UntrustedJson.parse(b"{" + rest, key=key).has("meta"):
             return whole  # in the latter case the second meta holds, not the one before `rest`
         with self._lock:
@@ -138,7 +150,7 @@ class IndexDecoder:
 
 
 def _with_meta(alike: Index, meta: re.Match[bytes]) -> Index | None:
-    """The index with what stands in its usual beginning; None if that is wrong, for `decode_index` to say how."""
+    """Return the index with the values in its usual beginning. None if one is wrong: `decode_index` then names it."""
     mode, event_key = str(meta[1], "ascii"), None if meta[3] is None else str(meta[3], "ascii")
     is_right = not alike.entries if event_key is None else parse_event_key(event_key) is not None
     if not is_right or mode not in MODE_NUMBERS:

@@ -35,10 +35,12 @@ _SECTIONS = ("modules", "parameters", "optimizers", "losses", "program")
 
 
 def encode_facts(revisions: Sequence[ModelFacts], *, told: int | None = None) -> bytes:
-    """The file's content. A section that is as in the revision before is left out.
+    """Return the file's content. A section equal to that of the revision before is left out.
 
-    `told`: how many revisions there ever were, by default these. It stands in the first `HEAD_BYTES`, so that a reader
-    sees there whether there are news.
+    Args:
+        revisions: The revisions, oldest first.
+        told: Number of revisions that were ever added, dropped ones included; None: the number of `revisions`. It
+            stands in the first `HEAD_BYTES`, so that a reader sees news without reading more.
     """
     documents = []
     before: ModelFacts | None = None
@@ -55,7 +57,11 @@ def encode_facts(revisions: Sequence[ModelFacts], *, told: int | None = None) ->
 
 
 def decode_facts(data: bytes, *, key: str) -> Revisions:
-    """The revisions, oldest first, passing over fields that are not known. Errors: `RecordError` if there are none."""
+    """Return the revisions, oldest first. Unknown fields are ignored.
+
+    Raises:
+        RecordError: The file holds no facts.
+    """
     document = UntrustedJson.parse(data, key=key)
     if document.count("version") != VERSION:
         raise document.error(f"is of version {document.count('version')}; this Trackside reads {VERSION}")
@@ -77,15 +83,21 @@ def decode_facts(data: bytes, *, key: str) -> Revisions:
 
 
 def facts_workers(store: Store) -> tuple[str, ...]:
-    """The workers that have told what they are made of, sorted. Errors: `OSError` of the store."""
+    """Return the workers that have stored facts, sorted.
+
+    Raises:
+        StorageError: The store failed.
+    """
     names = (key.removeprefix(MODEL_FACTS_PREFIX).removesuffix(".json") for key in store.list(MODEL_FACTS_PREFIX))
     return tuple(sorted(name for name in names if name and "/" not in name))
 
 
 def read_facts(store: Store, worker: str) -> Revisions:
-    """What the worker has told so far, () if it has not.
+    """Return the worker's facts so far, () if it has stored none.
 
-    Errors: `RecordError` for a file that cannot be read; `OSError` of the store.
+    Raises:
+        RecordError: The file cannot be read.
+        StorageError: The store failed.
     """
     key = model_facts_key(worker)
     try:

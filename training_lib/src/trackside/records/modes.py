@@ -7,7 +7,11 @@ MODE_NAMES = {number: name for name, number in MODE_NUMBERS.items()}
 
 
 def checked_mode(mode: str) -> str:
-    """The mode itself. Errors: `ValueError` if it is none."""
+    """Return the mode itself.
+
+    Raises:
+        ValueError: It is no mode.
+    """
     if mode not in MODE_NUMBERS:
         raise ValueError(f"{mode!r} is not a mode. Modes: {', '.join(MODE_NUMBERS)}.")
     return mode

@@ -1,7 +1,7 @@
-"""The packed index: where the tensors of thousands of steps of one worker lie, in one file instead of one a step.
+"""The packed index: the places of the tensors of thousands of steps of one worker in one file, not one file a step.
 
-It stands beside smdebug's index, which stays the truth: whatever a packed file lacks is read from there.
-The specification for others to read by is docs/formats/packed-index.md.
+smdebug's index remains beside it and stays authoritative: steps that a packed file lacks are read from smdebug's.
+The specification for other readers is docs/formats/packed-index.md.
 """
 
 from __future__ import annotations
@@ -40,10 +40,12 @@ _TO_JSON = json.JSONEncoder(separators=(",", ":")).encode  # made once: `json.du
 
 @dataclass(frozen=True, eq=False)
 class PackedLayout:
-    """Where the tensors lie in the event files of all steps that are alike.
+    """The places of tensors in the event files of all steps with the same layout.
 
-    `event_key` is None for a step's own event file (`run_layout.event_key`), "" where there is none because only
-    shapes were saved, else that of another event file of the run.
+    entries    places of tensors
+    shapes     shapes of tensors without values
+    event_key  None for a step's own event file (`run_layout.event_key`), "" for none because only shapes were saved,
+               else the key of another event file of the run
     """
 
     entries: tuple[IndexEntry, ...]
@@ -53,10 +55,15 @@ class PackedLayout:
 
 @dataclass(frozen=True, eq=False)
 class PackedIndex:
-    """What one file says. `rows` (of type `ROW`, read-only) are in the order saved; `layout` counts in `layouts`.
+    """The content of one file.
 
-    `follows` is the key of the file that lists what the worker had saved before, `NOTHING_BEFORE`, or None where the
-    writer could not tell.
+    key         key of the file
+    worker      the worker
+    started_ms  start of the writing process, in milliseconds since the epoch
+    first_step  first step in the file
+    follows     key of the file with the worker's earlier steps, `NOTHING_BEFORE`, or None if the writer did not know
+    layouts     the layouts, counted from 0
+    rows        rows of type `ROW`, read-only, in the order saved; their `layout` is a place in `layouts`
     """
 
     key: str
@@ -69,9 +76,9 @@ class PackedIndex:
 
 
 class PackedFile:
-    """One file that is being written: rows are added, and now and then the whole of it is stored again.
+    """One file during writing: rows are added, and the whole of it is stored again from time to time.
 
-    Steps ascend. Layouts are known by identity: pass the same object for steps that are alike.
+    Steps ascend. Layouts are compared by identity: pass the same object for steps with the same layout.
     """
 
     def __init__(self, worker: str, *, follows: str | None) -> None:
@@ -85,11 +92,15 @@ class PackedFile:
 
     @property
     def size_bytes(self) -> int:
-        """How large the file is so far."""
+        """The size of the file so far."""
         return len(self._data) + len(self._pending)
 
     def add(self, step: int, *, mode: str, mode_step: int, layout: PackedLayout) -> None:
-        """Adds a step. Errors: `ValueError` for what no row can hold, or if the file is full: then nothing is added."""
+        """Add a step.
+
+        Raises:
+            ValueError: A row cannot hold these numbers, or the file is full. Then nothing is added.
+        """
         mode_number = MODE_NUMBERS[checked_mode(mode)]
         if not (0 <= step < _LIMIT and 0 <= mode_step < _LIMIT):
             raise ValueError(f"No row holds step {step}, mode step {mode_step}.")
@@ -102,7 +113,7 @@ class PackedFile:
         self.row_count += 1
 
     def encode(self) -> bytes:
-        """The whole file as it is now."""
+        """Return the whole file as it is now."""
         if self._pending:
             self._append(ROWS_KIND, bytes(self._pending))
             self._pending.clear()
@@ -129,10 +140,11 @@ class PackedFile:
 
 
 def decode_packed_index(data: bytes, *, key: str) -> PackedIndex:
-    """Reads a file. Blocks of kinds that came later are passed over.
+    """Return the content of a file. Blocks of unknown kinds are ignored, for later versions may add some.
 
-    Errors: `RecordError`, with the offset of the block, if anything in it is not as it should be. Then nothing of it
-    can be trusted: the steps are to be read from smdebug's index.
+    Raises:
+        RecordError: Anything in the file is wrong; names the offset of the block. Then nothing in it can be trusted:
+            read the steps from smdebug's index.
     """
     named = parse_packed_index_key(key)
     if named is None:
@@ -153,7 +165,7 @@ def decode_packed_index(data: bytes, *, key: str) -> PackedIndex:
 
 
 def _whole_blocks(data: bytes, key: str) -> tuple[Block, ...]:
-    """All blocks, beginning with the header."""
+    """Return all blocks, beginning with the header."""
     read = read_blocks(data, key=key)
     if read.damage:
         raise read.damage[0]
@@ -168,7 +180,7 @@ def _whole_blocks(data: bytes, key: str) -> tuple[Block, ...]:
 
 
 def _read_header(block: Block, key: str, worker: str) -> str | None:
-    """What the file follows."""
+    """Return the key of the file that this one follows."""
     header = _Fields(block, key)
     if header.get("format") != FORMAT:
         raise header.error(f"is not of the format {FORMAT}")
@@ -246,7 +258,7 @@ def _read_rows(blocks: list[Block], key: str, *, layout_count: int) -> NDArray[n
 
 
 class _Fields:
-    """The JSON object in a block. Its errors name the file and where the block begins."""
+    """The JSON object in a block. Its errors name the file and the block's offset."""
 
     def __init__(self, block: Block, key: str) -> None:
         self._key, self._offset = key, block.offset

@@ -1,6 +1,6 @@
-"""Protocol Buffers' wire format, as little of it as event files need (protobuf.dev/programming-guides/encoding).
+"""The part of Protocol Buffers' wire format that event files need (protobuf.dev/programming-guides/encoding).
 
-Written here because a protobuf runtime in a training container fights with the one the framework brings.
+It is written here because a protobuf runtime in a training container conflicts with the framework's own.
 """
 
 from __future__ import annotations
@@ -33,28 +33,48 @@ class WireField(NamedTuple):  # a tuple, for reading makes very many of them
     data: memoryview
 
     def message(self) -> Iterator[WireField]:
-        """The fields of an embedded message. Errors: `WireError`."""
+        """Return the fields of an embedded message.
+
+        Raises:
+            WireError: It is no message.
+        """
         return read_fields(self.bytes_value(), self.offset)
 
     def bytes_value(self) -> memoryview:
-        """The bytes of a length-delimited field. Errors: `WireError` if it is of another wire type."""
+        """Return the bytes of a length-delimited field.
+
+        Raises:
+            WireError: The field is of another wire type.
+        """
         self._must_be(BYTES)
         return self.data
 
     def text(self) -> str:
-        """The text of a string field. Errors: `WireError` if it is not UTF-8."""
+        """Return the text of a string field.
+
+        Raises:
+            WireError: It is not UTF-8.
+        """
         try:
             return str(self.bytes_value(), "utf-8")
         except UnicodeDecodeError as error:
             raise WireError(self.offset + error.start, "a text is not valid UTF-8") from error
 
     def signed(self) -> int:
-        """The value of an int32 or int64 field. Errors: `WireError` if it is of another wire type."""
+        """Return the value of an int32 or int64 field.
+
+        Raises:
+            WireError: The field is of another wire type.
+        """
         self._must_be(VARINT)
         return as_signed(self.number_value)
 
     def double(self) -> float:
-        """The value of a double field. Errors: `WireError` if it is of another wire type."""
+        """Return the value of a double field.
+
+        Raises:
+            WireError: The field is of another wire type.
+        """
         self._must_be(FIXED64)
         return float(struct.unpack("<d", self.number_value.to_bytes(8, "little"))[0])
 
@@ -64,7 +84,7 @@ class WireField(NamedTuple):  # a tuple, for reading makes very many of them
 
 
 def write_varint(value: int) -> bytes:
-    """A varint; negative numbers as 64-bit two's complement."""
+    """Return a varint; negative numbers as 64-bit two's complement."""
     if 0 <= value < 0x80:  # nearly always
         return _SMALL_NUMBERS[value]
     value &= _MASK64
@@ -77,28 +97,32 @@ def write_varint(value: int) -> bytes:
 
 
 def write_number(number: int, value: int) -> bytes:
-    """An integer field; nothing at all for 0, as proto3 has it."""
+    """Return an integer field, or nothing for 0, as in proto3."""
     return write_varint(number << 3 | VARINT) + write_varint(value) if value else b""
 
 
 def write_double(number: int, value: float) -> bytes:
-    """A double field; nothing at all for +0.0."""
+    """Return a double field, or nothing for +0.0."""
     packed = struct.pack("<d", value)
     return write_varint(number << 3 | FIXED64) + packed if any(packed) else b""
 
 
 def write_header(number: int, size: int) -> bytes:
-    """What stands before the `size` bytes of a length-delimited field."""
+    """Return the tag and length before the `size` bytes of a length-delimited field."""
     return write_varint(number << 3 | BYTES) + write_varint(size)
 
 
 def write_bytes(number: int, value: bytes) -> bytes:
-    """A length-delimited field, present even if empty."""
+    """Return a length-delimited field, present even if empty."""
     return write_header(number, len(value)) + value
 
 
 def read_varint(data: memoryview, position: int, base: int) -> tuple[int, int]:
-    """(unsigned value, position after it). Errors: `WireError`."""
+    """Return (unsigned value, position after it).
+
+    Raises:
+        WireError: It is no varint.
+    """
     if position < len(data) and data[position] < 0x80:  # nearly always
         return data[position], position + 1
     value = 0
@@ -113,7 +137,11 @@ def read_varint(data: memoryview, position: int, base: int) -> tuple[int, int]:
 
 
 def read_fields(data: memoryview, base: int) -> Iterator[WireField]:
-    """The fields of a message in their order; `base` is where `data` lies in the file. Errors: `WireError`."""
+    """Yield the fields of a message in their order. `base` is the position of `data` in the file.
+
+    Raises:
+        WireError: It is no message.
+    """
     position, end, nothing = 0, len(data), data[:0]
     while position < end:
         start = position
@@ -139,7 +167,7 @@ def read_fields(data: memoryview, base: int) -> Iterator[WireField]:
 
 
 def as_signed(value: int) -> int:
-    """The two's complement of a 64-bit unsigned number."""
+    """Return the two's complement of a 64-bit unsigned number."""
     return value - (1 << 64) if value >> 63 else value
 
 

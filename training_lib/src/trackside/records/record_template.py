@@ -1,7 +1,7 @@
-"""Records of one tensor at different steps, read by what they have in common.
+"""Fast reading of one tensor's records at different steps.
 
-Such records are the same bytes but for the wall time, the step, the step within the mode, and the values. Once one of
-them has been decoded in full, the next takes a comparison of bytes and a copy of the values.
+Such records differ only in the wall time, the step, the step within the mode, and the values. Once one of them has
+been decoded in full, the next takes a comparison of bytes and a copy of the values.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ _NO_NUMBER = bytes(32)  # longer than any number in a record, so that it fits no
 
 @dataclass(frozen=True)
 class _Places:
-    """Where the parts of a record lie that differ from step to step, in this order. The first two may be empty, for
-    zeros are not written."""
+    """The places of the parts that differ from step to step, in the order of the record.
+
+    The first two may be empty, for zeros are not written.
+    """
 
     wall_time: slice
     step: slice
@@ -38,10 +40,10 @@ class _Places:
 
 
 class RecordTemplate:
-    """What is the same in the records of one tensor, and where the rest lies; each of them is `size` bytes long.
+    """The bytes that all records of one tensor share, and the places of the others. Each record is `size` bytes long.
 
-    It serves a record only where `decode_record` would give the very same value, which has this `dtype` and `shape`.
-    For any other the answer is None, and the caller decodes that one in full.
+    It reads only records for which `decode_record` would return the same value, of this `dtype` and `shape`. For others
+    it returns None, and the caller decodes them in full.
     """
 
     def __init__(self, data: bytes, record: TensorRecord, places: _Places) -> None:
@@ -61,10 +63,13 @@ class RecordTemplate:
 
     @classmethod
     def of(cls, data: bytes, *, key: str, offset: int) -> RecordTemplate | None:
-        """The template of one whole record, or None if none can serve: texts, values that are not raw bytes, a footer
-        that depends on the values, or fields in an order that is not smdebug's.
+        """Return the template of one whole record, or None if no template can serve it.
 
-        Errors: `RecordError`, as `decode_record`.
+        That is the case for texts, values that are not raw bytes, a footer that depends on the values, and fields in an
+        order that is not smdebug's.
+
+        Raises:
+            RecordError: As in `decode_record`.
         """
         record = decode_record(data, key=key, offset=offset)
         try:
@@ -74,7 +79,7 @@ class RecordTemplate:
         return cls(data, record, places)
 
     def decode(self, data: bytes | memoryview, *, step: int, mode_step: int) -> AnyArray | None:
-        """The value in one record, a copy.
+        """Return the value in one record, a copy.
 
         None if the bytes differ from the template in anything but the wall time, this step, this step within the mode,
         and the values.
@@ -95,11 +100,19 @@ class RecordTemplate:
     def decode_many(
         self, rows: NDArray[np.uint8], *, steps: NDArray[np.int64], mode_steps: NDArray[np.int64]
     ) -> tuple[AnyArray, NDArray[np.bool_]]:
-        """The values in n records, copies of shape (n, *shape), and which of the records fit (n), as `decode` says. The
-        values of the others mean nothing.
+        """Return the values in n records, and which of the records fit.
 
-        `rows` has the shape (n, size) and may be a strided view, `steps` and `mode_steps` have (n). Errors:
-        `ValueError` for rows of another size.
+        Args:
+            rows: The records, of shape (n, size); may be a strided view.
+            steps: Their steps, of shape (n,).
+            mode_steps: Their steps within the mode, of shape (n,).
+
+        Returns:
+            Copies of the values, of shape (n, *shape), and booleans of shape (n,): True if the record fits as in
+            `decode`. Values of records that do not fit have no meaning.
+
+        Raises:
+            ValueError: The rows have another size.
         """
         if rows.ndim != 2 or rows.shape[1] != self.size:
             raise ValueError(f"Rows of {self.size} bytes are expected, not an array of the shape {rows.shape}.")
@@ -120,8 +133,12 @@ class _UnusualError(Exception):
 
 
 def _find_places(data: bytes, record: TensorRecord) -> _Places:
-    """Errors: `_UnusualError`, also if one of the fields stands there more than once: then the last one counts, or the
-    reading depends on others."""
+    """Return the places of the parts of a record.
+
+    Raises:
+        _UnusualError: No template can serve the record. That includes a field that occurs twice: then the last one
+            counts, or the reading depends on others.
+    """
     if not data.endswith(FOOTER):
         raise _UnusualError
     event = _fields(read_fields(memoryview(data)[HEADER_SIZE : -len(FOOTER)], HEADER_SIZE), needed={5})
@@ -147,7 +164,11 @@ def _find_places(data: bytes, record: TensorRecord) -> _Places:
 
 
 def _fields(message: Iterable[WireField], *, needed: set[int]) -> dict[int, WireField]:
-    """The fields of a message by number. Errors: `_UnusualError` if one is missing or stands there twice."""
+    """Return the fields of a message by number.
+
+    Raises:
+        _UnusualError: One is missing or occurs twice.
+    """
     fields: dict[int, WireField] = {}
     for field in message:
         if field.number in fields:
@@ -192,7 +213,7 @@ def _digits(mode_step: int) -> bytes:
 
 
 def _without_content(rows: NDArray[np.uint8], places: _Places) -> NDArray[np.uint8]:
-    """The rows without the values, each filled up with zeros to a multiple of 8 bytes, to be compared 8 at a time."""
+    """Return the rows without the values, padded with zeros to a multiple of 8 bytes, to be compared 8 at a time."""
     start, tail = places.content.start, rows.shape[1] - places.content.stop
     frames = np.zeros((len(rows), -(-(start + tail) // 8) * 8), np.uint8)
     frames[:, :start] = rows[:, :start]
@@ -201,7 +222,7 @@ def _without_content(rows: NDArray[np.uint8], places: _Places) -> NDArray[np.uin
 
 
 def _put_varints(target: NDArray[np.uint8], steps: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Writes each step into its row as a varint; False for one that has another length."""
+    """Write each step into its row as a varint. Return False for each one of another length."""
     size = target.shape[1]
     if not size:
         return _are_between(steps, 0, 0)
@@ -211,7 +232,7 @@ def _put_varints(target: NDArray[np.uint8], steps: NDArray[np.int64]) -> NDArray
 
 
 def _put_digits(target: NDArray[np.uint8], mode_steps: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Writes each number into its row in decimal; False for one that has another length."""
+    """Write each number into its row in decimal. Return False for each one of another length."""
     size = target.shape[1]
     target[:] = mode_steps[:, None] // _TENS[-size:] % 10 + ord("0")
     return _are_between(mode_steps, 10 ** (size - 1) if size > 1 else 0, min(10**size - 1, _LAST_STEP))

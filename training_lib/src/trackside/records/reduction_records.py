@@ -1,7 +1,7 @@
-"""The records of many single numbers under names that stay the same: made once, and filled in at each step.
+"""The records of many single numbers under fixed names: made once, and filled in at each step.
 
-They are the very bytes that `tfevents.encode_tensor` makes of each number. From step to step only the wall time, both
-step numbers and the values differ in them, so a step takes a copy and three assignments however many there are.
+They are exactly the bytes that `tfevents.encode_tensor` makes of each number. From step to step only the wall time,
+both step numbers and the values differ in them, so a step takes a copy and three assignments, whatever their number.
 """
 
 from __future__ import annotations
@@ -31,7 +31,12 @@ class ReductionRecords:
     def encode(
         self, values: NDArray[np.float32], *, step: int, mode: str, mode_step: int, wall_time: float
     ) -> tuple[bytes, _Frame]:
-        """All records of a step, `values` of shape (names,), and where they lie. Errors: as `encode_tensor`."""
+        """Return all records of a step and their frame. `values` are of shape (names,).
+
+        Raises:
+            TypeError: The dtype cannot be stored.
+            ValueError: The mode is unknown, or a step is below 0.
+        """
         stored = np.ascontiguousarray(values, "<f4")
         first = encode_tensor_parts(
             self._names[0], np.asarray(stored[0]), step=step, mode=mode, mode_step=mode_step, wall_time=wall_time
@@ -51,7 +56,10 @@ class ReductionRecords:
 
 
 class _Frame:
-    """The records of a step whose numbers have so many digits, and where in them lies what differs."""
+    """The records of one step as a template for steps with numbers of equal length.
+
+    It knows the places of the bytes that differ: moment, values and tail.
+    """
 
     def __init__(self, names: Sequence[str], records: Sequence[bytes], *, moment: bytes, tail: bytes) -> None:
         lengths = [len(record) for record in records]
@@ -73,7 +81,7 @@ class _Frame:
         self.payload = of_these[of_these.index(_PAYLOAD) + len(_PAYLOAD) : of_these.rindex(b"], ")]
 
     def filled(self, moment: bytes, values: NDArray[np.float32], tail: bytes) -> bytes:
-        """The records with another moment and another tail, as long as they were, and other values."""
+        """Return the records with other values and with another moment and tail of equal length."""
         shared = np.frombuffer(moment + tail, np.uint8)
         changed = np.flatnonzero(shared != self._shared)
         self._bytes[self._places[changed]] = shared[changed, None]
@@ -83,7 +91,7 @@ class _Frame:
 
 
 def before_others(records: bytes, frame: _Frame, files: StepFiles) -> StepFiles:
-    """The files of a step with these records before all others of it."""
+    """Return the files of a step with these records before all others."""
     first, index = files.event_start, files.index
     entries = frame.entries
     if first:

@@ -1,4 +1,4 @@
-"""Which part of a sharded tensor each worker saves: noted in `_meta` of its collections file, which smdebug lets be."""
+"""The part of a sharded tensor that each worker saves, in `_meta` of its collections file, which smdebug ignores."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ MOST_DIMENSIONS = 64  # as NumPy
 
 @dataclass(frozen=True)
 class Shard:
-    """Where a worker's part lies: `shape` of the whole tensor, `offset` of the part's first element in it.
+    """The place of a worker's part in a sharded tensor.
 
-    With `is_flat` the part is a piece of all elements in a row (C order), and `offset` counts there: FSDP1 cuts so.
-    With a `placement`, PyTorch's words for how the tensor lies on the ranks, the part is no box of the whole, and parts
-    cannot be put together; `offset` says nothing then.
+    shape      of the whole tensor
+    offset     of the part's first element in it; without meaning if `placement` is set
+    is_flat    True: the part is a piece of all elements in a row (C order), and `offset` counts in it, as in FSDP1
+    placement  PyTorch's text for the tensor's place on the ranks, if the part is no box of the whole: such parts cannot
+               be put together; else ""
     """
 
     shape: tuple[int, ...]
@@ -29,14 +31,15 @@ class Shard:
 
 
 def shards_document(shards: Mapping[str, Shard]) -> dict[str, Any]:
-    """The JSON values of `_meta.shards`, by tensor name."""
+    """Return the JSON values of `_meta.shards`, by tensor name."""
     return {name: _document(shard) for name, shard in sorted(shards.items())}
 
 
 def decode_shards(data: bytes, *, key: str) -> dict[str, Shard]:
-    """The shards that a collections file notes, by tensor name; none in a file of smdebug.
+    """Return the shards in a collections file, by tensor name; {} for a file of smdebug.
 
-    Errors: `RecordError` if it is no collections file, or a part lies outside of its tensor.
+    Raises:
+        RecordError: It is no collections file, or a part lies outside of its tensor.
     """
     document = UntrustedJson.parse(data, key=key)
     meta = document.object("_meta") if document.has("_meta") else None

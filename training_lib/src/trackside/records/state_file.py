@@ -1,4 +1,4 @@
-"""How far each run of a training on spot capacity had come: smdebug's `metadata.json` beside the checkpoints.
+"""The progress of each run of a training on spot capacity: smdebug's `metadata.json` beside the checkpoints.
 
 SageMaker carries the checkpoint folder to the next instance, and with it this file. A JSON list, one object for each
 time that the checkpoints changed, byte for byte as smdebug 1.0.34 writes it:
@@ -30,10 +30,12 @@ MOST_BYTES = 4 << 20  # thirty thousand checkpoints
 
 @dataclass(frozen=True)
 class TrainingState:
-    """What a training was doing when its checkpoints changed.
+    """The progress of a training when its checkpoints changed.
 
-    `training_run` counts from 1 how often the training was begun. Steps count over all modes, those of `mode_steps`
-    within each; `last_saved_step` is None if none was saved so far.
+    training_run     number of starts of the training, from 1
+    last_seen_step   the step, counted over all modes
+    last_saved_step  the last saved step, counted over all modes; None if none was saved
+    mode_steps       the step within each mode
     """
 
     training_run: int
@@ -43,14 +45,21 @@ class TrainingState:
 
 
 def encode_states(states: Iterable[TrainingState]) -> bytes:
-    """The file's content, in the order given. Errors: `ValueError` for an unknown mode."""
+    """Return the file's content, in the order given.
+
+    Raises:
+        ValueError: A mode is unknown.
+    """
     return json.dumps([_as_json(state) for state in states]).encode("ascii")
 
 
 def decode_states(data: bytes, *, key: str) -> tuple[TrainingState, ...]:
-    """The states in the order of the steps they had come to: the last one is where to go on.
+    """Return the states in the order of their steps: the last one is the point to continue from.
 
-    Fields that are not known are passed over. Errors: `RecordError` if it is no such file.
+    Unknown fields are ignored.
+
+    Raises:
+        RecordError: It is no such file.
     """
     document = UntrustedJson({"states": _parsed(data, key)}, key=key, where="")
     return tuple(sorted(map(_state, document.objects("states")), key=lambda state: state.last_seen_step))

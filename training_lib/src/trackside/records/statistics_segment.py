@@ -1,8 +1,8 @@
-"""Statistics segments: rows of numbers about tensors, one a step, in files that say themselves what they hold.
+"""Statistics segments: rows of numbers about tensors, one a step, in files that describe themselves.
 
-A segment is a file of blocks (`records.block_file`): a header, schemas (which numbers a row holds) and rows. All rows
-of one schema are of one length, so that a reader joins them and cuts a column out with one stride.
-The specification for others to read by is docs/formats/statistics-segment.md.
+A segment is a file of blocks (`records.block_file`): a header, schemas (the numbers in a row) and rows. All rows of one
+schema have one length, so that a reader joins them and cuts a column out with one stride.
+The specification for other readers is docs/formats/statistics-segment.md.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ ROW_FIELDS = [("step", "<i8"), ("mode_step", "<i8"), ("wall_time", "<f8"), ("mod
 
 @dataclass(frozen=True)
 class StatisticColumn:
-    """One number of a row: a statistic of a tensor (or of a named group of tensors), and how it is stored."""
+    """One number of a row: a statistic of a tensor (or of a named group of tensors), and its type in the file."""
 
     tensor: str
     statistic: str
@@ -58,9 +58,13 @@ class StatisticColumn:
 
 @dataclass(frozen=True, eq=False)
 class Schema:
-    """Which numbers a row holds, in order. `groups`: the tensors behind a name that stands for several.
+    """The numbers in a row, in order.
 
-    Errors: `ValueError` for no columns, the same twice, an unknown type, or rows beyond `MOST_ROW_BYTES`.
+    columns  the columns
+    groups   the tensors behind a name that stands for several
+
+    Raises:
+        ValueError: No columns, the same column twice, an unknown type, or rows beyond `MOST_ROW_BYTES`.
     """
 
     columns: tuple[StatisticColumn, ...]
@@ -78,21 +82,21 @@ class Schema:
             raise ValueError(f"A row has at most {MOST_ROW_BYTES} bytes.")
 
     def row_bytes(self, *, has_holes: bool = False) -> int:
-        """How long a row is; with holes, it says of each column whether it was measured."""
+        """Return the length of a row. With holes, a row has a bit for each column: measured or not."""
         return self.dtype(has_holes=has_holes).itemsize
 
     def dtype(self, *, has_holes: bool) -> np.dtype[np.void]:
-        """A row as NumPy reads it: `ROW_FIELDS`, runs of columns of one type, `bits` and, with holes, `measured`."""
+        """Return a row's NumPy type: `ROW_FIELDS`, runs of columns of one type, `bits` and, with holes, `measured`."""
         return self._dtypes[has_holes]
 
     @cached_property
     def is_single_precision(self) -> bool:
-        """True if float32 holds every value of a row that the file can hold."""
+        """True if float32 holds every value that a row in the file can hold."""
         return all(column.type not in {"f8", "i4"} for column in self.columns)
 
     @cached_property
     def positions(self) -> Mapping[tuple[str, str], int]:
-        """Where each (tensor, statistic) stands."""
+        """The place of each (tensor, statistic)."""
         return {(column.tensor, column.statistic): place for place, column in enumerate(self.columns)}
 
     @cached_property
@@ -107,7 +111,7 @@ class Schema:
 
     @cached_property
     def _cells(self) -> Mapping[int, tuple[str, int]]:
-        """Where a column lies: (field of the dtype, place in it)."""
+        """The place of each column: (field of the dtype, place in it)."""
         found = {place: ("bits", nth) for nth, place in enumerate(self._bits)}
         for number, (_, places) in enumerate(self._runs):
             found.update({place: (f"run{number}", nth) for nth, place in enumerate(places)})
@@ -124,13 +128,17 @@ class Schema:
 
 
 def encode_header(worker: str, *, number: int) -> bytes:
-    """The block that each file begins with; `number` is that of the first rows in it."""
+    """Return the first block of each file; `number` is that of the first rows in it."""
     header = {"format": FORMAT, "version": VERSION, "worker": worker}
     return encode_block(HEADER_KIND, json.dumps(header).encode(), number=number)
 
 
 def encode_schema(schema_id: int, schema: Schema) -> bytes:
-    """The payload of a schema's block. Errors: `ValueError` if it is too long for a reader."""
+    """Return the payload of a schema's block.
+
+    Raises:
+        ValueError: It is too long for a reader.
+    """
     columns = [{"tensor": c.tensor, "statistic": c.statistic, "type": c.type} for c in schema.columns]
     groups = {name: list(members) for name, members in schema.groups.items()}
     text = json.dumps({"id": schema_id, "columns": columns, "groups": groups}, separators=(",", ":")).encode()
@@ -150,10 +158,11 @@ def encode_rows(
     values: NDArray[np.floating[Any]],
     measured: NDArray[np.bool_] | None = None,
 ) -> bytes:
-    """The payload of a block of n rows. `values` and `measured` are of shape (n, columns), the others of shape (n,).
+    """Return the payload of a block of n rows.
 
-    A finite number beyond a type's range is stored as the largest finite one, for infinity means something else; a NaN
-    in a column of whole numbers or bits counts as not measured.
+    `values` and `measured` are of shape (n, columns), the others of shape (n,). A finite number beyond a type's range
+    is stored as the largest finite one, because infinity has a meaning of its own. A NaN in a column of whole numbers
+    or bits counts as not measured.
     """
     holes = _holes(schema, values, measured)
     rows = np.zeros(len(values), schema.dtype(has_holes=holes is not None))
@@ -170,7 +179,11 @@ def encode_rows(
 
 
 def read_header(block: Block, *, key: str) -> str:
-    """The worker that a header names. Errors: `RecordError` for another format or a version that we do not know."""
+    """Return the worker that a header names.
+
+    Raises:
+        RecordError: It is another format, or an unknown version.
+    """
     header = UntrustedJson.parse(block.payload, key=key)
     if header.text("format") != FORMAT:
         raise RecordError(key, block.offset, f"the file is {header.text('format')[:80]!r}, not {FORMAT!r}")
@@ -181,7 +194,11 @@ def read_header(block: Block, *, key: str) -> str:
 
 
 def inflate_schema(block: Block, *, key: str) -> bytes:
-    """The JSON of a schema, at most `MOST_SCHEMA_BYTES` of it. Errors: `RecordError`."""
+    """Return the JSON of a schema, at most `MOST_SCHEMA_BYTES` of it.
+
+    Raises:
+        RecordError: It cannot be inflated, or is too long.
+    """
     inflating = zlib.decompressobj()
     try:
         text = inflating.decompress(block.payload, MOST_SCHEMA_BYTES + 1)
@@ -195,7 +212,11 @@ def inflate_schema(block: Block, *, key: str) -> bytes:
 
 
 def parse_schema(text: bytes, *, key: str, offset: int) -> tuple[int, Schema]:
-    """A schema and its id from what `inflate_schema` gave. Errors: `RecordError`."""
+    """Return a schema and its id from the text of `inflate_schema`.
+
+    Raises:
+        RecordError: It is no schema.
+    """
     found = UntrustedJson.parse(text, key=key)
     columns = tuple(
         StatisticColumn(column.text("tensor"), column.text("statistic"), column.text("type"))
@@ -220,7 +241,11 @@ class Rows:
 
 
 def read_rows(block: Block, *, key: str) -> Rows:
-    """What a block of rows says of itself; `check_rows` holds it against its schema. Errors: `RecordError`."""
+    """Return the rows of a block, still as bytes. `check_rows` compares them with their schema.
+
+    Raises:
+        RecordError: The block is too short, or has unknown flags.
+    """
     if len(block.payload) < _ROWS_HEAD.size:
         raise RecordError(key, block.offset, f"a block of rows has only {len(block.payload)} bytes")
     schema_id, count, flags = _ROWS_HEAD.unpack_from(block.payload)
@@ -230,7 +255,11 @@ def read_rows(block: Block, *, key: str) -> Rows:
 
 
 def check_rows(rows: Rows, schema: Schema, *, key: str, offset: int) -> None:
-    """Errors: `RecordError` if the rows' bytes are not as many as their schema asks for."""
+    """Raise an error if the rows have another size than their schema requires.
+
+    Raises:
+        RecordError: The sizes differ.
+    """
     expected = rows.count * schema.row_bytes(has_holes=rows.has_holes)
     if len(rows.body) != expected:
         what = f"{rows.count} rows of schema {rows.schema_id} take {expected} bytes; there are {len(rows.body)}"
@@ -240,7 +269,7 @@ def check_rows(rows: Rows, schema: Schema, *, key: str, offset: int) -> None:
 def column_of(
     rows: NDArray[np.void], schema: Schema, place: int
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None]:
-    """The column at `place` of `rows` (of `schema.dtype`): values, and which were measured (None: all of them)."""
+    """Return the column at `place` of `rows` (of `schema.dtype`): values, and which were measured (None: all)."""
     name, nth = schema._cells[place]
     if name == "bits":
         values = _bit(rows["bits"], nth).astype(np.float64)
@@ -270,7 +299,7 @@ def _span(places: list[int]) -> slice:
 def _holes(
     schema: Schema, values: NDArray[np.floating[Any]], measured: NDArray[np.bool_] | None
 ) -> NDArray[np.bool_] | None:
-    """What was not measured, of shape (n, columns), or None where all was."""
+    """Return True for each value that was not measured, of shape (n, columns), or None if all were."""
     holes = np.zeros(values.shape, np.bool_) if measured is None else ~measured
     whole = [place for place, column in enumerate(schema.columns) if column.type in _WHOLE]
     if whole:
@@ -289,14 +318,14 @@ def _stored(kind: str, values: NDArray[np.floating[Any]]) -> NDArray[Any]:
 
 
 def saturated(values: NDArray[np.floating[Any]], kind: str) -> NDArray[np.floating[Any]]:
-    """`values` with finite numbers beyond the range of the type `kind` brought to its ends; infinities stay."""
+    """Return `values` with finite numbers limited to the range of the type `kind`. Infinities stay."""
     largest = _LARGEST[kind]
     found: NDArray[np.floating[Any]] = np.where(np.isinf(values), values, np.clip(values, -largest, largest))
     return found
 
 
 def _as_bfloat16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
-    """The upper halves of float32 numbers, rounded to nearest, ties to even; a NaN stays one."""
+    """Return the upper halves of float32 numbers, rounded to nearest, ties to even; a NaN stays one."""
     bits = np.ascontiguousarray(values).view(np.uint32)
     rounded = (bits + np.uint32(0x7FFF) + (bits >> 16 & 1)) >> 16
     nan = (bits >> 16) | np.uint32(0x40)

@@ -21,19 +21,24 @@ from trackside.records.tfevents import (
 )
 from trackside.storage.store import AppendableStore, Store, put_parts
 
-# Larger records are fetched only once their own header says the same length as the index: a hole in a file, or an
-# index that was damaged, must not cost gigabytes of memory.
+# Larger records are fetched only if their own header has the same length as the index: a hole in a file, or a damaged
+# index, must not cost gigabytes of memory.
 MOST_TRUSTED_BYTES = 8 << 20
 
-# Smaller files are joined before they are stored: to hand over so many parts costs more than to copy them once.
+# Smaller files are joined before they are stored: many parts cost more to write than one copy of them.
 MOST_JOINED_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
 class StepFiles:
-    """Both files of a step, ready to store. Keys are relative to the run's tensors; no bytes: nothing to store.
+    """Both files of a step, ready to store. Keys are relative to the run's tensors. An empty file is not stored.
 
-    `event_start` bytes of earlier steps lie before this one's in the event file.
+    event_key    key of the event file
+    event_parts  its bytes in parts; views of the values
+    index_key    key of the index
+    index_bytes  its bytes
+    index        its content
+    event_start  bytes of earlier steps before this one's in the event file
     """
 
     event_key: str
@@ -45,12 +50,12 @@ class StepFiles:
 
     @cached_property
     def event_size(self) -> int:
-        """How many bytes go into the event file."""
+        """The number of bytes for the event file."""
         return sum(map(len, self.event_parts))
 
     @property
     def event_bytes(self) -> bytes:
-        """The same bytes in one: a copy."""
+        """The parts of the event file joined into one copy."""
         return b"".join(self.event_parts)
 
 
@@ -65,10 +70,22 @@ def encode_step(
     shapes: Sequence[ShapeEntry] = (),
     behind: tuple[str, int] | None = None,
 ) -> StepFiles:
-    """The files for (name, value) pairs, in their order. Arrays without elements are left out, as smdebug does.
+    """Return the files for (name, value) pairs, in their order. Arrays without elements are left out, as in smdebug.
 
-    `shapes` are of tensors whose values are not saved. `behind` names an event file of earlier steps, and how long it
-    is, that this step is to be added to. Errors: as `tfevents.encode_tensor`.
+    Args:
+        tensors: Names and values.
+        step: The step over all modes.
+        mode: The mode.
+        mode_step: The step within the mode.
+        worker: The worker.
+        wall_time: Seconds since the epoch.
+        shapes: Shapes of tensors without values.
+        behind: Event file of earlier steps that this step is appended to, and its size in bytes; None: a file of its
+            own.
+
+    Raises:
+        TypeError: Arrays of a dtype cannot be stored.
+        ValueError: The mode is unknown, or a step is below 0.
     """
     event, start = behind or (event_key(step, worker), 0)
     parts: list[bytes | memoryview] = []
@@ -95,9 +112,9 @@ def encode_step(
 
 
 def write_step(store: Store, files: StepFiles) -> None:
-    """Stores the event file, then the index: whoever sees the index finds the tensors.
+    """Store the event file, then the index, so that every index that a reader sees has its tensors.
 
-    Writing a step again replaces it. Errors: those of the store.
+    Writing a step again replaces it. Errors are those of the store.
     """
     if not files.index_bytes:
         return
@@ -109,10 +126,10 @@ def write_step(store: Store, files: StepFiles) -> None:
 
 
 def append_step(store: AppendableStore, files: StepFiles) -> bool:
-    """As `write_step`, for a step that goes behind others. False if the event file was not as long as it should be:
-    then no reader sees anything of the step, and it has to be written elsewhere.
+    """Append a step to an event file, then store its index.
 
-    Errors: those of the store.
+    Return False if the event file had another length than expected: then no reader sees the step, and it has to be
+    written elsewhere. Errors are those of the store.
     """
     if files.event_size and store.append(files.event_key, files.event_bytes) != files.event_start:
         return False
@@ -121,16 +138,16 @@ def append_step(store: AppendableStore, files: StepFiles) -> bool:
 
 
 def write_index(store: Store, files: StepFiles) -> None:
-    """Stores the index alone, of a step whose values are stored already. Errors: those of the store."""
+    """Store the index alone, for a step with values that are stored already. Errors are those of the store."""
     if files.index_bytes:
         store.put(files.index_key, files.index_bytes)
 
 
 def fetch_record(store: Store, key: str, *, start: int, length: int) -> bytes:
-    """The bytes of one record where the index has it. Of one that the index calls large the length is looked at first,
-    and where the record says another, only that comes back: `tfevents.decode_record` then says what is wrong.
+    """Return the bytes of one record at the place in the index.
 
-    Errors: those of the store.
+    If the index calls the record large, the record's own header is read first. If the two lengths differ, only the
+    header is returned, and `tfevents.decode_record` then names the fault. Errors are those of the store.
     """
     if length > MOST_TRUSTED_BYTES:
         head = store.get(key, start=start, length=HEADER_SIZE)
@@ -140,9 +157,11 @@ def fetch_record(store: Store, key: str, *, start: int, length: int) -> bytes:
 
 
 def fetch_records(store: Store, key: str) -> Iterator[TensorRecord]:
-    """All tensors of an event file, of which a few MiB, or the one record that is larger, are held at a time.
+    """Yield all tensors of an event file. A few MiB are in memory at a time, or the one record that is larger.
 
-    Errors: `RecordError` at the first record that is not intact; those of the store.
+    Raises:
+        RecordError: A record is not intact.
+        StorageError: The store failed.
     """
     start, length = 0, MOST_TRUSTED_BYTES
     while data := store.get(key, start=start, length=length):
@@ -153,5 +172,5 @@ def fetch_records(store: Store, key: str) -> Iterator[TensorRecord]:
         elif length <= len(data) < said_size(data) <= MOST_RECORD_BYTES and has_intact_header(data):
             length = said_size(data)
         else:
-            yield from read_records(data, key=key, offset=start)  # which says what is wrong
+            yield from read_records(data, key=key, offset=start)  # raises an error that names the fault
             return

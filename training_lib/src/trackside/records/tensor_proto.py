@@ -1,9 +1,9 @@
 """NumPy arrays as `TensorProto` messages, with TensorFlow's field numbers and type numbers.
 
-Arrays are written only in types that smdebug 1.0.34 reads back as they were; others become the next wider one of
+Arrays are written only in types that smdebug 1.0.34 reads back unchanged; others become the next wider one of
 those (int8, int16, uint16 -> int32; uint32, uint64 -> int64, or float64 where int64 is too narrow; complex64 ->
-complex128; bfloat16 and float8 -> float32). Read are TensorFlow's number types, bfloat16 and float8 as float32, and
-texts. The table is in docs/formats/tensors.md, its reasons in docs/decisions/0009-dtypes-old-readers-lack.md.
+complex128; bfloat16 and float8 -> float32). TensorFlow's number types and texts are read, bfloat16 and float8 as
+float32. The table is in docs/formats/tensors.md, its reasons in docs/decisions/0009-dtypes-old-readers-lack.md.
 """
 
 from __future__ import annotations
@@ -71,9 +71,10 @@ _MOST_DIMENSIONS = 64  # NumPy's own bound
 
 
 def tensor_parts(value: AnyArray, *, name: str) -> list[bytes | memoryview]:
-    """The message in parts, to be joined; big arrays are not copied.
+    """Return the message in parts, to be joined; big arrays are not copied.
 
-    Errors: `TypeError` if arrays of that dtype cannot be stored.
+    Raises:
+        TypeError: Arrays of that dtype cannot be stored.
     """
     code = _PLAIN.get(value.dtype)
     if code is None or not value.flags.c_contiguous:
@@ -92,7 +93,11 @@ def _head(code: str, shape: tuple[int, ...], name: str, size_bytes: int) -> byte
 
 
 def read_tensor(field: WireField) -> AnyArray:
-    """The array in a `TensorProto` field, a copy. Errors: `WireError`."""
+    """Return the array in a `TensorProto` field, a copy.
+
+    Raises:
+        WireError: It is no tensor.
+    """
     number = 0
     shape: tuple[int, ...] = ()
     texts: list[str] = []
@@ -120,13 +125,15 @@ def read_tensor(field: WireField) -> AnyArray:
 
 
 def stored_type(number: int) -> np.dtype[Any] | None:
-    """The type of the raw values in tensors of that type number, or None if it is not known. `as_read` makes of them
-    what a reader gets."""
+    """Return the type of the raw values in tensors of that type number, or None if it is unknown.
+
+    `as_read` converts them for readers.
+    """
     return _STORED.get(number)
 
 
 def as_read(stored: AnyArray, number: int) -> AnyArray:
-    """Raw values of `stored_type` as a reader gets them: bfloat16 and float8 as float32, others as they are."""
+    """Convert raw values of `stored_type` for readers: bfloat16 and float8 to float32; others stay as they are."""
     if number == _BFLOAT16:  # the upper half of a float32
         return (stored.astype("<u4") << 16).view("<f4")
     if number == _FLOAT8_E5M2:  # the upper half of a float16
@@ -135,7 +142,11 @@ def as_read(stored: AnyArray, number: int) -> AnyArray:
 
 
 def _from_float8_e4m3fn(stored: AnyArray) -> AnyArray:
-    """A sign, 4 bits of exponent with the bias 7, 3 of mantissa; no infinity, NaN where all but the sign is set."""
+    """Convert float8 numbers of type e4m3fn to float32.
+
+    One has a sign, 4 bits of exponent with the bias 7, and 3 of mantissa; no infinity; NaN if all bits but the sign are
+    set.
+    """
     codes = np.arange(256)
     exponent, mantissa = codes >> 3 & 15, codes & 7
     sizes: AnyArray = np.where(exponent > 0, np.ldexp(8.0 + mantissa, exponent - 10), np.ldexp(1.0 * mantissa, -9))
@@ -144,7 +155,7 @@ def _from_float8_e4m3fn(stored: AnyArray) -> AnyArray:
 
 
 def _storable(value: AnyArray, name: str) -> AnyArray:
-    """The array in C order and in a type that old readers can read."""
+    """Return the array in C order and in a type that old readers can read."""
     dtype = value.dtype
     code = dtype.str[1:]
     if code in _WRITTEN:
@@ -176,7 +187,7 @@ def _text_tensor(value: AnyArray, name: str) -> bytes:
 
 
 def _shape(shape: tuple[int, ...], name: str) -> bytes:
-    """smdebug names a dimension after the tensor and the dimension's size."""
+    """Return the shape's message. Like smdebug, it names a dimension after the tensor and the dimension's size."""
     return b"".join(write_bytes(2, write_number(1, size) + write_bytes(2, f"{name}_{size}".encode())) for size in shape)
 
 
@@ -221,7 +232,11 @@ class _Values:
         return bool(self._integers or self._floats)
 
     def add(self, field: WireField) -> None:
-        """Adds one value, or a packed field of them. Errors: `WireError`."""
+        """Add one value, or a packed field of them.
+
+        Raises:
+            WireError: The field is malformed.
+        """
         wire_type, code = _VALUE_FIELDS[field.number]
         self._are_halves = self._are_halves or field.number == _HALF_VALUES
         data, position = field.data, 0
@@ -241,7 +256,11 @@ class _Values:
             raise WireError(field.offset, f"field {field.number} has wire type {field.wire_type}, not {wire_type}")
 
     def as_array(self, dtype: np.dtype[Any], offset: int) -> AnyArray:
-        """All of them in a type. Errors: `WireError` where both kinds are mixed."""
+        """Return all values in a type.
+
+        Raises:
+            WireError: Both kinds are mixed, or they do not fit the type.
+        """
         if self._integers and self._floats:
             raise WireError(offset, "a tensor holds values of two kinds")
         if self._are_halves and dtype.kind != "f":
@@ -265,7 +284,10 @@ def _unknown_type(number: int, offset: int) -> WireError:
 
 
 def _reshaped(flat: AnyArray, shape: tuple[int, ...], offset: int, *, loose: bool = False) -> AnyArray:
-    """`flat` in its shape; `loose` keeps it flat where there is none or it does not fit, as smdebug does with texts."""
+    """Return `flat` in its shape.
+
+    `loose` keeps it flat if the shape is missing or does not fit, as smdebug does with texts.
+    """
     if loose and (not shape or math.prod(shape) != flat.size):
         return flat
     if math.prod(shape) != flat.size:

@@ -1,7 +1,7 @@
 """Scalars and histograms -> the records of an event file that TensorBoard opens.
 
 The frame is that of `tfevents`, but every footer is the masked CRC-32C of its payload, and the first record of a file
-says which version it has. The original smdebug writes the same records without that first one, a file for each saved
+is its version. The original smdebug writes the same records without that first one, a file for each saved
 step, into `<run>/debug-output/tensorboard`: see `original_file_name`.
 """
 
@@ -33,9 +33,9 @@ _LAST_STEP = 2**63 - 1
 
 @dataclass(frozen=True)
 class Histogram:
-    """How values are spread: `counts[i]` lie at or above `limits[i - 1]` and below `limits[i]`.
+    """The distribution of values: `counts[i]` lie at or above `limits[i - 1]` and below `limits[i]`.
 
-    The first bucket is empty: its limit says where the second begins.
+    The first bucket is empty: its limit is the beginning of the second.
     """
 
     smallest: float
@@ -48,9 +48,10 @@ class Histogram:
 
 
 def histogram_of(values: NDArray[np.generic]) -> Histogram | None:
-    """The histogram of the finite values, in TensorFlow's default buckets; None where there is none.
+    """Return the histogram of the finite values, in TensorFlow's default buckets; None if no value is finite.
 
-    Errors: `TypeError` for values that are no real numbers.
+    Raises:
+        TypeError: The values are no real numbers.
     """
     if values.dtype.kind not in "biuf":
         raise TypeError(f"No histogram can be made of values of type {values.dtype}.")
@@ -76,14 +77,15 @@ def histogram_of(values: NDArray[np.generic]) -> Histogram | None:
 
 
 def encode_version(wall_time: float) -> bytes:
-    """The record that a file begins with. `wall_time` in seconds since the epoch."""
+    """Return the first record of a file. `wall_time` in seconds since the epoch."""
     return _record(write_double(1, wall_time) + write_bytes(3, FILE_VERSION))
 
 
 def encode_scalar(tag: str, value: float, *, step: int, wall_time: float) -> bytes:
-    """One number of the tag, as float32. `tag` is written as it is: see `clean_tag`.
+    """Return the record of one number, as float32. `tag` is written as it is: see `clean_tag`.
 
-    Errors: `ValueError` for a step below 0.
+    Raises:
+        ValueError: The step is below 0.
     """
     return encode_scalars(tag, np.array([value]), steps=[step], wall_times=[wall_time])
 
@@ -91,7 +93,7 @@ def encode_scalar(tag: str, value: float, *, step: int, wall_time: float) -> byt
 def encode_scalars(
     tag: str, values: NDArray[np.float64], *, steps: Sequence[int], wall_times: Sequence[float]
 ) -> bytes:
-    """A record for each of the values (n,), as `encode_scalar` writes it."""
+    """Return a record for each of the values (n,), as `encode_scalar` makes it."""
     with np.errstate(over="ignore"):  # above the largest float32 it is infinite, as in a protobuf runtime
         numbers = values.astype("<f4").tobytes()
     start = write_bytes(1, tag.encode("utf-8")) + _SIMPLE_VALUE
@@ -106,7 +108,11 @@ def encode_scalars(
 
 
 def encode_histogram(tag: str, histogram: Histogram, *, step: int, wall_time: float) -> bytes:
-    """One histogram of the tag. `tag` is written as it is: see `clean_tag`. Errors: `ValueError` for a step below 0."""
+    """Return the record of one histogram. `tag` is written as it is: see `clean_tag`.
+
+    Raises:
+        ValueError: The step is below 0.
+    """
     content = b"".join(
         (
             write_double(1, histogram.smallest),
@@ -123,25 +129,26 @@ def encode_histogram(tag: str, histogram: Histogram, *, step: int, wall_time: fl
 
 
 def clean_tag(name: str) -> str:
-    """The name as a tag, as the original makes it: other characters than letters, digits, `_`, `.`, `-` and `/` are
-    `_`, and no slash leads: `loss:0` -> `loss_0`.
+    """Return the name as a tag, as the original makes it: `loss:0` -> `loss_0`.
+
+    Characters other than letters, digits, `_`, `.`, `-` and `/` become `_`, and leading slashes are removed.
     """
     return _NOT_IN_TAGS.sub("_", name).lstrip("/")
 
 
 def event_file_name(wall_time: float, *, host: str) -> str:
-    """The name by which TensorBoard knows its files: `events.out.tfevents.1763700000.<host>`."""
+    """Return a file name that TensorBoard recognises: `events.out.tfevents.1763700000.<host>`."""
     return f"events.out.tfevents.{max(0, int(wall_time)):010d}.{_NOT_IN_HOSTS.sub('_', host)}"
 
 
 def original_file_name(mode: str, step: int, *, process_id: int, host: str) -> str:
-    """Where the original puts the file of one saved step, below its `tensorboard` folder."""
+    """Return the original's path for the file of one saved step, below its `tensorboard` folder."""
     return f"{mode}/{step:012d}_{process_id}_{_NOT_IN_HOSTS.sub('_', host)}.tfevents"
 
 
 @cache
 def _edges() -> NDArray[np.float64]:
-    """±1e-12·1.1^k below 1e20, 0, and at both ends the largest float64, so that no finite value falls out."""
+    """Return ±1e-12·1.1^k below 1e20, 0, and the largest float64 at both ends, so that every finite value fits."""
     growing = itertools.accumulate(itertools.repeat(_GROWTH), operator.mul, initial=_SMALLEST_EDGE)
     positive = np.array(list(itertools.takewhile(lambda edge: edge < _LARGEST_EDGE, growing)))
     largest = np.finfo(np.float64).max
@@ -149,7 +156,7 @@ def _edges() -> NDArray[np.float64]:
 
 
 def _moment(step: int, wall_time: float) -> bytes:
-    """The fields that an event begins with."""
+    """Return the first fields of an event: wall time and step."""
     if not 0 <= step <= _LAST_STEP:
         raise ValueError(f"Steps count from 0, within 63 bits: {step}.")
     return write_double(1, wall_time) + write_number(2, step)
@@ -161,7 +168,7 @@ def _record(payload: bytes) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _length(size: int) -> bytes:
-    """What stands before a payload: most have the size of the one before."""
+    """Return the length field before a payload. It is cached, because most payloads have the size of the one before."""
     length = struct.pack("<Q", size)
     return length + _masked_crc(length)
 

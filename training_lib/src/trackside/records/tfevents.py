@@ -41,7 +41,7 @@ _LAST_STEP = 2**63 - 1
 
 
 def _masked_crc(data: bytes) -> int:
-    """CRC-32C, rotated and shifted so that a CRC over data that holds CRCs keeps its strength (TFRecord)."""
+    """Return the CRC-32C, rotated and shifted so that a CRC over data that holds CRCs keeps its strength (TFRecord)."""
     crc = int(google_crc32c.value(data))
     return ((crc >> 15 | crc << 17) + _CRC_OFFSET) & 0xFFFFFFFF
 
@@ -51,9 +51,14 @@ FOOTER = struct.pack("<I", _masked_crc(b"0x12345678"))
 
 @dataclass(frozen=True, eq=False)
 class TensorRecord:
-    """One tensor as saved: `step` counts over all modes, `mode_step` within `mode` ("TRAIN", ...).
+    """One tensor as saved.
 
-    `wall_time` is in seconds since the epoch. `value` belongs to the caller.
+    name       its name
+    value      its value, which belongs to the caller
+    step       the step over all modes
+    mode       "TRAIN", "EVAL", "PREDICT" or "GLOBAL"
+    mode_step  the step within the mode
+    wall_time  seconds since the epoch
     """
 
     name: str
@@ -65,9 +70,11 @@ class TensorRecord:
 
 
 def encode_tensor(name: str, value: AnyArray, *, step: int, mode: str, mode_step: int, wall_time: float) -> bytes:
-    """One whole record. Types that old readers cannot read are widened (see `tensor_proto`).
+    """Return one whole record. Types that old readers cannot read are widened (see `tensor_proto`).
 
-    Errors: `TypeError` if arrays of that dtype cannot be stored; `ValueError` for an unknown mode or a step below 0.
+    Raises:
+        TypeError: Arrays of that dtype cannot be stored.
+        ValueError: The mode is unknown, or a step is below 0.
     """
     return b"".join(encode_tensor_parts(name, value, step=step, mode=mode, mode_step=mode_step, wall_time=wall_time))
 
@@ -75,7 +82,7 @@ def encode_tensor(name: str, value: AnyArray, *, step: int, mode: str, mode_step
 def encode_tensor_parts(
     name: str, value: AnyArray, *, step: int, mode: str, mode_step: int, wall_time: float
 ) -> list[bytes | memoryview]:
-    """`encode_tensor` in parts that the caller joins or stores one after another, so that a big array is not copied."""
+    """Return `encode_tensor` in parts, so that no big array is copied. The caller joins or stores them in order."""
     moment, after = _moment(wall_time, step), _metadata(mode, mode_step)
     head, *content = tensor_parts(value, name=name)
     # A message without content may be texts of any length, which are not to be remembered.
@@ -86,7 +93,10 @@ def encode_tensor_parts(
 
 @lru_cache(maxsize=4096)  # a training saves the same tensors step after step
 def _frame(name: str, head: bytes, content_size: int, moment_size: int, metadata_size: int) -> tuple[bytes, bytes]:
-    """What stands before the moment, and between the moment and the values of a tensor that begins with `head`."""
+    """Return the bytes before the moment, and those between the moment and the values.
+
+    `head` is the beginning of the tensor's message.
+    """
     value = _name_field(name) + write_header(8, len(head) + content_size) + head
     value_size = len(value) + content_size + metadata_size
     summary = write_header(1, value_size)
@@ -123,9 +133,10 @@ def _length(size: int) -> bytes:
 
 
 def decode_record(data: bytes, *, key: str, offset: int) -> TensorRecord:
-    """The tensor in one whole record. `key` and `offset` say where `data` was read, for messages.
+    """Return the tensor in one whole record. `key` and `offset` are the origin of `data`, for messages.
 
-    Errors: `RecordError` for anything else than exactly one intact record with one tensor.
+    Raises:
+        RecordError: It is anything else than exactly one intact record with one tensor.
     """
     view = memoryview(data)
     payload = _payload(view, key, offset)
@@ -139,10 +150,12 @@ def decode_record(data: bytes, *, key: str, offset: int) -> TensorRecord:
 
 
 def read_records(data: bytes, *, key: str, offset: int = 0) -> Iterator[TensorRecord]:
-    """All tensors of a whole event file, or of its part from `offset` on, in their order; events without a summary are
-    passed over.
+    """Yield all tensors of a whole event file, or of its part from `offset` on, in their order.
 
-    Errors: `RecordError` at the first record that is not intact.
+    Events without a summary are skipped.
+
+    Raises:
+        RecordError: A record is not intact.
     """
     view, position = memoryview(data), 0
     while position < len(view):
@@ -154,7 +167,7 @@ def read_records(data: bytes, *, key: str, offset: int = 0) -> Iterator[TensorRe
 
 
 def whole_records_size(data: bytes) -> int:
-    """How many bytes at the start of `data` are whole records, by the lengths that they say."""
+    """Return the number of bytes of whole records at the start of `data`, by the lengths in their headers."""
     position = 0
     while position + _HEADER.size <= len(data):
         end = position + said_size(data, position)
@@ -165,12 +178,12 @@ def whole_records_size(data: bytes) -> int:
 
 
 def has_intact_header(data: bytes) -> bool:
-    """True if `data` begins with a record's header whose checksum is right."""
+    """Return True if `data` begins with a record's header with a correct checksum."""
     return len(data) >= HEADER_SIZE and _HEADER.unpack_from(data)[1] == _masked_crc(data[:8])
 
 
 def said_size(data: bytes, position: int = 0) -> int:
-    """The size in bytes of the record at that place in `data`, as its header says it."""
+    """Return the size in bytes of the record at that place in `data`, according to its header."""
     return int.from_bytes(data[position : position + 8], "little") + _HEADER.size + _FOOTER_SIZE
 
 
@@ -184,7 +197,7 @@ _MODE_STEP_PLUGINS = [_plugin("mode_step", bytes(count))[: -count or None] for c
 
 
 def _payload(view: memoryview, key: str, offset: int) -> memoryview:
-    """The payload of the record at the start of `view`, checked."""
+    """Return the payload of the record at the start of `view`, checked."""
     if len(view) < _HEADER.size:
         raise RecordError(key, offset, f"a record's header has {_HEADER.size} bytes, but only {len(view)} are left")
     length, check = _HEADER.unpack_from(view)
@@ -251,7 +264,7 @@ def _decode_value(value: WireField, *, step: int, wall_time: float) -> TensorRec
 
 
 def _read_plugins(metadata: WireField) -> Iterator[tuple[str, tuple[int, int]]]:
-    """(name, (number, offset)) of the plug-in entries that smdebug writes; others are passed over."""
+    """Yield (name, (number, offset)) of the plug-in entries that smdebug writes. Others are skipped."""
     for plugin in metadata.message():
         if plugin.number != 1:
             continue

@@ -1,4 +1,4 @@
-"""JSON from files of a run, read as what the file should hold; nothing in it is trusted."""
+"""A reader for JSON files of a run. Nothing in them is trusted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_SECONDS = 1e12  # which rules out infinity, and numbers that no float hold
 class UntrustedJson:
     """A JSON object in the file `key`. Every method raises `RecordError`, which names the file and the field.
 
-    `offset` is where in the file the trouble is said to be: JSON's parser keeps no positions, so it is 0 for values.
+    The error's `offset` is 0 for wrong values, because JSON's parser keeps no positions.
     """
 
     def __init__(self, value: Any, *, key: str, where: str) -> None:
@@ -30,9 +30,9 @@ class UntrustedJson:
 
     @classmethod
     def parse(cls, data: bytes, *, key: str) -> UntrustedJson:
-        """The whole file as an object.
+        """Return the whole file as an object.
 
-        Whoever fetches it asks for `MOST_JSON_BYTES` + 1 bytes, so that of a larger one no more is read.
+        The caller fetches at most `MOST_JSON_BYTES` + 1 bytes, so that no more of a larger file is read.
         """
         if len(data) > MOST_JSON_BYTES:
             raise RecordError(
@@ -54,21 +54,21 @@ class UntrustedJson:
         return cls(value, key=key, where="")
 
     def error(self, what: str) -> RecordError:
-        """An error about this object."""
+        """Return an error about this object."""
         return RecordError(self.key, 0, f"{self._where or 'the file'} {what}")
 
     def names(self) -> tuple[str, ...]:
-        """The names of all fields."""
+        """Return the names of all fields."""
         for name in self._fields:
             self._text("a field's name", name)
         return tuple(self._fields)
 
     def has(self, name: str) -> bool:
-        """True if the field is there and not null."""
+        """Return True if the field exists and is not null."""
         return self._fields.get(name) is not None
 
     def is_list(self, name: str) -> bool:
-        """True if the field holds a list."""
+        """Return True if the field holds a list."""
         return isinstance(self._fields.get(name), list)
 
     def object(self, name: str) -> UntrustedJson:
@@ -90,21 +90,21 @@ class UntrustedJson:
         return bool(self._checked(name, self._fields.get(name, default), bool, "true or false"))
 
     def count(self, name: str) -> int:
-        """A whole number from 0 on that fits 63 bits."""
+        """Return a whole number from 0 on that fits 63 bits."""
         return self._count(name, self._fields.get(name))
 
     def counts(self, name: str) -> tuple[int, ...]:
         return tuple(self._count(name, item) for item in self._list(name))
 
     def number(self, name: str) -> float:
-        """A number, whole or not. JSON as we write it has neither NaN nor infinity."""
+        """Return a number, whole or not. NaN and infinity are refused, for our files have neither."""
         value: Any = self._checked(name, self._fields.get(name), (int, float), "a number")
         if isinstance(value, bool) or not abs(value) <= _LARGEST_NUMBER:
             raise self.error(f"has {name} = {str(value)[:30]}, not a finite number")
         return float(value)
 
     def seconds(self, name: str) -> float:
-        """A number of seconds above 0."""
+        """Return a number of seconds above 0."""
         number: Any = self._fields.get(name)
         is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
         if not is_number or not 0 < number < _MOST_SECONDS:
@@ -140,7 +140,7 @@ class UntrustedJson:
 
 
 def _is_unicode(text: str) -> bool:
-    """False for what JSON can spell and nothing can store or print: half of a surrogate pair."""
+    """Return False for half of a surrogate pair, which JSON can spell and nothing can store or print."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

@@ -1,11 +1,11 @@
-"""How far one worker is: through which step everything that it will ever store is stored.
+"""A worker's watermark: the step through which it has stored everything that it will ever store.
 
     {"version": 1, "worker": "worker_0", "workers": 2, "started_ms": 1763805000000, "sequence": 17, "through": 1839,
      "mode_steps": {"TRAIN": 1800, "EVAL": 38}, "stored_at": 1763806000.25, "is_final": false,
      "saved_steps": 5, "collections": 1, "model_facts": 1,
      "segments": ["worker_0/1763805000000-000000098-000000098.tss"]}
 
-A small object that is replaced with each flush, after all that it covers is stored. The format:
+A small object that is replaced with each flush, after everything that it covers is stored. The format:
 docs/formats/watermark.md.
 """
 
@@ -29,20 +29,21 @@ MOST_WORKERS = 1 << 16
 
 @dataclass(frozen=True)
 class Watermark:
-    """What one worker has stored.
+    """The progress of one worker's storing.
 
     Attributes:
         worker: The name of the worker.
-        workers: How many workers of the run have a watermark, this one included.
-        started_ms: When the process began to write, in milliseconds since the epoch; of two processes, it differs.
-        sequence: Counts the watermarks of this worker, over all its processes.
+        workers: Number of workers of the run that have a watermark, this one included.
+        started_ms: Start of the writing process, in milliseconds since the epoch; it differs between two processes.
+        sequence: Number of this watermark among those of this worker, over all its processes.
         through: Of this step and all before it, everything is stored; -1 before the first step has ended.
         mode_steps: The last step of each mode at or below `through`, as counted within the mode.
-        stored_at: When it was made, by the worker's clock, in seconds since the epoch. Other clocks may differ.
+        stored_at: Time of its making, by the worker's clock, in seconds since the epoch. Other clocks may differ.
         is_final: This process will store nothing more; a later process of the run may.
-        saved_steps: How many steps with tensors this process has stored, or tried to: one that failed may be there.
-        collections: How often this process has stored its collections file.
-        model_facts: How many revisions of the model facts are stored.
+        saved_steps: Number of steps with tensors that this process has stored or tried to store: a failed one may
+            exist.
+        collections: Number of times that this process has stored its collections file.
+        model_facts: Number of stored revisions of the model facts.
         segments: The newest statistics segments, the newest last; at most `MOST_SEGMENTS`.
     """
 
@@ -61,7 +62,11 @@ class Watermark:
 
 
 def encode_watermark(mark: Watermark) -> bytes:
-    """The object's content. Errors: `ValueError` for an unknown mode."""
+    """Return the object's content.
+
+    Raises:
+        ValueError: A mode is unknown.
+    """
     document = {
         "version": VERSION,
         "worker": mark.worker,
@@ -81,9 +86,10 @@ def encode_watermark(mark: Watermark) -> bytes:
 
 
 def decode_watermark(data: bytes, *, key: str, worker: str) -> Watermark:
-    """Read a watermark of `worker`, passing over fields that are not known.
+    """Return a watermark of `worker`. Unknown fields are ignored.
 
-    Errors: `RecordError` if it is none, or one of a version that is not known.
+    Raises:
+        RecordError: It is no watermark, or one of an unknown version.
     """
     if len(data) > MOST_BYTES:
         raise RecordError(key, MOST_BYTES, f"is larger than the {MOST_BYTES >> 10} KiB that are read of it")

@@ -2,8 +2,9 @@
 
     from trackside.sagemaker import Rule, rule_configs, DebuggerHookConfig, CollectionConfig
 
-`translate` makes a rule request and a capture request of these objects, of the SDK's own, or of a mixture;
-`prepare_run` puts the rules into a run and gives what a training job needs. docs/moving-from-sagemaker-debugger.md
+`translate` makes a rule request and a capture request from these objects, from the SDK's own, or from a mixture.
+`prepare_run` stores the rules in a run and returns the arguments of its training job.
+More in docs/moving-from-sagemaker-debugger.md.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What makes a training job of SageMaker a watched one: variables of its environment, tags, and objects in S3.
+"""The attachment that makes a training job of SageMaker a watched one: variables, tags, and objects in S3.
 
     attachment = plan_attachment("s3://runs/digits-01", [Rule.sagemaker(rule_configs.vanishing_gradient())])
     put_objects(attachment)
     sagemaker.create_training_job(**attach_to_request(request, attachment))
 
-What is too long for a tag (256 characters of a small alphabet) or a variable (512) becomes an object, and the tag or
-the variable its address. One attachment serves many jobs where the run's address ends with `/@job`: the training jobs
-of a hyperparameter-tuning job, for example.
+A value that is too long for a tag (256 characters of a small alphabet) or a variable (512) becomes an object, and the
+tag or the variable its address. One attachment serves many jobs if the run's address ends with `/@job`: the training
+jobs of a hyperparameter-tuning job, for example.
 """
 
 from __future__ import annotations
@@ -58,8 +58,14 @@ ONE_DEFINITION, DEFINITIONS = "TrainingJobDefinition", "TrainingJobDefinitions"
 
 @dataclass(frozen=True)
 class Attachment:
-    """What is added to a job. `objects` (s3:// address -> text) must lie there before the job starts. `notes` say in
-    sentences what was asked for and has no counterpart."""
+    """The additions to a training job.
+
+    run          location of the run
+    environment  variables by name
+    tags         tags by name
+    objects      s3:// address -> text, to be stored before the job starts
+    notes        a sentence for each setting without a counterpart
+    """
 
     run: str
     environment: Mapping[str, str]
@@ -69,7 +75,7 @@ class Attachment:
 
     @property
     def tag_list(self) -> list[dict[str, str]]:
-        """The tags as the API takes them."""
+        """The tags in the API's form."""
         return [{"Key": key, "Value": value} for key, value in self.tags.items()]
 
 
@@ -85,13 +91,23 @@ def plan_attachment(
     preset: str = "",
     catalogue: RuleCatalogue | None = None,
 ) -> Attachment:
-    """What a job needs whose run lies at `run`, an s3:// address (ending with `/@job`: one run for each job). Nothing
-    is stored yet.
+    """Return the attachment of a job. Nothing is stored yet.
 
-    `rules`: rule configurations of ours, or the SDK's objects and dictionaries as `translate` takes them; a whole
-    `RuleRequest`; the words of a tag ("vanishing-gradient overfit:patience_evaluations=3"); None: the deployment
-    decides. `actions` are for rules that name none. `capture`: what to save; by default what `debugger_hook_config`
-    says and the rules need. Errors: `ConfigurationError` with every problem at once.
+    Args:
+        run: The run's s3:// address; one that ends with `/@job` has a run for each job.
+        rules: Rule configurations of ours; objects and dictionaries of the SDK, as for `translate`; a whole
+            `RuleRequest`; the words of a tag ("vanishing-gradient overfit:patience_evaluations=3"); None: the
+            deployment decides.
+        actions: Actions of rules that name none; None: the default ones.
+        capture: Collections to save; None: those of `debugger_hook_config` and of the rules.
+        debugger_hook_config: As an Estimator takes it.
+        profiler_config: As an Estimator takes it.
+        tensorboard_output_config: As an Estimator takes it.
+        preset: Preset of rules without one of their own.
+        catalogue: The rules to choose from; None: the built-in ones.
+
+    Raises:
+        ConfigurationError: The arguments are wrong. Lists every problem at once.
     """
     catalogue = catalogue or built_in_catalogue()
     place = _checked_place(run)
@@ -115,13 +131,23 @@ def plan_attachment(
 
 
 def status_only_attachment(run: str) -> Attachment:
-    """For a job in whose container no library can be put: its states are recorded, and no rule judges it."""
+    """Return the attachment of a job with a container that cannot hold the library.
+
+    Its states are recorded, and no rule judges it.
+
+    Args:
+        run: The run's s3:// address.
+    """
     place = _checked_place(run)
     return Attachment(place, {}, {RUN_TAG: place, WATCH_TAG: STATUS_ONLY})
 
 
 def put_objects(attachment: Attachment) -> None:
-    """Stores what the attachment refers to. Errors: those of the store."""
+    """Store the attachment's objects. Raises the errors of the store.
+
+    Args:
+        attachment: The attachment.
+    """
     from trackside.storage.open_store import open_store  # brings NumPy, which is not needed otherwise
 
     for address, text in attachment.objects.items():
@@ -130,10 +156,14 @@ def put_objects(attachment: Attachment) -> None:
 
 
 def attach_to_request(request: Mapping[str, Any], attachment: Attachment) -> dict[str, Any]:
-    """A request of CreateTrainingJob or CreateHyperParameterTuningJob with the attachment added; the given one is left
-    as it is. What it says already in the same words is fine.
+    """Return a copy of a request with the attachment added. Equal settings in the request are accepted.
 
-    Errors: `ConfigurationError` with every conflict and every limit at once.
+    Args:
+        request: A request of CreateTrainingJob or CreateHyperParameterTuningJob.
+        attachment: The attachment.
+
+    Raises:
+        ConfigurationError: Settings conflict, or limits are exceeded. Lists every problem at once.
     """
     problems: list[Problem] = []
     made = copy.deepcopy(dict(request))
@@ -165,12 +195,12 @@ def attach_to_request(request: Mapping[str, Any], attachment: Attachment) -> dic
 
 
 def is_tuning_request(request: Mapping[str, Any]) -> bool:
-    """True for a request of CreateHyperParameterTuningJob."""
+    """Return True for a request of CreateHyperParameterTuningJob."""
     return TUNING_NAME in request or ONE_DEFINITION in request or DEFINITIONS in request
 
 
 def definitions_of(request: Mapping[str, Any], problems: list[Problem]) -> list[tuple[str, dict[str, Any]]]:
-    """Where each definition of a tuning job's training jobs stands, and the definition."""
+    """Return (place, definition) of each definition of a tuning job's training jobs."""
     given: Sequence[Any] = request.get(DEFINITIONS) or ()
     found: list[tuple[str, Any]] = [(f"{DEFINITIONS}[{k}]", each) for k, each in enumerate(given)]
     if ONE_DEFINITION in request:
@@ -203,8 +233,11 @@ def _checked_place(run: str) -> str:
 def _translated(
     rules: Iterable[Any] | RuleRequest | str | None, catalogue: RuleCatalogue, **configuration: Any
 ) -> Translation:
-    """Our own configurations need no translation, but what they need must be saved. Where nothing is chosen the
-    deployment decides, and that is the usual rules, if it does not say otherwise."""
+    """Return the translation of rules in any form.
+
+    Our own configurations need no translation, but their collections must be saved. Without a choice the deployment
+    decides, and by default that means the usual rules.
+    """
     if rules is None:
         rules = RuleRequest(tuple(RuleConfiguration(rule_id) for rule_id in catalogue.usual))
     if isinstance(rules, str):
@@ -236,8 +269,11 @@ def _choice_tags(
     objects: dict[str, str],
     catalogue: RuleCatalogue,
 ) -> dict[str, str]:
-    """Which tags say which rules judge: words where they suffice, else an object, and its address where the run of a
-    job is not the place where it lies."""
+    """Return the tags for the choice of rules.
+
+    They are words if words suffice. Otherwise an object holds the request, and a tag holds its address if the job's run
+    lies elsewhere.
+    """
     if request is None:
         return {ACTIONS_TAG: " ".join(action.value for action in actions) or NO_ACTION} if actions is not None else {}
     words = words_of(request, catalogue=catalogue)

@@ -1,4 +1,4 @@
-"""What kind of container a request of CreateTrainingJob names, and so whether the library can get into it."""
+"""The kind of container in a request of CreateTrainingJob, which decides whether it can hold the library."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _IMAGE = re.compile(
 
 
 def why_no_library(request: Mapping[str, Any]) -> str:
-    """Why nothing of ours can run in the container, or write from it; "": it can.
+    """Return the reason why the library cannot run in the container, or cannot write from it; "" if it can.
 
     `request`: of CreateTrainingJob or CreateHyperParameterTuningJob.
     """

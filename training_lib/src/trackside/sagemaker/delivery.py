@@ -1,7 +1,7 @@
-"""The library on its way into a training container: wheels beside the user's script, and the lines that install them.
+"""The delivery of the library into a training container: wheels beside the user's script, and requirement lines.
 
 SageMaker's framework containers install `requirements.txt` of the source folder before they start the script, from
-within that folder. Wheels that lie there need no index, so it works in a VPC without a way to the internet, too.
+within that folder. Wheels in it need no index, so it also works in a VPC without access to the internet.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.sagemaker.attachment import definitions_of, is_tuning_request
 
 LIBRARY = "trackside"
-# What it needs and no framework's container brings; NumPy and boto3 are in all of them.
+# A dependency that no framework's container has; NumPy and boto3 are in all of them.
 NEEDED = "google-crc32c"
 WHEEL_FOLDER = "trackside-wheels"
 REQUIREMENTS = "requirements.txt"
@@ -43,7 +43,12 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # the first moment of a zip file: equal content 
 
 @dataclass(frozen=True)
 class Delivery:
-    """What lies in the source folder now."""
+    """The delivered files in the source folder.
+
+    requirements  the requirements file
+    lines         its lines for the wheels
+    wheels        the wheels
+    """
 
     requirements: Path
     lines: tuple[str, ...]
@@ -51,9 +56,12 @@ class Delivery:
 
 
 def wheel_of_installed(name: str, folder: Path) -> Path:
-    """A wheel of an installed distribution, this very version of it, without an index or a build.
+    """Make a wheel of an installed distribution, without an index or a build. Return its path.
 
-    Errors: `ConfigurationError` if it is not installed as one.
+    The wheel has the installed version.
+
+    Raises:
+        ConfigurationError: It is not installed as a distribution.
     """
     try:
         found = metadata.distribution(name)
@@ -77,9 +85,10 @@ def wheel_of_installed(name: str, folder: Path) -> Path:
 
 
 def download_needed(folder: Path, *, pythons: Sequence[str] = PYTHONS, platform: str = PLATFORM) -> tuple[Path, ...]:
-    """Wheels of what the library needs besides, one for each Python of a container, by pip from its index.
+    """Download wheels of the library's dependencies with pip, for each Python of a container. Return their paths.
 
-    Errors: `ConfigurationError` with pip's last line.
+    Raises:
+        ConfigurationError: pip failed; carries pip's last line.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for python in pythons:
@@ -96,10 +105,12 @@ def download_needed(folder: Path, *, pythons: Sequence[str] = PYTHONS, platform:
 
 
 def deliver(source_dir: Path, wheels: Iterable[Path]) -> Delivery:
-    """Puts the wheels into `<source_dir>/trackside-wheels` and their lines into `requirements.txt`.
+    """Put the wheels into `<source_dir>/trackside-wheels` and their lines into `requirements.txt`.
 
-    Whatever else stands in that file stays as it is, and a second delivery replaces the first. Errors:
-    `ConfigurationError` for a folder that is none.
+    Other lines of that file stay unchanged, and a second delivery replaces the first.
+
+    Raises:
+        ConfigurationError: `source_dir` is no folder, or a file is no wheel.
     """
     if not source_dir.is_dir():
         problem = Problem(str(source_dir), "is no folder.", "Name the folder of the training script.")
@@ -119,7 +130,7 @@ def deliver(source_dir: Path, wheels: Iterable[Path]) -> Delivery:
 
 
 def upload(place: str, wheels: Iterable[Path]) -> str:
-    """Puts the wheels into S3, in a folder at `place`; returns its address. Errors: those of the store."""
+    """Store the wheels in S3, in a folder at `place`. Return its address. Raises the errors of the store."""
     from trackside.storage.open_store import open_store  # brings NumPy, which is not needed otherwise
 
     address = f"{place}/{WHEEL_FOLDER}"
@@ -130,8 +141,10 @@ def upload(place: str, wheels: Iterable[Path]) -> str:
 
 
 def with_channel(request: Mapping[str, Any], address: str) -> dict[str, Any]:
-    """The request with an input channel that brings the wheels to /opt/ml/input/data/trackside; the given one is left
-    as it is. Errors: `ConfigurationError` if it has such a channel with something else, or would have more than 20.
+    """Return a copy of the request with an input channel that brings the wheels to /opt/ml/input/data/trackside.
+
+    Raises:
+        ConfigurationError: The request has another channel of that name, or would have more than 20 channels.
     """
     made, problems = copy.deepcopy(dict(request)), list[Problem]()
     source = {"S3DataType": "S3Prefix", "S3Uri": f"{address}/", "S3DataDistributionType": "FullyReplicated"}
@@ -151,7 +164,10 @@ def with_channel(request: Mapping[str, Any], address: str) -> dict[str, Any]:
 
 
 def requirement_lines(wheels: Iterable[Path], *, folder: str, hashed: bool = False) -> Iterator[str]:
-    """A line for each wheel: for which Python and machine it is, and its hash where any line has one, as all must."""
+    """Yield a line for each wheel: its path, its Python and machine, and its hash if `hashed`.
+
+    pip requires a hash in every line as soon as one line has one.
+    """
     for wheel in wheels:
         match = _WHEEL_NAME.fullmatch(wheel.name)
         if match is None:
@@ -183,11 +199,11 @@ def _with_block(text: str, lines: Iterable[str]) -> str:
 
 
 def _files_of(found: metadata.Distribution, name: str) -> Iterator[tuple[str, bytes]]:
-    """What a wheel of it holds. An editable installation's own files lie where the package is imported from."""
+    """Yield the files of a wheel. Those of an editable installation are read from the package's own folder."""
     import_name = re.sub("[-_.]+", "_", name)
     listed = [file for file in found.files or () if not str(file).startswith("..")]
     listed = [file for file in listed if not re.search(r"__pycache__|^_editable_impl|\.pyc$", str(file))]
-    own = ("INSTALLER", "RECORD", "REQUESTED", "direct_url.json")  # of the installation
+    own = ("INSTALLER", "RECORD", "REQUESTED", "direct_url.json")  # files of the installation, not of the wheel
     for file in listed:
         if file.name not in own:
             yield file.as_posix(), Path(str(file.locate())).read_bytes()
@@ -199,7 +215,7 @@ def _files_of(found: metadata.Distribution, name: str) -> Iterator[tuple[str, by
 
 
 def _joined(tags: Sequence[str]) -> str:
-    """`cp311-cp311-a`, `cp311-cp311-b` -> `cp311-cp311-a.b`, as one name of a file says it."""
+    """Return the tags in one file name: `cp311-cp311-a`, `cp311-cp311-b` -> `cp311-cp311-a.b`."""
     parts = [tag.split("-") for tag in tags]
     return "-".join(".".join(dict.fromkeys(part)) for part in zip(*parts, strict=True))
 

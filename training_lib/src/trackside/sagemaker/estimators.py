@@ -1,12 +1,12 @@
-"""The SageMaker SDK's own objects, made ready to be watched: `Estimator` of version 2, `ModelTrainer` of version 3.
+"""The SageMaker SDK's own objects as watched ones: `Estimator` of version 2, `ModelTrainer` of version 3.
 
     from trackside.sagemaker import watch_estimator
 
     watch_estimator(estimator, "s3://the-deployments-run-bucket/digits/@job")
     estimator.fit(...)
 
-Objects are told by their attributes, and `sagemaker` is never imported. Nothing of the user's is overwritten: what
-stands there and says something else is an error, with every such place at once.
+Objects are recognised by their attributes, and `sagemaker` is never imported. Nothing of the user's is overwritten: a
+conflicting value is an error, and one error lists all of them.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ MOST_VARIABLES, MOST_TAGS = 100, 50
 
 
 class Attached(Protocol):
-    """What a training job must carry to be watched: variables of its environment, and tags by name."""
+    """The additions that make a training job a watched one: variables of its environment, and tags by name."""
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Variables."""
+        """Variables by name."""
 
     @property
     def tags(self) -> Mapping[str, str]:
-        """Tags."""
+        """Tags by name."""
 
 
 @dataclass(frozen=True)
 class DebuggerArguments:
-    """What an Estimator was given for SageMaker Debugger. Each as the user wrote it."""
+    """The arguments of an Estimator for SageMaker Debugger, as the user wrote them."""
 
     rules: tuple[Any, ...] = ()
     debugger_hook_config: Any = None
@@ -53,10 +53,16 @@ class DebuggerArguments:
 
 
 def attach_to_estimator(estimator: Any, attachment: Attached) -> None:
-    """Adds the attachment's variables and tags to an Estimator of the SDK's version 2, for all jobs that `fit` starts.
+    """Add the attachment's variables and tags to an Estimator of the SDK's version 2, for all jobs that `fit` starts.
 
-    What it asks SageMaker Debugger for stays; `take_over` takes that away. Errors: `ConfigurationError`, if it says
-    something else already or would hold more than a training job takes; then nothing was changed.
+    Its settings for SageMaker Debugger stay; `take_over` removes them.
+
+    Args:
+        estimator: The Estimator.
+        attachment: Variables and tags.
+
+    Raises:
+        ConfigurationError: Values conflict, or exceed the limits of a training job. Then nothing was changed.
     """
     tags = _pairs(getattr(estimator, "tags", None) or ())
     _check(estimator, attachment, tags)
@@ -67,7 +73,15 @@ def attach_to_estimator(estimator: Any, attachment: Attached) -> None:
 
 
 def attach_to_model_trainer(trainer: Any, attachment: Attached) -> None:
-    """The same for a `ModelTrainer` of the SDK's version 3, which makes tags of its own kind of what it is given."""
+    """Add the attachment's variables and tags to a `ModelTrainer` of the SDK's version 3, which converts the tags.
+
+    Args:
+        trainer: The ModelTrainer.
+        attachment: Variables and tags.
+
+    Raises:
+        ConfigurationError: Values conflict, or exceed the limits of a training job. Then nothing was changed.
+    """
     tags = _pairs(getattr(trainer, "tags", None) or ())
     _check(trainer, attachment, tags)
     trainer.environment = {**(trainer.environment or {}), **attachment.environment}
@@ -76,10 +90,13 @@ def attach_to_model_trainer(trainer: Any, attachment: Attached) -> None:
 
 
 def take_over(estimator: Any) -> DebuggerArguments:
-    """Takes from an Estimator what it asks SageMaker Debugger for, and returns it. Nothing else of it is touched.
+    """Remove an Estimator's settings for SageMaker Debugger, and return them. Nothing else is changed.
 
-    `rules`, `debugger_hook_config` and `profiler_config` are switched off there, as an account without SageMaker
-    Debugger needs it, and because the SDK takes rules of its own classes only. TensorBoard's configuration stays.
+    `rules`, `debugger_hook_config` and `profiler_config` are switched off, because an account without SageMaker
+    Debugger requires it, and because the SDK accepts rules of its own classes only. TensorBoard's configuration stays.
+
+    Args:
+        estimator: The Estimator.
     """
     taken = DebuggerArguments(
         rules=tuple(getattr(estimator, "rules", None) or ()),
@@ -93,12 +110,21 @@ def take_over(estimator: Any) -> DebuggerArguments:
 
 
 def watch_estimator(estimator: Any, run: str, *, preset: str = "") -> Attachment:
-    """From here on Trackside does what the Estimator asked SageMaker Debugger for: its rules judge each job's run, its
-    hook's configuration says what is saved there, and `fit` and `rule_job_summary` show what the rules say.
+    """Let Trackside do the work that the Estimator requests of SageMaker Debugger.
 
-    `run` lies in the deployment's bucket and ends with `/@job`, which stands for the name that `fit` gives a job.
-    Without rules the deployment's own judge. What has no counterpart is logged, and stands in the answer's `notes`.
-    Errors: those of `plan_attachment`, `put_objects` and `attach_to_estimator`; then the Estimator is as it was.
+    Its rules judge each job's run, its hook's configuration decides what is saved, and `fit` and `rule_job_summary`
+    show the rules' results. Without rules the deployment's own judge. Settings without a counterpart are logged, and
+    listed in `notes` of the result.
+
+    Args:
+        estimator: The Estimator.
+        run: A location in the deployment's bucket that ends with `/@job`, which stands for the name that `fit` gives a
+            job.
+        preset: Preset of rules without one of their own.
+
+    Raises:
+        ConfigurationError: The settings are wrong or conflict. Then the Estimator is unchanged.
+        StorageError: The objects cannot be stored. Then the Estimator is unchanged.
     """
     before = {name: getattr(estimator, name, None) for name in (*_SWITCHED_OFF, "environment", "tags")}
     taken = take_over(estimator)
@@ -142,7 +168,7 @@ def _overfull(where: str, entries: Mapping[str, Any], most: int) -> Iterable[Pro
 
 
 def _pairs(tags: Any) -> dict[str, Any]:
-    """By key, of any of the forms that the SDKs take: a mapping, boto3's dictionaries, objects with `key`, `value`."""
+    """Return tags by key, from a mapping, boto3's dictionaries, or objects with `key` and `value`."""
     if isinstance(tags, Mapping):
         return dict(tags)
     return dict(_pair(tag) for tag in tags)
@@ -155,7 +181,7 @@ def _pair(tag: Any) -> tuple[str, Any]:
 
 
 def _listed(tags: Any) -> list[Any]:
-    """An Estimator's tags as it keeps them."""
+    """Return an Estimator's tags in its own form."""
     if isinstance(tags, Mapping):
         return [{"Key": key, "Value": value} for key, value in tags.items()]
     return list(tags)

@@ -1,4 +1,4 @@
-"""The names in folders, remembered as long as a folder's time of change tells that they are still the same."""
+"""A cache of the names in folders, valid while a folder's time of change stays the same."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trackside.storage.keys import PARTIAL_SUFFIX
 _TICK_SECONDS = 0.1
 _LONG_TICK_SECONDS = 2.0  # file systems with stamps of whole seconds
 
-_REMEMBERED_SECONDS = 5.0  # should a file system not tell of changes, they are seen after this time
+_REMEMBERED_SECONDS = 5.0  # changes that a file system does not show are seen after this time
 _SLOWEST_WRITE_NS = 10 * 10**9
 _MOST_NAMES = 100_000
 
@@ -34,7 +34,10 @@ class _Scan:
 
 
 class FolderNames:
-    """Safe to use from several threads. Of the names, the 100,000 or so used last are remembered."""
+    """A cache of the names in folders. Safe to use from several threads.
+
+    About 100,000 names are remembered, those used last.
+    """
 
     def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -43,8 +46,13 @@ class FolderNames:
         self._lock = threading.Lock()
 
     def of(self, folder: str) -> tuple[str, ...]:
-        """The names as they stand in keys, sorted: folders end in a slash, links to folders and partial writes are
-        left out. Errors: `OSError`."""
+        """Return the names in a folder as they stand in keys, sorted.
+
+        Folders end in a slash. Links to folders and partial writes are left out.
+
+        Raises:
+            OSError: The folder cannot be read.
+        """
         status = os.stat(folder)  # before the scan: what changes during it will show the next time
         now = self._monotonic()
         stamp = (status.st_dev, status.st_ino, status.st_mtime_ns)
@@ -77,7 +85,10 @@ def _room(scan: _Scan) -> int:
 
 
 def _scan(folder: str) -> tuple[tuple[str, ...], bool]:
-    """The names, and whether there are links, which may come to lead to something else and nothing tells."""
+    """Return the names, and True if the folder has links.
+
+    A link's target may change without a trace in the folder.
+    """
     with os.scandir(folder) as found:
         entries = list(found)
     names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
@@ -92,7 +103,7 @@ def _scan(folder: str) -> tuple[tuple[str, ...], bool]:
 
 
 def _name_of_other(entry: os.DirEntry[str]) -> str:
-    """The name of what is no plain file, or "" if it is not listed: a link to a folder, a pipe."""
+    """Return the name of an entry that is no plain file, "" for one that is not listed: a link to a folder, a pipe."""
     if entry.is_dir(follow_symlinks=False):
         return f"{entry.name}/"
     return entry.name if entry.is_symlink() and not _leads_to_a_folder(entry) else ""
@@ -101,12 +112,12 @@ def _name_of_other(entry: os.DirEntry[str]) -> str:
 def _leads_to_a_folder(link: os.DirEntry[str]) -> bool:
     try:
         return link.is_dir()
-    except OSError:  # a ring of links, or behind a folder that is closed to us: reading it will say so
+    except OSError:  # a ring of links, or behind a folder that is closed to us: reading it will raise the error
         return False
 
 
 def _are_usual(names: list[str]) -> bool:
-    """True if all are surely names that a key can spell: asked of all at once, for asking each takes long."""
+    """Return True if a key can surely spell all the names. One check for all saves time."""
     text = "/".join([*names, ""])
     return text.isascii() and f"{PARTIAL_SUFFIX}/" not in text
 
@@ -120,9 +131,10 @@ def _is_unicode(name: str) -> bool:
 
 
 def _tells_of_changes(folder: str, names: tuple[str, ...], changed_ns: int) -> bool:
-    """False if the newest file, which is the last by name in a run, is clearly younger than its folder's last change.
+    """Return False if the newest file is clearly younger than its folder's last change.
 
-    Some file systems, among them mounts of S3, give folders a time that never changes.
+    The newest file of a run is the last by name. Some file systems, among them mounts of S3, give folders a time that
+    never changes.
     """
     if not names or names[-1].endswith("/"):
         return True

@@ -1,4 +1,4 @@
-"""Check the keys of objects, alike in every store: a key never leads out of its location."""
+"""Checks of objects' keys, equal in every store: a key never leads out of its location."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from trackside.contracts.errors import StorageError
 
 PARTIAL_SUFFIX = ".tmp"  # smdebug's suffix for files still being written; readers of both pass over them
 
-_PLAIN_KEY = re.compile(r"(?:[\w-][\w.-]*/)*[\w-][\w.-]*", re.ASCII)  # as nearly all keys are: known at one look
+_PLAIN_KEY = re.compile(r"(?:[\w-][\w.-]*/)*[\w-][\w.-]*", re.ASCII)  # nearly all keys: one fast check
 
 
 def checked_key(key: str) -> str:

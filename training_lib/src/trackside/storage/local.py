@@ -33,11 +33,11 @@ _READ = os.O_RDONLY | _BINARY | getattr(os, "O_NONBLOCK", 0)
 _WRITTEN_AT_ONCE = 1 << 20  # bytes: in one call 98 MB took 20 ms at some times and 600 ms at others
 _CAN_GATHER = hasattr(os, "writev")  # not on Windows
 _MOST_GATHERED = 512  # parts in one call; POSIX systems take 1024 and more
-_SMALL_READ, _SMALL_START = 64 << 10, 1 << 40  # up to here the size of the file need not be asked for
+_SMALL_READ, _SMALL_START = 64 << 10, 1 << 40  # smaller reads need no look at the file's size
 
 _IS_A_LINK = {errno.ELOOP, errno.EMLINK}  # the latter on FreeBSD
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
-# What the system says on reading a folder, a ring of links, a socket, or a pipe from some place on or that is empty.
+# Errors on reading a folder, a ring of links, a socket, or a pipe that is empty or read from an offset.
 _NO_FILE = {errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.ESPIPE, errno.EAGAIN}
 _IN_THE_WAY = {errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -52,12 +52,12 @@ _ADVICE = {
 
 
 class LocalStore:
-    """Bytes by key as files below `folder`, which the first put creates.
+    """A folder as a store: bytes by key as files below `folder`, which the first put creates.
 
-    A put writes a partial file of a name of its own beside the final one and renames it, so that readers see the old
-    or the new content and concurrent writers do not mix. Symbolic links that lead out of the folder are not followed;
-    a linked folder within it can be read by key but is not listed. A link in the place of a folder that was in use is
-    noticed within a tenth of a second. `monotonic` gives seconds.
+    A put writes a partial file under a unique name beside the final one and renames it. So readers see the old or the
+    new content, and concurrent writers do not mix. Symbolic links that lead out of the folder are not followed. A
+    linked folder within it can be read by key but is not listed. If a link replaces a folder that was in use, that is
+    noticed within a tenth of a second. `monotonic` returns seconds.
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -76,7 +76,7 @@ class LocalStore:
         self._write(key, path, lambda: _write_whole(partial, path, [memoryview(data).cast("B")]))
 
     def put_parts(self, key: str, parts: Iterable[bytes | memoryview]) -> None:
-        """As `put`, of what the parts are together: they are written one after another and never joined."""
+        """Store an object from its parts, which are written one after another and never joined."""
         path, views = self._path(key, trusting=True), [memoryview(part).cast("B") for part in parts]
         partial = self._partial(path)
         self._write(key, path, lambda: _write_whole(partial, path, views))
@@ -127,18 +127,27 @@ class LocalStore:
                 raise self._translated(error, f"Cannot delete {key!r}") from error
 
     def _partial(self, path: str) -> str:
-        """A name beside `path` that nobody else uses: no other store, thread or process, be it a forked one."""
+        """Return a unique name beside `path`: no other store, thread or process uses it, not even a forked one."""
         return f"{path}.{self._own_name}-{os.getpid():x}-{next(self._partial_count):x}{PARTIAL_SUFFIX}"
 
     def _path(self, key: str, *, trusting: bool = False) -> str:
-        """The file's path; `trusting` as in `PlainFolders.hold`. Errors: `StorageError` if a link leads out."""
+        """Return the file's path. `trusting` as in `PlainFolders.hold`.
+
+        Raises:
+            StorageError: A link leads out of the folder.
+        """
         path = f"{self._folder}/{checked_key(key)}"
         if not self._plain_folders.hold(_parent(path), trusting=trusting) or os.path.islink(path):
             self._refuse_link_out(path, key)
         return path
 
     def _open(self, path: str, key: str) -> int:
-        """A descriptor to read from. Errors: `OSError`; `StorageError` if a link leads out."""
+        """Return a descriptor to read from.
+
+        Raises:
+            OSError: The file cannot be opened.
+            StorageError: A link leads out of the folder.
+        """
         if _NO_LINK and self._plain_folders.hold(_parent(path), trusting=True):
             try:
                 return os.open(path, _READ | _NO_LINK)
@@ -164,7 +173,7 @@ class LocalStore:
             raise self._translated(error, f"Cannot store {key!r}", storing=True) from error
 
     def _walk(self, below: str, prefix: str, start_after: str) -> Iterator[str]:
-        """Keys under the folder `below` ("" or "a/b/"), in key order: a folder sorts as its name with a slash."""
+        """Yield keys under the folder `below` ("" or "a/b/"), in key order: a folder sorts as its name with a slash."""
         if not start_after.startswith(below):
             if start_after > below:
                 return
@@ -180,7 +189,7 @@ class LocalStore:
                 yield below + name
 
     def _names(self, below: str) -> tuple[str, ...]:
-        """Names in one folder as they sort in keys; folders end in a slash. A folder that is gone has none."""
+        """Return the names in one folder in the order of keys. Folders end in a slash. A missing folder has none."""
         try:
             return self._folder_names.of(f"{self._folder}/{below[:-1]}" if below else self._folder)
         except OSError as error:
@@ -189,7 +198,7 @@ class LocalStore:
             raise self._translated(error, f"Cannot list {below!r}") from error
 
     def _translated(self, error: OSError, what: str, *, storing: bool = False) -> StorageError:
-        """The error in the words of `contracts.errors`, with the errno of the original."""
+        """Return the error as one of `contracts.errors`, with the errno of the original."""
         number = error.errno or 0
         kind: type[StorageError] = StorageUnavailableError
         if os.path.isfile(self._folder):
@@ -213,7 +222,7 @@ def _parent(path: str) -> str:
 
 
 def _make_folder(path: str) -> None:
-    """Makes the folder, and those above it where they are missing."""
+    """Make the folder, and missing ones above it."""
     try:
         os.mkdir(path)  # nearly always only the last one is: a step's own folder
     except (FileNotFoundError, FileExistsError):
@@ -221,13 +230,17 @@ def _make_folder(path: str) -> None:
 
 
 def _first_after(names: tuple[str, ...], start_after: str) -> int:
-    """The place of the first name that is, or has below it, something after `start_after`."""
+    """Return the place of the first name that sorts after `start_after`, or has something below it that does."""
     folder, slash, _ = start_after.partition("/")
     return bisect_left(names, folder + slash) if slash else bisect_right(names, start_after)
 
 
 def _read(descriptor: int, start: int, length: int | None) -> bytes:
-    """The bytes from `start` on, at most `length`. Errors: `OSError`, also if it is no file."""
+    """Return the bytes from `start` on, at most `length`.
+
+    Raises:
+        OSError: They cannot be read, or it is no file.
+    """
     if length is None or length > _SMALL_READ or start > _SMALL_START:
         # A start or length that was read from a damaged file must not become a failed seek or an allocation.
         size = _file_size(descriptor)
@@ -256,7 +269,7 @@ def _write_all(descriptor: int, data: memoryview) -> None:
 
 
 def _write_views(descriptor: int, views: Sequence[memoryview]) -> None:
-    """Writes them one after another, gathered into calls of the size that `_write_all` has."""
+    """Write the views one after another, gathered into calls of the size that `_write_all` uses."""
     gathered: list[memoryview] = []
     room = _WRITTEN_AT_ONCE
     for view in views:
@@ -277,14 +290,14 @@ def _write_views(descriptor: int, views: Sequence[memoryview]) -> None:
 
 def _write_gathered(descriptor: int, views: list[memoryview]) -> None:
     written = os.writev(descriptor, views) if len(views) > 1 and _CAN_GATHER else 0
-    for view in views:  # what is left, where the disk is nearly full or the system cannot do it at once
+    for view in views:  # the rest, if the disk is nearly full or the system cannot write all at once
         if written < len(view):
             _write_all(descriptor, view[written:] if written else view)
         written = max(0, written - len(view))
 
 
 def _write_at_end(path: str, data: memoryview) -> int:
-    """Where `data` begins in the file."""
+    """Append `data` to the file, and return the byte at which they begin."""
     size = len(data)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _BINARY, 0o666)
     try:
@@ -295,7 +308,7 @@ def _write_at_end(path: str, data: memoryview) -> int:
 
 
 def _write_whole(partial: str, path: str, views: Sequence[memoryview]) -> None:
-    """Writes `partial` and renames it to `path`; on any error nothing remains of it.
+    """Write `partial` and rename it to `path`. On any error nothing remains of it.
 
     No fsync: a killed process leaves whole files, and only a power cut could lose the newest ones.
     """

@@ -1,4 +1,4 @@
-"""A store in memory: for tests, and for whoever wants to try something without a disk."""
+"""A store in memory, for tests and experiments without a disk."""
 
 from __future__ import annotations
 

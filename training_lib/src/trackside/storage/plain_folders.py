@@ -1,4 +1,4 @@
-"""Which folders lie within a location with no link on the way."""
+"""A check that folders lie within a location with no link on the way."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _MOST_FOLDERS = 4096
 
 
 class PlainFolders:
-    """Folders below `root`, which may be a link itself. Safe to use from several threads.
+    """The folders below `root`, which may be a link itself. Safe to use from several threads.
 
-    `monotonic` gives seconds.
+    `monotonic` returns seconds.
     """
 
     def __init__(self, root: str, *, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -23,11 +23,14 @@ class PlainFolders:
         self._seen: dict[str, float] = {}  # when a folder was last found plain
 
     def hold(self, folder: str, *, trusting: bool = False) -> bool:
-        """True if no link leads from `root` to `folder`; what is not there leads nowhere. False if there is one, or
-        if the system does not say.
+        """Return True if no link leads from `root` to `folder`. A missing folder leads nowhere.
 
-        `trusting` does not look again at what was found within the last tenth of a second: to read or write many files
-        costs one look at their folder.
+        Return False if a link does, or if the system does not answer.
+
+        Args:
+            folder: A folder below `root`.
+            trusting: Accept findings of the last tenth of a second, so that many reads or writes cost one check of
+                their folder.
         """
         if folder == self._root:
             return True

@@ -35,7 +35,7 @@ except ImportError as _missing:
         subject="The location",
     ) from _missing
 
-_LARGEST_POSITION = 2**53  # above the largest object of S3; keeps a damaged length within what HTTP can say
+_LARGEST_POSITION = 2**53  # above the largest object of S3; limits a damaged length to what HTTP can express
 
 _NOT_MODIFIED = 304
 
@@ -54,12 +54,13 @@ _BUSY = {"SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded"
 
 
 class S3Store:
-    """Bytes by key as objects below `s3://bucket/prefix`. The bucket must exist.
+    """A bucket's prefix as a store: bytes by key as objects below `s3://bucket/prefix`. The bucket must exist.
 
-    One request a call (a list: one a page of 1,000), no HEAD; one client for all stores and threads of the process,
-    made with the first request, with timeouts and botocore's standard retries. Unless `client` is given, the region is
-    that of AWS_REGION, else, as credentials and endpoint, of boto3's own configuration.
-    Keys are listed in order in general-purpose buckets, which S3 promises; not in directory buckets.
+    - Each call makes one request and no HEAD. A list makes one for each page of 1,000 keys.
+    - All stores and threads of the process share one client with timeouts and botocore's standard retries, made with
+      the first request, unless `client` is given. Its region is AWS_REGION, or boto3's if that is not set; its
+      credentials and endpoint are boto3's.
+    - Keys are listed in order in general-purpose buckets, as S3 promises; not in directory buckets.
     """
 
     def __init__(self, bucket: str, prefix: str = "", client: Any = None) -> None:
@@ -91,7 +92,7 @@ class S3Store:
             with body:
                 return bytes(body.read())
         except (ClientError, BotoCoreError) as error:
-            if _code(error) == "InvalidRange":  # nothing there from `start` on
+            if _code(error) == "InvalidRange":  # the object ends before `start`
                 return b""
             raise self._translated(error, f"Cannot read {key!r}", needs="s3:GetObject") from error
 
@@ -131,7 +132,7 @@ class S3Store:
         return self._base + checked_key(key)
 
     def _touch(self, key: str, name: str) -> None:
-        """Reads one byte: as cheap as a HEAD, and unlike it tells a missing bucket from a missing object."""
+        """Read one byte. It costs no more than a HEAD, and shows whether the bucket or the object is missing."""
         try:
             self._client.get_object(Bucket=self._bucket, Key=name, Range="bytes=0-0")["Body"].close()
         except (ClientError, BotoCoreError) as error:
@@ -156,7 +157,7 @@ class S3Store:
             request["ContinuationToken"] = page["NextContinuationToken"]
 
     def _translated(self, error: Exception, what: str, *, needs: str) -> StorageError:
-        """The error in the words of `contracts.errors`."""
+        """Return the error as one of `contracts.errors`."""
         kind, advice = _meaning(error, bucket=self._bucket, needs=needs)
         return kind(f"{what} in {self.uri}. {advice}")
 
@@ -172,7 +173,7 @@ def _code(error: Exception) -> str:
 
 
 def _meaning(error: Exception, *, bucket: str, needs: str) -> tuple[type[StorageError], str]:
-    """What kind of error it is, and what would work."""
+    """Return the kind of error, and its cure."""
     if isinstance(error, NoCredentialsError | PartialCredentialsError | CredentialRetrievalError):
         return AccessDeniedError, f"{error}. Set up AWS credentials (aws configure, or a role)."
     if isinstance(error, HTTPClientError | NoConnectionError | IncompleteReadError):

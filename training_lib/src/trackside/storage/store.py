@@ -1,4 +1,4 @@
-"""Bytes by key: the interface of every storage backend, and all that the rest of Trackside uses of it."""
+"""Bytes by key: the interface of every storage backend. The rest of Trackside uses nothing else of it."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ class Store(Protocol):
 
 @runtime_checkable
 class AppendableStore(Store, Protocol):
-    """A store whose objects can grow: a folder can, S3 cannot."""
+    """A store with objects that can grow: a folder can, S3 cannot."""
 
     def append(self, key: str, data: bytes | bytearray | memoryview) -> int:
         """Add data to the end of an object, which the first append creates. Return the byte at which the data begin.
 
         A reader may see a part of the data, and a killed process may leave a part for good. Such an object needs a
-        format that knows its own ends (`records.block_file`), or an index that is stored afterwards.
+        format with marked ends (`records.block_file`), or an index that is stored afterwards.
 
         Args:
             key: The key.
@@ -84,7 +84,7 @@ class AppendableStore(Store, Protocol):
 
 @dataclass(frozen=True)
 class Version:
-    """An object as it was at one moment. `tag` differs from that of every other content of the object."""
+    """An object at one moment. `tag` differs from that of every other content of the object."""
 
     data: bytes
     tag: str
@@ -92,7 +92,7 @@ class Version:
 
 @runtime_checkable
 class VersionedStore(Store, Protocol):
-    """A store that can tell whether an object was replaced without sending it again."""
+    """A store that can detect a replaced object without sending it again."""
 
     def get_if_changed(self, key: str, *, tag: str, length: int | None = None) -> Version | None:
         """Return an object, or None if its tag is still `tag`. It raises the errors of `get`.

@@ -1,4 +1,4 @@
-"""A folder of a store as a store: the same client and connections for many runs of one bucket."""
+"""A folder of a store as a store of its own: one client and its connections serve many runs of one bucket."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trackside.storage.store import Store, Version, get_if_changed
 
 
 class Subfolder:
-    """What lies below `folder` of a store, by keys that are relative to it."""
+    """The objects below `folder` of a store, with keys relative to it."""
 
     def __init__(self, store: Store, folder: str) -> None:
         self._store, self._base = store, f"{folder.strip('/')}/"
@@ -45,7 +45,7 @@ class Subfolder:
 
     @contextmanager
     def _naming(self, key: str) -> Iterator[None]:
-        """Say in the error which key of this folder is missing."""
+        """Name the key of this folder in the error about a missing object."""
         try:
             yield
         except NotAFileError:

@@ -1,4 +1,4 @@
-"""Files and objects, one at a time; and the end of a run."""
+"""Single files and objects, and the end marker of a run."""
 
 from smdebug import not_offered
 from smdebug.core.access_layer.file import TSAccessFile

@@ -1,4 +1,4 @@
-"""What a file on disk and an object on S3 have in common."""
+"""The common base of a file on disk and an object on S3."""
 
 from __future__ import annotations
 
@@ -9,23 +9,27 @@ from smdebug.exceptions import SMDebugError, SMDebugNotImplementedError
 
 
 class TSAccessBase:
-    """Something to write, or to read, from its beginning to its end."""
+    """A file or object to write, or to read from its beginning to its end."""
 
     def write(self, _bytes: Any) -> Any:
         raise SMDebugNotImplementedError("Nothing can be written here.")
 
     def flush(self) -> None:
-        """Nothing is seen by others before `close`."""
+        """Do nothing: others see the content after `close`."""
 
     def close(self) -> None:
-        """Whole or not at all: this is when others see it."""
+        """Make the content visible to others, whole or not at all."""
 
     def has_data(self) -> bool:
-        """True if `read` has not come to the end."""
+        """Return True if `read` has not reached the end."""
         return self._whole().position < len(self._whole().data)
 
     def read(self, n: int) -> Any:
-        """The next `n` bytes. Errors: `SMDebugError` if there are less."""
+        """Return the next `n` bytes.
+
+        Raises:
+            SMDebugError: Fewer are left.
+        """
         whole = self._whole()
         if whole.position + n > len(whole.data):
             raise SMDebugError("File position out of bounds")
@@ -33,7 +37,7 @@ class TSAccessBase:
         return whole.data[whole.position - n : whole.position]
 
     def ingest_all(self) -> None:
-        """Reads everything, once."""
+        """Read everything, once."""
         self._whole()
 
     def _whole(self) -> Content:
@@ -46,7 +50,7 @@ class TSAccessBase:
 
 
 class Content:
-    """What was read, and how far the caller has come."""
+    """The whole content, and the caller's position in it."""
 
     def __init__(self, data: Any) -> None:
         self.data = data

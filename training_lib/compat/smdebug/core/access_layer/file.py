@@ -1,4 +1,4 @@
-"""A file on disk that is there whole or not at all."""
+"""A file on disk that appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ WRITE_MODES = ["w", "w+", "wb", "wb+", "a", "a+", "ab", "ab+"]
 
 
 def get_temp_path(file_path: str) -> str:
-    """Where a file lies while it is written."""
+    """Return the path of a file during writing."""
     return f"{file_path}{SMDEBUG_TEMP_PATH_SUFFIX}"
 
 
 class TSAccessFile(TSAccessBase):
-    """`mode` is that of `open`. What is written goes to a partial file, which `close` renames.
+    """A file that is written under a partial name, which `close` renames. `mode` is that of `open`.
 
-    Errors: those of `open`.
+    Raises:
+        OSError: The file cannot be opened.
     """
 
     def __init__(self, path: str, mode: str) -> None:
@@ -40,7 +41,7 @@ class TSAccessFile(TSAccessBase):
             self._accessor = open(path, mode)  # noqa: SIM115 - `close` closes it
 
     def write(self, _str: Any) -> list[int]:
-        """[where it begins, how long it is]."""
+        """Append data. Return [its position, its length]."""
         start = self._accessor.tell()
         return [start, self._accessor.write(_str)]
 
@@ -48,7 +49,7 @@ class TSAccessFile(TSAccessBase):
         self._accessor.flush()
 
     def close(self) -> None:
-        """The file takes its name; a second time, or if the partial file is gone, nothing happens."""
+        """Give the file its name. Nothing happens the second time, or if the partial file is gone."""
         self._accessor.close()
         if not self._is_written:
             return

@@ -11,9 +11,9 @@ from trackside.storage.s3 import S3Store
 
 
 class TSAccessS3(TSAccessBase):
-    """Bytes, or with `binary` False a text, that `close` stores in one request. The bucket must exist.
+    """An object of bytes, or of text with `binary` False, that `close` stores in one request. The bucket must exist.
 
-    Errors: those of `trackside.contracts.errors.StorageError`.
+    Errors are those of `trackside.contracts.errors.StorageError`.
     """
 
     def __init__(
@@ -35,14 +35,14 @@ class TSAccessS3(TSAccessBase):
         self._store = S3Store(bucket_name)
 
     def write(self, _data: Any) -> list[int]:
-        """[where it begins, how long it is]."""
+        """Append data. Return [its position, its length]."""
         start = self.current_len
         self.data += _data
         self.current_len += len(_data)
         return [start, len(_data)]
 
     def close(self) -> None:
-        """Stores it; a second time nothing happens."""
+        """Store the object. Nothing happens the second time."""
         if self.flushed:
             return
         self._store.put(self.key_name, self.data if self.binary else self.data.encode("utf-8"))

@@ -21,21 +21,21 @@ T = TypeVar("T")
 
 
 class ListRequest:
-    """Which keys to list: those with `Prefix` after `StartAfter`, folded at `Delimiter`."""
+    """The keys to list: those with `Prefix` after `StartAfter`, folded at `Delimiter`."""
 
     def __init__(self, Bucket: str, Prefix: str = "", Delimiter: str = "", StartAfter: str = "") -> None:  # noqa: N803 - old names
         self.bucket, self.prefix, self.delimiter, self.start_after = Bucket, Prefix, Delimiter, StartAfter
 
 
 class DeleteRequest:
-    """Which keys to remove: all with `Prefix`."""
+    """The keys to remove: all with `Prefix`."""
 
     def __init__(self, Bucket: str, Prefix: str = "") -> None:  # noqa: N803 - old names
         self.bucket, self.prefix = Bucket, Prefix
 
 
 class ReadObjectRequest:
-    """Which bytes to read of s3://bucket/key: from `start` on, `length` of them."""
+    """The bytes to read of s3://bucket/key: from `start` on, `length` of them."""
 
     def __init__(self, path: str, start: int | None = None, length: int | None = None) -> None:
         self.is_s3, self.bucket, self.key = is_s3(path)
@@ -47,7 +47,7 @@ class ReadObjectRequest:
 
 
 class S3Handler:
-    """One client for all: region, credentials and endpoint are those of boto3's own configuration."""
+    """Requests to S3 by one shared client, with the region, credentials and endpoint of boto3's own configuration."""
 
     NUM_RETRIES = 5
     GET_OBJECTS_MULTIPROCESSING_THRESHOLD = 100
@@ -59,22 +59,27 @@ class S3Handler:
 
     @staticmethod
     def list_prefixes(list_requests: list[ListRequest]) -> list[list[str]]:
-        """The keys of each request."""
+        """Return the keys of each request."""
         if not isinstance(list_requests, list):
             raise SMDebugTypeError("list_requests accepts a list of ListRequest objects.")
         return [S3Handler.list_prefix(request) for request in list_requests]
 
     @staticmethod
     def list_prefix(lr: ListRequest) -> list[str]:
-        """Keys, ascending; with a delimiter also what lies before it. `[]` if they cannot be listed.
+        """Return keys, ascending; with a delimiter also their beginnings up to it. `[]` if they cannot be listed.
 
-        Errors: `SMDebugError` without credentials or permission.
+        Raises:
+            SMDebugError: Credentials or permissions are missing.
         """
         return _without_failing(lambda: _listed(lr), f"list s3://{lr.bucket}/{lr.prefix}", list[str]())
 
     @staticmethod
     def get_object(object_request: ReadObjectRequest) -> bytes | None:
-        """The bytes; None if they cannot be read. Errors: as `list_prefix`."""
+        """Return the bytes, or None if they cannot be read.
+
+        Raises:
+            SMDebugError: Credentials or permissions are missing.
+        """
         request = object_request
         if not request.is_s3:
             raise SMDebugTypeError(f"{request.key!r} lies not on S3.")
@@ -84,7 +89,11 @@ class S3Handler:
     def get_objects(
         object_requests: list[ReadObjectRequest], use_multiprocessing: bool = True, n_process: int | None = None
     ) -> list[bytes | None]:
-        """What each request asks for, many at the same time (in threads). Errors: as `list_prefix`."""
+        """Return the bytes of each request. Many are read at the same time, in threads.
+
+        Raises:
+            SMDebugError: Credentials or permissions are missing.
+        """
         if not isinstance(object_requests, list):
             raise SMDebugTypeError("get_objects accepts a list of ReadObjectRequest objects")
         if len(object_requests) < 2 or not use_multiprocessing:
@@ -94,9 +103,10 @@ class S3Handler:
 
     @staticmethod
     def delete_prefix(path: str | None = None, delete_request: DeleteRequest | None = None) -> None:
-        """Removes all objects whose key begins like s3://bucket/prefix.
+        """Remove all objects with keys that begin with s3://bucket/prefix.
 
-        Errors: `SMDebugError` for both arguments, or a path that is not on S3.
+        Raises:
+            SMDebugError: Both arguments are given, or the path is not on S3.
         """
         if path is not None and delete_request is not None:
             raise SMDebugError("Only one of path or delete_request can be passed")
@@ -110,12 +120,17 @@ class S3Handler:
 
     @staticmethod
     def delete_prefixes(delete_requests: Sequence[DeleteRequest] | None) -> None:
-        """The same for several requests."""
+        """Remove all objects of several requests."""
         for request in delete_requests or ():
             keys = S3Handler.list_prefix(ListRequest(request.bucket, request.prefix))
             for first in range(0, len(keys), MOST_DELETED_AT_ONCE):
                 some = [{"Key": key} for key in keys[first : first + MOST_DELETED_AT_ONCE]]
-                S3Handler.client().delete_objects(Bucket=request.bucket, Delete={"Objects": some, "Quiet": True})
+                answer = S3Handler.client().delete_objects(
+                    Bucket=request.bucket, Delete={"Objects": some, "Quiet": True}
+                )
+                for error in answer.get("Errors", ()):
+                    where = f"s3://{request.bucket}/{error.get('Key')}"
+                    logger.warning(f"Cannot delete {where}: {error.get('Code')}: {error.get('Message')}")
 
 
 def _listed(request: ListRequest) -> list[str]:

@@ -1,4 +1,4 @@
-"""The end of a run, and other things that are known by a file of theirs."""
+"""The end of a run, and other facts that the existence of a file shows."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ DEFAULT_GRACETIME_FOR_RULE_STOP_SEC = 60
 
 
 def training_has_ended(trial_prefix: str) -> None:
-    """Says that nothing more will be written to this run."""
+    """Mark the run as ended: nothing more will be written to it."""
     open_store(trial_prefix).put(END_MARKER_KEY, b"")
 
 
 def has_training_ended(trial_prefix: str) -> bool:
-    """True if nothing more will be written to this run."""
+    """Return True if the run is marked as ended."""
     return _is_there(trial_prefix, END_MARKER_KEY)
 
 
 def check_dir_exists(path: str) -> bool:
-    """True if there is a run that has ended: a new one may not be written there."""
+    """Return True if an ended run lies at `path`: a new one may not be written to it."""
     return has_training_ended(path)
 
 
 def file_exists(file_path: str) -> bool:
-    """True if there is a local file or folder, or an object on S3 whose key is this one or begins so with a slash."""
+    """Return True for an existing local file or folder, or an existing object or folder on S3."""
     on_s3, bucket, key = is_s3(file_path)
     if not on_s3:
         return os.path.exists(file_path)
@@ -47,16 +47,16 @@ def file_exists(file_path: str) -> bool:
 
 
 def delete_s3_prefixes(bucket: str, keys: str | list[str]) -> None:
-    """Removes all objects whose key begins like one of `keys`."""
+    """Remove all objects with keys that begin with one of `keys`."""
     S3Handler.delete_prefixes([DeleteRequest(bucket, key) for key in ([keys] if isinstance(keys, str) else keys)])
 
 
 def is_rule_signalled_gracetime_passed(trial_prefix: str, *, clock: Callable[[], float] = time.time) -> bool:
-    """True if a rule on this run was asked to stop, and its time to do so is over.
+    """Return True if a rule on this run was asked to stop, and its time to do so is over.
 
-    The variable SAGEMAKER_ENV_RULE_STOP_SIGNAL_FILE names a file in the run that holds when that was, in whole seconds
-    since the epoch; `rule_stop_grace_time_secs` says how long it may take (default 60). A file that cannot be read as
-    one asks for the end.
+    The variable SAGEMAKER_ENV_RULE_STOP_SIGNAL_FILE names a file in the run that holds the moment of that request, in
+    whole seconds since the epoch. `rule_stop_grace_time_secs` is the time to stop (default 60). A file that cannot be
+    read as such ends the rule.
     """
     environment = OldNamesEnvironment.read()
     if not environment.rule_stop_file:

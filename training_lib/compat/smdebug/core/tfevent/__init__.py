@@ -1,4 +1,4 @@
-"""What lies within the records of an event file."""
+"""The content of an event file's records."""
 
 from smdebug import not_offered
 

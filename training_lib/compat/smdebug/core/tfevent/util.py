@@ -10,7 +10,7 @@ from trackside.records.tensor_proto import tensor_parts
 
 
 class TensorProto:
-    """A message that is finished: there is no protobuf runtime here that could take it apart."""
+    """A finished message. It cannot be taken apart, for that needs a protobuf runtime."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -29,7 +29,11 @@ class TensorProto:
 
 
 def make_tensor_proto(nparray_data: Any, tag: str) -> TensorProto:
-    """The array as it is saved under the name `tag`. Errors: `SMDebugTypeError` for a type that cannot be saved."""
+    """Return the array in the form in which it is saved under the name `tag`.
+
+    Raises:
+        SMDebugTypeError: Its type cannot be saved.
+    """
     try:
         return TensorProto(b"".join(tensor_parts(nparray_data, name=tag)))
     except TypeError as error:

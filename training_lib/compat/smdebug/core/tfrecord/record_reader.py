@@ -17,7 +17,7 @@ _FOOTER_SIZE = 4
 
 
 class Records:
-    """The records in `data`, one after the other. `where` says where it was read, for messages."""
+    """The records in `data`, one after the other. `where` is the origin of `data`, for messages."""
 
     def __init__(self, data: bytes, *, where: str) -> None:
         self._view = memoryview(data)
@@ -25,16 +25,19 @@ class Records:
         self._position = 0
 
     def has_data(self) -> bool:
-        """True if there is another record."""
+        """Return True if another record follows."""
         return self._position < len(self._view)
 
     def read_record(self, check: str = "minimal") -> bytes:
-        """The next payload.
+        """Return the next payload.
 
-        `check`: "minimal" (the length's check, and a footer that is the constant or the payload's CRC), "full" (the
-        footer must be the CRC), anything else: the length's check only.
+        Args:
+            check: "minimal" (the length's check, and a footer that is the constant or the payload's CRC), "full" (the
+                footer must be the CRC), anything else: the length's check only.
 
-        Errors: `SMDebugRuntimeError` for a record that is not intact, `SMDebugError` if there is none.
+        Raises:
+            SMDebugRuntimeError: The record is not intact.
+            SMDebugError: No record is left.
         """
         view = self._view[self._position :]
         if not len(view):
@@ -57,28 +60,36 @@ class Records:
 
 
 class RecordReader:
-    """The records of a file, local or on S3. Errors: `SMDebugValueError` if it cannot be read."""
+    """The records of a file, local or on S3.
+
+    Raises:
+        SMDebugValueError: It cannot be read.
+    """
 
     def __init__(self, path: str) -> None:
         self._records = Records(content_of(path), where=path)
 
     def has_data(self) -> bool:
-        """True if there is another record."""
+        """Return True if another record follows."""
         return self._records.has_data()
 
     def read_record(self, check: str = "minimal") -> bytes:
-        """The next payload. Errors: as `Records.read_record`."""
+        """Return the next payload. Raises the errors of `Records.read_record`."""
         return self._records.read_record(check)
 
     def flush(self) -> None:
         raise SMDebugError("flush() should not be called on RecordReader")
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is held open."""
 
 
 def content_of(path: str) -> bytes:
-    """A whole file, local or on S3. Errors: `SMDebugValueError`."""
+    """Return a whole file, local or on S3.
+
+    Raises:
+        SMDebugValueError: It cannot be read.
+    """
     folder, _, name = path.rpartition("/")
     try:
         return open_store(folder or ("/" if path.startswith("/") else ".")).get(name)

@@ -16,20 +16,20 @@ _MASK_DELTA = 0xA282EAD8
 
 
 def u32(x: int) -> int:
-    """The lower 32 bits."""
+    """Return the lower 32 bits."""
     return x & 0xFFFFFFFF
 
 
 def masked_crc32c(data: bytes) -> int:
-    """The CRC-32C as TFRecord files hold it: rotated by 15 bits, and moved."""
+    """Return the CRC-32C in the form of TFRecord files: rotated by 15 bits, plus a constant."""
     crc = int(google_crc32c.value(bytes(data)))
     return u32((crc >> 15 | crc << 17) + _MASK_DELTA)
 
 
 class RecordWriter:
-    """A file of records, local or on S3, that is there when it is closed.
+    """A file of records, local or on S3, that appears when it is closed.
 
-    Without `write_checksum` all footers are the constant that old readers of tensors insist on.
+    Without `write_checksum` all footers are the constant that old readers of tensors require.
     """
 
     def __init__(self, path: str, write_checksum: bool) -> None:
@@ -43,7 +43,7 @@ class RecordWriter:
             self._writer = TSAccessFile(path, "wb")
 
     def write_record(self, event_str: bytes) -> list[int]:
-        """[where it begins, how long it is], in bytes."""
+        """Append a record. Return [its position, its length] in bytes."""
         return self._writer.write(framed(event_str, with_checksum=self.write_checksum))
 
     def flush(self) -> None:
@@ -54,7 +54,7 @@ class RecordWriter:
 
 
 def framed(payload: bytes, *, with_checksum: bool) -> bytes:
-    """One record: its length, a check of that, the payload, a footer."""
+    """Return one record: its length, a check of that, the payload, a footer."""
     length = struct.pack("<Q", len(payload))
     footer = masked_crc32c(payload if with_checksum else CHECKSUM_MAGIC_BYTES)
     return b"".join((length, struct.pack("<I", masked_crc32c(length)), payload, struct.pack("<I", footer)))

@@ -1,4 +1,4 @@
-"""The tensors in bytes of an event file."""
+"""The tensors in the bytes of an event file."""
 
 from __future__ import annotations
 
@@ -22,31 +22,34 @@ NamedTensor = tuple[str, int, Any, ModeKeys, int]
 
 
 class TensorReader:
-    """`data` holds whole records, one after the other: a whole event file, or the part that an index points to."""
+    """A reader of whole records: a whole event file, or the part that an index points to."""
 
     def __init__(self, data: bytes, *, where: str = "these bytes") -> None:
         self._where = where
         self._records = Records(data, where=where)
 
     def has_data(self) -> bool:
-        """True if there is another record."""
+        """Return True if another record follows."""
         return self._records.has_data()
 
     def read_record(self, check: str = "minimal") -> bytes:
-        """The next payload. Errors: as `Records.read_record`."""
+        """Return the next payload. Raises the errors of `Records.read_record`."""
         return self._records.read_record(check)
 
     def read_tensors(self, check: str = "minimal") -> Iterator[NamedTensor]:
-        """(name, step of the run, array, mode, step of that mode) of each tensor that is left.
+        """Yield (name, step of the run, array, mode, step of that mode) of each remaining tensor.
 
-        Errors: `SMDebugRuntimeError` for a record that is not intact (see `Records.read_record` for `check`),
-        `SMDebugValueError` for one that holds no tensor.
+        See `Records.read_record` for `check`.
+
+        Raises:
+            SMDebugRuntimeError: A record is not intact.
+            SMDebugValueError: A record holds no tensor.
         """
         for record in self.tensor_records(check):
             yield record.name, record.step, record.value, ModeKeys[record.mode], record.mode_step
 
     def tensor_records(self, check: str) -> Iterator[TensorRecord]:
-        """What `read_tensors` tells, with the time of writing."""
+        """Yield each remaining tensor with its time of writing. Raises the errors of `read_tensors`."""
         while self.has_data():
             payload = self.read_record(check)
             try:

@@ -1,4 +1,4 @@
-"""Where runs are announced to the fleet, and where it says which it cannot judge: two queues."""
+"""The two queues of the fleet: announcements of runs, and reports of runs that it cannot judge."""
 
 from __future__ import annotations
 
@@ -17,20 +17,30 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Announcement:
-    """A training job is to be judged; `receipt` is what `Inbox.forget` takes."""
+    """A training job to judge; `receipt` is for `Inbox.forget`."""
 
     job_arn: str
     receipt: str
 
 
 class Inbox:
-    """`client`: boto3's, of SQS. Without `queue_url` nothing is announced, without the other nobody is told."""
+    """The fleet's queues.
+
+    client            boto3's client of SQS
+    queue_url         queue of announcements; "": none arrive
+    failed_queue_url  queue for reports of failures; "": none are sent
+    """
 
     def __init__(self, client: Any, *, queue_url: str = "", failed_queue_url: str = "") -> None:
         self._client, self._queue_url, self._failed_queue_url = client, queue_url, failed_queue_url
 
     def announced(self, *, most: int, wait_seconds: int) -> list[Announcement]:
-        """At most so many; waits that long for the first. What cannot be read is left to the queue's redrive."""
+        """Return new announcements. Malformed messages are left to the queue's redrive.
+
+        Args:
+            most: Largest number of announcements.
+            wait_seconds: Longest wait for the first one.
+        """
         if not self._queue_url:
             return []
         answer = self._client.receive_message(
@@ -46,11 +56,11 @@ class Inbox:
         return found
 
     def forget(self, announcement: Announcement) -> None:
-        """It has been followed."""
+        """Delete an announcement that has been followed."""
         self._client.delete_message(QueueUrl=self._queue_url, ReceiptHandle=announcement.receipt)
 
     def tell_failed(self, lease: LeaseRecord, reason: str) -> None:
-        """Nobody judges this run any more, and why."""
+        """Report that the run is no longer judged, and the reason."""
         _logger.error("%s is no longer watched: %s", lease.job.name, reason)
         if not self._failed_queue_url:
             return

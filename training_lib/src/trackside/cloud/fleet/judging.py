@@ -1,4 +1,4 @@
-"""One run that a worker judges, in a process of its own: what crashes, leaks or hangs there touches no other run."""
+"""The judging of one run in a process of its own: a crash, leak or hang touches no other run."""
 
 from __future__ import annotations
 
@@ -16,33 +16,37 @@ from trackside.environment import FLEET_PREFIX, inherited
 from trackside.evaluation import exit_codes
 from trackside.evaluation.lifeline import news_line, until_line
 
-# What judging again from the last checkpoint would not change: see `exit_codes`.
+# Exit codes that judging again from the last checkpoint would not change: see `exit_codes`.
 FINAL = frozenset({exit_codes.BAD_CONFIGURATION, exit_codes.RULE_CRASHED})
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a judging process ended. `message` is what the container would have left as its exit message."""
+    """The end of a judging process. `message` is the exit message that a container would have left."""
 
     exit_code: int
     message: str
 
     @property
     def was_judged(self) -> bool:
-        """To the end of the run, unless it was asked to leave off before."""
+        """True if the run was judged to its end, or as far as it was complete when the process was asked to end."""
         return self.exit_code == exit_codes.JUDGED
 
     @property
     def will_repeat(self) -> bool:
-        """To judge again would change nothing."""
+        """True if judging again would end in the same way."""
         return self.exit_code in FINAL
 
 
 class Judging:
-    """The process. It ends by itself when this one does, and once its lease is over."""
+    """The judging process of one lease. It ends by itself when this process does, and when its lease is over.
+
+    Raises:
+        OSError: The process cannot be started.
+    """
 
     def __init__(self, lease: LeaseRecord, command: Sequence[str], *, poll_seconds: float | None = None) -> None:
-        """Starts it. `poll_seconds` None: as this process was told. Errors: `OSError`."""
+        """Start the process. With `poll_seconds` None it polls as often as this process is set to."""
         self.lease = lease
         self.was_asked_to_end = False
         self._ml_root = Path(tempfile.mkdtemp(prefix="trackside-run-"))
@@ -54,29 +58,29 @@ class Judging:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """The id of the process."""
         return self._process.pid
 
     def holds_until(self, moment: float) -> None:
-        """Tells it how long its lease holds, in seconds since the epoch."""
+        """Send the process the end of its lease, in seconds since the epoch."""
         self._tell(until_line(moment))
 
     def look_now(self) -> None:
-        """Tells it that the run was written to."""
+        """Notify the process that the run was written to."""
         self._tell(news_line())
 
     def leave_off(self) -> None:
-        """Asks it to judge what is complete, and to end."""
+        """Ask the process to judge complete steps, and to end."""
         self.was_asked_to_end = True
         self._process.terminate()
 
     def kill(self) -> None:
-        """Ends it at once."""
+        """End the process at once."""
         self._process.kill()
         self._process.wait()
 
     def ended(self) -> Ending | None:
-        """None while it runs."""
+        """Return the end of the process, or None while it runs."""
         code = self._process.poll()
         if code is None:
             return None
@@ -86,7 +90,7 @@ class Judging:
         return Ending(code, message)
 
     def close(self) -> None:
-        """Of a process that has ended: leaves nothing behind."""
+        """Remove the files of a process that has ended."""
         if self._process.stdin:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
@@ -95,8 +99,8 @@ class Judging:
     def _tell(self, line: bytes) -> None:
         if not self._process.stdin:
             return
-        with contextlib.suppress(OSError):  # it has ended, which `ended` will tell
-            # So short a line is written whole or not at all: then nobody has read for hours, and nothing judges there.
+        with contextlib.suppress(OSError):  # it has ended: `ended` returns the result
+            # A short line is written whole or not at all. If not, the process has read nothing for hours: it hangs.
             if self._process.stdin.write(line) is None:
                 self._process.kill()
 

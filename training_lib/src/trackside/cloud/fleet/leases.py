@@ -1,4 +1,4 @@
-"""The table of leases, as a worker uses it: every write holds only for whoever still has the lease."""
+"""A worker's view of the table of leases. Every write succeeds only for the present owner of the lease."""
 
 from __future__ import annotations
 
@@ -24,20 +24,31 @@ _STILL_OURS = "shelf = :open AND #owner = :owner AND #token = :token"
 
 @dataclass(frozen=True)
 class LeaseTerms:
-    """`seconds`: how long a lease holds without renewal. Its owner leaves off `margin_seconds` before its end, which
-    must cover a slow request and the difference between two machines' clocks."""
+    """The terms of a lease.
+
+    seconds         time for which a lease holds without renewal
+    margin_seconds  time before its end at which the owner stops judging: covers a slow request and the difference
+                    between two machines' clocks
+    """
 
     seconds: float = 60.0
     margin_seconds: float = 15.0
 
     @property
     def renew_seconds(self) -> float:
-        """How often an owner renews: one attempt may fail."""
+        """The time between renewals: one attempt may fail."""
         return self.seconds / 3
 
 
 class Leases:
-    """The leases of one worker. `client`: boto3's, of DynamoDB. `retention_days`: how long what was judged is kept."""
+    """The leases of one worker.
+
+    client          boto3's client of DynamoDB
+    table           name of the table
+    owner           name of the worker
+    terms           terms of its leases
+    retention_days  time for which finished leases are kept
+    """
 
     def __init__(self, client: Any, table: str, *, owner: str, terms: LeaseTerms, retention_days: int = 30) -> None:
         self._client, self._table, self._owner, self.terms = client, table, owner, terms
@@ -45,7 +56,12 @@ class Leases:
         self._complaints: set[str] = set()
 
     def free(self, *, now: float, most: int) -> list[LeaseRecord]:
-        """Runs that nobody judges, whoever waited longest first. What changed within the last second may be missing."""
+        """Return runs without an owner, the longest waiting first. Changes of the last second may be missing.
+
+        Args:
+            now: Seconds since the epoch.
+            most: Largest number of runs.
+        """
         answer = self._client.query(
             TableName=self._table,
             IndexName=OPEN_INDEX,
@@ -56,26 +72,35 @@ class Leases:
         return [lease for item in answer["Items"] if (lease := self._read(item))]
 
     def look_up(self, arn: str) -> LeaseRecord | None:
-        """The lease of a training job, whoever has it."""
+        """Return the lease of a training job, of any owner; None if it has none."""
         item = self._client.get_item(TableName=self._table, Key=_key(arn), ConsistentRead=True).get("Item")
         return self._read(item) if item else None
 
     def take(self, seen: LeaseRecord, *, now: float) -> LeaseRecord | None:
-        """The run is ours until the record's `free_at`; None if somebody was quicker, or it need not be judged."""
+        """Take the lease until the returned record's `free_at`.
+
+        Return None if another worker was quicker, or the run need not be judged.
+        """
         return self._update(
             seen,
             "SET #owner = :owner, #token = :next, crashes = :crashes, free_at = :until",
             condition="shelf = :open AND #token = :token AND free_at <= :now",
             owner=self._owner,
             next=seen.token + 1,
-            # Whoever had it neither finished nor gave it back.
+            # A former owner neither finished the run nor gave it back.
             crashes=seen.crashes + bool(seen.owner),
             until=now + self.terms.seconds,
             now=now,
         )
 
     def renew(self, lease: LeaseRecord, *, now: float, ran_well: bool = False) -> LeaseRecord | None:
-        """Ours for as long again; None if it is no longer ours. `ran_well`: earlier crashes count no more."""
+        """Renew the lease for its full time, or return None if it has another owner.
+
+        Args:
+            lease: The lease.
+            now: Seconds since the epoch.
+            ran_well: True: forget earlier crashes.
+        """
         return self._update(
             lease,
             "SET free_at = :until" + (", crashes = :none" if ran_well else ""),
@@ -86,7 +111,7 @@ class Leases:
         )
 
     def give_back(self, lease: LeaseRecord, *, free_at: float, crashed: bool = False) -> bool:
-        """Others may take it from `free_at` on. False if it was no longer ours."""
+        """Let other workers take the lease from `free_at` on. Return False if it had another owner."""
         given = self._update(
             lease,
             "SET #owner = :nobody, free_at = :free_at, crashes = :crashes",
@@ -99,7 +124,7 @@ class Leases:
         return given is not None
 
     def finish(self, lease: LeaseRecord, state: LeaseState, *, reason: str, now: float) -> bool:
-        """The run was judged to its end, or never can be. False if it was no longer ours to say so."""
+        """Close the lease: the run was judged to its end, or never can be. Return False if it had another owner."""
         finished = self._update(
             lease,
             "SET #owner = :nobody, #state = :state, reason = :reason, free_at = :now, expires_at = :expires_at "
@@ -115,7 +140,10 @@ class Leases:
         return finished is not None
 
     def news(self, leases: Sequence[LeaseRecord]) -> dict[str, float]:
-        """Location of a run -> when it was last written to, as S3 tells. What is not answered now is asked again."""
+        """Return the location of each run -> the moment of its last write, as S3 reported it.
+
+        Keys that DynamoDB leaves unanswered are read again next time.
+        """
         found: dict[str, float] = {}
         for first in range(0, len(leases), MOST_KEYS):
             keys = [_key(news_key(lease.run_uri)) for lease in leases[first : first + MOST_KEYS]]
@@ -127,7 +155,7 @@ class Leases:
         return found
 
     def _read(self, item: Item) -> LeaseRecord | None:
-        """None for an item of another version, or one that is damaged: it must not hinder the others."""
+        """Return the lease, or None for a damaged item or one of another version: the others are still judged."""
         try:
             return LeaseRecord.from_item(item)
         except ConfigurationError as error:

@@ -1,4 +1,4 @@
-"""The process of a worker: what the evaluator's container is where its environment names a table of leases."""
+"""The process of a worker: the evaluator's container, if its environment names a table of leases."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from trackside.evaluation.stop_signal import StopSignal
 
 
 def run_worker(environment: FleetEnvironment, *, command: Sequence[str]) -> int:
-    """Works until SIGTERM; `command` judges the one run that its environment names. Returns the exit code."""
+    """Work until SIGTERM. Return the exit code. `command` judges the one run that its environment names."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("botocore").setLevel(logging.WARNING)
     # One thread does all: while a service hangs, the leases of the others must not run out.
@@ -63,7 +63,7 @@ def run_worker(environment: FleetEnvironment, *, command: Sequence[str]) -> int:
 
 
 def metric_teller(stream: TextIO, *, fleet: str, clock: Callable[[], float]) -> Callable[[Load], None]:
-    """Writes a worker's load as a line that CloudWatch Logs takes for metrics.
+    """Return a function that writes a worker's load as a line that CloudWatch Logs reads as metrics.
 
     https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
     """

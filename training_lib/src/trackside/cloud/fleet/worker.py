@@ -1,4 +1,4 @@
-"""A worker of the fleet: leases runs, has each judged in a process of its own, and hands back what it cannot finish."""
+"""A worker of the fleet: it leases runs, judges each in a process of its own, and gives back unfinished ones."""
 
 from __future__ import annotations
 
@@ -14,20 +14,26 @@ from trackside.cloud.fleet.judging import Ending, Judge, Judging
 from trackside.cloud.fleet.leases import Leases
 from trackside.contracts.deployment.lease import LeaseRecord, LeaseState
 
-MOST_CRASHES = 5  # of one run in a row: then a person must look at it
+MOST_CRASHES = 5  # of one run in a row; then a person must look at it
 BACK_OFF_SECONDS = 30.0  # after a crash, and twice as long after the next
-STABLE_SECONDS = 600.0  # who is judged so long without a crash has had none
+STABLE_SECONDS = 600.0  # after this time without a crash, earlier crashes are forgotten
 TICK_SECONDS = 0.2
-OUTAGE_SECONDS = 5.0  # after which what AWS did not answer is asked again
+OUTAGE_SECONDS = 5.0  # until a failed request to AWS is repeated
 
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """`runs`: how many runs are judged at once. `look_seconds`: how often the table is looked at for runs that nobody
-    judges. `news_seconds`: how often for news of one's own; 0: there are no notifications. `grace_seconds`: how long
-    evaluators may take to leave off."""
+    """The settings of a worker.
+
+    runs                number of runs judged at once
+    look_seconds        between two reads of the table for runs without an owner
+    news_seconds        between two reads of news about its own runs; 0: S3 sends no notifications
+    grace_seconds       time for evaluators to stop
+    back_off_seconds    pause after a crash, doubled with each further one
+    queue_wait_seconds  wait for announcements in each turn
+    """
 
     runs: int = 8
     look_seconds: float = 20.0
@@ -39,8 +45,13 @@ class WorkerSettings:
 
 @dataclass(frozen=True)
 class Load:
-    """What a worker tells of itself: runs it judges, of how many it could; runs that nobody judges, as it saw them, and
-    for how long the first of them has waited."""
+    """The load of a worker.
+
+    judged                runs that it judges
+    room                  runs that it could judge at once
+    waiting               runs without an owner, as it saw them
+    longest_wait_seconds  waiting time of the first of them
+    """
 
     judged: int
     room: int
@@ -50,7 +61,7 @@ class Load:
 
 @dataclass
 class _Held:
-    """A run that this worker has."""
+    """A run with a lease of this worker."""
 
     lease: LeaseRecord
     judging: Judging
@@ -60,7 +71,14 @@ class _Held:
 
 
 class Worker:
-    """`judge` starts the process for one lease. `clock`: seconds since the epoch. All in one thread."""
+    """A worker, in one thread.
+
+    leases    the table of leases
+    inbox     the fleet's queues
+    judge     starts the judging process of one lease
+    settings  its settings
+    clock     returns seconds since the epoch
+    """
 
     def __init__(
         self, leases: Leases, inbox: Inbox, judge: Judge, settings: WorkerSettings, *, clock: Callable[[], float]
@@ -71,7 +89,7 @@ class Worker:
         self._next_look = self._next_news = 0.0
         self._waiting, self._longest_wait = 0, 0.0
         self._not_told: list[tuple[LeaseRecord, str]] = []
-        self._again_at: dict[str, float] = {}  # what an outage hindered
+        self._again_at: dict[str, float] = {}  # task -> time of the next attempt after an outage
 
     def work(
         self,
@@ -81,8 +99,16 @@ class Worker:
         tell: Callable[[Load], object] = lambda load: None,
         tell_seconds: float = 60.0,
     ) -> None:
-        """Until `should_stop`; then hands everything back. An outage of AWS is waited out: what is judged goes on for
-        as long as its lease holds."""
+        """Work until `should_stop` returns True, then give every lease back.
+
+        During an outage of AWS the worker keeps trying, and its runs are judged for as long as their leases hold.
+
+        Args:
+            should_stop: Checked in each turn.
+            sleep: Waits for seconds.
+            tell: Called with the load.
+            tell_seconds: Time between two reports of the load.
+        """
         next_tell = self._clock()
         while not should_stop():
             self.turn()
@@ -93,7 +119,7 @@ class Worker:
         self._hand_back(sleep)
 
     def turn(self) -> None:
-        """One look at everything. What an outage hinders is tried again later, and hinders nothing else."""
+        """Do each of the worker's tasks once. One that fails in an outage is tried again later, and blocks no other."""
         self._look_after_all()
         self._through_outages("news", self._look_for_news)
         self._through_outages("announcements", self._hear_of_work)
@@ -102,12 +128,12 @@ class Worker:
 
     @property
     def load(self) -> Load:
-        """How much it has to do."""
+        """The worker's load."""
         return Load(len(self._held), self._settings.runs, self._waiting, self._longest_wait)
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Of the processes that judge."""
+        """The ids of the judging processes."""
         return tuple(held.judging.pid for held in self._held.values())
 
     def _look_after(self, held: _Held) -> None:
@@ -128,7 +154,7 @@ class Worker:
         held.judging.holds_until(self._end_of(renewed))
 
     def _let_go(self, held: _Held, ending: Ending) -> None:
-        """The process has ended: the table is told what that means, before this worker forgets it."""
+        """Record the end of a judging process in the table, then forget the run."""
         lease, now = held.lease, self._clock()
         if held.judging.was_asked_to_end and (ending.was_judged or ending.exit_code < 0):
             self._leases.give_back(lease, free_at=now)
@@ -214,7 +240,7 @@ class Worker:
         return lease.free_at - self._leases.terms.margin_seconds
 
     def _hand_back(self, sleep: Callable[[float], object]) -> None:
-        """Whoever is asked to leave off judges what is complete first. What is not back in time is killed."""
+        """Stop all judging: processes first judge complete steps, and those that take too long are killed."""
         give_up_at = self._clock() + self._settings.grace_seconds
         for held in self._held.values():
             held.judging.leave_off()

@@ -1,1 +1,1 @@
-"""The words that a deployment in AWS shares with itself: records of its tables, jobs, metrics."""
+"""Data types that the parts of a deployment in AWS share: records of its tables, jobs, metrics."""

@@ -1,7 +1,7 @@
-"""A processing job of its own for one rule from a file: what it is told, and how its last sentence is read.
+"""The processing job for one rule from a file: its environment, and the reading of its exit message.
 
-Whoever reads the outcome trusts the job's environment, which start_evaluation set, and nothing that the rule's code
-could have written elsewhere: the code's only say is the exit message of its own job.
+A reader of the outcome trusts the job's environment, which start_evaluation set. The rule's code can influence the
+exit message of its own job and nothing else.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from trackside.contracts.event import RuleEvaluationStatus, TrainingJob
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.verdict import Severity
 
-ISSUE_PREFIX = "RuleEvaluationConditionMet: "  # what AWS's own rule containers begin with
+ISSUE_PREFIX = "RuleEvaluationConditionMet: "  # beginning of the exit messages of AWS's own rule containers
 CLEAN_PREFIX = "No issue found"
-MOST_JOBS = 20  # of one run: as many rules as CreateTrainingJob takes
+MOST_JOBS = 20  # largest number for one run: CreateTrainingJob accepts as many rules
 MOST_VALUE_CHARACTERS = 256  # API_CreateProcessingJob: of each value of Environment
 
 RUN, CONFIGURATION, RULE, ACTIONS, PLACE = (
@@ -33,7 +33,7 @@ _MET = re.compile(r" at step (?P<step>\d+) resulted in the condition being met\.
 
 
 def lies_below(source: str, place: str) -> bool:
-    """True where the file at `source` lies below `place`, an s3:// prefix. Below "" lies nothing."""
+    """Return True if the file at `source` lies below `place`, an s3:// prefix. Below "" lies nothing."""
     root = place.rstrip("/") + "/"
     if not place or not source.startswith(root):
         return False
@@ -41,9 +41,10 @@ def lies_below(source: str, place: str) -> bool:
 
 
 def judged_apart(request: RuleRequest, *, place: str) -> tuple[RuleConfiguration, ...]:
-    """The rules from files that jobs of their own judge, in a deployment that runs such files from `place`.
+    """Return the rules from files that get processing jobs of their own.
 
-    Not more than `MOST_JOBS`, each of which costs an instance; and none whose name fits into no variable.
+    Only files below `place` are run. At most `MOST_JOBS` rules are returned, for each job costs an instance. A rule
+    with a name that is too long for an environment variable is left out.
     """
     found = [
         rule
@@ -57,7 +58,15 @@ def judged_apart(request: RuleRequest, *, place: str) -> tuple[RuleConfiguration
 
 @dataclass(frozen=True)
 class CustomRuleJob:
-    """Which rule of which run such a job judges, and what is to be done if it finds something."""
+    """The order to judge one rule from a file in one run.
+
+    training_job   the job that is judged
+    run_uri        location of its run
+    configuration  name of the rule's configuration
+    rule           name of the rule's class
+    actions        actions to carry out on an issue
+    place          s3:// prefix below which files of rules may be run
+    """
 
     training_job: TrainingJob
     run_uri: str
@@ -67,7 +76,10 @@ class CustomRuleJob:
     place: str = ""
 
     def to_environment(self) -> dict[str, str]:
-        """The Environment of its processing job. A rule's parameters stay in the run's request: they may be long."""
+        """Return the Environment of the processing job.
+
+        The rule's parameters stay in the run's request, for they may be too long for a variable.
+        """
         return {
             RUN: self.run_uri,
             CONFIGURATION: self.configuration,
@@ -80,7 +92,7 @@ class CustomRuleJob:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, object]) -> CustomRuleJob | None:
-        """Reads `to_environment`'s, as an event repeats it; None for the environment of another job."""
+        """Return the job that `to_environment` described, or None for the environment of another job."""
         given = {str(name): value for name, value in environment.items() if isinstance(value, str)}
         if not all(given.get(name) for name in (RUN, CONFIGURATION, JOB_NAME, JOB_ARN)):
             return None
@@ -96,7 +108,7 @@ class CustomRuleJob:
 
 
 def issue_sentence(*, configuration: str, step: int, message: str, severity: Severity | None = None) -> str:
-    """The exit message of a job that found something, as AWS's own rule containers word it."""
+    """Return the exit message of a job that found an issue, in the form of AWS's own rule containers."""
     met = f"Evaluation of the rule {configuration} at step {step} resulted in the condition being met."
     grave = f" Severity: {severity.value}." if severity else ""
     return f"{ISSUE_PREFIX}{met}{grave} {message}"
@@ -104,7 +116,7 @@ def issue_sentence(*, configuration: str, step: int, message: str, severity: Sev
 
 @dataclass(frozen=True)
 class Ending:
-    """What the end of such a job says of its rule. `step` is where an issue was found, 0 where it is not said."""
+    """The result of such a job for its rule. `step` is the step of the issue, 0 if unknown."""
 
     status: RuleEvaluationStatus
     details: str
@@ -112,7 +124,10 @@ class Ending:
     step: int = 0
 
     def carried_out(self, actions: tuple[Action, ...]) -> tuple[Action, ...]:
-        """As for every verdict: only what is critical stops a run, and nobody is told of what is good to know."""
+        """Return the actions that the severity allows.
+
+        Only a critical issue stops a run, and an issue of severity INFO notifies nobody.
+        """
         refused = {
             Severity.CRITICAL: (),
             Severity.WARNING: (Action.STOP_TRAINING,),
@@ -122,7 +137,10 @@ class Ending:
 
 
 def read_ending(*, job_status: str, exit_message: str, failure_reason: str, configuration: str) -> Ending | None:
-    """None while the job still runs. What was neither found nor ruled out is an error, never "no issue"."""
+    """Return the result of a job, or None while it runs.
+
+    A job that neither found an issue nor ruled one out ends in ERROR, never in "no issue".
+    """
     if job_status not in {"Completed", "Failed", "Stopped"}:
         return None
     if exit_message.startswith(ISSUE_PREFIX):

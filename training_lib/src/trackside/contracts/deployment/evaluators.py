@@ -1,4 +1,4 @@
-"""Modes of evaluation in a deployment, and the words between processing jobs that judge one run after another.
+"""Modes of evaluation in a deployment, and the variables of processing jobs that judge one run in succession.
 
 SageMaker ends each processing job after its time. An evaluator near its end stores its progress and ends with an exit
 message that begins with `CONTINUED_PREFIX`. Its end is an event; the environment in that event gives start_evaluation
@@ -13,13 +13,13 @@ PER_RULE = "per-rule"  # one for each rule of it
 FLEET = "fleet"  # workers that share all runs
 EVALUATOR_MODES = (PER_JOB, PER_RULE, FLEET)  # docs/evaluators.md
 
-JOB_NAME_PREFIX = "trackside-"  # of every processing job that judges a training job
+JOB_NAME_PREFIX = "trackside-"  # for the names of all processing jobs that judge a training job
 
 # Beginnings of the exit messages of evaluators.
 CONTINUED_PREFIX = "ToBeContinued: "
 NOTHING_JUDGED = "No rule could judge this run"
 
-MOST_LINKS = 100  # of a chain: 900 days of the longest processing jobs
+MOST_LINKS = 100  # largest length of a chain: 900 days of the longest processing jobs
 MOST_RESTARTS = 1  # in a row, after links that broke off
 
 # In the environment of a processing job.

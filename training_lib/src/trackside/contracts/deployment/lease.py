@@ -1,19 +1,19 @@
-"""The table of leases: which worker of the fleet judges which training job, and until when.
+"""The table of leases: the fleet's worker that judges a training job, and the end of its lease.
 
-One item for each training job (`pk`: its ARN). While the job is to be judged it stands in the index `open`, sorted by
-the moment at which it is, or will be, free to be taken: a worker that dies takes nothing with it.
+One item for each training job (`pk`: its ARN). While the job is to be judged, it stands in the index `open`, sorted by
+the moment at which another worker may take it. So the work of a worker that dies is taken over.
 
-| attribute  | what it says                                                                         |
+| attribute  | content                                                                              |
 |------------|--------------------------------------------------------------------------------------|
-| shelf      | `open` while the run is to be judged; absent once it was, or cannot be               |
-| free_at    | seconds since the epoch: nobody but the owner may judge before                       |
-| owner      | the worker that judges, "": none                                                     |
-| token      | counts the leases: what a former owner does with an older one is refused             |
-| crashes    | how often an owner was lost, or the judging of this run broke off, since it last ran well |
+| shelf      | `open` while the run is to be judged; absent afterwards                              |
+| free_at    | seconds since the epoch: until then only the owner may judge                         |
+| owner      | the worker that judges; "": none                                                     |
+| token      | the number of leases so far: writes of a former owner with an older one are refused  |
+| crashes    | lost owners and broken-off judgings since the run was last judged without trouble    |
 | state      | `open`, `done` or `failed`; `reason` with it                                         |
 
-Beside these lies one item for each run that was written to lately (`pk`: `news#` and its location): whoever hears of it
-from S3 knows the run and not the training job.
+The table also holds one item for each run that was written to lately (`pk`: `news#` and its location), because S3's
+notifications name the run and not the training job.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NEWS_SECONDS = 24 * 3600  # how long it is kept
 
 
 class LeaseState(str, Enum):
-    """Whether the run is still to be judged."""
+    """The state of a lease: to be judged, judged to its end, or given up."""
 
     OPEN = "open"
     DONE = "done"
@@ -72,7 +72,7 @@ class LeaseRecord:
     @property
     @computed(TEXT)
     def shelf(self) -> str | None:
-        """The key in the index of open leases; None once the run was judged, or cannot be."""
+        """The key in the index of open leases; None once the run was judged, or cannot be judged."""
         return OPEN_SHELF if self.is_open else None
 
     def to_item(self) -> dict[str, dict[str, Any]]:

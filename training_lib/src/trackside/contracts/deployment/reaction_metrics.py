@@ -7,5 +7,5 @@ NAMESPACE = "Trackside/Reactions"  # not that of IssuesFound, which is about tra
 
 DETECTION_LATENCY = "DetectionLatency"  # record_verdict: seconds from a verdict to its record
 SWEEPS = "Sweeps"  # reconcile: sweeps that came to their end
-WATCHED_JOBS = "WatchedJobs"  # reconcile: training jobs that run and asked for Trackside
-SILENT_EVALUATORS = "SilentEvaluators"  # reconcile: those of them whose evaluator gives no sign of life
+WATCHED_JOBS = "WatchedJobs"  # reconcile: running training jobs that opted in
+SILENT_EVALUATORS = "SilentEvaluators"  # reconcile: those of them with an evaluator that gives no sign of life

@@ -1,10 +1,10 @@
 """The table of runs: one partition for each training job, with its state, the latest of each rule, and the history.
 
-| pk               | sk                              | what it is                                  |
+| pk               | sk                              | content                                     |
 |------------------|---------------------------------|---------------------------------------------|
 | training job ARN | `job`                           | `JobRecord`                                 |
-| training job ARN | `rule#<configuration>`          | `RuleRecord`: the latest of that rule       |
-| training job ARN | `history#<ms>#<rule>#<status>`  | `HistoryRecord`: each thing that was said   |
+| training job ARN | `rule#<configuration>`          | `RuleRecord`: the latest status of the rule |
+| training job ARN | `history#<ms>#<rule>#<status>`  | `HistoryRecord`: one status of a rule       |
 | training job ARN | `decision#<finding>#<outcome>`  | `deployment.stop_record.DecisionRecord`     |
 | training job ARN | `veto`                          | `deployment.stop_record.VetoRecord`         |
 
@@ -57,8 +57,8 @@ _RULE_RANKS = {status: rank for rank, status in enumerate(RuleEvaluationStatus)}
 class JobRecord:
     """The known state of a training job. Moments are seconds since the epoch, 0: not known.
 
-    run_uri    "" for a job that only SageMaker Debugger watches
-    evaluator  the processing job that judges it; left out where there is none, so that a later state keeps it
+    run_uri    location of the run; "" for a job that only SageMaker Debugger watches
+    evaluator  the processing job that judges it; "" is left out of the item, so that a later state keeps the stored one
     """
 
     job: TrainingJob = field(metadata=stored(JOB_OF_ITEM))
@@ -83,7 +83,10 @@ class JobRecord:
     @property
     @computed(TEXT)
     def order(self) -> str:
-        """Later states of a job compare greater, whenever their events come: a job that ended runs no more."""
+        """The sort key of the state: later states compare greater, whatever the order of their events.
+
+        An ended job never runs again, so the end is greater than any running state.
+        """
         return f"{_milliseconds(self.created_at)}#{_JOB_RANKS.get(self.status, 3)}#{_milliseconds(self.modified_at)}"
 
     @property
@@ -139,10 +142,12 @@ STEPS = Kind(
 class RuleRecord:
     """The latest status of one rule of one job.
 
-    first_found_at, last_found_at   the moments of its first and latest issue, 0: none
-    findings   its issues, each by the step since which it held; a rule of SageMaker Debugger names no step: its issue
-               counts once
-    revision   the number of changes of this record
+    evaluation      the latest status
+    first_found_at  moment of the first issue, in seconds since the epoch; 0: none
+    last_found_at   moment of the latest issue; 0: none
+    findings        its issues, each by the first step at which it held; issues of SageMaker Debugger's rules name no
+                    step and count once
+    revision        number of changes of this record
     """
 
     evaluation: RuleEvaluation = field(metadata=stored(EVALUATION))
@@ -159,7 +164,7 @@ class RuleRecord:
 
     @property
     def order(self) -> tuple[int, int]:
-        """Later statuses compare greater; of two of the same moment the one that says more."""
+        """The sort key of the status: see `order_of`."""
         return order_of(self.evaluation)
 
     def to_item(self, *, expires_at: int | None) -> dict[str, dict[str, Any]]:
@@ -182,7 +187,7 @@ class HistoryRecord:
 
     @property
     def key(self) -> str:
-        """The same for the same thing, however often it is said."""
+        """The sort key: the same for every delivery of one status."""
         said = self.evaluation
         moment = _milliseconds(said.modified_at)
         return f"{HISTORY_PREFIX}{moment}#{said.configuration_name}#{said.status.value}"
@@ -198,7 +203,7 @@ class HistoryRecord:
 
 
 def job_record(change: TrainingJobStateChange, *, run_uri: str) -> JobRecord:
-    """The state of a job, as its event says it."""
+    """Return the state of a job that an event reports."""
     return JobRecord(
         job=change.job,
         status=change.status,
@@ -216,7 +221,7 @@ def job_record(change: TrainingJobStateChange, *, run_uri: str) -> JobRecord:
 
 
 def merged(known: RuleRecord | None, evaluation: RuleEvaluation) -> RuleRecord:
-    """What is known of a rule once this was said, too: a later status is never replaced by an earlier one."""
+    """Return the record of a rule after a new evaluation. An earlier status never replaces a later one."""
     if known is None:
         known = RuleRecord(evaluation, revision=0)
     latest = max(known.evaluation, evaluation, key=order_of)
@@ -234,22 +239,22 @@ def merged(known: RuleRecord | None, evaluation: RuleEvaluation) -> RuleRecord:
 
 
 def order_of(evaluation: RuleEvaluation) -> tuple[int, int]:
-    """Later statuses of a rule compare greater; of two of the same moment the one that says more."""
+    """Return a sort key: later statuses compare greater, then statuses of higher rank in `RuleEvaluationStatus`."""
     return int(_milliseconds(evaluation.modified_at)), _RULE_RANKS[evaluation.status]
 
 
 def rule_key(configuration_name: str) -> str:
-    """The sort key of a rule's latest status."""
+    """Return the sort key of a rule's latest status."""
     return f"{RULE_PREFIX}{configuration_name}"
 
 
 def shelf_of_day(seconds: float) -> str:
-    """The shelf of the jobs that were created on that day, in UTC: `2026-11-21`."""
+    """Return the shelf of the jobs that were created on that day, in UTC: `2026-11-21`."""
     return datetime.fromtimestamp(seconds, tz=timezone.utc).date().isoformat()
 
 
 def item_key(job_arn: str, sort_key: str, expires_at: int | None) -> dict[str, str | int | None]:
-    """What every item begins with."""
+    """Return the attributes that every item has: key, version, and expiry."""
     return {"pk": job_arn, "sk": sort_key, "version": VERSION, "expires_at": expires_at}
 
 

@@ -1,4 +1,4 @@
-"""What was decided about stopping a training job, with the evidence; and a person's veto against it."""
+"""Decisions about stopping a training job, with their evidence, and a person's veto."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VETO = "veto"
 
 
 class StopOutcome(str, Enum):
-    """How far a finding has come on the way to a stop. The value is the word in the table."""
+    """The progress of a finding towards a stop. The value is the word in the table."""
 
     UNCONFIRMED = "Unconfirmed"
     ANNOUNCED = "Announced"
@@ -40,7 +40,7 @@ class StopOutcome(str, Enum):
 
     @property
     def is_final(self) -> bool:
-        """True if nothing more follows from the same finding."""
+        """True if the same finding leads to no further decision."""
         return self not in _ON_THE_WAY
 
 
@@ -49,9 +49,12 @@ _ON_THE_WAY = (StopOutcome.UNCONFIRMED, StopOutcome.ANNOUNCED, StopOutcome.OVER_
 
 @dataclass(frozen=True)
 class Savings:
-    """The most that a stop can save: the job might have ended by itself before its time limit.
+    """The most that a stop can save: without it, the job might have ended before its time limit.
 
-    `price_per_hour` is the deployment's price of one instance, 0: not known.
+    remaining_seconds  time to the job's limit
+    instances          number and type of its instances, for people
+    price_per_hour     the deployment's price of one instance; 0: not known
+    most_money         the price of the remaining time
     """
 
     remaining_seconds: int = field(default=0, metadata=stored(INTEGER))
@@ -62,7 +65,15 @@ class Savings:
 
 @dataclass(frozen=True)
 class DecisionRecord:
-    """One decision about one finding. `at` is in seconds since the epoch, `reason` a sentence for people."""
+    """One decision about one finding.
+
+    evaluation  the status with the finding
+    outcome     the decision
+    at          seconds since the epoch
+    reason      a sentence for people
+    event_id    the event that led to it
+    savings     the most that a stop can save
+    """
 
     evaluation: RuleEvaluation = field(metadata=stored(EVALUATION))
     outcome: StopOutcome = field(metadata=stored(choice(StopOutcome)))
@@ -73,7 +84,7 @@ class DecisionRecord:
 
     @property
     def key(self) -> str:
-        """The same for the same decision, however often its event comes."""
+        """The sort key: the same for every delivery of one decision."""
         return f"{DECISION_PREFIX}{self.evaluation.finding_id}#{self.outcome.value}"
 
     def to_item(self, *, expires_at: int | None) -> dict[str, dict[str, Any]]:
@@ -88,9 +99,14 @@ class DecisionRecord:
 
 @dataclass(frozen=True)
 class VetoRecord:
-    """A person's wish that a job goes on.
+    """A person's order to let a job go on.
 
     It holds for all findings from before `at`, and for the deployment's cool-down after it.
+
+    job_arn  the training job
+    at       seconds since the epoch
+    by       the person
+    reason   a sentence
     """
 
     job_arn: str = field(metadata=stored(TEXT, name="pk"))

@@ -1,4 +1,4 @@
-"""An item of a DynamoDB table: plain values in the typed form that the API speaks, and back."""
+"""An item of a DynamoDB table: plain values to and from the typed form of the API."""
 
 from __future__ import annotations
 
@@ -16,12 +16,19 @@ Item = Mapping[str, Mapping[str, Any]]
 
 
 def write_item(values: Mapping[str, str | int | float | bool | None]) -> dict[str, dict[str, Any]]:
-    """`{"status": {"S": "InProgress"}, ...}`; None is left out. Numbers are finite: others stand in texts."""
+    """Return `{"status": {"S": "InProgress"}, ...}`. None is left out.
+
+    Numbers must be finite; non-finite ones are stored as texts by the caller.
+    """
     return {name: _write(value) for name, value in values.items() if value is not None}
 
 
 def read_item(item: Item) -> Fields:
-    """The fields of an item. Errors: `ConfigurationError` for a type that `write_item` never writes."""
+    """Return the fields of an item.
+
+    Raises:
+        ConfigurationError: A value has a type that `write_item` never writes.
+    """
     return Fields({name: _read(name, typed) for name, typed in item.items()}, where="")
 
 

@@ -1,4 +1,4 @@
-"""What to save, in the SDK's words: `DebuggerHookConfig`, `CollectionConfig`, `TensorBoardOutputConfig`."""
+"""The SDK's classes for saving tensors: `DebuggerHookConfig`, `CollectionConfig`, `TensorBoardOutputConfig`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from trackside.documents.sdk.parameter_texts import settled, texts
 
 
 class CollectionConfig:
-    """One collection to save. Values of any type become texts."""
+    """One collection to save.
+
+    name        name of the collection
+    parameters  values by name, of any type; they become texts
+    """
 
     def __init__(self, name: str, parameters: Mapping[str, Any] | None = None) -> None:
         self.name = name
@@ -33,7 +37,13 @@ class CollectionConfig:
 
 
 class DebuggerHookConfig:
-    """What the hook saves, and where the original would have put it."""
+    """The collections that the hook saves, and the original's output paths.
+
+    s3_output_path               returned by a translation as `s3_output_path`
+    container_local_output_path  read, and not used
+    hook_parameters              settings for all collections, by name
+    collection_configs           the collections
+    """
 
     def __init__(
         self,
@@ -59,7 +69,11 @@ class DebuggerHookConfig:
 
 
 class TensorBoardOutputConfig:
-    """Where files for TensorBoard go."""
+    """The output of files for TensorBoard.
+
+    s3_output_path               folder or s3:// prefix of the files
+    container_local_output_path  read, and not used
+    """
 
     def __init__(self, s3_output_path: str, container_local_output_path: str | None = None) -> None:
         self.s3_output_path = s3_output_path

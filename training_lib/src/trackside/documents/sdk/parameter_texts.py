@@ -1,4 +1,4 @@
-"""Parameters as the SDK carries them: texts, but for what has no text yet."""
+"""Parameters in the SDK's form: texts, except values that have no text yet."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from trackside.documents.values import as_text
 
 
 def settled(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Values as texts. What has no text of its own stays as it is, and is told with all other problems later."""
+    """Return values as texts. A value without a text stays as it is, and is reported later with all other problems."""
     return {name: _settled(value) for name, value in parameters.items()}
 
 
 def texts(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """What travels in a request: what is not set is left out."""
+    """Return the parameters of a request: texts, without unset ones."""
     return {name: value for name, value in settled(parameters).items() if value is not None}
 
 

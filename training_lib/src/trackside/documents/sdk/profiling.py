@@ -1,4 +1,4 @@
-"""What to profile, in the SDK's words. Everything is read and checked; nothing is profiled yet."""
+"""The SDK's classes for profiling. Everything is read and checked; nothing is profiled yet."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _INTERVALS = (100, 200, 500, 1000, 5000, 60_000)
 
 
 class PythonProfiler(Enum):
-    """Which profiler of Python code."""
+    """The profiler of Python code."""
 
     CPROFILE = "cprofile"
     PYINSTRUMENT = "pyinstrument"
 
 
 class cProfileTimer(Enum):  # noqa: N801 - the SDK's name
-    """Which time cProfile counts."""
+    """The time that cProfile counts."""
 
     TOTAL_TIME = "total_time"
     CPU_TIME = "cpu_time"
@@ -30,7 +30,7 @@ class cProfileTimer(Enum):  # noqa: N801 - the SDK's name
 
 
 class _MetricsConfig:
-    """The steps, or else the times, in which something is profiled."""
+    """A range of steps, or else of time, in which one thing is profiled."""
 
     NAME = ""
     DEFAULT_START, DEFAULT_STEPS = 5, 1
@@ -57,25 +57,25 @@ class _MetricsConfig:
             raise ConfigurationError(self._problems, subject=self.NAME)
 
     def values(self) -> dict[str, Any]:
-        """What travels, in the order of the original."""
+        """Return the values of the request, in the order of the original."""
         if self.start_unix_time is not None or self.duration is not None:
             times = {"StartTimeInSecSinceEpoch": self.start_unix_time, "Duration": self.duration}
             return {name: value for name, value in times.items() if value is not None}
         return {"StartStep": self.start_step or 0, "NumSteps": self.num_steps or 1}
 
     def to_json_string(self) -> str:
-        """JSON, which the original only resembled."""
+        """Return the values as valid JSON. The original's text only resembled JSON."""
         return json.dumps(self.values())
 
 
 class DetailedProfilingConfig(_MetricsConfig):
-    """Every operator of some steps."""
+    """The range in which every operator is profiled."""
 
     NAME = "DetailedProfilingConfig"
 
 
 class DataloaderProfilingConfig(_MetricsConfig):
-    """The data loaders whose names match a regex."""
+    """The range in which data loaders are profiled, and a regex for their names."""
 
     NAME = "DataloaderProfilingConfig"
     DEFAULT_START = 7
@@ -98,12 +98,12 @@ class DataloaderProfilingConfig(_MetricsConfig):
         self._refuse()
 
     def values(self) -> dict[str, Any]:
-        """With the regex."""
+        """Return the values of the request, the regex included."""
         return {**super().values(), "MetricsRegex": self.metrics_regex}
 
 
 class PythonProfilingConfig(_MetricsConfig):
-    """Python code."""
+    """The range in which Python code is profiled."""
 
     NAME = "PythonProfilingConfig"
     DEFAULT_START, DEFAULT_STEPS = 9, 3
@@ -128,7 +128,7 @@ class PythonProfilingConfig(_MetricsConfig):
         self._refuse()
 
     def values(self) -> dict[str, Any]:
-        """With the profiler, and of cProfile the timer."""
+        """Return the values of the request, with the profiler and cProfile's timer."""
         values = {**super().values(), "ProfilerName": self.python_profiler.value}
         if self.python_profiler is PythonProfiler.CPROFILE:
             values["cProfileTimer"] = self.cprofile_timer.value
@@ -136,21 +136,21 @@ class PythonProfilingConfig(_MetricsConfig):
 
 
 class HorovodProfilingConfig(_MetricsConfig):
-    """Horovod's operations."""
+    """The range in which Horovod's operations are profiled."""
 
     NAME = "HorovodProfilingConfig"
     DEFAULT_START = 13
 
 
 class SMDataParallelProfilingConfig(_MetricsConfig):
-    """Operations of SageMaker's data parallelism."""
+    """The range in which the operations of SageMaker's data parallelism are profiled."""
 
     NAME = "SMDataParallelProfilingConfig"
     DEFAULT_START = 15
 
 
 class FrameworkProfile:
-    """What of the framework is profiled: the parts that are given, or all of them over one range."""
+    """The parts of the framework to profile: the given ones, or all of them over one range."""
 
     def __init__(  # noqa: PLR0917 - the SDK's signature
         self,
@@ -215,7 +215,7 @@ class Profiler:
 
 
 class ProfilerConfig:
-    """How often the machine is measured, and what of the framework is profiled."""
+    """The interval of measurements of the machine, and the parts of the framework to profile."""
 
     def __init__(
         self,

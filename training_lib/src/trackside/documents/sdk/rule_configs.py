@@ -1,6 +1,6 @@
 """The names of `smdebug_rulesconfig`: a function for each rule, a class for each profiler rule, and the actions.
 
-What the functions return is the original's, so that it also serves the SDK's own `Rule.sagemaker`.
+The functions return the original's values, so the SDK's own `Rule.sagemaker` accepts them.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ _COLLECTIONS: Mapping[str, Mapping[str, str]] = {
 
 
 class Action:
-    """What is to be done when a rule fires; `action_parameters` is what travels."""
+    """An action on an issue; `action_parameters` is its entry in the request."""
 
     def __init__(self, **action_parameters: str) -> None:
         self.action_parameters = dict(action_parameters)
 
     def serialize(self) -> str:
-        """As it stands in the rule's parameter `action_json`."""
+        """Return the text of the rule's parameter `action_json`."""
         return serialise([self.action_parameters], one=True)
 
     def update_training_job_prefix_if_not_specified(self, training_job_name: str) -> None:
-        """Only `StopTraining` names a job."""
+        """Do nothing: only `StopTraining` names a job."""
 
 
 class StopTraining(Action):
-    """Stops the training. Trackside stops the job that the rule judges and no other, whatever the prefix."""
+    """The stop of the training. Trackside stops the job that the rule judges and no other, whatever the prefix."""
 
     def __init__(self, training_job_prefix: str | None = None) -> None:
         self.use_default_training_job_prefix = training_job_prefix is None
@@ -66,13 +66,13 @@ class StopTraining(Action):
         super().__init__(**{PREFIX: training_job_prefix, "name": STOP})
 
     def update_training_job_prefix_if_not_specified(self, training_job_name: str) -> None:
-        """The job's own name, where no prefix was given."""
+        """Set the job's own name as the prefix, if none was given."""
         if self.use_default_training_job_prefix:
             self.action_parameters[PREFIX] = training_job_name
 
 
 class Email(Action):
-    """Tells an e-mail address."""
+    """A notification of an e-mail address."""
 
     def __init__(self, email_address: str) -> None:
         _refuse("Email.email_address", email_problem(email_address))
@@ -80,7 +80,7 @@ class Email(Action):
 
 
 class SMS(Action):
-    """Tells a phone."""
+    """A notification of a phone."""
 
     def __init__(self, phone_number: str) -> None:
         _refuse("SMS.phone_number", phone_problem(phone_number))
@@ -88,7 +88,7 @@ class SMS(Action):
 
 
 class ActionList:
-    """Several actions, each of which is done once."""
+    """Several actions, each carried out once."""
 
     def __init__(self, *actions: Action) -> None:
         if not all(hasattr(action, "action_parameters") for action in actions):
@@ -98,22 +98,26 @@ class ActionList:
         self.actions = actions
 
     def serialize(self) -> str:
-        """As it stands in the rule's parameter `action_json`."""
+        """Return the text of the rule's parameter `action_json`."""
         return serialise([action.action_parameters for action in self.actions])
 
     def update_training_job_prefix_if_not_specified(self, training_job_name: str) -> None:
-        """Of every `StopTraining` among them."""
+        """Set the job's name as the prefix of every `StopTraining` without one."""
         for action in self.actions:
             action.update_training_job_prefix_if_not_specified(training_job_name)
 
 
 def is_valid_action_object(actions: Any) -> bool:
-    """True for an action and for a list of actions, ours or those of `smdebug_rulesconfig`."""
+    """Return True for an action or a list of actions, ours or those of `smdebug_rulesconfig`."""
     return hasattr(actions, "action_parameters") or isinstance(getattr(actions, "actions", None), tuple)
 
 
 def get_collection(collection_name: str) -> dict[str, Any]:
-    """The configuration of a collection that a rule asks for by default. Errors: `KeyError`."""
+    """Return the configuration of a collection that rules request by default.
+
+    Raises:
+        KeyError: No rule requests that collection.
+    """
     return {"CollectionName": collection_name, "CollectionParameters": dict(_COLLECTIONS[collection_name])}
 
 
@@ -133,67 +137,67 @@ class ProfilerRuleBase:
 
 
 class BatchSize(ProfilerRuleBase):
-    """Batches too small for the machine: CPU, GPU and GPU memory all little used."""
+    """The rule about batches too small for the machine: CPU, GPU and GPU memory are all little used."""
 
     RULE_ID = "batch-size"
 
 
 class CPUBottleneck(ProfilerRuleBase):
-    """The GPU waits while the CPU is busy."""
+    """The rule about a GPU that waits while the CPU is busy."""
 
     RULE_ID = "cpu-bottleneck"
 
 
 class Dataloader(ProfilerRuleBase):
-    """Too few or too many workers of data loaders."""
+    """The rule about too few or too many workers of data loaders."""
 
     RULE_ID = "dataloader"
 
 
 class GPUMemoryIncrease(ProfilerRuleBase):
-    """GPU memory grows from step to step."""
+    """The rule about GPU memory that grows from step to step."""
 
     RULE_ID = "gpu-memory-increase"
 
 
 class IOBottleneck(ProfilerRuleBase):
-    """The GPU waits for disks or the network."""
+    """The rule about a GPU that waits for disks or the network."""
 
     RULE_ID = "io-bottleneck"
 
 
 class LoadBalancing(ProfilerRuleBase):
-    """One GPU works more than the others."""
+    """The rule about one GPU that works more than the others."""
 
     RULE_ID = "load-balancing"
 
 
 class LowGPUUtilization(ProfilerRuleBase):
-    """A GPU that is little used, or by fits and starts. `threshold` is another name of `threshold_p95`."""
+    """The rule about a GPU with low or fluctuating use. `threshold` is another name of `threshold_p95`."""
 
     RULE_ID = "low-gpu-utilization"
 
 
 class MaxInitializationTime(ProfilerRuleBase):
-    """The first step takes long to come."""
+    """The rule about a long time until the first step."""
 
     RULE_ID = "max-initialization-time"
 
 
 class OverallSystemUsage(ProfilerRuleBase):
-    """A summary of how much the machine was used; finds nothing."""
+    """A summary of the machine's use; finds nothing."""
 
     RULE_ID = "overall-system-usage"
 
 
 class OverallFrameworkMetrics(ProfilerRuleBase):
-    """A summary of where the time went; finds nothing."""
+    """A summary of the time spent in the framework; finds nothing."""
 
     RULE_ID = "overall-framework-metrics"
 
 
 class StepOutlier(ProfilerRuleBase):
-    """Single steps that take far longer than the others."""
+    """The rule about single steps that take far longer than the others."""
 
     RULE_ID = "step-outlier"
 
@@ -234,117 +238,117 @@ def _configuration(class_name: str, *collections: Any) -> dict[str, Any]:
 
 
 def vanishing_gradient() -> dict[str, Any]:
-    """Gradients shrink to almost nothing."""
+    """Return the rule about gradients that shrink to almost nothing."""
     return _configuration("VanishingGradient", "gradients")
 
 
 def exploding_tensor() -> dict[str, Any]:
-    """A tensor holds NaN or infinity."""
+    """Return the rule about tensors with NaN or infinity."""
     return _configuration("ExplodingTensor")
 
 
 def poor_weight_initialization() -> dict[str, Any]:
-    """The network starts from weights that it cannot learn from."""
+    """Return the rule about initial weights from which a network cannot learn."""
     return _configuration("PoorWeightInitialization", "relu_input")
 
 
 def saturated_activation() -> dict[str, Any]:
-    """Tanh or sigmoid units are stuck at their ends."""
+    """Return the rule about tanh and sigmoid units that are stuck at their ends."""
     return _configuration("SaturatedActivation")
 
 
 def dead_relu() -> dict[str, Any]:
-    """ReLU units that never fire."""
+    """Return the rule about ReLU units that never fire."""
     return _configuration("DeadRelu", "relu_output")
 
 
 def weight_update_ratio() -> dict[str, Any]:
-    """Updates far too large or small for their weights."""
+    """Return the rule about updates that are far too large or small for their weights."""
     return _configuration("WeightUpdateRatio", "weights")
 
 
 def weight_update() -> dict[str, Any]:
-    """`weight_update_ratio` by another name."""
+    """Return the same as `weight_update_ratio`."""
     return weight_update_ratio()
 
 
 def gradient_clipping() -> dict[str, Any]:
-    """Clipping takes most of most gradients. Trackside's own: Amazon has no such rule."""
+    """Return the rule about clipping that removes most of most gradients. Trackside's own: Amazon has no such rule."""
     return _configuration("GradientClipping")
 
 
 def all_zero() -> dict[str, Any]:
-    """A tensor is nothing but zeros."""
+    """Return the rule about tensors of zeros only."""
     return _configuration("AllZero")
 
 
 def tensor_variance() -> dict[str, Any]:
-    """A tensor varies too much or too little."""
+    """Return the rule about tensors that vary too much or too little."""
     return _configuration("TensorVariance")
 
 
 def unchanged_tensor() -> dict[str, Any]:
-    """A tensor no longer changes."""
+    """Return the rule about tensors that no longer change."""
     return _configuration("UnchangedTensor")
 
 
 def similar_across_runs() -> dict[str, Any]:
-    """A tensor is not what it was in another run."""
+    """Return the rule about tensors that differ from another run."""
     return _configuration("SimilarAcrossRuns")
 
 
 def loss_not_decreasing() -> dict[str, Any]:
-    """The loss is stuck or rises."""
+    """Return the rule about a loss that is stuck or rises."""
     return _configuration("LossNotDecreasing", "losses")
 
 
 def overfit() -> dict[str, Any]:
-    """The validation loss leaves the training loss behind."""
+    """Return the rule about a validation loss that rises above the training loss."""
     return _configuration("Overfit")
 
 
 def overtraining() -> dict[str, Any]:
-    """Training goes on although nothing improves."""
+    """Return the rule about training that goes on without improvement."""
     return _configuration("Overtraining")
 
 
 def stalled_training_rule() -> dict[str, Any]:
-    """No new step for a long time."""
+    """Return the rule about a run without new steps for a long time."""
     return _configuration("StalledTrainingRule")
 
 
 def class_imbalance() -> dict[str, Any]:
-    """Classes that are far rarer than others, or always mistaken."""
+    """Return the rule about classes that are far rarer than others, or always mistaken."""
     return _configuration("ClassImbalance")
 
 
 def check_input_images() -> dict[str, Any]:
-    """Input images that were not normalised."""
+    """Return the rule about input images that were not normalised."""
     return _configuration("CheckInputImages", "input_image")
 
 
 def nlp_sequence_ratio() -> dict[str, Any]:
-    """Input sequences that are mostly padding."""
+    """Return the rule about input sequences that are mostly padding."""
     return _configuration("NLPSequenceRatio", "input_sequence")
 
 
 def confusion() -> dict[str, Any]:
-    """Classes that are mistaken for one another."""
+    """Return the rule about classes that are mistaken for one another."""
     return _configuration("Confusion")
 
 
 def tree_depth() -> dict[str, Any]:
-    """XGBoost trees that grow too deep."""
+    """Return the rule about XGBoost trees that grow too deep."""
     return _configuration("TreeDepth")
 
 
 def feature_importance_overweight() -> dict[str, Any]:
-    """Few features that decide nearly all."""
+    """Return the rule about few features that decide nearly all."""
     return _configuration("FeatureImportanceOverweight", "feature_importance")
 
 
 def create_xgboost_report() -> dict[str, Any]:
-    """A report of an XGBoost run."""
+    """Return the configuration of a report about an XGBoost run."""
     often = {"save_interval": "5"}
     parameters = {
         "metrics": often,

@@ -1,4 +1,4 @@
-"""Rules in the SDK's words: `Rule.sagemaker`, `Rule.custom`, `ProfilerRule`."""
+"""The SDK's classes for rules: `Rule.sagemaker`, `Rule.custom`, `ProfilerRule`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class RuleBase:
 
 
 class Rule(RuleBase):
-    """A rule on tensors. A profiler rule's configuration serves too, as blogs write it."""
+    """A rule on tensors. It also accepts a profiler rule's configuration, as in many blogs."""
 
     def __init__(  # noqa: PLR0917 - the SDK's signature
         self,
@@ -91,9 +91,21 @@ class Rule(RuleBase):
         *,
         preset: str | None = None,
     ) -> Rule:
-        """A built-in rule: `base_config` is what a function of `rule_configs` returns.
+        """Return a built-in rule.
 
-        `collections_to_save` takes the place of what the rule saves by default. `preset` says in whose sense it judges.
+        Args:
+            base_config: The value of a function of `rule_configs`.
+            name: Name of the configuration; None: the rule's.
+            container_local_output_path: Read, and not used.
+            s3_output_path: Read, and not used.
+            other_trials_s3_input_paths: Locations of other runs to compare with.
+            rule_parameters: Parameters in place of the configuration's.
+            collections_to_save: Collections in place of the rule's default ones.
+            actions: An action or an `ActionList`.
+            preset: Definition of the rule: `calibrated`, `aws-docs` or `aws-sdk`.
+
+        Raises:
+            ConfigurationError: `base_config` is no such value, or a parameter names another class.
         """
         rule_name, parameters, collections = _base(base_config)
         given = dict(rule_parameters or {})
@@ -130,9 +142,26 @@ class Rule(RuleBase):
         collections_to_save: Iterable[CollectionConfig] | None = None,
         actions: Any = None,
     ) -> Rule:
-        """A rule of your own: the class `rule_to_invoke` of the Python file `source`, a path or an s3:// URI.
+        """Return a rule of your own: a class of a Python file.
 
-        Image, instance and volume may be left out: Trackside judges where it is deployed.
+        Image, instance, volume and output paths may be left out: Trackside judges where it is deployed.
+
+        Args:
+            name: Name of the configuration.
+            image_uri: Read, and not used.
+            instance_type: Read, and not used.
+            volume_size_in_gb: Read, and not used.
+            source: Python file of the rule, a path or an s3:// URI.
+            rule_to_invoke: Name of its class.
+            container_local_output_path: Read, and not used.
+            s3_output_path: Read, and not used.
+            other_trials_s3_input_paths: Locations of other runs to compare with.
+            rule_parameters: Arguments of the class by name.
+            collections_to_save: Collections that the rule reads.
+            actions: An action or an `ActionList`.
+
+        Raises:
+            ConfigurationError: Only one of `source` and `rule_to_invoke` is given.
         """
         return cls(
             name=name,
@@ -151,7 +180,11 @@ class Rule(RuleBase):
         )
 
     def prepare_actions(self, training_job_name: str) -> None:
-        """Writes the actions into the parameters, as the SDK does when a job starts."""
+        """Write the actions into the parameters, as the SDK does when a job starts.
+
+        Args:
+            training_job_name: Name of the job, for actions that stop it.
+        """
         if self.actions is None:
             self.rule_parameters.pop(ACTION_PARAMETER, None)
             return
@@ -159,12 +192,12 @@ class Rule(RuleBase):
         self.rule_parameters[ACTION_PARAMETER] = self.actions.serialize()
 
     def to_debugger_rule_config_dict(self) -> dict[str, Any]:
-        """The entry of `DebugRuleConfigurations`."""
+        """Return the entry of `DebugRuleConfigurations`."""
         return self._document()
 
 
 class ProfilerRule(RuleBase):
-    """A rule on measurements of the machine. Checked, and not judged yet."""
+    """A rule on measurements of the machine. It is checked, and not judged yet."""
 
     @classmethod
     def sagemaker(  # noqa: PLR0917 - the SDK's signature
@@ -178,7 +211,20 @@ class ProfilerRule(RuleBase):
         *,
         rule_parameters: Mapping[str, Any] | None = None,
     ) -> ProfilerRule:
-        """A built-in one: `base_config` is an object of a class of `rule_configs`."""
+        """Return a built-in rule.
+
+        Args:
+            base_config: A class of `rule_configs`, or an object of it.
+            name: Name of the configuration; None: the rule's.
+            container_local_output_path: Read, and not used.
+            s3_output_path: Read, and not used.
+            instance_type: Read, and not used.
+            volume_size_in_gb: Read, and not used.
+            rule_parameters: Parameters in place of the configuration's.
+
+        Raises:
+            ConfigurationError: `base_config` is no such value, or a parameter names another class.
+        """
         rule_name, parameters, _ = _base(base_config)
         return cls(
             name=name or rule_name,
@@ -203,7 +249,22 @@ class ProfilerRule(RuleBase):
         s3_output_path: str | None = None,
         rule_parameters: Mapping[str, Any] | None = None,
     ) -> ProfilerRule:
-        """One of your own."""
+        """Return a rule of your own: a class of a Python file.
+
+        Args:
+            name: Name of the configuration.
+            image_uri: Read, and not used.
+            instance_type: Read, and not used.
+            volume_size_in_gb: Read, and not used.
+            source: Python file of the rule, a path or an s3:// URI.
+            rule_to_invoke: Name of its class.
+            container_local_output_path: Read, and not used.
+            s3_output_path: Read, and not used.
+            rule_parameters: Arguments of the class by name.
+
+        Raises:
+            ConfigurationError: Only one of `source` and `rule_to_invoke` is given.
+        """
         return cls(
             name=name,
             image_uri=image_uri,
@@ -215,17 +276,22 @@ class ProfilerRule(RuleBase):
         )
 
     def to_profiler_rule_config_dict(self) -> dict[str, Any]:
-        """The entry of `ProfilerRuleConfigurations`."""
+        """Return the entry of `ProfilerRuleConfigurations`."""
         return self._document()
 
 
 def get_rule_container_image_uri(name: str | None, region: str) -> str:
-    """A placeholder: Trackside judges in its own container, so the image of a rule is read and not used."""
+    """Return a placeholder: Trackside judges in its own container, so the image of a rule is read and not used.
+
+    Args:
+        name: Not used.
+        region: Not used.
+    """
     return DEFAULT_IMAGE
 
 
 def _base(base_config: Any) -> tuple[str, dict[str, Any], list[CollectionConfig]]:
-    """(name, parameters, collections) of a configuration by `rule_configs`, ours or the original's."""
+    """Return (name, parameters, collections) of a configuration by `rule_configs`, ours or the original's."""
     if isinstance(base_config, type):  # rule_configs.LowGPUUtilization without the brackets
         base_config = base_config()
     if hasattr(base_config, "rule_name"):
@@ -243,7 +309,7 @@ def _base(base_config: Any) -> tuple[str, dict[str, Any], list[CollectionConfig]
 
 
 def _with_aliases(rule_name: str, parameters: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is given replaces what the configuration holds, by whichever of two names."""
+    """Return the configuration's parameters, replaced by the given ones, under either of two names."""
     if CLASS_PARAMETER in given:
         what = f"{CLASS_PARAMETER!r} cannot be set for a built-in rule."
         raise ConfigurationError(

@@ -1,7 +1,7 @@
-"""Translate the SDK's objects, ours or the original's, into a rule request and a capture request.
+"""The translation of the SDK's objects, ours or the original's, into a rule request and a capture request.
 
-Objects are told by their attributes, and `sagemaker` is never imported: those of its versions 2 and 3 are taken as they
-are, and so are entries of a request in plain dictionaries.
+Objects are recognised by their attributes, and `sagemaker` is never imported: objects of its versions 2 and 3 work
+alike, and so do entries of a request in plain dictionaries.
 """
 
 from __future__ import annotations
@@ -43,10 +43,21 @@ def translate(
     preset: str = "",
     catalogue: RuleCatalogue | None = None,
 ) -> Translation:
-    """What an Estimator's arguments of these names ask for.
+    """Translate an Estimator's arguments of these names.
 
-    Rules judge in the sense of the SDK's defaults (`aws-sdk`), unless `preset`, or a parameter `preset` of the rule,
-    says otherwise. Errors: `ConfigurationError` with every problem at once.
+    Rules judge with the SDK's defaults (`aws-sdk`), unless `preset` or a rule's own parameter `preset` is set.
+
+    Args:
+        rules: Rules, profiler rules, or entries of a request.
+        debugger_hook_config: The hook. None or True: losses are saved every 500 steps. False: only the collections that
+            the rules need are saved.
+        profiler_config: A `ProfilerConfig`, which is only checked.
+        tensorboard_output_config: The output of files for TensorBoard.
+        preset: Preset of rules without a parameter `preset`.
+        catalogue: The rules to choose from; None: the built-in ones.
+
+    Raises:
+        ConfigurationError: The arguments are wrong. Lists every problem at once.
     """
     problems: list[Problem] = []
     inputs = [each for k, rule in enumerate(rules or ()) for each in _rule_input(rule, f"rules[{k}]", problems)]
@@ -63,23 +74,43 @@ def translate(
 
 
 def to_rule_request(rules: Iterable[Any], *, preset: str = "") -> RuleRequest:
-    """The rules that will be judged. What has no counterpart is logged as a warning; `translate` returns it."""
+    """Return the rules that will be judged.
+
+    Settings without a counterpart are logged as warnings; `translate` returns them.
+
+    Args:
+        rules: Rules, profiler rules, or entries of a request.
+        preset: Preset of rules without a parameter `preset`.
+    """
     return log_notes(translate(rules, preset=preset)).request
 
 
 def to_capture_request(
     debugger_hook_config: Any = None, rules: Iterable[Any] = (), *, preset: str = ""
 ) -> CaptureRequest:
-    """What the hook is asked for and what the rules need. What has no counterpart is logged as a warning."""
+    """Return the collections of the hook and of the rules. Settings without a counterpart are logged as warnings.
+
+    Args:
+        debugger_hook_config: The hook, as for `translate`.
+        rules: Rules, profiler rules, or entries of a request.
+        preset: Preset of rules without a parameter `preset`.
+    """
     return log_notes(translate(rules, debugger_hook_config=debugger_hook_config, preset=preset)).capture
 
 
 def to_environment(
     run: str, debugger_hook_config: Any = None, rules: Iterable[Any] = (), *, preset: str = ""
 ) -> Mapping[str, str]:
-    """The variables that switch capture on in a training job whose run lies at `run`.
+    """Return the variables that switch capture on in a training job.
 
-    Errors: `ConfigurationError`, also where a training job of Amazon's would not take a variable for its length.
+    Args:
+        run: Location of the job's run.
+        debugger_hook_config: The hook, as for `translate`.
+        rules: Rules, profiler rules, or entries of a request.
+        preset: Preset of rules without a parameter `preset`.
+
+    Raises:
+        ConfigurationError: The arguments are wrong, or a variable is longer than a training job of Amazon's takes.
     """
     return capture_variables(run, to_capture_request(debugger_hook_config, rules, preset=preset))
 
@@ -135,7 +166,7 @@ def _rule_input(rule: Any, where: str, problems: list[Problem]) -> list[RuleInpu
 
 
 def _actions(actions: Any, where: str, problems: list[Problem]) -> list[Any] | None:
-    """None where none are given: then the parameter `action_json` counts, should there be one."""
+    """Return the entries of the actions; None if none are given: then the parameter `action_json` counts, if set."""
     if actions is None:
         return None
     listed = getattr(actions, "actions", None)
@@ -150,7 +181,10 @@ def _actions(actions: Any, where: str, problems: list[Problem]) -> list[Any] | N
 
 
 def _action_parameters(action: Any) -> Any:
-    """None if it is no action. The prefix that the SDK itself fills in, when the job starts, is none of the user's."""
+    """Return the entry of an action, or None if it is no action.
+
+    The prefix that the SDK itself fills in when the job starts is left out.
+    """
     parameters = getattr(action, "action_parameters", None)
     if isinstance(parameters, Mapping) and getattr(action, "use_default_training_job_prefix", False):
         return {name: value for name, value in parameters.items() if name != PREFIX}
@@ -163,7 +197,7 @@ def _hook_document(config: Any) -> Any:
     if config is True:  # the SDK's word for "its default"
         return None
     if not hasattr(config, "collection_configs"):
-        return config  # no such object: the reader says so
+        return config  # no such object: the reader reports it
     document: dict[str, Any] = {"S3OutputPath": config.s3_output_path}
     if config.container_local_output_path is not None:
         document["LocalPath"] = config.container_local_output_path
@@ -175,11 +209,11 @@ def _hook_document(config: Any) -> Any:
 
 
 def _document(config: Any) -> Any:
-    """The request that the object makes of itself; both SDKs and ours do."""
+    """Return the request that the object makes of itself, as objects of both SDKs and ours do."""
     make = getattr(config, "_to_request_dict", None)
     return _set_only(make()) if make else config
 
 
 def _set_only(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what is not set."""
+    """Return the document without unset values."""
     return {key: value for key, value in document.items() if value is not None}
