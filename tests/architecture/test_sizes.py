@@ -16,8 +16,8 @@ MOST_METHODS = 20
 MOST_MODULES = 20
 
 # Larger than they should be. An entry that is too high fails, so this list only shrinks.
-METHODS_STILL = {"RunFiles": 25, "Writer": 25}
-MODULES_STILL = {"capture/run_files.py": 22}
+METHODS_STILL = {"Writer": 25}
+MODULES_STILL = {"capture/run_files.py": 21}
 
 
 def methods_of(file: Path) -> dict[str, int]:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
-import numpy as np
-
-from trackside.capture.collection import NON_REDUCTION, Membership
+from trackside.capture.collection import Membership
+from trackside.capture.collections_writer import CollectionsWriter
 from trackside.capture.event_files import EventFiles
+from trackside.capture.lost_steps import LostSteps
 from trackside.capture.packed_index import PackedIndexWriter
-from trackside.capture.reduction import reduced
 from trackside.capture.reduction_files import ReductionFiles
 from trackside.capture.restart import (
     added,
@@ -26,6 +23,7 @@ from trackside.capture.restart import (
     state_at_mark,
     write_state,
 )
+from trackside.capture.step_content import StepContent, content_of
 from trackside.capture.step_engine import Position
 from trackside.capture.tensorboard import TensorBoardFiles
 from trackside.capture.watermark import WatermarkFile
@@ -33,21 +31,15 @@ from trackside.capture.worker_ends import WorkerEnds
 from trackside.capture.worker_lock import WorkerLock
 from trackside.capture.writer import StepTensors
 from trackside.contracts import run_layout
-from trackside.contracts.capture_request import MODES, CaptureRequest, CollectionRequest
-from trackside.contracts.errors import ConfigurationError, Problem, RecordError
-from trackside.records.capture_report import CaptureReport, LostStep, encode_report, read_report
-from trackside.records.collections_file import CollectionRecord, ReductionRecord, encode_collections
-from trackside.records.index_file import ShapeEntry
+from trackside.contracts.capture_request import CaptureRequest
+from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.records.shards import Shard
 from trackside.records.state_file import TrainingState
 from trackside.records.step_file import StepFiles, append_step, encode_step, write_index, write_step
 from trackside.storage.store import AppendableStore, Store
 
 STATE_EVERY_SECONDS = 10.0
-REPORT_EVERY_SECONDS = 10.0
-MOST_LOST_NOTED = 1000
 
-_NO_COLLECTIONS: frozenset[str] = frozenset()
 
 FindState = Callable[[], TrainingState | None]
 
@@ -97,7 +89,6 @@ class RunFiles:
         self._worker = worker
         self._num_workers = num_workers
         self._ends_run = ends_run
-        self._shards = {} if shards is None else shards
         self._membership = Membership(request)
         self._packed_index = PackedIndexWriter(worker, clock=clock)
         self._event_files = EventFiles(worker)
@@ -106,8 +97,9 @@ class RunFiles:
         self._store: Store | None = None
         self._growing: AppendableStore | None = None  # the same, if its files can grow
         self._has_claimed = False
-        self._members: dict[str, frozenset[str]] = {}
-        self._has_news = self._has_stored_collections = False
+        self._collections = CollectionsWriter(
+            worker, self._membership, num_workers=num_workers, shards={} if shards is None else shards
+        )
         self._position, self._restarts, self._clock = position, restarts, clock
         self._ends_elsewhere, self._agree = ends_elsewhere, agree
         self._earlier: TrainingState | None = None
@@ -116,14 +108,16 @@ class RunFiles:
         self._state_stored_at = float("-inf")
         folder = "" if ends_run else f"{worker}/"
         self._tensorboard = TensorBoardFiles(open_tensorboard, folder=folder) if open_tensorboard else None
-        self._lost_steps = self._reported_steps = 0
-        self._lost: deque[LostStep] = deque()
+        self._losses = LostSteps(worker, clock=clock)
         self._lock: WorkerLock | None = None
         self._ends = ends or WorkerEnds(worker, num_workers)
         self._watermark, self._note_steps = watermark, note_steps
-        self.save_attempts = self.stored_collections = self._saved_steps = 0
-        self._reported_at = float("-inf")
-        self._earlier_report: CaptureReport | None = None  # not read yet
+        self.save_attempts = 0
+
+    @property
+    def stored_collections(self) -> int:
+        """How often the collections file was stored."""
+        return self._collections.times_stored
 
     def resume(self) -> Position:
         """Where an earlier process of this run stopped; the start if there was none. Call it before any step is saved.
@@ -143,8 +137,8 @@ class RunFiles:
 
     def store_collections(self) -> None:
         """Store the collections file if it lacks what stored steps brought. Errors: `OSError`."""
-        if self._has_news or (self.save_attempts and not self._has_stored_collections):
-            self._store_collections(self._opened())
+        if self._collections.has_news or (self.save_attempts and not self._collections.times_stored):
+            self._collections.store(self._opened())
 
     def _state_left_by(self, worker: str | None) -> TrainingState | None:
         """How far earlier processes of the worker had come, or of any worker for None."""
@@ -180,7 +174,7 @@ class RunFiles:
         for step in steps:
             if not self._event_files.has_room(end[1]):
                 break
-            encoded = self._encode(moved := moved_on(step, start), self._decide(moved), end)
+            encoded = self._encode(moved := moved_on(step, start), content_of(moved, self._membership), end)
             files[moved.step] = encoded
             end = key, encoded.event_start + encoded.event_size
         try:
@@ -197,11 +191,11 @@ class RunFiles:
         step = moved_on(step, self.start())
         store = self._opened()
         self._claim(store)
-        what = self._decide(step)
+        content = content_of(step, self._membership)
         self._packed_index.before_step(store, step.step)
         self.save_attempts += 1
         try:
-            files = self._write(store, step, what)
+            files = self._write(store, step, content)
         except OSError:
             self._event_files.failed()
             self._packed_index.step_failed()
@@ -210,20 +204,18 @@ class RunFiles:
         self._packed_index.after_step(store, step, files)
         self._last_saved_step = step.step
         self._note_steps([(step.step, step.mode, step.mode_step)])
-        self._note_members(step)
-        self._saved_steps += 1
+        self._collections.note(step, reduced_names=self._reductions.new_names(step))
+        self._losses.saved += 1
         with contextlib.suppress(OSError):  # the file follows with a later step, or with the watermark
-            self._store_collections(store)
+            self._collections.store(store)
         self._store_state(store, is_due=self._clock() - self._state_stored_at >= STATE_EVERY_SECONDS)
-        self._store_report(store, is_due=self._clock() - self._reported_at >= REPORT_EVERY_SECONDS)
+        self._losses.report(store, first_step=self.start().step)
         if self._tensorboard:
-            self._tensorboard.add(step, what.histogram_names)
+            self._tensorboard.add(step, content.histogram_names)
 
     def lost(self, step: int, why: str) -> None:
         """Notes a step of which nothing is stored; the run says so in its capture report."""
-        self._lost_steps += 1
-        if len(self._lost) < MOST_LOST_NOTED:
-            self._lost.append(LostStep(step, why))
+        self._losses.add(step, why)
 
     def finish(self, *, is_interrupted: bool = False) -> None:
         """Stores what is still due: collections file, packed index, files for TensorBoard; and takes back the claim.
@@ -243,10 +235,10 @@ class RunFiles:
             with contextlib.suppress(OSError):  # it says nothing about the run itself
                 store.delete(run_layout.CLAIM_KEY)
         self._packed_index.finish(store)
-        self._store_collections(store)
+        self._collections.store(store)
         if self._tensorboard:
             self._tensorboard.store()
-        self._store_report(store, is_due=True, is_last=True)
+        self._losses.report(store, first_step=self.start().step, is_last=True)
         if self._ends_elsewhere or (is_interrupted and self._restarts):
             self._store_state(store, is_due=True)
         elif self._ends_run:
@@ -255,7 +247,7 @@ class RunFiles:
         else:
             self._ends.note(store)
 
-    def _write(self, store: Store, step: StepTensors, what: _StepContent) -> StepFiles:
+    def _write(self, store: Store, step: StepTensors, content: StepContent) -> StepFiles:
         prepared = self._prepared.pop(step.step, None)
         if prepared:
             write_index(store, prepared)
@@ -263,22 +255,22 @@ class RunFiles:
         growing = self._growing
         place = self._event_files.place(growing, step) if growing else None
         if growing and place:
-            files = self._encode(step, what, place)
+            files = self._encode(step, content, place)
             if append_step(growing, files):
                 return files
-        files = self._encode(step, what, None)
+        files = self._encode(step, content, None)
         write_step(store, files)
         return files
 
-    def _encode(self, step: StepTensors, what: _StepContent, place: tuple[str, int] | None) -> StepFiles:
+    def _encode(self, step: StepTensors, content: StepContent, place: tuple[str, int] | None) -> StepFiles:
         files = encode_step(
-            what.tensors,
+            content.tensors,
             step=step.step,
             mode=step.mode,
             mode_step=step.mode_step,
             worker=self._worker,
             wall_time=step.wall_time,
-            shapes=what.shapes,
+            shapes=content.shapes,
             behind=place,
         )
         return self._reductions.added(step, files)
@@ -311,36 +303,6 @@ class RunFiles:
             store.put(run_layout.CLAIM_KEY, b"")
             self._has_claimed = True
 
-    def _decide(self, step: StepTensors) -> _StepContent:
-        """What is stored of the step: of each tensor its shape, its reductions, itself, as its due collections ask."""
-        tensors: list[tuple[str, np.ndarray]] = []
-        shapes: list[ShapeEntry] = []
-        histogram_names: dict[str, str] = {}
-        for name, value in step.tensors:
-            saved = self._membership.saved(name, step.due, step.collections.get(name, _NO_COLLECTIONS))
-            if saved.has_shape and not saved.is_raw:  # old readers lose sight of a value that has a shape entry too
-                shapes.append(ShapeEntry(name, name, value.shape))
-            if saved.reductions:
-                tensors += reduced(name, value, saved.reductions)
-            if saved.is_raw:
-                tensors.append((name, value))
-            if saved.histogram_of:
-                histogram_names[name] = saved.histogram_of
-        return _StepContent(tensors, shapes, histogram_names)
-
-    def _note_members(self, step: StepTensors) -> None:
-        """Notes the names that are new, and the collections that only an adapter knows them to be in."""
-        for name, _ in step.tensors:
-            collections = step.collections.get(name, _NO_COLLECTIONS)
-            known = self._members.get(name)
-            if known is None or not collections <= known:
-                self._members[name] = (known or self._membership.of(name)) | collections
-                self._has_news = True
-        for name in self._reductions.new_names(step):
-            if name not in self._members:
-                self._members[name] = self._membership.of(name)
-                self._has_news = True
-
     def _store_state(self, store: Store, *, is_due: bool) -> None:
         if self._position is None or not is_due:
             return
@@ -355,54 +317,6 @@ class RunFiles:
         with contextlib.suppress(OSError):  # the step is stored; the state follows with a later one
             write_state(store, self._worker, state_at(position, training_run=run, last_saved_step=saved))
 
-    def _store_report(self, store: Store, *, is_due: bool, is_last: bool = False) -> None:
-        lost_steps = self._lost_steps  # which another thread may raise meanwhile
-        has_news = lost_steps != self._reported_steps or (is_last and lost_steps)
-        if not is_due or not has_news:
-            return
-        self._reported_at = self._clock()
-        start = self.start().step
-        lost = tuple(LostStep(lost.step + start, lost.why) for lost in tuple(self._lost))
-        with contextlib.suppress(OSError):  # as above
-            if self._earlier_report is None:
-                self._earlier_report = self._read_earlier_report(store)
-            report = self._earlier_report.followed_by(CaptureReport(self._saved_steps, lost_steps, lost))
-            store.put(run_layout.capture_report_key(self._worker), encode_report(report))
-            self._reported_steps = lost_steps
-
-    def _read_earlier_report(self, store: Store) -> CaptureReport:
-        try:
-            return read_report(store, self._worker)
-        except RecordError:  # it was damaged before: what it said is lost already
-            return CaptureReport(0, 0)
-
-    def _store_collections(self, store: Store) -> None:
-        if self._has_news or not self._has_stored_collections:
-            store.put(run_layout.collections_key(self._worker), self._collections())
-            self._has_news, self._has_stored_collections = False, True
-            self.stored_collections += 1
-
-    def _collections(self) -> bytes:
-        names_of: dict[str, list[str]] = {name: [] for name in self._membership.regexes}
-        for tensor_name, collections in self._members.items():
-            for collection in collections:
-                names_of.setdefault(collection, []).append(tensor_name)
-        records = [self._record(name, tuple(tensor_names)) for name, tensor_names in names_of.items()]
-        shards = {name: shard for name, shard in tuple(self._shards.items()) if name in self._members}
-        return encode_collections(records, num_workers=self._num_workers, shards=shards)
-
-    def _record(self, name: str, tensor_names: tuple[str, ...]) -> CollectionRecord:
-        asked = self._membership.requested.get(name)
-        is_reduced = name not in NON_REDUCTION
-        return CollectionRecord(
-            name=name,
-            include_regex=self._membership.regexes.get(name, ()),
-            tensor_names=tensor_names,
-            schedules={mode: asked.schedule_for(mode) for mode in MODES} if asked else None,
-            reduction=_reduction_record(asked, is_reduced=is_reduced) if asked else None,
-            save_histogram=is_reduced and (asked is None or asked.save_histogram),
-        )
-
 
 class NoFiles:
     """What takes the place of `RunFiles` in a worker that saves no tensors, where one saves for all."""
@@ -415,21 +329,6 @@ class NoFiles:
 
     def finish(self, *, is_interrupted: bool = False) -> None:
         """Does nothing."""
-
-
-@dataclass(frozen=True)
-class _StepContent:
-    """What is stored of one step."""
-
-    tensors: list[tuple[str, np.ndarray]]
-    shapes: list[ShapeEntry]
-    histogram_names: dict[str, str]  # of each tensor that gets one, the collection that it goes by
-
-
-def _reduction_record(asked: CollectionRequest, *, is_reduced: bool) -> ReductionRecord:
-    if not is_reduced:
-        return ReductionRecord(save_raw_tensor=True)
-    return ReductionRecord(asked.saves_raw_tensor, asked.reductions, asked.save_shape)
 
 
 def _ended(uri: str) -> Problem:
