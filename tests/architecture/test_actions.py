@@ -23,7 +23,8 @@ def modules_of(package: object) -> set[str]:
 
 
 def test_every_file_of_the_folder_is_a_registered_action() -> None:
-    assert modules_of(declared) == {action.unit.name for action in Action}
+    names = {action.unit.name for action in Action}
+    assert modules_of(declared) == names, "register it in contracts/action.py"
 
 
 def test_every_local_twin_is_of_an_action() -> None:
@@ -43,7 +44,8 @@ def test_has_a_lambda(action: Action) -> None:
 @pytest.mark.parametrize("action", Action)
 def test_stands_on_the_page_with_its_lambda_and_its_terms(action: Action) -> None:
     rows = [line for line in PAGE.splitlines() if line.startswith(f"| `{action.value}` |")]
-    assert any(f"`{action.unit.name}`" in row for row in rows)
+    is_listed = any(f"`{action.unit.name}`" in row for row in rows)
+    assert is_listed, f"write a row for `{action.value}` with `{action.unit.name}` in docs/actions.md"
     for term in action.unit.terms:
         assert any(f"| `{term}` |" in row for row in rows)
 

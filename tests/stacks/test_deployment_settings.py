@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_cdk_json_says_every_setting_but_the_image_tags_and_says_the_defaults() -> None:
     context = json.loads((ROOT / "cdk.json").read_text())["context"]
     ours = {key.removeprefix("trackside:") for key in context if key.startswith("trackside:")}
-    assert ours == set(DeploymentSettings().by_key()) - {"evaluator_image_tag", "custom_rule_image_tag"}
+    settings = set(DeploymentSettings().by_key()) - {"evaluator_image_tag", "custom_rule_image_tag"}
+    assert ours == settings, "write each setting with its default in cdk.json"
     assert DeploymentSettings.from_context(context) == DeploymentSettings()
 
 
@@ -151,4 +152,4 @@ def test_the_page_on_deployment_lists_every_setting() -> None:
     rows = [line for line in (ROOT / "docs" / "deploy.md").read_text().splitlines() if line.startswith("| `")]
     header, *listed = [line.split("`")[1] for line in rows]
     assert header == "trackside:…"
-    assert listed == list(DeploymentSettings().by_key())
+    assert listed == list(DeploymentSettings().by_key()), "docs/deploy.md: one row for each, in the order of the fields"

@@ -11,7 +11,7 @@ from lambdas.shared.asked import reason_not_to
 from trackside.contracts.action import Action
 from trackside.contracts.event import read_rule_evaluations
 
-STOP, NOTIFY, METRIC = Action
+STOP, NOTIFY, METRIC = Action.STOP_TRAINING, Action.NOTIFY, Action.PUBLISH_METRIC
 BY_DEFAULT = (NOTIFY, METRIC)
 
 
