@@ -1,4 +1,4 @@
-"""How capture ends with its process: at exit, at SIGTERM, and never in a forked child."""
+"""The end of capture with its process: at exit, at SIGTERM, and never in a forked child."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ProcessEnd:
         self._previous: Any = None
 
     def install(self) -> None:
-        """Registers with exit and SIGTERM; call once."""
+        """Register with exit and SIGTERM. Call it once."""
         atexit.register(self._at_exit)
         if threading.current_thread() is not threading.main_thread():
             return
@@ -43,7 +43,7 @@ class ProcessEnd:
             signal.signal(signal.SIGTERM, self._on_sigterm)
 
     def remove(self) -> None:
-        """Takes both back, unless somebody has set another handler since."""
+        """Undo `install`, unless other code has set another handler since."""
         atexit.unregister(self._at_exit)
         if self._previous is not None and signal.getsignal(signal.SIGTERM) == self._on_sigterm:
             signal.signal(signal.SIGTERM, self._previous)
