@@ -54,9 +54,7 @@ class Numbering:
             self._counts[mode] = {prefix: k - settled.get(prefix, 0) for prefix, k in counts.items()}
 
     def renamed(self, name: str) -> str:
-        """Return the name in the next step of a tensor that was added after the last step had turned out to have
-        ended.
-        """
+        """Return the next step's name of a tensor that was counted to the last step and belongs to the next."""
         match = _NUMBERED.fullmatch(name) if self._shift else None
         shift = self._shift.get(match["prefix"], 0) if match else 0
         return f"{name[: match.start('k')]}{int(match['k']) - shift}" if match and shift else name

@@ -58,9 +58,7 @@ class LossCalls:
 
     @functools.cached_property
     def _exchanges(self) -> Sequence[_Exchange]:
-        """The exchanges, the same at each validation: a function compiled by torch.compile fits only the code it
-        saw.
-        """
+        """The exchanges, the same at each validation: code from torch.compile fits only the functions that it saw."""
         named = ((getattr(functional, name, None), loss_name) for name, loss_name in LOSS_OF_FUNCTION.items())
         return [
             _Exchange(function, function.__code__, _calling_global(function), self._stand_in(function, loss_name))

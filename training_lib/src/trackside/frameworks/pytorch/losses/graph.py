@@ -119,9 +119,7 @@ def _next(node: Any, place: int = 0) -> tuple[Any, int]:
 
 
 def _predictions(loss: LossDescription) -> tuple[Any, int]:
-    """Return the node that made the input of the loss, and the number of its output; its log-softmax for cross
-    entropy.
-    """
+    """Return the node that made the input of the loss, and the number of its output; for cross entropy, log-softmax."""
     if type(loss.node).__name__ == "LogSoftmaxBackward0":
         return loss.node, 0
     found = _next(loss.node)

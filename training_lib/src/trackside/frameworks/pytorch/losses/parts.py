@@ -62,9 +62,7 @@ def _terms(node: Any) -> Iterator[Any]:
 
 
 def _summands(node: Any) -> list[Any]:
-    """Return the nodes that a sum of several losses adds up; [] for anything else, also for one with smoothed
-    labels.
-    """
+    """Return the nodes that a sum of several losses adds up; [] for anything else, also with smoothed labels."""
     inputs = _inputs(node)
     if type(node).__name__ in _SUMS_OF_STACKED and len(inputs) == 1 and type(inputs[0]).__name__ == "StackBackward0":
         return _inputs(inputs[0])

@@ -201,8 +201,9 @@ class ValidationInTrainingMode:
 
 
 def _users_location() -> _Location | None:
-    """Return the place where the script, or a library that trains for it, switched gradients off; None for torch or
-    us.
+    """Return the place where the script, or a library that trains for it, switched gradients off; else None.
+
+    None stands for torch itself and for us.
     """
     frame = sys._getframe(2)
     while frame.f_back is not None and frame.f_globals.get("__name__") in _ON_THE_WAY:

@@ -101,9 +101,7 @@ class ValidationLosses:
         return "CrossEntropyLoss" if is_cross_entropy else name
 
     def _settle(self, start: int, output: Any, *, name: str = UNNAMED) -> None:
-        """Replace the losses that were computed inside of a call by the loss that it returned, unless one of them is
-        equal.
-        """
+        """Replace the losses computed inside of a call by the loss that it returned, unless one of them is equal."""
         value = self._value(output)
         if value is None:
             return

@@ -59,8 +59,9 @@ def role_of(module: nn.Module) -> Role:
 
 @functools.lru_cache(maxsize=4096)
 def _role_of_class(kind: type) -> Role | None:
-    """Return the role by the torch.nn class that it is or comes from, else by its name; none for a container of
-    layers.
+    """Return the role by the torch.nn class that it is or comes from, else by its name.
+
+    A class that only contains layers has none.
     """
     for base in kind.__mro__:
         library, _, file = base.__module__.rpartition(".")

@@ -131,11 +131,10 @@ class OptimizerSource:
 
 
 class SkippedSteps:
-    """A counter of the steps that AMP's GradScaler skips, without calling the optimizer, for a gradient that is not
-    finite.
+    """A counter of the steps that AMP's GradScaler skips because a gradient is not finite.
 
-    The count so far is saved as `scalar/amp_skipped_steps` with the next step that is made. `skipped` is called with
-    each optimizer that was not stepped.
+    The optimizer is not called then. The count so far is saved as `scalar/amp_skipped_steps` with the next step that is
+    made. `skipped` is called with each optimizer that was not stepped.
     """
 
     def __init__(

@@ -70,10 +70,10 @@ class DeviceCopies:
         self._full: set[torch.device] = set()  # there was no room for a slab: not tried again
 
     def together(self, tensors: Sequence[torch.Tensor]) -> Copies | None:
-        """Return the values of the tensors, all of one device, at this point of the training; float8 and bfloat16 as
-        float32.
+        """Return the values of the tensors, all of one device, at this point of the training.
 
-        None without a free slab: the set is too large, all are in use, or the device lacks memory.
+        float8 and bfloat16 become float32. None without a free slab: the set is too large, all are in use, or the
+        device lacks memory.
         """
         layout = Layout.of(tensors)
         if not tensors or layout.size > MOST_BYTES:

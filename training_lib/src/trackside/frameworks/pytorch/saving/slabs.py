@@ -60,8 +60,7 @@ class Slabs:
         self._used_at = 0.0
 
     def copies(self, tensors: Sequence[torch.Tensor]) -> list[np.ndarray] | None:
-        """Return the values of plain tensors, as arrays in C order that are the caller's; None without enough memory
-        for them.
+        """Return the values of plain tensors, as the caller's own arrays in C order; None without enough memory.
 
         Errors: any that torch raises for a tensor without a value.
         """

@@ -169,9 +169,7 @@ class TensorSaver:
 
 @contextmanager
 def outside_of_modes() -> Iterator[None]:
-    """Hide operations in the block from dispatch modes: selective checkpointing would replay our copies as the
-    user's.
-    """
+    """Hide operations in the block from dispatch modes: selective checkpointing would replay our copies."""
     if not torch._C._len_torch_dispatch_stack():
         yield
         return

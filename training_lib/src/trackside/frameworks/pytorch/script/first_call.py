@@ -12,8 +12,10 @@ from trackside.frameworks.pytorch.compiling.tracing import skip_frame
 
 
 class FirstCall:
-    """A wrapper that calls `begin` once: before the first call of a model, or the first backward pass if
-    `may_be_loss`.
+    """A wrapper that calls `begin` once.
+
+    The moment is right before the first call of a module for which `is_one` is True, or before the first backward pass
+    if `may_be_loss` is True.
     """
 
     def __init__(
