@@ -94,8 +94,7 @@ class ClearedGradients:
         self.is_waiting = True
 
     def end_step(self) -> float | Values | None:
-        """Return 1 if any optimizer of the ended step used gradients of its step before again, 0 if none, None if
-        unknown.
+        """Return 1 if any optimizer of the ended step reused gradients of its step before, 0 if none, None if unknown.
 
         On a device the number comes later.
         """

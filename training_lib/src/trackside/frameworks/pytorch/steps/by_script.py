@@ -1,5 +1,4 @@
-"""The end of a step if the script directs the capture: by its own call, with a call of the model, or with the
-optimizer.
+"""The end of a step if the script directs the capture: by the script, a call of the model, or the optimizer.
 
 - A step ends where the script ends it, if it ever does; else with the optimizer's step. In the modes EVAL and PREDICT,
   and without an optimizer, it ends with the next call of the model, or with the mode.

@@ -78,9 +78,7 @@ class ParameterSource:
         self._saver.save_all(wanted)
 
     def step_begins_with_call(self) -> None:
-        """Copy the weights, and each gradient when it is whole: no optimizer shows when that is, nor when it is
-        cleared.
-        """
+        """Copy the weights, and each gradient when it is whole. No optimizer shows that moment, nor the clearing."""
         engine = self._engine
         if not engine.due.parameters:
             return

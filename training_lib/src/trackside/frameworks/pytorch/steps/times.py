@@ -43,8 +43,9 @@ _STATM = Path("/proc/self/statm")
 class TimeRow:
     """The time of one part of a step.
 
-    start     seconds since the epoch duration  seconds memory    bytes at the end of it: allocated on the GPU if one is
-    used, else resident; None where unknown
+    start     seconds since the epoch
+    duration  seconds
+    memory    bytes at the end of it: allocated on the GPU if one is used, else resident; None where unknown
     """
 
     step: int
