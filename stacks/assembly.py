@@ -1,6 +1,6 @@
-"""The synthesized deployment (a cloud assembly), made again only when something it is made of has changed.
+"""The synthesized deployment (a cloud assembly), made again only when one of its inputs has changed.
 
-For tests, the demo and the drill: a synthesis takes six seconds and more, and several of them may ask at once.
+For tests, the demo and the drill: a synthesis takes six seconds and more, and several of them may request it at once.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ PRINTED = "printed.txt"  # what the synthesis said
 
 
 class SynthesisError(RuntimeError):
-    """`cdk synth` failed; the message is what it printed."""
+    """`cdk synth` failed; the message is its output."""
 
 
 def assembly(context: Mapping[str, str] | None = None) -> Path:
-    """The folder of the assembly for cdk.json's settings, with `context` laid over them, as `-c` would.
+    """Return the folder of the assembly for cdk.json's settings, with `context` laid over them, as `-c` would.
 
     Errors: `SynthesisError`.
     """

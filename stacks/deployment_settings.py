@@ -34,8 +34,10 @@ TRAVELLING = (
 
 
 def _check_cost_tags(value: tuple[str, ...]) -> None:
-    """Names and values as both CloudFormation and SageMaker take them; a comma divides one from the next. Tags that we
-    give a meaning to are ours alone."""
+    """Check names and values by the rules of both CloudFormation and SageMaker. A comma divides one tag from the next.
+
+    Tags with a meaning to us are refused.
+    """
     wrong = [
         tag for tag in value if not re.fullmatch(r"(?!(?i:aws|trackside):)[\w.:/+@-]{1,128}=[\w .:/+@-]{0,256}", tag)
     ]
@@ -125,8 +127,10 @@ class DeploymentSettings:
         return f"Trackside-{self.environment}-{concern}" if self.environment else construct_id
 
     def service_name(self, reaction: str) -> str:
-        """Return the name of a reaction in its metrics: `reconcile`, or `staging-reconcile`. With one name for two
-        deployments, one that sweeps would hide that the other does not."""
+        """Return the name of a reaction in its metrics: `reconcile`, or `staging-reconcile`.
+
+        With one name for two deployments, one that sweeps would hide that the other does not.
+        """
         return f"{self.environment}-{reaction}" if self.environment else reaction
 
     def _with(self, declared: Iterable[DeclaredSetting], values: Mapping[str, Any]) -> DeploymentSettings:

@@ -1,4 +1,4 @@
-"""Who watches the watchers: alarms on all that may go wrong or fall silent, and one dashboard."""
+"""Monitoring of Trackside itself: alarms on every part that may fail or fall silent, and one dashboard."""
 
 from __future__ import annotations
 
@@ -28,8 +28,12 @@ MISSED_SWEEPS = 3  # so many in a row: one may fail, and is tried again
 
 
 class MonitoringStack(Stack):
-    """`topic`: where alarms about Trackside itself go. `issue_topic`: where the alarm about training jobs goes, for
-    incident workflows. `reactions`: by name, as in lambdas/."""
+    """The stack of alarms.
+
+    - `topic`: topic of the alarms about Trackside itself
+    - `issue_topic`: topic of the alarm about training jobs, for incident workflows
+    - `reactions`: by name, as in lambdas/
+    """
 
     def __init__(
         self,

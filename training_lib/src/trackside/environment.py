@@ -31,8 +31,7 @@ class CaptureEnvironment:
     RANK, WORLD_SIZE           as torchrun sets them
     TRAINING_JOB_NAME          set in a SageMaker training job, which may be interrupted and started again
     TRACKSIDE_ENDED_BY         set where another process marks the end of the run: "trackside-run", its command being
-    one
-                               that may train more than once
+                               one that may train more than once
     """
 
     run_uri: str
