@@ -100,7 +100,7 @@ class ActionStack(Stack):
             # One that CloudFormation makes of an environment's stack name might be longer than an archive's may be.
             archive_name=settings.event_bus_name[:MOST_ARCHIVE_NAME_CHARACTERS] if settings.environment else None,
             description="Every verdict, to be replayed after an outage",
-            # Not what webhooks were told: they know no "once".
+            # Not the notices for webhooks: a replay would send them again.
             event_pattern=rule_status_changed(),
             retention=Duration.days(settings.retention.archive_days),
         )

@@ -17,7 +17,7 @@ from stacks.layer import layer_folder
 from stacks.paths import BUILD, LAMBDAS, LIBRARY, ROOT
 
 CDK = ROOT / ".ci" / "cdk"
-PRINTED = "printed.txt"  # what the synthesis said
+PRINTED = "printed.txt"  # output of the synthesis
 
 
 class SynthesisError(RuntimeError):
@@ -33,7 +33,7 @@ def assembly(context: Mapping[str, str] | None = None) -> Path:
     BUILD.mkdir(exist_ok=True)
     folder = BUILD / f"assembly-{_fingerprint(options)}"
     with (BUILD / "assembly.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # whoever comes second finds the folder ready
+        fcntl.flock(lock, fcntl.LOCK_EX)  # a second process finds the folder ready
         if not (folder / "manifest.json").is_file():
             _synthesize(folder, options)
     return folder

@@ -97,7 +97,7 @@ class DeploymentSettings:
         for key, given in context.items():
             name = key.removeprefix(PREFIX)
             if name == key:
-                if name in declared:  # CDK would take it, and nobody would ever read it
+                if name in declared:  # CDK would accept it, and no code would ever read it
                     problems.append(Problem(key, "is not read.", f"Did you mean {PREFIX + key!r}?"))
                 continue
             if name not in declared:

@@ -55,7 +55,7 @@ class MonitoringStack(Stack):
         )
         self._settings = settings
         self.topic = self._create_topic(key)
-        # No e-mail: owners are told of each issue by name, on the topic of issues.
+        # No e-mail: owners get each issue by name, on the topic of issues.
         self.issue_topic = AlarmTopic(
             self, "IssueAlarms", key=key, display_name="Trackside: issues in training", emails=()
         )

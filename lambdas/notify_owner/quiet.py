@@ -14,7 +14,7 @@ from trackside.contracts.fields import parse_json, to_json
 
 MOST_TRIES = 5  # while other deliveries change the same item; then the message waits in its queue
 MOST_KEPT = 200  # findings that one item remembers
-REMEMBER_SECONDS = 14 * 24 * 3600  # as what was told is remembered
+REMEMBER_SECONDS = 14 * 24 * 3600  # as long as `once` remembers actions
 
 
 @dataclass(frozen=True)

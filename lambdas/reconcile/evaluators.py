@@ -73,7 +73,7 @@ def silence_of(record: JobRecord, settings: ReconcileSettings, *, now: float) ->
         return None
     alive = [link for link in links if link.status not in TERMINAL_JOB_STATUSES]
     dead = [link for link in links if link.status in TERMINAL_JOB_STATUSES]
-    # As many signs of late as there are evaluators at work: whose they are, nobody need know.
+    # As many recent signs as evaluators at work: it does not matter which evaluator gave which sign.
     speaking = sum(sign >= long_ago for sign in signs)
     if not dead and speaking >= len(alive) and links:
         return None
@@ -89,7 +89,7 @@ def _silence_of_fleet(
 ) -> Silence | None:
     lease = _lease(record, settings)
     if lease is not None and not lease.is_open:
-        return None  # it was judged; or it cannot be, which was told
+        return None  # it was judged; or it cannot be, which was reported
     whose = f"{lease.owner or 'no worker'} has it" if lease else "its lease is no more"
     return Silence(f"{whose}, and {FLEETS_NAME} has given no sign of life {_since(signs, now)}")
 

@@ -13,7 +13,7 @@ from trackside.contracts.event import AWS_DETAIL_TYPE, PROCESSING_DETAIL_TYPE, T
 
 T = TypeVar("T")
 
-# What is read of a job; not its hyperparameters or its environment, which may hold what nobody else should see.
+# The fields read of a job; not its hyperparameters or its environment, which may hold secrets.
 _DETAIL = (
     "TrainingJobName",
     "TrainingJobArn",
@@ -29,7 +29,7 @@ _DETAIL = (
     "DebugRuleEvaluationStatuses",
 )
 
-# Of an evaluator: its environment says what the next in its chain must know, and holds no secret.
+# Of an evaluator: its environment holds the settings of the next in its chain, and no secret.
 _PROCESSING_DETAIL = (
     "ProcessingJobName",
     "ProcessingJobArn",

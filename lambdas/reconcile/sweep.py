@@ -37,7 +37,7 @@ class Sweep:
         Errors: `ClientError` and others; the first error about one job, once all were checked. The next sweep begins
         anew.
         """
-        # What runs in a spoke is not in this account's list: of such jobs is known what their events say.
+        # Jobs of a spoke are not in this account's list: only their events are known.
         held = [record for record in self._table.running() if account_of(record.job.arn) == self._account]
         listed, is_whole = sagemaker.running_jobs(self._settings, now=now)
         known = {record.job.arn for record in held}
@@ -68,7 +68,7 @@ class Sweep:
         if description is None:
             if record.created_at > now - SECONDS_A_DAY:
                 return Nothing(f"{name} runs, as the table has it, but is not found.", surprising=True)
-            # Only what has ended can be deleted; how it ended nobody can say any more.
+            # Only an ended job can be deleted; its last status is not known any more.
             arn = record.job.arn
             description = {"TrainingJobName": name, "TrainingJobArn": arn, "TrainingJobStatus": "Stopped"}
         status = description["TrainingJobStatus"]

@@ -29,5 +29,5 @@ def each_of(
     for thing in things:
         try:
             yield from act(thing)
-        except Exception as error:  # noqa: BLE001 - whoever gave the list raises it
+        except Exception as error:  # noqa: BLE001 - the owner of the list raises it
             failed.append(error)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-KEPT_MILLISECONDS = 10_000  # for the call itself and what follows: with less left nobody waits any more
+KEPT_MILLISECONDS = 10_000  # for the call itself and the work after it: with less left, no call waits
 
 _last: dict[str, float] = {}
 

@@ -28,9 +28,9 @@ from trackside.contracts.event import TERMINAL_JOB_STATUSES, TOLD_AGAIN_SOURCE, 
 from trackside.contracts.run_layout import RunLocation
 
 # Exit codes of the evaluator (trackside.evaluation.exit_codes) that another attempt would repeat: the request is wrong,
-# a rule raises. What the bus did not take lies in the run, and the next delivers it.
+# a rule raises. Verdicts that the bus did not take lie in the run, and the next evaluator delivers them.
 FINAL_EXIT_CODES = frozenset({2, 5})
-RAN_OUT_SHARE = 0.95  # of its time: SageMaker ended it, for nothing tells so in words
+RAN_OUT_SHARE = 0.95  # of its time: SageMaker ended it; no field of the event names that
 
 _EXIT_CODE = re.compile(r"exit code: (?P<code>\d+)")
 
@@ -146,7 +146,7 @@ def _successor(
 def _give_up(end: EvaluatorEnd) -> GiveUp | Nothing:
     job = end.environment.get(JOB_NAME, "")
     said = f"{job} is no longer watched by {end.name}: {_why(end)}"
-    # Whoever must be told was told when it ended.
+    # People were notified when it ended.
     return Nothing(said) if end.is_told_again else GiveUp(said)
 
 

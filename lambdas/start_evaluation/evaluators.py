@@ -41,7 +41,7 @@ def decide_evaluators(
     elif settings.evaluator_mode == PER_RULE and isinstance(request, RuleRequest):
         yield from _one_for_each_rule(start, job, request, settings)
     else:
-        # Also for a request that cannot be read: the evaluator says what is wrong with it.
+        # Also for a request that cannot be read: the evaluator reports its mistakes.
         yield _told(start, {MAX_RUNTIME: str(settings.max_runtime_seconds)})
 
 

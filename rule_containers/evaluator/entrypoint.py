@@ -104,7 +104,7 @@ def _judge(hand_over: HandOver, job: Job) -> Summary:
                 stop.is_set or _is_over(first_word, job) or hand_over.is_due(environment, now=time.time())
             ),
             stores=open_output,
-            # Its role may write what every run's rules said: code that whoever writes a run names is not run with it.
+            # Its role may write the verdicts of every run, so it runs no code that the writer of a run names.
             runs_custom_rules=False,
         )
 

@@ -63,9 +63,7 @@ class EvaluatorFleet(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._settings, self._key = settings, key
-        self.has_news = (
-            not settings.place.run_bucket
-        )  # whether another's bucket tells of its objects is not ours to decide
+        self.has_news = not settings.place.run_bucket  # the notifications of an existing bucket are its owner's choice
         self.table = LeaseTable(self, "Leases", key=key)
         self.queue, self.dead_letters = self._create_queue()
         self.role = self._create_role(runs=runs, bus=bus, failed=failed)
@@ -168,7 +166,7 @@ class EvaluatorFleet(Construct):
             self, "Log", retention=RETENTION[settings.retention.log_days], removal_policy=RemovalPolicy.DESTROY
         )
         news = {"TRACKSIDE_FLEET_NEWS_SECONDS": str(NEWS_SECONDS)} if self.has_news else {}
-        # Whose it is says the image's VOLUME: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/bind-mounts.html
+        # The image's VOLUME sets its owner: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/bind-mounts.html
         task.add_volume(name=SCRATCH)
         worker = task.add_container(
             "Worker",

@@ -12,7 +12,7 @@ from constructs import Construct
 from stacks.constructs.acknowledge import acknowledge
 from stacks.constructs.python_lambda import RETENTION
 
-# What a worker speaks to. S3 and DynamoDB have gateways, which cost nothing.
+# Services that a worker calls. S3 and DynamoDB have gateways, which cost nothing.
 INTERFACES = {
     "Registry": ec2.InterfaceVpcEndpointAwsService.ECR,
     "Images": ec2.InterfaceVpcEndpointAwsService.ECR_DOCKER,

@@ -11,7 +11,7 @@ from constructs import Construct
 from stacks.constructs.allow import allow
 from trackside.contracts.deployment.run_table import SHELVES
 
-# What DynamoDB does with the key in the name of whoever reads or writes items.
+# Actions of DynamoDB with the key on behalf of a reader or writer of items.
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/encryption.usagenotes.html
 KEY_ACTIONS = [
     "kms:Decrypt",

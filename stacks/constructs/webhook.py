@@ -74,7 +74,7 @@ class Webhook(Construct):
                 targets.ApiDestination(
                     destination,
                     event=body,
-                    event_role=role.without_policy_updates(),  # else CDK says it again, without the reason
+                    event_role=role.without_policy_updates(),  # else CDK writes the statement again, without the reason
                     dead_letter_queue=self.dead_letters,
                     retry_attempts=185,
                     max_event_age=Duration.hours(24),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trackside.contracts.run_layout import run_of_job
 
-FLEET_PREFIX = "TRACKSIDE_FLEET_"  # of what a worker is told, and not the evaluators that it starts
+FLEET_PREFIX = "TRACKSIDE_FLEET_"  # of a worker's settings, which its evaluators do not get
 
 _READ_BY_BOTOCORE = frozenset({"BOTO_CONFIG", "HOME", "REQUESTS_CA_BUNDLE"})
 _PROXIES = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
@@ -132,7 +132,7 @@ class FleetEnvironment:
     lease_seconds: float = 60.0
     look_seconds: float = 20.0
     news_seconds: float = 0.0
-    slow_poll_seconds: float = 10.0  # of a run that S3 tells nothing of
+    slow_poll_seconds: float = 10.0  # of a run without notifications from S3
     grace_seconds: float = 90.0
     event_bus: str = ""
 
@@ -263,7 +263,7 @@ def forget_run() -> None:
 def _state_of_file(path: str) -> tuple[int, int] | None:
     try:
         state = Path(path).expanduser().stat()
-    except (OSError, RuntimeError):  # not there, or nobody's home
+    except (OSError, RuntimeError):  # no such file, or an unknown user's home
         return None
     return state.st_mtime_ns, state.st_size
 

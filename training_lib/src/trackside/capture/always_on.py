@@ -35,12 +35,12 @@ from trackside.contracts.recorded_names import DEAR_INTERVAL, NORMS_INTERVAL
 
 logger = logging.getLogger(__name__)
 
-MOST_WAITING = 256  # steps whose numbers are on their way, or that ended before the run began
+MOST_WAITING = 256  # steps with numbers on their way, or that ended before the run began
 
 RECORD_SECONDS = 0.25  # so often rows are made, of all steps since: code that runs cold costs three times as much
 MOST_AT_ONCE = 64
 RECORDER_SECONDS = 0.05  # how long the writer thread waits for the training thread to have made its rows
-SETTLED_SECONDS = 10.0  # a training that ends before is too short to be told how it was watched
+SETTLED_SECONDS = 10.0  # a training that ends before is too short for a message about its statistics
 
 _JUST_AFTER = 1e-4  # seconds by which a row is younger than the one it corrects
 

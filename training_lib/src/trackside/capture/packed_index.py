@@ -53,7 +53,7 @@ class PackedIndexWriter:
 
     def before_step(self, store: Store, step: int) -> None:
         """Check, before the first step, for steps that an earlier process saved."""
-        # A step that is saved again could not be told from one that an earlier process saved.
+        # A step that is saved again looks like one that an earlier process saved.
         is_next = self._has_begun and self._is_sure and step > self._last_step
         if self._is_off or is_next:
             return
@@ -108,7 +108,7 @@ class PackedIndexWriter:
         index = files.index
         if index.event_key not in {None, event_key(step, self._worker)}:
             return PackedLayout(index.entries, index.shapes, index.event_key)
-        # From here on the index is the same bytes for all steps whose tensors lie alike.
+        # From here on the index has the same bytes for all steps with the same layout of tensors.
         where = files.index_bytes[files.index_bytes.find(b'"tensor_payload"') :]
         layout = self._layouts.get(where)
         if layout is None:

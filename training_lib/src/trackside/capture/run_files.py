@@ -189,7 +189,7 @@ class RunFiles:
         try:
             if growing.append(key, b"".join(part for one in files.values() for part in one.event_parts)) == first:
                 self._prepared = files
-        except OSError:  # each of them is tried by itself, which says what is wrong
+        except OSError:  # each of them is tried by itself, which raises the error
             self._event_files.failed()
 
     def save(self, step: StepTensors) -> None:
@@ -243,7 +243,7 @@ class RunFiles:
         self.start()  # else what an earlier process has stored could be overwritten
         store = self._opened()
         if self._has_claimed:
-            with contextlib.suppress(OSError):  # it says nothing about the run itself
+            with contextlib.suppress(OSError):  # it has no information about the run itself
                 store.delete(run_layout.CLAIM_KEY)
         self._packed_index.finish(store)
         self._store_collections(store)
@@ -379,7 +379,7 @@ class RunFiles:
     def _read_earlier_report(self, store: Store) -> CaptureReport:
         try:
             return read_report(store, self._worker)
-        except RecordError:  # it was damaged before: what it said is lost already
+        except RecordError:  # it was damaged before: its content is lost already
             return CaptureReport(0, 0)
 
     def _store_collections(self, store: Store) -> None:

@@ -37,9 +37,9 @@ from trackside.records.state_file import TrainingState
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 
-CLOSE_SECONDS = 30.0  # how long the end of the process waits for what is queued
-RESUME_SECONDS = 10.0  # how long the first step waits for the run's store to say where an earlier process stopped
-SIGTERM_SECONDS = 5.0  # the same where somebody waits for this process to die; Docker kills after 10
+CLOSE_SECONDS = 30.0  # how long the end of the process waits for queued steps
+RESUME_SECONDS = 10.0  # how long the first step waits for the position of an earlier process
+SIGTERM_SECONDS = 5.0  # the same if this process must end soon; Docker kills after 10
 
 
 class Rank(NamedTuple):
@@ -349,7 +349,7 @@ class RunSession:
         self.knows_start = False
         try:
             position = within_seconds(find, RESUME_SECONDS)
-        except OSError:  # said with the first step that can therefore not be stored
+        except OSError:  # logged with the first step that can therefore not be stored
             return False
         if position is None:
             what = "the run's store has not answered for %g s. Steps wait in memory until it tells what it holds."

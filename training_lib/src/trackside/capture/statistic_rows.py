@@ -256,7 +256,7 @@ class _CheapRow:
         self._numbers = len(wide) + 1  # losses, rates, our share: every row begins with them
         self._row = np.zeros(len(wide) + len(norms) + len(bits))
         self._plain_bits = np.array([column.statistic != "nonfinite_count" for column in bits], np.float64)
-        self._has_plain_bits = False  # the row's bits say: all finite, all present
+        self._has_plain_bits = False  # the row's bits: all finite, all present
         # Two optimizers may update one parameter: the later one's numbers hold.
         columns = [*wide, *norms, *bits]
         last = {(column.tensor, column.statistic): place for place, column in enumerate(columns)}

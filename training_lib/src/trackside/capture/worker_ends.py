@@ -15,7 +15,7 @@ from trackside.storage.store import Store
 
 WAIT_SECONDS = 20.0  # for one that has written to the run; less than what the end of the process waits for us
 UNSEEN_SECONDS = 2.0  # for one of which nothing is seen: perhaps it never trains, perhaps its first step comes now
-INTERRUPTED_SECONDS = 2.0  # where somebody waits for the process to die
+INTERRUPTED_SECONDS = 2.0  # if the process must end soon
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0
 
 

@@ -13,7 +13,7 @@ from trackside.storage.store import Store
 
 try:
     import fcntl
-except ImportError:  # no Unix: nothing is locked, nobody is refused
+except ImportError:  # no Unix: nothing is locked, no process is refused
     fcntl = None  # type: ignore[assignment] # a module, or none
 
 _IS_HELD = {errno.EACCES, errno.EAGAIN}
@@ -50,9 +50,9 @@ class WorkerLock:
         if descriptor is None or self._path is None:
             return
         try:
-            self._path.unlink(missing_ok=True)  # while it is held: whoever opened it before sees that it is gone
+            self._path.unlink(missing_ok=True)  # while it is held: a process that opened it before sees that it is gone
         except OSError:
-            pass  # it says nothing about the run
+            pass  # it has no information about the run
         finally:
             os.close(descriptor)
 

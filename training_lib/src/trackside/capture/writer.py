@@ -341,10 +341,10 @@ class Writer:
             try:
                 tend(part)
             except OSError as error:
-                if self.is_failing:  # the outage of the steps, which is said
+                if self.is_failing:  # the outage of the steps, which is logged
                     continue
                 what = "%s cannot store what it has: %s. Training goes on; it is tried again now and then."
-                # Not as the steps' failures: that one of those was lost is said all the same.
+                # Not in the class of the steps' failures: a lost step is logged all the same.
                 self._guard.say_once(f"background/{type(error).__name__}", what, type(part).__name__, describe(error))
             except Exception as error:  # noqa: BLE001 - what is broken is switched off, and nothing else
                 self._background = tuple(other for other in self._background if other is not part)

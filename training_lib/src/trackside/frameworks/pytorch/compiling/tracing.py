@@ -20,8 +20,8 @@ def _loaded_compiler() -> object:
     return sys.modules.get("torch._dynamo")
 
 
-# What compiles the functions that are called from here on in this thread; None for nothing. Private: where PyTorch does
-# not tell, the compiler's being loaded has to do, which it is as soon as an optimizer was built.
+# The compiler of the functions that are called from here on in this thread; None for none. Private: if PyTorch does not
+# show it, a loaded compiler counts, which it is as soon as an optimizer was built.
 compiler_at_work: Callable[[], object] = getattr(
     torch._C._dynamo.eval_frame, "get_eval_frame_callback", _loaded_compiler
 )

@@ -443,7 +443,7 @@ class ModelFactsFile:
             return
         try:
             self._revisions = list(read_facts(store, self._worker))
-        except RecordError:  # it was damaged before: what it said is lost already
+        except RecordError:  # it was damaged before: its content is lost already
             self._revisions = []
         self._told = len(self._revisions)
         self._is_resumed = True

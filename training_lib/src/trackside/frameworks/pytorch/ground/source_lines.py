@@ -272,7 +272,7 @@ def _members(file: _File, kind: ast.ClassDef) -> dict[str, _Expression]:
     for function in (node for node in kind.body if isinstance(node, _Function)):
         for node in ast.walk(function):
             for name, value in _set_by(node):
-                # A module that is handed in was not created here; a call tells more.
+                # A module that is handed in was not created here; a call is better evidence.
                 if name not in found or not isinstance(found[name].node, ast.Call):
                     found[name] = _Expression(file, value, function)
     return found

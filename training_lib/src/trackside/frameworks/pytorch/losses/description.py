@@ -26,8 +26,8 @@ _LOSS_OF_NODE: Mapping[str, str] = {
     "MultilabelMarginLossBackward0": "MultiLabelMarginLoss",
     "CtcLossBackward0": "CTCLoss",
 }
-# By their functions, under the names that their graphs lead to: where there is no graph, in evaluation, a loss must
-# have the name that it has in training. The others of torch.nn.functional leave nothing in it that tells them.
+# By their functions, under the names that their graphs lead to: without a graph, in validation, a loss must have the
+# name that it has in training. The others of torch.nn.functional leave nothing in the graph that identifies them.
 LOSS_OF_FUNCTION: Mapping[str, str] = {
     "cross_entropy": "CrossEntropyLoss",
     "nll_loss": "NLLLoss",

@@ -124,7 +124,7 @@ def _nll(node: Any) -> torch.Tensor:
 
 def _absolute(node: Any) -> torch.Tensor:
     value: torch.Tensor = node._saved_self
-    return value.abs()  # of the difference, whose mean is the L1 loss
+    return value.abs()  # of the difference; their mean is the L1 loss
 
 
 _BY_HAND: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {

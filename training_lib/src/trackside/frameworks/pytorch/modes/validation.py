@@ -81,7 +81,7 @@ class Validation:
         self._has_training_begun = False
         self._trains_in_eval_mode = False
         self._evaluated: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
-        self._marker: weakref.ref[torch.nn.Module] | None = None  # whose next call is the next step
+        self._marker: weakref.ref[torch.nn.Module] | None = None  # its next call is the next step
         self._had_gradients = False
         fuse.when_blown = self._give_up
         self._protected = fuse.protect(lambda function, *args: function(*args))
@@ -121,7 +121,7 @@ class Validation:
 
     def training_goes_on(self) -> None:
         """Note a backward pass or optimizer's step about to be made, even if the model is still in eval mode."""
-        if self._losses.is_step_open and self._had_gradients:  # it was a training step of a model in evaluation mode
+        if self._losses.is_step_open and self._had_gradients:  # it was a training step of a model in eval mode
             self._trains_in_eval_mode = True
             self._losses.values = []
             self._close_step()
@@ -177,7 +177,7 @@ class Validation:
             return root is module
         return type(module) in self._modules.root_types and not type(module).__module__.startswith("torch.nn.")
 
-    # What ModuleSource tells.
+    # Called by ModuleSource.
 
     def is_model(self, module: torch.nn.Module) -> bool:
         """Return True for a trained model or a copy of one; see `CallWatcher`."""

@@ -65,7 +65,7 @@ class ValidationInTrainingMode:
         fuse: Fuse,
     ) -> None:
         self.count = 0
-        self.place: Place | None = None  # where a model was called for an evaluation
+        self.place: Place | None = None  # where a model was called for a validation
         self.is_looking = False
         self.look_changed: Callable[[], None] = lambda: None
         self._modules, self._step, self._counted = modules, step, counted
@@ -106,7 +106,7 @@ class ValidationInTrainingMode:
         kind.__enter__ = __enter__
 
         def undo() -> None:
-            if kind.__enter__ is __enter__:  # else somebody has put theirs on top of it, and it stays, inert
+            if kind.__enter__ is __enter__:  # else another library has wrapped it, and it stays, inert
                 kind.__enter__ = original
 
         self._undo.append(undo)

@@ -76,7 +76,7 @@ class ModuleCalls:
 
     def _place(self) -> None:
         if _placed.calls is not None:
-            if not _placed.calls.is_on:  # it stayed below what somebody has put on top of it
+            if not _placed.calls.is_on:  # it stayed below another library's wrapper
                 _placed.calls = self
             return  # else there is a second capture in this process, and the first one stays
         _placed.original = torch.nn.Module.__call__
@@ -85,7 +85,7 @@ class ModuleCalls:
         setattr(torch.nn.Module, "__call__", functools.wraps(_placed.original)(_stand_in))  # noqa: B010 - for mypy
 
     def _remove(self) -> None:
-        # Where somebody has put theirs on top of ours, ours stays below it, inert.
+        # Below another library's wrapper ours stays, inert.
         if _placed.calls is self and torch.nn.Module.__call__ is _stand_in:
             setattr(torch.nn.Module, "__call__", _placed.original)  # noqa: B010 - as above
             _placed.calls = None

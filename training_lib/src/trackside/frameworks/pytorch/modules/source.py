@@ -96,7 +96,7 @@ class TrainedModules:
         found = self._members.get(id(module))
         if found is not None and found[0]() is module:
             return found
-        # A replica of DataParallel shares the dict of its original's hooks, and nothing else that could tell.
+        # A replica of DataParallel shares the dict of its original's hooks, and nothing else that identifies it.
         return self._members.get(id(module.__dict__.get("_forward_hooks")))
 
     def _refresh(self) -> None:
@@ -173,7 +173,7 @@ class ModuleSource:
         self._modules = modules
         self._watcher = watcher
         self.eager = EagerSteps(is_allowed=is_eager_allowed)
-        self._model: int | None = None  # whose call is open
+        self._model: int | None = None  # with an open call
         self._is_ignored = False
         self._is_outside = False  # of any step: the latest call of a model was, and so is a loss of what it gave
         self.trial_calls: TrialCalls | None = TrialCalls(  # until training begins
@@ -217,7 +217,7 @@ class ModuleSource:
         if mode == TRAIN:
             self._generation += 1
 
-    # What ModuleCalls tells.
+    # Called by ModuleCalls.
 
     def before_call(self, module: torch.nn.Module, args: Any, kwargs: Any, *, is_outermost: bool) -> None:
         """Save the inputs of a module; see `CallObserver`."""

@@ -75,7 +75,7 @@ class Slabs:
             if slab is None:
                 return None
             self._used_at = self._monotonic()
-            arrays = slab.arrays(layout)  # which say that it is in use
+            arrays = slab.arrays(layout)  # they mark it as in use
         finally:
             self._lock.release()
         with torch.no_grad():

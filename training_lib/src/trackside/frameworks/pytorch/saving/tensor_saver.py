@@ -17,7 +17,7 @@ from trackside.frameworks.pytorch.saving.slabs import PLAIN_TYPES, Slabs, is_pla
 from trackside.frameworks.pytorch.sharding.shards import shard_of
 from trackside.records.shards import Shard
 
-# Before the first optimizer's step nobody knows whether this process will ever train.
+# Before the first optimizer's step this process may never train at all.
 MOST_BYTES_BEFORE_TRAINING = 256 * 2**20
 
 _NO_COLLECTIONS: frozenset[str] = frozenset()

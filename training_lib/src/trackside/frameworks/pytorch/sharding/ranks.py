@@ -43,7 +43,7 @@ def agreed(rank: Rank, find: Callable[[], TrainingState | None]) -> TrainingStat
         store.set(KEY, encode_states([state] if state else []))
         return state
     deadline = time.monotonic() + WAIT_SECONDS
-    while not store.check([KEY]):  # `get` alone would block whoever else uses the store
+    while not store.check([KEY]):  # `get` alone would block other users of the store
         if time.monotonic() > deadline:
             raise TimeoutError("rank 0 has not told yet where an earlier process of this run stopped")
         time.sleep(POLL_SECONDS)

@@ -21,7 +21,7 @@ def shard_of(tensor: torch.Tensor) -> Shard | None:
     placements = getattr(tensor, "placements", None)
     if placements is None or all(placement.is_replicate() for placement in placements):
         return None
-    value: Any = tensor  # a DTensor, whose class is not worth its import here
+    value: Any = tensor  # a DTensor; its class is not worth its import here
     coordinate = value.device_mesh.get_coordinate()
     if coordinate is None:
         return None

@@ -26,7 +26,7 @@ from trackside.frameworks.pytorch.optimizers.source import fused_scale
 from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
 from trackside.frameworks.pytorch.statistics.device_numbers import DeviceNumbers, is_on_device
 
-PART_BYTES = 64 << 20  # of weights whose update is measured in one step: they are copied for it
+PART_BYTES = 64 << 20  # of weights with an update measured in one step: they are copied for it
 MOST_PARTS = 100
 MOST_TENSORS_A_PART = 4096
 MOST_COPIED_BYTES = 512 << 20  # a larger tensor's update is never measured

@@ -65,8 +65,8 @@ class ByScript:
         self.has_roots = self.has_seen_any = False
         self.is_step_begun = self.has_gradients = self.was_loss_called = False
         self.ended: StepPosition | None = None
-        self._scripted_modes: set[str] = set()  # in which the script has said where a step ends
-        self._marker: weakref.ref[torch.nn.Module] | None = None  # whose next call is the next step
+        self._scripted_modes: set[str] = set()  # in which the script has ended a step itself
+        self._marker: weakref.ref[torch.nn.Module] | None = None  # its next call is the next step
         self._call_flag: CallFlag | None = None
 
     @property

@@ -51,7 +51,7 @@ class ShortWay:
         look_ahead: Callable[[], None],
     ) -> None:
         self.is_open = self.is_stepping = False
-        self._has_seen_loss = False  # in this step, whose gradients were therefore cleared
+        self._has_seen_loss = False  # in this step, so its gradients were cleared
         self._engine, self._guard = session.engine, session.guard
         self._statistics, self._record = statistics, session.statistics
         self._numbers, self._cleared = numbers, numbers.cleared

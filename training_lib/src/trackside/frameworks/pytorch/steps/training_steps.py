@@ -125,7 +125,7 @@ class TrainingSteps:
             self._statistics.after_step(optimizer)
             if not ends_by_calls:
                 self._numbers.after_step(optimizer)
-        if ends_by_calls:  # a training in the mode of an evaluation
+        if ends_by_calls:  # a training in the mode of a validation
             return
         if self._strategy.ends_after(optimizer):
             self.end_step()
