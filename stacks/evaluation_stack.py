@@ -60,8 +60,9 @@ class EvaluationStack(Stack):
     - `custom_rules`: the parts for rules from files; None, and nothing made, without the setting `custom_rules_from`
     - `fleet`: likewise, for the mode `fleet`
     - `reactions`: by name, as in lambdas/
-    - `failed_evaluations`: a queue of the events of failed processing jobs without a successor. Without it nobody would
-      notice that a job is no longer watched
+    - `failed_evaluations`: a queue of the events of failed processing jobs without a successor: the only sign that a
+      job
+      is no longer watched
     """
 
     def __init__(

@@ -43,7 +43,7 @@ def decide(evaluation: RuleEvaluation, settings: PublishMetricSettings, *, now: 
     - the rule, so that one alarm can watch all jobs
     - none, so that one alarm can watch all rules
 
-    Errors: none, whatever the event holds: CloudWatch would refuse it each time.
+    Raises nothing for any event: CloudWatch would refuse a bad one each time.
     """
     refusal = reason_not_to(Action.PUBLISH_METRIC, evaluation, default_actions=settings.default_actions)
     if refusal:

@@ -89,7 +89,7 @@ class OpenStep:
 
         Args:
             name: The name it is saved under.
-            array: A copy; nobody else may write to it.
+            array: A copy, which no other code may write to.
             collections: As in `wants`; they are stored with the run.
         """
         if array.size:
@@ -111,7 +111,7 @@ class OpenStep:
             self._losses.append((loss_name, value))
 
     def add_scalar(self, name: str, value: float) -> None:
-        """Add `scalar/<name>`, which is saved whatever the schedules ask for."""
+        """Add `scalar/<name>`, which is saved regardless of the schedules."""
         self.add(f"scalar/{name}", np.array([value], np.float64), collections=frozenset({SCALARS}))
 
     def tensors(self) -> dict[str, np.ndarray]:

@@ -12,13 +12,13 @@ from typing import Any
 
 
 class ProcessEnd:
-    """Calls `close` when this process ends, in whichever way it does.
+    """The end of this process, at which `close` is called.
 
     - Normal end, `SystemExit`, uncaught exception, Ctrl-C: at exit, after the user's own code has ended.
-    - SIGTERM that nobody handles: `close_on_sigterm`, then the signal takes its course, so the exit status stays 143.
+    - SIGTERM without a handler: `close_on_sigterm`, then the signal takes its course, so the exit status stays 143.
     - SIGTERM that the user's program handles: `flush`, then the user's handler, which may go on training.
     - A forked child inherits all of this and does none of it.
-    - SIGKILL and `os._exit`: nothing can be done; what was stored is whole.
+    - SIGKILL and `os._exit`: nothing can be done; everything stored is whole.
 
     The handler is set in the main thread only (Python allows no other), and not where SIGTERM is ignored.
     """

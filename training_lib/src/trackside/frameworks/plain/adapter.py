@@ -56,13 +56,13 @@ class PlainAdapter:
         self._statistics.add_loss(name, value, mode=self._engine.mode, started=self._statistics.budget.clock())
 
     def add_tensor(self, name: str, value: Any, collection: str) -> None:
-        """Add a tensor of the program, which is saved at every step, whatever the schedules request."""
+        """Add a tensor of the program to the open step. It is saved regardless of the schedules."""
         array = self._array(name, value)
         if array is not None:
             self._engine.open_step.add(name, array, collections=frozenset({collection}))
 
     def add_scalar(self, name: str, value: float) -> None:
-        """Add `scalar/<name>`, which is saved at every step, whatever the schedules request."""
+        """Add `scalar/<name>` to the open step. It is saved regardless of the schedules."""
         self._engine.open_step.add(f"scalar/{name}", np.array([value]), collections=frozenset({SCALARS}))
 
     def add_parameters(

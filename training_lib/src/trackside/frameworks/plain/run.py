@@ -85,7 +85,7 @@ class Run:
         )
 
     def tensor(self, name: str, value: Any, *, collection: str = "default") -> None:
-        """Save an array or list with the open step, whatever the schedules request.
+        """Save an array or list with the open step, regardless of the schedules.
 
         Args:
             name: Name of the tensor.
@@ -95,7 +95,7 @@ class Run:
         self._record("saving a tensor", lambda adapter: adapter.add_tensor(name, value, collection))
 
     def scalar(self, name: str, value: Any) -> None:
-        """Save a number with the open step, whatever the schedules request.
+        """Save a number with the open step, regardless of the schedules.
 
         Args:
             name: Its name; it is saved as `scalar/<name>`.

@@ -107,7 +107,7 @@ class ModuleCalls:
 class _Placed:
     """The replaced function, and the observation that replaced it.
 
-    - `original`: PyTorch's own, kept for ever
+    - `original`: PyTorch's own, kept until the process ends
     - `calls`: None while nothing is replaced
     """
 

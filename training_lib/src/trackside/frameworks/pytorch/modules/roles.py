@@ -1,4 +1,4 @@
-"""The role of a module, as far as its class shows it, so that rules can request activations whatever their names."""
+"""The role of a module, as far as its class shows it, so that rules can request activations by role instead of name."""
 
 from __future__ import annotations
 

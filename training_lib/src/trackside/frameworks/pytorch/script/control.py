@@ -168,7 +168,7 @@ class ScriptControl:
             self._strategy.was_loss_called = True
 
     def _step_after_end(self) -> StepPosition | None:
-        """The step that has ended last, while the script is still in it."""
+        """Return the step that has ended last, while the script is still in it."""
         can_add = self.last.destination is not None and self._strategy.is_after_step()
         return self._strategy.ended if can_add else None
 

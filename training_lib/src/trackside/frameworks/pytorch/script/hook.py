@@ -94,7 +94,7 @@ class Hook:
         self._capture.set_mode(mode.upper())
 
     def save_tensor(self, name: str, value: Any, *, collection: str = "default") -> None:
-        """Save a tensor, array or list with the open step, whatever the schedules request.
+        """Save a tensor, array or list with the open step, regardless of the schedules.
 
         Args:
             name: Name of the tensor.
@@ -104,7 +104,7 @@ class Hook:
         self._capture.save_tensor(name, value, collections=(collection,))
 
     def save_scalar(self, name: str, value: Any) -> None:
-        """Save a number with the open step, whatever the schedules request.
+        """Save a number with the open step, regardless of the schedules.
 
         Args:
             name: Its name; it is saved as `scalar/<name>`.
