@@ -170,8 +170,10 @@ def _wrong_together(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _too_long_for_variables(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield (key, problem) of the longest setting that is too long beside the others: the deployment would fail
-    half-way."""
+    """Yield (key, problem) of the longest setting that is too long beside the others.
+
+    The deployment would fail half-way.
+    """
     for names in TRAVELLING:
         lengths = {name: len(",".join(values[name])) for name in names}
         if sum(lengths.values()) > MOST_VARIABLE_CHARACTERS:

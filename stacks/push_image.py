@@ -1,11 +1,11 @@
-"""Builds the image of a rule container and pushes it to where the deployment looks for it.
+"""Build the image of a rule container and push it to the repository that the deployment uses.
 
     make image                                             the evaluator's
     .venv/bin/python -m stacks.push_image custom_rule      the one that runs rules from files
     .venv/bin/python -m stacks.push_image --dry-run        prints each step, and does none
 
-The deployment says which repository and which tag (an output of its stack). Needs Docker, credentials of the account
-that may push to the repository, and no AWS command line. A tag never moves: what is there already is not pushed again.
+Repository and tag come from the deployment (an output of its stack). Needs Docker, credentials of the account that may
+push to the repository, and no AWS command line. A tag never moves: an existing image is not pushed again.
 """
 
 from __future__ import annotations

@@ -334,9 +334,9 @@ def _numbers_of(group: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _kind_of(value: Any) -> object:
-    """Return a value that changes with the kind of `value`: for a number, only whether it is zero, so schedules pass.
+    """Return a value that changes with the kind of `value`, and not as a schedule goes on.
 
-    A tensor, which may lie on a device, is never read.
+    For a number that is whether it is zero. A tensor, which may lie on a device, is never read.
     """
     if isinstance(value, (tuple, list)):
         return len(value) if len(value) > 4 else tuple(map(_kind_of, value))
