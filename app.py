@@ -1,4 +1,4 @@
-"""Composes the deployment. `cdk synth` needs no credentials and no network."""
+"""Composition of the deployment. `cdk synth` needs no credentials and no network."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trackside.contracts.errors import ConfigurationError
 
 
 def compose(app: cdk.App, settings: DeploymentSettings) -> None:
-    """All stacks of one deployment; of a spoke, the one that it needs."""
+    """Create all stacks of one deployment; for a spoke, only its own."""
     if settings.accounts.hub_account:
         SpokeStack(app, "TracksideSpoke", settings=settings)
     else:

@@ -1,4 +1,4 @@
-"""What follows from a verdict: the bus, the rules on it, and one reaction for each action."""
+"""The consequences of a verdict: the bus, the rules on it, and one reaction for each action."""
 
 from __future__ import annotations
 
@@ -47,7 +47,12 @@ SMS_HAS_NO_QUEUE = "What a phone could not be told stands in the e-mail, on the 
 
 
 class ActionStack(Stack):
-    """`bus`: where verdicts arrive. `topic`: where owners are told. `reactions`: by name, as in lambdas/."""
+    """The stack of actions.
+
+    - `bus`: the bus of verdicts
+    - `topic`: the topic of notices to owners
+    - `reactions`: by name, as in lambdas/
+    """
 
     def __init__(
         self,
@@ -95,7 +100,7 @@ class ActionStack(Stack):
             # One that CloudFormation makes of an environment's stack name might be longer than an archive's may be.
             archive_name=settings.event_bus_name[:MOST_ARCHIVE_NAME_CHARACTERS] if settings.environment else None,
             description="Every verdict, to be replayed after an outage",
-            # Not what webhooks were told: they know no "once".
+            # Not the notices for webhooks: a replay would send them again.
             event_pattern=rule_status_changed(),
             retention=Duration.days(settings.retention.archive_days),
         )
@@ -117,7 +122,10 @@ class ActionStack(Stack):
         return table
 
     def _create_dry_run_switch(self) -> ssm.StringParameter:
-        """A person may switch it at any time; a deployment sets it only if the setting changed since the last one."""
+        """Return the switch.
+
+        A person may change it at any time; a deployment sets it only after the setting has changed.
+        """
         return ssm.StringParameter(
             self,
             "DryRun",

@@ -1,6 +1,6 @@
-"""The synthesized deployment (a cloud assembly), made again only when something it is made of has changed.
+"""The synthesized deployment (a cloud assembly), made again only when one of its inputs has changed.
 
-For tests, the demo and the drill: a synthesis takes six seconds and more, and several of them may ask at once.
+For tests, the demo and the drill: a synthesis takes six seconds and more, and several of them may request it at once.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from stacks.layer import layer_folder
 from stacks.paths import BUILD, LAMBDAS, LIBRARY, ROOT
 
 CDK = ROOT / ".ci" / "cdk"
-PRINTED = "printed.txt"  # what the synthesis said
+PRINTED = "printed.txt"  # output of the synthesis
 
 
 class SynthesisError(RuntimeError):
-    """`cdk synth` failed; the message is what it printed."""
+    """`cdk synth` failed; the message is its output."""
 
 
 def assembly(context: Mapping[str, str] | None = None) -> Path:
-    """The folder of the assembly for cdk.json's settings, with `context` laid over them, as `-c` would.
+    """Return the folder of the assembly for cdk.json's settings, with `context` laid over them, as `-c` would.
 
     Errors: `SynthesisError`.
     """
@@ -33,7 +33,7 @@ def assembly(context: Mapping[str, str] | None = None) -> Path:
     BUILD.mkdir(exist_ok=True)
     folder = BUILD / f"assembly-{_fingerprint(options)}"
     with (BUILD / "assembly.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # whoever comes second finds the folder ready
+        fcntl.flock(lock, fcntl.LOCK_EX)  # a second process finds the folder ready
         if not (folder / "manifest.json").is_file():
             _synthesize(folder, options)
     return folder

@@ -34,8 +34,10 @@ TRAVELLING = (
 
 
 def _check_cost_tags(value: tuple[str, ...]) -> None:
-    """Names and values as both CloudFormation and SageMaker take them; a comma divides one from the next. Tags that we
-    give a meaning to are ours alone."""
+    """Check names and values by the rules of both CloudFormation and SageMaker. A comma divides one tag from the next.
+
+    Tags with a meaning to us are refused.
+    """
     wrong = [
         tag for tag in value if not re.fullmatch(r"(?!(?i:aws|trackside):)[\w.:/+@-]{1,128}=[\w .:/+@-]{0,256}", tag)
     ]
@@ -95,7 +97,7 @@ class DeploymentSettings:
         for key, given in context.items():
             name = key.removeprefix(PREFIX)
             if name == key:
-                if name in declared:  # CDK would take it, and nobody would ever read it
+                if name in declared:  # CDK would accept it, and no code would ever read it
                     problems.append(Problem(key, "is not read.", f"Did you mean {PREFIX + key!r}?"))
                 continue
             if name not in declared:
@@ -125,8 +127,10 @@ class DeploymentSettings:
         return f"Trackside-{self.environment}-{concern}" if self.environment else construct_id
 
     def service_name(self, reaction: str) -> str:
-        """Return the name of a reaction in its metrics: `reconcile`, or `staging-reconcile`. With one name for two
-        deployments, one that sweeps would hide that the other does not."""
+        """Return the name of a reaction in its metrics: `reconcile`, or `staging-reconcile`.
+
+        With one name for two deployments, one that sweeps would hide that the other does not.
+        """
         return f"{self.environment}-{reaction}" if self.environment else reaction
 
     def _with(self, declared: Iterable[DeclaredSetting], values: Mapping[str, Any]) -> DeploymentSettings:
@@ -166,8 +170,10 @@ def _wrong_together(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _too_long_for_variables(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield (key, problem) of the longest setting that is too long beside the others: the deployment would fail
-    half-way."""
+    """Yield (key, problem) of the longest setting that is too long beside the others.
+
+    The deployment would fail half-way.
+    """
     for names in TRAVELLING:
         lengths = {name: len(",".join(values[name])) for name in names}
         if sum(lengths.values()) > MOST_VARIABLE_CHARACTERS:

@@ -1,4 +1,4 @@
-"""What judges a run: the rule container's image, its role, and what starts and ends its processing jobs."""
+"""The evaluators of runs: the rule container's image, its role, and the functions that start and end its jobs."""
 
 from __future__ import annotations
 
@@ -54,10 +54,16 @@ class CustomRules:
 
 
 class EvaluationStack(Stack):
-    """`repository`: of the rule container's image. `custom_rules`: what judges by rules from files, if the deployment
-    says whence (`custom_rules_from`); else None, and nothing of it is made. `fleet`: likewise, of the mode so named.
-    `reactions`: by name, as in lambdas/. `failed_evaluations`: a queue that keeps the event of each processing job that
-    failed and in whose place no other goes on, for nobody else notices that a job is no longer watched."""
+    """The stack of evaluators.
+
+    - `repository`: repository of the rule container's image
+    - `custom_rules`: the parts for rules from files; None, and nothing made, without the setting `custom_rules_from`
+    - `fleet`: likewise, for the mode `fleet`
+    - `reactions`: by name, as in lambdas/
+    - `failed_evaluations`: a queue of the events of failed processing jobs without a successor: the only sign that a
+      job
+      is no longer watched
+    """
 
     def __init__(
         self,
@@ -206,8 +212,7 @@ class EvaluationStack(Stack):
         return reaction
 
     def _let_read_requests(self, function: lambda_.Function) -> None:
-        """Which rules are asked for stands in the run. Listing tells a request that is absent from one that
-        may not be read."""
+        """Let the function read the requests of runs. Listing separates an absent request from one without access."""
         requests = f"*/{RULE_REQUEST_KEY}"
         why = "Which rules a run asks for, and with which parameters; and objects that many jobs refer to."
         allow(function, "ReadRuleRequests", ["s3:GetObject"], [self._runs.arn_for_objects(requests)], why=why)

@@ -1,4 +1,4 @@
-"""Which events reach which reaction."""
+"""The patterns of events for each reaction."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ISSUES_FOUND = RuleEvaluationStatus.ISSUES_FOUND.value
 
 
 def issue_found(action: Action) -> events.EventPattern:
-    """Our event: a rule that asks for this action found an issue."""
+    """Return the pattern of our event: a rule that asks for this action found an issue."""
     return events.EventPattern(
         source=[SOURCE],
         detail_type=[DETAIL_TYPE],
@@ -36,8 +36,11 @@ def issue_found(action: Action) -> events.EventPattern:
 
 
 def official_issue_found() -> events.EventPattern:
-    """AWS's event: one of the original's rules found an issue while the job runs. The rules are a list of objects,
-    into which EventBridge looks. Later states repeat the same list, hence InProgress only."""
+    """Return the pattern of AWS's event: a rule of SageMaker Debugger found an issue while the job runs.
+
+    The rules are a list of objects, into which EventBridge looks. Later states repeat the same list, hence InProgress
+    only.
+    """
     return events.EventPattern(
         source=[AWS_SOURCE],
         detail_type=[AWS_DETAIL_TYPE],
@@ -49,22 +52,22 @@ def official_issue_found() -> events.EventPattern:
 
 
 def owner_told() -> events.EventPattern:
-    """Ours: notify_owner told the owner."""
+    """Return the pattern of our event: notify_owner has notified the owner."""
     return events.EventPattern(source=[SOURCE], detail_type=[NOTIFICATION_DETAIL_TYPE])
 
 
 def nothing_judged(bucket_name: str) -> events.EventPattern:
-    """A processing job of ours ended well, but no rule could judge the run."""
+    """Return the pattern of a processing job of ours that ended well, but no rule could judge the run."""
     return _our_processing_job("Completed", bucket_name, ExitMessage=[{"prefix": NOTHING_JUDGED}])
 
 
 def rule_status_changed() -> events.EventPattern:
-    """Our event, whatever the rule said."""
+    """Return the pattern of our event about a rule, with any status."""
     return events.EventPattern(source=[SOURCE], detail_type=[DETAIL_TYPE])
 
 
 def official_rule_status_changed() -> events.EventPattern:
-    """AWS's event of a job that the original's rules judge, in every state of the job."""
+    """Return the pattern of AWS's event of a job that SageMaker Debugger's rules judge, in every state of the job."""
     return events.EventPattern(
         source=[AWS_SOURCE],
         detail_type=[AWS_DETAIL_TYPE],
@@ -73,41 +76,51 @@ def official_rule_status_changed() -> events.EventPattern:
 
 
 def training_changed() -> events.EventPattern:
-    """A training job that opted in by its tag is in another state."""
+    """Return the pattern of a new state of a training job with our tag."""
     return events.EventPattern(
         source=[AWS_SOURCE], detail_type=[AWS_DETAIL_TYPE], detail={"Tags": {RUN_TAG: [{"exists": True}]}}
     )
 
 
 def training_started() -> events.EventPattern:
-    """A training job that opted in by its tag is running."""
+    """Return the pattern of a training job with our tag that runs."""
     return _training_job(["InProgress"])
 
 
 def training_ended() -> events.EventPattern:
-    """A training job that opted in by its tag will never write again."""
+    """Return the pattern of a training job with our tag that will never write again."""
     return _training_job(list(TERMINAL_JOB_STATUSES))
 
 
 def evaluation_failed(bucket_name: str, *, but_for: str) -> events.EventPattern:
-    """A processing job of ours failed: killed, no image, a rule request that is wrong. `but_for`: the role of those
-    whose end `evaluator_ended` tells to start_evaluation, which knows whether another goes on."""
+    """Return the pattern of a processing job of ours that failed: killed, no image, a wrong rule request.
+
+    `but_for`: the role of jobs with an end that `evaluator_ended` matches: start_evaluation knows of a successor.
+    """
     return _our_processing_job("Failed", bucket_name, RoleArn=[{"anything-but": [but_for]}])
 
 
 def custom_rule_failed(bucket_name: str) -> events.EventPattern:
-    """A processing job of ours that judged by a rule from a file failed. None of the others is told its actions."""
+    """Return the pattern of a failed processing job of ours that judged by a rule from a file.
+
+    Only jobs of this kind have actions in their environment.
+    """
     return _our_processing_job("Failed", bucket_name, told={ACTIONS: [{"exists": True}]})
 
 
 def evaluator_ended(role_arn: str) -> events.EventPattern:
-    """An evaluator has ended, however it did. It is known by its role, as `custom_rule_ended` says."""
+    """Return the pattern of an evaluator that has ended, in any way.
+
+    Its role identifies it, as in `custom_rule_ended`.
+    """
     return custom_rule_ended(role_arn)
 
 
 def custom_rule_ended(role_arn: str) -> events.EventPattern:
-    """A processing job that judged by a rule from a file has ended. It is known by its role, which only the function
-    that starts such jobs may pass: a name or a tag could be anybody's."""
+    """Return the pattern of an ended processing job that judged by a rule from a file.
+
+    Its role identifies it, which only the function that starts such jobs may pass: a name or a tag could be anybody's.
+    """
     return events.EventPattern(
         source=[AWS_SOURCE],
         detail_type=[PROCESSING_DETAIL_TYPE],
@@ -116,7 +129,7 @@ def custom_rule_ended(role_arn: str) -> events.EventPattern:
 
 
 def run_written(bucket_name: str) -> events.EventPattern:
-    """S3: a run has got further, or has ended. Those without watermarks are looked at now and then."""
+    """Return the pattern of S3's event: a run has more steps, or has ended. Runs without watermarks are polled."""
     written = [f"*/{WATERMARKS}/*", f"*/{TENSORS}/{END_MARKER_KEY}"]
     return events.EventPattern(
         source=["aws.s3"],
@@ -128,8 +141,13 @@ def run_written(bucket_name: str) -> events.EventPattern:
 def _our_processing_job(
     status: str, bucket_name: str, *, told: Mapping[str, Any] | None = None, **more: Any
 ) -> events.EventPattern:
-    """A processing job with a name of ours is in that state, has `more` in its detail, and was `told` that. By the
-    bucket of its run it is known from those of another deployment in the same account."""
+    """Return the pattern of a processing job with a name of ours in that state.
+
+    - `more`: further fields of its detail
+    - `told`: variables of its environment
+
+    The bucket of its run separates it from those of another deployment in the same account.
+    """
     environment = {RUN: [{"prefix": f"s3://{bucket_name}/"}], **(told or {})}
     name = [{"prefix": JOB_NAME_PREFIX}]
     detail = {"ProcessingJobStatus": [status], "ProcessingJobName": name, "Environment": environment, **more}
@@ -145,7 +163,7 @@ def _training_job(statuses: list[str]) -> events.EventPattern:
 
 
 def official_issue_found_and_asks_for(action: Action) -> events.EventPattern:
-    """AWS's event as `official_issue_found`, of a job whose tag asks for this action."""
+    """Return the pattern of `official_issue_found`, for a job with a tag that asks for this action."""
     return events.EventPattern(
         source=[AWS_SOURCE],
         detail_type=[AWS_DETAIL_TYPE],
@@ -158,7 +176,7 @@ def official_issue_found_and_asks_for(action: Action) -> events.EventPattern:
 
 
 def wrong_choice() -> events.EventPattern:
-    """Our event: what a job says of its rules cannot be done."""
+    """Return the pattern of our event: a job's choice of rules is wrong."""
     return events.EventPattern(
         source=[SOURCE],
         detail_type=[DETAIL_TYPE],
@@ -167,8 +185,11 @@ def wrong_choice() -> events.EventPattern:
 
 
 def untagged_training_started(names: Sequence[str]) -> events.EventPattern:
-    """A training job without the tag runs; `names` are patterns with asterisks, none for any name. Of the states on the
-    way two are looked at, for each look may cost a call to SageMaker, and one event may be lost."""
+    """Return the pattern of a running training job without the tag.
+
+    `names` are patterns with asterisks, none for any name. Of the states on the way two are matched, because each may
+    cost a call to SageMaker, and one event may be lost.
+    """
     detail: dict[str, Any] = {
         "TrainingJobStatus": ["InProgress"],
         "SecondaryStatus": ["Starting", "Training"],

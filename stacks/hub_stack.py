@@ -1,4 +1,4 @@
-"""What makes of a deployment the hub of other accounts: their events come in, and their jobs may be stopped."""
+"""The parts that make a deployment the hub of other accounts: their events come in, and their jobs may be stopped."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from trackside.contracts.event import AWS_DETAIL_TYPE, AWS_SOURCE
 
 
 class HubStack(Stack):
-    """Made only if there are `spoke_accounts`. Their events come onto the default bus, where the deployment's own rules
-    match them as they match those of the hub's own jobs; the evaluators run here, too."""
+    """The stack of a hub, made only with `spoke_accounts`.
+
+    Their events come onto the default bus, where the deployment's own rules match them as they match those of the hub's
+    own jobs; the evaluators run here, too.
+    """
 
     def __init__(
         self, scope: Construct, construct_id: str, *, settings: DeploymentSettings, stop_training: lambda_.Function
@@ -34,7 +37,10 @@ class HubStack(Stack):
         self._let_stop(stop_training)
 
     def _let_events_in(self) -> None:
-        """Nobody can put an event of AWS's source by hand (API_PutEvents refuses it), so what comes in is true."""
+        """Let the spokes' events in.
+
+        Nobody can put an event of AWS's source by hand (API_PutEvents refuses it), so they are true.
+        """
         condition: dict[str, Any] = {
             "StringEquals": {"events:source": AWS_SOURCE, "events:detail-type": AWS_DETAIL_TYPE},
         }

@@ -11,7 +11,7 @@ from stacks.paths import BUILD, LAMBDAS, LIBRARY, ROOT
 
 
 def prepare_lambda_code() -> Path:
-    """A folder with just these files, named by what is in them: the same sources are never copied twice."""
+    """Return a folder with just these files, named by their content: the same sources are never copied twice."""
     files = {target: source.read_bytes() for target, source in sorted(_sources().items())}
     digest = hashlib.sha256()
     for target, content in files.items():

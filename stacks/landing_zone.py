@@ -1,6 +1,6 @@
-"""What an organization asks of everything that is deployed: a boundary on every role, a VPC, keys of its own.
+"""An organization's demands on everything deployed: a boundary on every role, a VPC, keys of its own.
 
-Done to the whole tree at once, so that what is added later is not forgotten. docs/landing-zone.md.
+Applied to the whole tree at once, so that later parts are not forgotten. docs/landing-zone.md.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ JOB_IN_VPC = (
 
 
 def fit_in(root: IConstruct, settings: DeploymentSettings) -> None:
-    """Fits all stacks below `root` into what the settings say is there."""
+    """Fit all stacks below `root` into the existing resources that the settings name."""
     if settings.place.permissions_boundary:
         for stack in _all(root, Stack):
             policy = iam.ManagedPolicy.from_managed_policy_arn(stack, "Boundary", settings.place.permissions_boundary)
@@ -74,7 +74,7 @@ def _fit_in_role(role: ProcessingJobRole, settings: DeploymentSettings) -> None:
 
 
 def _join_vpc(function: lambda_.Function, settings: DeploymentSettings) -> None:
-    """By the ids alone: CDK's own way asks for the VPC's zones, which nothing here needs."""
+    """Join the VPC by ids alone: CDK's own way looks up the VPC's zones, which nothing here needs."""
     resource = function.node.default_child
     if not isinstance(resource, lambda_.CfnFunction):
         raise TypeError(f"{function.node.path} is no function of CloudFormation.")

@@ -27,13 +27,13 @@ class LayerMissingError(FileNotFoundError):
 
 
 def layer_folder() -> Path:
-    """Where the layer of these versions lies, built or not."""
+    """Return the folder of the layer of these versions, built or not."""
     words = (PYTHON_VERSION, PLATFORM, *PACKAGES, *PACKAGES_WITHOUT_DEPENDENCIES)
     return LAYERS / hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
 
 
 def built_layer() -> Path:
-    """The layer's folder. Errors: `LayerMissingError`, which says how to build it."""
+    """Return the layer's folder. Errors: `LayerMissingError`, with the command that builds it."""
     folder = layer_folder()
     if not folder.is_dir():
         raise LayerMissingError(f"No Lambda layer at {folder}. Build it with: {sys.executable} -m stacks.layer")
@@ -41,7 +41,7 @@ def built_layer() -> Path:
 
 
 def build_layer() -> Path:
-    """Fetches the packages from the package index, unless the layer of these versions is there. Returns its folder."""
+    """Fetch the packages from the package index, unless the layer of these versions exists. Return its folder."""
     folder = layer_folder()
     if folder.is_dir():
         return folder

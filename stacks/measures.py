@@ -1,6 +1,6 @@
-"""The metrics that alarms and dashboard look at, each spelled once.
+"""The metrics of alarms and dashboard, each spelled once.
 
-Those of alarms bear no label: with one, CDK writes an alarm on metric math.
+Those of alarms have no label: with one, CDK writes an alarm on metric math.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ISSUES_FOUND = {"Status": RuleEvaluationStatus.ISSUES_FOUND.value}
 
 
 def issues(settings: DeploymentSettings, *, minutes: int = 1) -> cloudwatch.Metric:
-    """Issues of all rules in all training jobs."""
+    """Return the issues of all rules in all training jobs."""
     return cloudwatch.Metric(
         namespace=issue_namespace(settings.environment),
         metric_name=ISSUE_METRIC,
@@ -29,7 +29,7 @@ def issues(settings: DeploymentSettings, *, minutes: int = 1) -> cloudwatch.Metr
 
 
 def own(name: str, *, reaction: str, settings: DeploymentSettings, statistic: str, minutes: int) -> cloudwatch.Metric:
-    """What a reaction counts of itself (`trackside.contracts.deployment.reaction_metrics`)."""
+    """Return a metric that a reaction counts about itself (`trackside.contracts.deployment.reaction_metrics`)."""
     return cloudwatch.Metric(
         namespace=NAMESPACE,
         metric_name=name,
@@ -40,14 +40,14 @@ def own(name: str, *, reaction: str, settings: DeploymentSettings, statistic: st
 
 
 def waiting(queue: sqs.IQueue, *, label: str | None = None) -> cloudwatch.Metric:
-    """Messages that lie in a queue."""
+    """Return the number of messages in a queue."""
     return queue.metric_approximate_number_of_messages_visible(
         period=Duration.minutes(1), statistic=cloudwatch.Stats.MAXIMUM, label=label
     )
 
 
 def oldest(queue: sqs.IQueue, *, label: str | None = None) -> cloudwatch.Metric:
-    """Age of the oldest message in a queue, in seconds."""
+    """Return the age of the oldest message in a queue, in seconds."""
     return queue.metric_approximate_age_of_oldest_message(
         period=Duration.minutes(5), statistic=cloudwatch.Stats.MAXIMUM, label=label
     )

@@ -1,4 +1,4 @@
-"""Who watches the watchers: alarms on all that may go wrong or fall silent, and one dashboard."""
+"""Monitoring of Trackside itself: alarms on every part that may fail or fall silent, and one dashboard."""
 
 from __future__ import annotations
 
@@ -28,8 +28,12 @@ MISSED_SWEEPS = 3  # so many in a row: one may fail, and is tried again
 
 
 class MonitoringStack(Stack):
-    """`topic`: where alarms about Trackside itself go. `issue_topic`: where the alarm about training jobs goes, for
-    incident workflows. `reactions`: by name, as in lambdas/."""
+    """The stack of alarms.
+
+    - `topic`: topic of the alarms about Trackside itself
+    - `issue_topic`: topic of the alarm about training jobs, for incident workflows
+    - `reactions`: by name, as in lambdas/
+    """
 
     def __init__(
         self,
@@ -51,7 +55,7 @@ class MonitoringStack(Stack):
         )
         self._settings = settings
         self.topic = self._create_topic(key)
-        # No e-mail: owners are told of each issue by name, on the topic of issues.
+        # No e-mail: owners get each issue by name, on the topic of issues.
         self.issue_topic = AlarmTopic(
             self, "IssueAlarms", key=key, display_name="Trackside: issues in training", emails=()
         )

@@ -1,7 +1,7 @@
-"""Who may do what on which resource, under which condition, and why: read from a synthesized deployment.
+"""Permissions with resource, condition and reason, read from a synthesized deployment.
 
 A statement that this repository wrote has its reason beside it (`stacks.constructs.allow`). Those that CDK's constructs
-write are the same for all that is made with them: their reasons stand here.
+write are the same in everything made with them: their reasons stand here.
 """
 
 from __future__ import annotations
@@ -36,8 +36,12 @@ BY_CONSTRUCT: Mapping[tuple[str, str, str], str] = {
 
 @dataclass(frozen=True)
 class Permission:
-    """One statement of one policy. `holder` is whose it is: a role, or the resource that the policy guards; `who` is
-    whom a resource's policy (or a role's trust) means, "" for a role's own permissions. `why` is "" if nobody said."""
+    """One statement of one policy.
+
+    - `holder`: the role, or the resource that the policy guards
+    - `who`: the principal of a resource's policy (or a role's trust); "" for a role's own permissions
+    - `why`: the reason; "" for none
+    """
 
     holder: str
     kind: str
@@ -51,12 +55,12 @@ class Permission:
 
     @property
     def is_of_role(self) -> bool:
-        """What a role may do; else who may do something to a resource."""
+        """True for a permission of a role, False for one on a resource."""
         return self.kind == IDENTITY_POLICY
 
 
 def read_permissions(assembly: Path) -> list[Permission]:
-    """Every statement of every policy in a cloud assembly, by holder."""
+    """Return every statement of every policy in a cloud assembly, by holder."""
     templates = {path.name.split(".")[0]: json.loads(path.read_text()) for path in assembly.glob("*.template.json")}
     reasons: dict[str, dict[str, str]] = {}
     for path in assembly.glob("*.metadata.json"):
@@ -115,7 +119,7 @@ def _permission(
 
 
 class _Names:
-    """Resources as people call them: by the path of their construct, not by the template's ids and exports."""
+    """Readable names of resources: the path of their construct, not the template's ids and exports."""
 
     def __init__(self, templates: Mapping[str, Mapping[str, Any]]) -> None:
         self._paths = {
@@ -132,7 +136,7 @@ class _Names:
         }
 
     def text(self, value: Any, stack: str) -> str:
-        """A value of a template of that stack."""
+        """Return a value of a template of that stack as text."""
         if isinstance(value, str):
             return value
         ((function, inside),) = value.items()
@@ -145,7 +149,7 @@ class _Names:
 
 
 def _short(arn: str) -> str:
-    """Without what is the same in all: partition, region, account."""
+    """Return the ARN without its common parts: partition, region, account."""
     return re.sub(r"arn:<Partition>:|(?<=:)<Region>:<AccountId>:", "", arn).replace("ssm:parameter", "ssm:parameter ")
 
 

@@ -1,11 +1,11 @@
-"""Builds the image of a rule container and pushes it to where the deployment looks for it.
+"""Build the image of a rule container and push it to the repository that the deployment uses.
 
     make image                                             the evaluator's
     .venv/bin/python -m stacks.push_image custom_rule      the one that runs rules from files
     .venv/bin/python -m stacks.push_image --dry-run        prints each step, and does none
 
-The deployment says which repository and which tag (an output of its stack). Needs Docker, credentials of the account
-that may push to the repository, and no AWS command line. A tag never moves: what is there already is not pushed again.
+Repository and tag come from the deployment (an output of its stack). Needs Docker, credentials of the account that may
+push to the repository, and no AWS command line. A tag never moves: an existing image is not pushed again.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ WITHOUT_DOCKER = (
 
 
 class PushError(Exception):
-    """No image was pushed; the message says why, and what would work."""
+    """No image was pushed; the message names the reason and the cure."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One command, and what it is for. `needs_password`: the registry's is given to it on standard input."""
+    """One command, and its purpose. `needs_password`: the registry's password goes to its standard input."""
 
     what: str
     words: tuple[str, ...]
@@ -50,7 +50,7 @@ class Step:
 
 
 def plan(which: str, image_uri: str, *, docker: str = "docker") -> Iterator[Step]:
-    """The steps for one image; `image_uri` is `<registry>/<repository>:<tag>`."""
+    """Return the steps for one image; `image_uri` is `<registry>/<repository>:<tag>`."""
     yield Step("the wheel that the image installs", (sys.executable, "-m", "build", "--wheel"))
     dockerfile = f"rule_containers/{which}/Dockerfile"
     # SageMaker takes images, and no index of an image and its attestations.
@@ -69,7 +69,7 @@ def push(
     run: Callable[..., Any] = subprocess.run,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Does one step after the other. Errors: `PushError` at the first that fails."""
+    """Run one step after the other. Errors: `PushError` at the first that fails."""
     for step in steps:
         say(str(step))
         outcome = run(step.words, cwd=ROOT, input=password() if step.needs_password else None, text=True, check=False)
@@ -78,7 +78,7 @@ def push(
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Returns the exit code."""
+    """Push the image, or print the steps. Return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("which", nargs="?", choices=sorted(OUTPUTS), default="evaluator")
     parser.add_argument("--environment", default="", help="of several deployments in an account")

@@ -1,4 +1,4 @@
-"""What is remembered of runs: who writes the table, and who finds what no event said."""
+"""The record of runs: the function that writes the table, and the one that finds changes without an event."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LEAST_AT_ONCE = 2  # Lambda's least for a queue; one sweep at a time is what is 
 
 
 class RecordStack(Stack):
-    """`reactions`: by name, as in lambdas/."""
+    """The stack of the record. `reactions`: by name, as in lambdas/."""
 
     def __init__(
         self,

@@ -1,4 +1,7 @@
-"""A spoke: an account whose training jobs another one, the hub, watches. It forwards, and lets the hub stop."""
+"""A spoke: an account with training jobs that another one, the hub, watches.
+
+It forwards events, and lets the hub stop.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from stacks.spokes import hub_role_name, role_arn, spoke_role_name
 
 
 class SpokeStack(Stack):
-    """All that a spoke needs. The hub is told by `hub_account`, and must have this account among `spoke_accounts`."""
+    """All parts of a spoke. `hub_account` names the hub, which must have this account among `spoke_accounts`."""
 
     def __init__(self, scope: Construct, construct_id: str, *, settings: DeploymentSettings) -> None:
         super().__init__(
@@ -81,7 +84,7 @@ class SpokeStack(Stack):
             )
 
     def _watch(self, dead_letters: sqs.Queue) -> None:
-        """The hub cannot know of an event that it did not get, and sweeps its own account only."""
+        """Create alarms in the spoke: the hub cannot know of an event that it did not get, and sweeps only itself."""
         TellingAlarm(
             self,
             "SpokeDeadLetters",
@@ -93,7 +96,7 @@ class SpokeStack(Stack):
         )
 
     def _create_stop_role(self) -> iam.Role:
-        """Trusts one role of the hub by its name, whether or not it is there yet."""
+        """Return a role that trusts one role of the hub by its name, even before that exists."""
         settings = self._settings
         asked: dict[str, Any] = {"sts:ExternalId": settings.event_bus_name}
         if settings.accounts.organization:

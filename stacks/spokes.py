@@ -1,6 +1,6 @@
-"""How hub and spokes call one another's things: by convention, so that neither needs the other's outputs.
+"""Names that hub and spokes use of one another: by convention, so that neither needs the other's outputs.
 
-What crosses an account: state changes of tagged training jobs, from a spoke's default bus to the hub's; the runs that a
+Between accounts go: state changes of tagged training jobs, from a spoke's default bus to the hub's; the runs that a
 spoke's training jobs write, into the hub's bucket below their account's number; the hub's stop of a tagged job, by a
 role in the spoke that may do nothing else. docs/hub-and-spokes.md.
 """
@@ -18,17 +18,17 @@ SPOKE_SUFFIX, HUB_SUFFIX = "spoke", "hub-stop"
 
 
 def spoke_role_name(settings: DeploymentSettings, region: str) -> str:
-    """Of the role in a spoke that the hub takes on to stop a job there."""
+    """Return the name of the role in a spoke with which the hub stops a job."""
     return f"{settings.event_bus_name}-{SPOKE_SUFFIX}-{region}"
 
 
 def hub_role_name(settings: DeploymentSettings, region: str) -> str:
-    """Of stop_training's role in the hub, which spokes trust."""
+    """Return the name of stop_training's role in the hub, which spokes trust."""
     return f"{settings.event_bus_name}-{HUB_SUFFIX}-{region}"
 
 
 def role_arn(stack: Stack, account: str, name: str) -> str:
-    """The ARN of a role of another account of the same partition."""
+    """Return the ARN of a role of another account of the same partition."""
     return stack.format_arn(
         service="iam",
         region="",
@@ -40,8 +40,10 @@ def role_arn(stack: Stack, account: str, name: str) -> str:
 
 
 def let_spokes_write_runs(runs: s3.IBucket, key: kms.IKey, settings: DeploymentSettings) -> None:
-    """Lets each spoke's roles write runs below `<account>/`, and nowhere else. An existing bucket or key is its
-    owner's: nothing is done to it."""
+    """Let each spoke's roles write runs below `<account>/`, and nowhere else.
+
+    An existing bucket or key is its owner's and stays unchanged.
+    """
     stack = Stack.of(runs)
     for account in settings.accounts.spoke_accounts:
         root = [iam.AccountPrincipal(account)]

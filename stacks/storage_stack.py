@@ -1,4 +1,4 @@
-"""Where runs lie, and what is known of them: one private bucket, one table, and the key that encrypts both."""
+"""Storage of runs and of their record: one private bucket, one table, and the key that encrypts both."""
 
 from __future__ import annotations
 
@@ -18,8 +18,12 @@ ACCESS_LOG_DAYS = 90
 
 
 class StorageStack(Stack):
-    """`runs`: the bucket. `table`: of runs, rules and verdicts. `key`: encrypts both, and the topics of the other
-    stacks."""
+    """The stack of storage.
+
+    - `runs`: the bucket
+    - `table`: the table of runs, rules and verdicts
+    - `key`: the key of both, and of the topics of the other stacks
+    """
 
     def __init__(self, scope: Construct, construct_id: str, *, settings: DeploymentSettings) -> None:
         super().__init__(

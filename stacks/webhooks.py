@@ -1,4 +1,4 @@
-"""Which webhooks a deployment has, and what each is sent."""
+"""The webhooks of a deployment, and the messages of each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SLACK_URL = "https://slack.com/api/chat.postMessage"  # https://docs.slack.dev/r
 
 
 def create_webhooks(scope: Construct, *, settings: DeploymentSettings, bus: events.IEventBus) -> Mapping[str, Webhook]:
-    """By name: `slack`, `webhook`; those that the settings ask for."""
+    """Return the webhooks that the settings request, by name: `slack`, `webhook`."""
     found: dict[str, Webhook] = {}
     rate = settings.notices.webhook_calls_per_second
     if settings.notices.slack_channel:
@@ -52,7 +52,7 @@ def create_webhooks(scope: Construct, *, settings: DeploymentSettings, bus: even
 
 
 def let_tell_webhooks(function: lambda_.Function, bus: events.IEventBus) -> None:
-    """What owners are told goes onto the bus, too, where webhooks take it."""
+    """Let the function put the owners' messages onto the bus too, where webhooks take them."""
     allow(
         function,
         "TellWebhooks",

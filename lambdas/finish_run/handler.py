@@ -1,4 +1,4 @@
-"""A training job has ended, however it did: mark the end of its run."""
+"""Mark the end of a run: its training job has ended, in any way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the end of a run is to be marked, so that its evaluator judges the rest and ends."""
+"""The place of the end marker of a run, so that its evaluator judges the rest and ends."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from trackside.contracts.run_layout import END_MARKER_KEY, TENSORS
 
 @dataclass(frozen=True)
 class MarkEnd:
-    """Put an empty end marker there, unless one lies there."""
+    """The decision to store an empty end marker, unless the run has one."""
 
     bucket: str
     key: str
 
 
 def decide(change: TrainingJobStateChange, settings: FinishRunSettings) -> MarkEnd | Nothing:
-    """Marks the run of a tagged job that will never write again: one that was killed could not do so itself."""
+    """Return the marker for the run of a tagged job that will never write again.
+
+    A killed job could not store it itself.
+    """
     if not change.has_ended:
         return Nothing(f"{change.job.name} is {change.status}, it may still write.")
     if RUN_TAG in change.tags and not choice_in_tags(change.tags).is_judged:

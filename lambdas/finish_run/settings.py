@@ -12,7 +12,7 @@ class FinishRunSettings(EnvironmentSettings):
     """Settings of the mark at the end of a run.
 
     run_bucket      bucket in which ended runs may be marked
-    spoke_accounts  other accounts whose jobs are judged here
+    spoke_accounts  other accounts with jobs that are judged here
     """
 
     run_bucket: str

@@ -1,4 +1,4 @@
-"""A run was written to: tell the worker that judges it, so that it need not look by itself every second."""
+"""Note that a run was written to, so that the worker that judges it need not look by itself every second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which run was written to, by the key of an object in the bucket of runs."""
+"""The run that was written to, from the key of an object in the bucket of runs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ LONGEST_URI = 256  # of a run: find_run takes no longer one
 
 
 def decide(event: Mapping[str, Any], *, now: float) -> NewsRecord | Nothing:
-    """S3's `Object Created`. A run's name may hold the words of the layout: the last place of them counts. Errors:
-    `ConfigurationError` for an event of another shape."""
+    """Return the news in S3's `Object Created`. A run's name may hold the words of the layout: the last place counts.
+
+    Errors: `ConfigurationError` for an event of another shape.
+    """
     fields = Fields(event.get("detail"), where="detail")
     bucket = Fields(fields.mapping("bucket"), where="detail.bucket", problems=fields.problems).text("name")
     key = Fields(fields.mapping("object"), where="detail.object", problems=fields.problems).text("key")

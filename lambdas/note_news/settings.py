@@ -9,6 +9,9 @@ from lambdas.shared.settings import EnvironmentSettings
 
 @dataclass(frozen=True)
 class NoteNewsSettings(EnvironmentSettings):
-    """`lease_table` is where workers of the fleet look for news of their runs."""
+    """Settings of note_news.
+
+    lease_table  table in which workers of the fleet look for news of their runs
+    """
 
     lease_table: str

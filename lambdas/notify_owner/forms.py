@@ -17,8 +17,10 @@ _MACHINES = ("email-json", "http", "https", "lambda", "sqs", "firehose")
 
 
 def message_structure(*, body: str, short: str, document: Mapping[str, Any]) -> str:
-    """SNS's `MessageStructure=json`: https://docs.aws.amazon.com/sns/latest/api/API_Publish.html. What would not fit is
-    cut: each text, and each list after its tenth."""
+    """Return SNS's `MessageStructure=json`: https://docs.aws.amazon.com/sns/latest/api/API_Publish.html.
+
+    Texts that would not fit are cut, and each list after its tenth.
+    """
     message = _forms(body, short, document)
     for most in (1_000, 100):
         if len(message) > MOST_MESSAGE_BYTES:
@@ -39,7 +41,7 @@ def _cut(value: Any, most: int) -> Any:
 
 
 def short_text(said: RuleEvaluation) -> str:
-    """At most 140 characters of plain ASCII: what, in which job; then as much of the details as there is room."""
+    """Return at most 140 characters of plain ASCII: rule and job, then as much of the details as fits."""
     rule, job = ascii_only(said.configuration_name)[:48], ascii_only(said.job.name)[:63]
     text = f"Trackside: {rule} in {job}"
     details = ascii_only(said.details)
@@ -48,7 +50,7 @@ def short_text(said: RuleEvaluation) -> str:
 
 
 def slack_text(text: str) -> str:
-    """Without a meaning in Slack: `<!channel>` in the name of a tensor would call everybody there.
+    """Return the text without a meaning in Slack: `<!channel>` in the name of a tensor would notify the whole channel.
 
     https://docs.slack.dev/messaging/formatting-message-text#escaping
     """
@@ -56,8 +58,12 @@ def slack_text(text: str) -> str:
 
 
 def document_of(said: RuleEvaluation, *, text: str, message: str = "", others: tuple[str, ...] = ()) -> dict[str, Any]:
-    """For machines. `id` is the same whenever the same finding is told; `others` are findings that it stands for,
-    `message` is what people read."""
+    """Return the message for machines.
+
+    - `id`: the same for each message about the same finding
+    - `others`: findings that it stands for
+    - `message`: the text for people
+    """
     return {
         "version": VERSION,
         "id": f"{said.job.arn}#{said.finding_id}",

@@ -1,4 +1,4 @@
-"""A rule that asks for it found an issue, or nothing could be judged: tell the owner, once."""
+"""Notify the owner, once: a rule that asks for it found an issue, or nothing could be judged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the owner of a training job is told."""
+"""Messages to the owner of a training job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_SUBJECT_CHARACTERS = 100  # API_Publish: ASCII, no line breaks, fewer than 
 
 @dataclass(frozen=True)
 class SendMessage:
-    """One message. `attributes` are what subscribers filter by: rule, job, severity, status, finding."""
+    """One message. Subscribers filter by `attributes`: rule, job, severity, status, finding."""
 
     subject: str
     body: str
@@ -27,7 +27,7 @@ class SendMessage:
 
 
 def decide(evaluation: RuleEvaluation, settings: NotifyOwnerSettings) -> SendMessage | Nothing:
-    """One message for one issue of one rule."""
+    """Return one message for one issue of one rule."""
     refusal = reason_not_to(Action.NOTIFY, evaluation, default_actions=settings.default_actions)
     if refusal and not is_wrong_choice(evaluation):
         return refusal
@@ -39,7 +39,7 @@ def decide(evaluation: RuleEvaluation, settings: NotifyOwnerSettings) -> SendMes
 
 
 def tell_unjudged(said: RuleEvaluation) -> SendMessage:
-    """Nobody watches the job, or nothing that its rules need was saved: that is told unasked."""
+    """Return the message that a job is not watched, or saved nothing that its rules need. No action need ask for it."""
     lines = [
         f"The training job {plain(said.job.name)} is not judged.",
         "",
@@ -55,7 +55,7 @@ def tell_unjudged(said: RuleEvaluation) -> SendMessage:
 
 
 def and_others(body: str, others: Sequence[str]) -> str:
-    """The text with what else the rule found while it was quiet."""
+    """Return the text with the other findings of the rule in its quiet time."""
     if not others:
         return body
     came = f"It went and came back {len(others)} more {'times' if len(others) > 1 else 'time'} since the last message"

@@ -1,4 +1,4 @@
-"""A rule that flickers is told of at once, then once for all that came within its quiet time."""
+"""Quiet time of a rule that flickers: one message at once, then one for all findings within the quiet time."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ from trackside.contracts.fields import parse_json, to_json
 
 MOST_TRIES = 5  # while other deliveries change the same item; then the message waits in its queue
 MOST_KEPT = 200  # findings that one item remembers
-REMEMBER_SECONDS = 14 * 24 * 3600  # as what was told is remembered
+REMEMBER_SECONDS = 14 * 24 * 3600  # as long as `once` remembers actions
 
 
 @dataclass(frozen=True)
 class Quiet:
-    """What is known of one rule of one job: told of `by`, so quiet `until` (seconds since the epoch). `waiting` came
-    within that time and was not told; `told` went along with the message of another finding."""
+    """The state of one rule of one job.
+
+    - `by`: finding of the last message
+    - `until`: end of the quiet time, in seconds since the epoch
+    - `waiting`: findings within that time, without a message yet
+    - `told`: findings that went along with the message of another
+    """
 
     by: str = ""
     until: float = 0.0
@@ -31,20 +36,20 @@ class Quiet:
 
 @dataclass(frozen=True)
 class TellNow:
-    """Tell it, with the `others` that waited."""
+    """The decision to send a message now, with the `others` that waited."""
 
     others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class WasTold:
-    """It went along with the message of `by`."""
+    """The decision that the message of `by` has covered the finding."""
 
     by: str
 
 
 class NotYet(Exception):
-    """The rule was told of a short while ago: decide again in `seconds`."""
+    """The rule is in its quiet time: decide again in `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -52,7 +57,7 @@ class NotYet(Exception):
 
 
 def weigh(finding: str, known: Quiet, *, quiet_seconds: float, now: float) -> tuple[TellNow | WasTold | None, Quiet]:
-    """What to do with the finding (None: wait), and what is known after that."""
+    """Return the decision about the finding (None: wait), and the state after it."""
     if finding in known.told:
         return WasTold(known.by), known
     if finding == known.by:  # an earlier attempt of its own
@@ -65,7 +70,10 @@ def weigh(finding: str, known: Quiet, *, quiet_seconds: float, now: float) -> tu
 
 
 def claim(said: RuleEvaluation, *, table: str, quiet_seconds: float, now: float) -> TellNow | WasTold:
-    """Errors: `NotYet`; `TimeoutError` if others kept changing what is known; `ClientError`."""
+    """Return the decision about the finding, and store the state of its rule.
+
+    Errors: `NotYet`; `TimeoutError` if others kept changing the state; `ClientError`.
+    """
     key = {"id": {"S": f"quiet#{said.job.arn}#{said.configuration_name}"}}
     for _ in range(MOST_TRIES):
         item = client("dynamodb").get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")

@@ -1,4 +1,4 @@
-"""Carries out what the owner is to be told: on the topic, then for webhooks, each once; later, if the rule is quiet."""
+"""Sends messages to the owner: on the topic, then for webhooks, each once; later, if the rule is quiet."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ MOST_DELAY_SECONDS = 900  # API_SendMessage
 
 
 class Telling:
-    """One event's way. What waits is sent to the function's own queue once more, for at most 15 minutes at a time."""
+    """The messages of one event.
+
+    Waiting ones go to the function's own queue again, for at most 15 minutes at a time.
+    """
 
     def __init__(
         self, event: Mapping[str, Any], settings: NotifyOwnerSettings, context: LambdaContext, *, now: float
@@ -34,7 +37,10 @@ class Telling:
         self._wait_seconds: float | None = None
 
     def tell(self, said: RuleEvaluation, message: SendMessage) -> Iterator[Done | Nothing]:
-        """Errors: `ClientError`; what was told is not told again by the next delivery."""
+        """Send the message on the topic and for webhooks.
+
+        Errors: `ClientError`; the next delivery repeats no sent part.
+        """
         try:
             yield self._once(said, partial(self._publish, said, message))
         except NotYet as quiet:
@@ -45,7 +51,7 @@ class Telling:
             yield self._once(said, partial(self._put_event, said, message), part="webhooks")
 
     def look_again(self) -> None:
-        """Sends the event to its own queue once more, if anything of it waits."""
+        """Send the event to its own queue again, if any of its messages waits."""
         if self._wait_seconds is not None:
             seconds = max(1, min(int(self._wait_seconds) + 1, MOST_DELAY_SECONDS))
             body = json.dumps(self._event)

@@ -1,4 +1,4 @@
-"""A processing job that judges a training job ended without an answer: its owner must know that nobody watches."""
+"""A processing job that judges a training job ended without an answer: its owner must learn about that."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FIX = "See its processing job in CloudWatch Logs, and `trackside findings` for 
 
 
 def read_unjudged(event: Mapping[str, Any]) -> RuleEvaluation:
-    """What such an event tells, as a rule's status would. Errors: `ConfigurationError`."""
+    """Return the content of such an event as a rule's status. Errors: `ConfigurationError`."""
     fields = detail_of(event)
     environment = Fields(fields.mapping("Environment", {}), where="detail.Environment", problems=fields.problems)
     name, status = fields.text("ProcessingJobName"), fields.text("ProcessingJobStatus")

@@ -1,4 +1,4 @@
-"""What the owner of a job is told whose choice of rules is wrong."""
+"""The message to the owner of a job with a wrong choice of rules."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from trackside.contracts.job_choice import CHOICE_NAME
 
 
 def is_wrong_choice(evaluation: RuleEvaluation) -> bool:
-    """True if start_evaluation says that what a job chose cannot be done."""
+    """Return True for an event of start_evaluation about a choice of rules that is wrong."""
     return evaluation.configuration_name == CHOICE_NAME and evaluation.status is RuleEvaluationStatus.ERROR
 
 
 def wrong_choice_body(evaluation: RuleEvaluation) -> str:
-    """What is wrong, and what becomes of the job."""
+    """Return the text: the mistake, and the consequence for the job."""
     lines = [
         f"What the training job {plain(evaluation.job.name)} says of its rules cannot be done:",
         f"  {plain(evaluation.details)}",  # tags are anybody's words

@@ -1,4 +1,4 @@
-"""A rule that asks for it found an issue: count it in CloudWatch, once."""
+"""Count an issue in CloudWatch, once: a rule that asks for it found it."""
 
 from __future__ import annotations
 

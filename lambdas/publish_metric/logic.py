@@ -1,4 +1,4 @@
-"""The CloudWatch metric that says a rule found an issue."""
+"""The CloudWatch metric of issues that rules found."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ MOST_VALUE_CHARACTERS = 1024  # API_Dimension; ASCII, and not blank
 
 @dataclass(frozen=True)
 class PublishMetric:
-    """Count one issue at `at` (seconds since the epoch; 0: now) under each of these sets of dimensions."""
+    """One issue to count at `at` (seconds since the epoch; 0: now) under each of these sets of dimensions."""
 
     dimensions: tuple[Mapping[str, str], ...]
     at: float
 
     @property
     def data(self) -> list[dict[str, Any]]:
-        """As PutMetricData takes it."""
+        """The metric data in the form of PutMetricData."""
         datum = {"MetricName": ISSUE_METRIC, "Value": 1, "Unit": "Count", **({"Timestamp": self.at} if self.at else {})}
         return [
             {**datum, "Dimensions": [{"Name": name, "Value": value} for name, value in dimensions.items()]}
@@ -37,8 +37,14 @@ class PublishMetric:
 
 
 def decide(evaluation: RuleEvaluation, settings: PublishMetricSettings, *, now: float) -> PublishMetric | Nothing:
-    """Counts the issue for its job and rule, for its rule, so that one alarm can watch all jobs, and for neither, so
-    that one alarm can watch all rules. Errors: none, whatever the event says: CloudWatch would refuse it each time."""
+    """Return the metric of the issue for three sets of dimensions.
+
+    - job and rule
+    - the rule, so that one alarm can watch all jobs
+    - none, so that one alarm can watch all rules
+
+    Raises nothing for any event: CloudWatch would refuse a bad one each time.
+    """
     refusal = reason_not_to(Action.PUBLISH_METRIC, evaluation, default_actions=settings.default_actions)
     if refusal:
         return refusal

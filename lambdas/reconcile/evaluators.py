@@ -1,4 +1,4 @@
-"""Whether a training job is judged, and by whom: processing jobs in chains, or the fleet."""
+"""The evaluators of a training job: processing jobs in chains, or the fleet."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ FLEETS_NAME = "the fleet"
 
 @dataclass(frozen=True)
 class Silence:
-    """An evaluator gives no sign of life and has not done its work; `what` says which, and for how long. `ends`: what
-    events should have told of processing jobs in whose place none has come."""
+    """An evaluator without a sign of life, before it has done its work.
+
+    - `what`: its name, and the time since the last sign
+    - `ends`: missed events about ended processing jobs without a successor
+    """
 
     what: str
     ends: tuple[Mapping[str, Any], ...] = ()
@@ -40,12 +43,12 @@ class Link:
 
     @property
     def is_done(self) -> bool:
-        """True once it has judged all there was."""
+        """True once it has judged everything."""
         return self.status == "Completed" and not self.exit_message.startswith(CONTINUED_PREFIX)
 
 
 def who_judges(record: JobRecord, settings: ReconcileSettings) -> str:
-    """ "": nobody, as far as SageMaker or the fleet's table knows. Errors: `ClientError`."""
+    """Return the evaluator of the job that SageMaker or the fleet's table has; "" for none. Errors: `ClientError`."""
     if settings.evaluator_mode == FLEET:
         # What began before the mode was changed goes on as it began.
         if _lease(record, settings):
@@ -57,7 +60,7 @@ def who_judges(record: JobRecord, settings: ReconcileSettings) -> str:
 
 
 def silence_of(record: JobRecord, settings: ReconcileSettings, *, now: float) -> Silence | None:
-    """None for those who speak, and for those who have said all. Errors: `ClientError`."""
+    """Return the silence of the job's evaluator; None if it is alive or finished. Errors: `ClientError`."""
     signs = sorted(signs_of_life(RunLocation(record.run_uri)), reverse=True)
     long_ago = now - settings.silence_minutes * 60
     if signs and signs[-1] >= long_ago:
@@ -70,7 +73,7 @@ def silence_of(record: JobRecord, settings: ReconcileSettings, *, now: float) ->
         return None
     alive = [link for link in links if link.status not in TERMINAL_JOB_STATUSES]
     dead = [link for link in links if link.status in TERMINAL_JOB_STATUSES]
-    # As many signs of late as there are evaluators at work: whose they are, nobody need know.
+    # As many recent signs as evaluators at work: it does not matter which evaluator gave which sign.
     speaking = sum(sign >= long_ago for sign in signs)
     if not dead and speaking >= len(alive) and links:
         return None
@@ -86,7 +89,7 @@ def _silence_of_fleet(
 ) -> Silence | None:
     lease = _lease(record, settings)
     if lease is not None and not lease.is_open:
-        return None  # it was judged; or it cannot be, which was told
+        return None  # it was judged; or it cannot be, which was reported
     whose = f"{lease.owner or 'no worker'} has it" if lease else "its lease is no more"
     return Silence(f"{whose}, and {FLEETS_NAME} has given no sign of life {_since(signs, now)}")
 
@@ -102,7 +105,7 @@ def _lease(record: JobRecord, settings: ReconcileSettings) -> LeaseRecord | None
 
 
 def _links(record: JobRecord) -> Iterator[Link]:
-    """The latest of each chain."""
+    """Return the latest link of each chain."""
     seen: set[str] = set()
     for summary in sagemaker.processing_jobs(evaluator_mark(record.job)):  # newest first
         name = summary["ProcessingJobName"]

@@ -1,4 +1,4 @@
-"""Every few minutes: find what events missed, for their delivery is best effort."""
+"""Find changes without an event, every few minutes, because the delivery of events is best effort."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may have been missed: where SageMaker and the table differ, and the events that would have told."""
+"""Changes that may have been missed: differences of SageMaker and the table, and the events for them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trackside.contracts.event import AWS_DETAIL_TYPE, PROCESSING_DETAIL_TYPE, T
 
 T = TypeVar("T")
 
-# What is read of a job; not its hyperparameters or its environment, which may hold what nobody else should see.
+# The fields read of a job; not its hyperparameters or its environment, which may hold secrets.
 _DETAIL = (
     "TrainingJobName",
     "TrainingJobArn",
@@ -29,7 +29,7 @@ _DETAIL = (
     "DebugRuleEvaluationStatuses",
 )
 
-# Of an evaluator: its environment says what the next in its chain must know, and holds no secret.
+# Of an evaluator: its environment holds the settings of the next in its chain, and no secret.
 _PROCESSING_DETAIL = (
     "ProcessingJobName",
     "ProcessingJobArn",
@@ -57,9 +57,15 @@ class Listed:
 
 @dataclass(frozen=True)
 class Doubts:
-    """Whom to ask about: jobs that `may_have_ended`, that run and are `unknown`, and that perhaps nothing judges.
-    `judged_by_debugger`: some of those whose statuses SageMaker itself has, others in each sweep. `judged_by_us`: some
-    of those whose evaluators should give signs of life, likewise. `left` says what the next sweep must look at."""
+    """Jobs with a recorded state that may be stale.
+
+    - `may_have_ended`: recorded as running, and not listed
+    - `unknown`: listed as running, and not recorded
+    - `unjudged`: recorded as running, perhaps without an evaluator
+    - `judged_by_debugger`: some of the jobs with statuses in SageMaker itself, others in each sweep
+    - `judged_by_us`: some of the jobs with evaluators that should give signs of life, others in each sweep
+    - `left`: jobs that the next sweep must look at, in words
+    """
 
     may_have_ended: tuple[JobRecord, ...] = ()
     unknown: tuple[Listed, ...] = ()
@@ -78,8 +84,12 @@ def doubts(
     settings: ReconcileSettings,
     now: float,
 ) -> Doubts:
-    """`held`: jobs that run, as the table has it. `listed`: those of SageMaker, newest first; all, if `is_whole`.
-    `unwatched`: ARNs of jobs that are known to have asked for nothing."""
+    """Return the doubts about the jobs.
+
+    - `held`: running jobs in the table
+    - `listed`: running jobs in SageMaker, newest first; all of them, if `is_whole`
+    - `unwatched`: ARNs of jobs that are known to have requested nothing
+    """
     running, known = {job.arn for job in listed}, {record.job.arn for record in held} | set(unwatched)
     oldest = 0.0 if is_whole else min((job.created_at for job in listed), default=now)
     sweep = int(now // (settings.every_minutes * 60))
@@ -117,8 +127,7 @@ def doubts(
 
 
 def missed_event(description: Mapping[str, Any], *, tags: Mapping[str, str]) -> dict[str, Any]:
-    """The state change that the description of a training job tells, as EventBridge would have sent it with those of
-    the job's tags that mean something to us."""
+    """Return the state change in the description of a training job, in EventBridge's form, with our tags."""
     detail = {name: _in_milliseconds(description[name]) for name in _DETAIL if name in description}
     name, status = detail["TrainingJobName"], detail["TrainingJobStatus"]
     return {
@@ -130,7 +139,7 @@ def missed_event(description: Mapping[str, Any], *, tags: Mapping[str, str]) -> 
 
 
 def missed_end(description: Mapping[str, Any]) -> dict[str, Any]:
-    """The state change that the description of a processing job tells, likewise."""
+    """Return the state change in the description of a processing job, in EventBridge's form."""
     detail = {name: _in_milliseconds(description[name]) for name in _PROCESSING_DETAIL if name in description}
     return {
         "id": f"reconcile-{detail['ProcessingJobName']}-{detail['ProcessingJobStatus']}",
@@ -141,7 +150,7 @@ def missed_end(description: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _in_turn(some: Sequence[JobRecord], *, most: int, sweep: int) -> tuple[JobRecord, ...]:
-    """As many as may be asked about, beginning where the sweep before left off."""
+    """Return at most `most` of the jobs, from the place where the sweep before left off."""
     first = sweep * most % len(some) if some else 0
     return (*some[first:], *some[:first])[:most]
 

@@ -1,4 +1,4 @@
-"""What SageMaker says of jobs."""
+"""SageMaker's data about jobs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_PAGES_OF_EVALUATORS = 5  # of 100
 
 
 def running_jobs(settings: ReconcileSettings, *, now: float) -> tuple[list[Listed], bool]:
-    """Training jobs in progress, newest first, and whether these are all."""
+    """Return training jobs in progress, newest first, and True if these are all."""
     request: dict[str, Any] = {
         "StatusEquals": "InProgress",
         "CreationTimeAfter": datetime.fromtimestamp(now - LONGEST_DAYS * 24 * 3600, tz=timezone.utc),
@@ -43,7 +43,7 @@ def running_jobs(settings: ReconcileSettings, *, now: float) -> tuple[list[Liste
 
 
 def describe(name: str) -> Mapping[str, Any] | None:
-    """The training job of that name; None if there is none any more."""
+    """Return the training job of that name; None if it does not exist any more."""
     try:
         description: Mapping[str, Any] = client("sagemaker").describe_training_job(TrainingJobName=name)
     except ClientError as error:
@@ -54,14 +54,14 @@ def describe(name: str) -> Mapping[str, Any] | None:
 
 
 def tags_of(arn: str) -> dict[str, str]:
-    """Those of a training job's tags that mean something to us."""
+    """Return the tags of a training job that we use."""
     pages = client("sagemaker").get_paginator("list_tags").paginate(ResourceArn=arn)
     tags = {str(tag["Key"]): str(tag["Value"]) for page in pages for tag in page["Tags"]}
     return {key: value for key, value in tags.items() if key.startswith(TAG_PREFIX)}
 
 
 def processing_status(processing_job: str) -> str:
-    """`InProgress`, ...; "": there is no processing job of that name, and never was one."""
+    """Return the status of the processing job (`InProgress`, ...); "" if none of that name ever existed."""
     try:
         answer = client("sagemaker").describe_processing_job(ProcessingJobName=processing_job)
     except ClientError as error:
@@ -72,8 +72,10 @@ def processing_status(processing_job: str) -> str:
 
 
 def processing_jobs(name_contains: str) -> list[Mapping[str, Any]]:
-    """Summaries of the processing jobs of such a name, newest first: 500 at most, for of a hundred chains the oldest
-    link may be one that works."""
+    """Return summaries of the processing jobs of such a name, newest first, at most 500.
+
+    The limit is high because the oldest link of a hundred chains may be one that works.
+    """
     request: dict[str, Any] = {
         "NameContains": name_contains,
         "SortBy": "CreationTime",
@@ -91,6 +93,6 @@ def processing_jobs(name_contains: str) -> list[Mapping[str, Any]]:
 
 
 def describe_processing(name: str) -> Mapping[str, Any]:
-    """The processing job of that name. Errors: `ClientError`."""
+    """Return the processing job of that name. Errors: `ClientError`."""
     description: Mapping[str, Any] = client("sagemaker").describe_processing_job(ProcessingJobName=name)
     return description

@@ -13,22 +13,22 @@ class ReconcileSettings(EnvironmentSettings):
     """Settings of a sweep over SageMaker's jobs and the table of runs.
 
     run_table           table of runs
-    start_queue_url     queue of start_evaluation, for starts that no event told
-    finish_queue_url    queue of finish_run, for ends that no event told
-    record_queue_url    queue of record_verdict, for states that no event told
+    start_queue_url     queue of start_evaluation, for starts without an event
+    finish_queue_url    queue of finish_run, for ends without an event
+    record_queue_url    queue of record_verdict, for states without an event
     run_bucket          bucket of runs
     retention_days      of an item in the table of runs (0: forever)
     evaluator_mode      `per-job`, `per-rule` or `fleet`
     lease_table         `fleet`: table of the runs that it judges
     silence_minutes     time without a sign of life after which an evaluator counts as silent
-    most_looked_after   evaluators whose signs of life a sweep looks for, at most
+    most_looked_after   evaluators in a sweep that are checked for signs of life, at most
     every_minutes       between the begins of two sweeps
     grace_seconds       time that events may take
     most_pages          pages of 100 jobs that a sweep lists, at most
     most_asked          jobs that a sweep describes one by one, at most
     list_pause_seconds  between two pages: ListTrainingJobs takes two calls a second in an account
-    tells_untagged      True: starts of jobs without the tag are told, too, for they may be watched
-    untagged_seconds    age of a job from which its start is told once
+    tells_untagged      True: starts of jobs without the tag are sent, too, because they may be watched
+    untagged_seconds    age of a job from which its start is sent once
     """
 
     run_table: str

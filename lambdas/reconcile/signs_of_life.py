@@ -1,4 +1,4 @@
-"""When evaluators were last seen alive: each stores how far it has come every few minutes, even if nothing is new."""
+"""Last signs of life of evaluators: each stores its progress every few minutes, even if nothing is new."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ DEEPEST = 2  # <rule>/progress.json
 
 
 def signs_of_life(run: RunLocation) -> list[float]:
-    """Of each evaluator that the run has or had, in seconds since the epoch. The list says when, so nobody need read
-    what rules said."""
+    """Return the last sign of each evaluator that the run has or had, in seconds since the epoch.
+
+    The times stand in the list of objects, so nothing need be read.
+    """
     bucket, prefix = split_uri(run)
     folder = f"{prefix}/{RULE_OUTPUT}/"
     pages = client("s3").get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=folder)

@@ -1,4 +1,4 @@
-"""One sweep: asks about every doubt, and sends what events should have said."""
+"""One sweep: checks every doubt, and sends the missed events."""
 
 from __future__ import annotations
 
@@ -26,15 +26,18 @@ from trackside.contracts.job_choice import RUN_TAG
 
 
 class Sweep:
-    """All that is sent may be sent twice: whoever receives it acts once."""
+    """One sweep. Everything sent may be sent twice: each receiver acts once."""
 
     def __init__(self, table: RunTable, settings: ReconcileSettings, *, account: str) -> None:
         self._table, self._settings, self._account = table, settings, account
 
     def run(self, *, now: float) -> Iterator[Done | Nothing]:
-        """What was found and done, one by one. Errors: `ClientError` and others; of those that asked about one job the
-        first, once all were asked about. The next sweep begins anew."""
-        # What runs in a spoke is not in this account's list: of such jobs is known what their events say.
+        """Yield the findings and actions, one by one.
+
+        Errors: `ClientError` and others; the first error about one job, once all were checked. The next sweep begins
+        anew.
+        """
+        # Jobs of a spoke are not in this account's list: only their events are known.
         held = [record for record in self._table.running() if account_of(record.job.arn) == self._account]
         listed, is_whole = sagemaker.running_jobs(self._settings, now=now)
         known = {record.job.arn for record in held}
@@ -65,7 +68,7 @@ class Sweep:
         if description is None:
             if record.created_at > now - SECONDS_A_DAY:
                 return Nothing(f"{name} runs, as the table has it, but is not found.", surprising=True)
-            # Only what has ended can be deleted; how it ended nobody can say any more.
+            # Only an ended job can be deleted; its last status is not known any more.
             arn = record.job.arn
             description = {"TrainingJobName": name, "TrainingJobArn": arn, "TrainingJobStatus": "Stopped"}
         status = description["TrainingJobStatus"]
@@ -116,8 +119,10 @@ class Sweep:
         return Nothing(f"The statuses of {record.job.name} are told as SageMaker has them; what is known is not news.")
 
     def _look_for_signs(self, record: JobRecord, now: float) -> Iterator[Nothing]:
-        """What there is to say of an evaluator that neither gives signs of life nor has done its work. If it has ended
-        and no event told so, it is told now."""
+        """Yield a line about an evaluator that neither gives signs of life nor has done its work.
+
+        If it has ended without an event, the event is sent now.
+        """
         if not is_in(self._settings.run_bucket, record.run_uri):
             return
         silence = silence_of(record, self._settings, now=now)

@@ -1,4 +1,4 @@
-"""A rule said something of a job, or the job changed its state: remember it, with its history."""
+"""Record a rule's verdict on a job, or the job's new state, with its history."""
 
 from __future__ import annotations
 

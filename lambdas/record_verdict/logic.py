@@ -1,4 +1,4 @@
-"""What an event tells about a job and its rules, and what of it is news."""
+"""The content of an event about a job and its rules, and the part of it that is new."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from trackside.contracts.run_layout import run_of_job
 
 @dataclass(frozen=True)
 class Told:
-    """What one event tells: the state of its job (None: nothing of it), and what rules said."""
+    """The content of one event: the state of its job (None: not in it), and the evaluations of its rules."""
 
     job: JobRecord | None
     said: tuple[HistoryRecord, ...]
 
 
 def read(event: Mapping[str, Any]) -> Told:
-    """An event of either shape. Errors: `ConfigurationError`."""
+    """Return the content of an event of either shape. Errors: `ConfigurationError`."""
     event_id = str(event.get("id", ""))
     # An official status may come without a moment of its own: then the event's holds.
     at = told_at(event)
@@ -44,13 +44,13 @@ def read(event: Mapping[str, Any]) -> Told:
 
 
 def _run_uri(change: TrainingJobStateChange) -> str:
-    """Where the run lies that rules judge; "": there is none."""
+    """Return the address of the run that rules judge; "" without one."""
     choice = choice_in_tags(change.tags)
     return run_of_job(choice.run, change.job.name) if choice.is_judged else ""
 
 
 def decide(said: HistoryRecord, known: RuleRecord | None) -> RuleRecord | Nothing:
-    """The rule's record once this is part of it; nothing if the latest that is known says the same."""
+    """Return the rule's record with this evaluation in it; nothing if the latest record is equal."""
     now = said.evaluation
     if known and _says(known.evaluation) == _says(now):
         return Nothing(f"{now.configuration_name} of {now.job.name} is {now.status.value}, as is known.")

@@ -1,4 +1,4 @@
-"""Writes what a rule said, while other deliveries may be at the same."""
+"""Writes evaluations of rules to the table, while other deliveries may write them too."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ MOST_TRIES = 5  # then the message waits in its queue
 
 
 def remember_job(job: JobRecord, table: RunTable) -> Done | Nothing:
-    """Writes in what state a training job is, unless that or more is known."""
+    """Write the state of a training job, unless the same or a later one is recorded."""
     what = f"{job.job.name} is {job.status}"
     return Done(f"{what}.") if table.put_job(job) else Nothing(f"{what}: that or more is known.")
 
 
 def remember_in_time(said: HistoryRecord, table: RunTable) -> Done | Nothing:
-    """`remember`, and counts how long it took from the verdict to its record."""
+    """Call `remember`, and count the time from the verdict to its record."""
     answer = remember(said, table)
     if isinstance(answer, Done) and said.evaluation.modified_at:
         seconds = time.time() - said.evaluation.modified_at
@@ -33,7 +33,7 @@ def remember_in_time(said: HistoryRecord, table: RunTable) -> Done | Nothing:
 
 
 def remember(said: HistoryRecord, table: RunTable) -> Done | Nothing:
-    """Errors: `TimeoutError` if other functions kept changing the same rule's record."""
+    """Write the evaluation. Errors: `TimeoutError` if other functions kept changing the same rule's record."""
     one = said.evaluation
     for _ in range(MOST_TRIES):
         known = table.rule(one.job.arn, one.configuration_name)

@@ -9,8 +9,12 @@ from lambdas.shared.settings import EnvironmentSettings
 
 @dataclass(frozen=True)
 class RecordVerdictSettings(EnvironmentSettings):
-    """`retention_days`: when an item of the table is forgotten after its last change; 0: never. `run_bucket`: jobs
-    whose runs lie elsewhere are another deployment's, or nobody's."""
+    """Settings of record_verdict.
+
+    run_table       table of runs
+    run_bucket      bucket of runs: jobs with runs in another are another deployment's, or unknown
+    retention_days  of an item in the table after its last change (0: forever)
+    """
 
     run_table: str
     run_bucket: str

@@ -1,4 +1,4 @@
-"""A job that judged by a rule from a file has ended: put what it found into the run, and onto the bus of verdicts."""
+"""Report the verdict of an ended job that judged by a rule from a file: into the run, and onto the bus of verdicts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | 
 
 
 def _report(report: Report, *, bus: str) -> Done:
-    """Twice, if the job's end is told twice: the file is the same, and whoever acts does so once for each job."""
+    """Store and send the report.
+
+    A second delivery repeats both: the file is the same, and receivers act once per job.
+    """
     client("s3").put_object(Bucket=report.bucket, Key=report.key, Body=f"{report.verdict.to_json()}\n".encode())
     detail = json.dumps(report.evaluation.to_detail(), separators=(",", ":"), allow_nan=False)
     entry = {"Source": SOURCE, "DetailType": DETAIL_TYPE, "Detail": detail, "EventBusName": bus}

@@ -1,4 +1,4 @@
-"""What the end of a processing job that judged by a rule from a file says about its training job."""
+"""The verdict on a training job in the end of a processing job that judged by a rule from a file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OUTCOME_OF_STATUS = {status: outcome for outcome, status in STATUS_OF_OUTCOME.it
 
 @dataclass(frozen=True)
 class Report:
-    """Put the verdict into the run, at `bucket` and `key`, and the evaluation onto the bus."""
+    """A verdict to put into the run, at `bucket` and `key`, and its evaluation for the bus."""
 
     bucket: str
     key: str
@@ -29,8 +29,11 @@ class Report:
 
 
 def decide(event: Mapping[str, Any], settings: ReportCustomRuleSettings) -> Report | Nothing:
-    """The status of the rule. Whose it is stands in the job's environment, which only start_evaluation could set: its
-    is the only role that may pass the jobs' role. Errors: `ConfigurationError` for an event of another shape."""
+    """Return the status of the rule.
+
+    The job's environment names its training job. Only start_evaluation could set it: it has the only role that may pass
+    the jobs' role. Errors: `ConfigurationError` for an event of another shape.
+    """
     fields = detail_of(event)
     name, status = fields.text("ProcessingJobName"), fields.text("ProcessingJobStatus")
     role, arn = fields.text("RoleArn", ""), fields.text("ProcessingJobArn", "")

@@ -9,8 +9,12 @@ from lambdas.shared.settings import EnvironmentSettings
 
 @dataclass(frozen=True)
 class ReportCustomRuleSettings(EnvironmentSettings):
-    """`event_bus` is the name of the bus that verdicts travel on. Jobs of any other role than `role_arn`, which is that
-    of jobs which judge by a rule from a file, are not listened to: anybody may name a job and say anything in it."""
+    """Settings of report_custom_rule.
+
+    event_bus  name of the bus of verdicts
+    role_arn   role of the jobs that judge by a rule from a file. Jobs of any other role are ignored: anybody may name a
+               job and put any text into it
+    """
 
     event_bus: str
     role_arn: str

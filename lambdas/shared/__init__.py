@@ -1,1 +1,1 @@
-"""What all reactions share: settings, decisions, observability, clients, messages, idempotency."""
+"""Parts of all reactions: settings, decisions, observability, clients, messages, idempotency."""

@@ -1,4 +1,4 @@
-"""Whether an event asks for an action."""
+"""The check if an event asks for an action."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from trackside.contracts.event import RuleEvaluation
 
 
 def reason_not_to(action: Action, evaluation: RuleEvaluation, *, default_actions: Sequence[Action]) -> Nothing | None:
-    """None if this rule evaluation asks for `action`, else why it does not.
+    """Return None if this rule evaluation asks for `action`, else the reason.
 
-    An event of the original names no actions: those of the job's tag hold for it, or the deployment's default ones.
+    An event of SageMaker Debugger names no actions: those of the job's tag hold for it, or the deployment's defaults.
     """
     rule = evaluation.configuration_name
     if not evaluation.found_issues:

@@ -21,21 +21,21 @@ ADDING_SERVICES = ("cloudwatch", "sns")
 
 @cache
 def client(service: str) -> Any:
-    """The client of that service."""
+    """Return the client of that service."""
     return boto3.client(service, config=ONCE if service in ADDING_SERVICES else PATIENT)
 
 
 def code_of(error: ClientError) -> str:
-    """AWS's name of the error, such as `ValidationException`."""
+    """Return AWS's name of the error, such as `ValidationException`."""
     return str(error.response.get("Error", {}).get("Code", ""))
 
 
 def message_of(error: ClientError) -> str:
-    """AWS's sentence about the error."""
+    """Return AWS's sentence about the error."""
     return str(error.response.get("Error", {}).get("Message", ""))
 
 
 def is_missing(error: ClientError) -> bool:
-    """True if SageMaker says so of a job: it has no error of its own for that."""
+    """Return True if the error means that a job does not exist: SageMaker has no error of its own for that."""
     says_so = any(words in message_of(error).lower() for words in ("not found", "could not find"))
     return code_of(error) == "ResourceNotFound" or (code_of(error) == "ValidationException" and says_so)

@@ -1,4 +1,4 @@
-"""What every reaction can answer, beside its own decision to act."""
+"""The answers that every reaction can give, beside its own decision to act."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Nothing:
-    """Nothing is to be done, and why. `surprising`: the owner may have wanted otherwise, so it is a warning."""
+    """The decision to do nothing, with its reason.
+
+    With `surprising`, the owner may have wanted otherwise: a warning.
+    """
 
     reason: str
     surprising: bool = False
@@ -15,6 +18,6 @@ class Nothing:
 
 @dataclass(frozen=True)
 class Done:
-    """The action was carried out; `what` is one sentence for the log."""
+    """An action that was carried out; `what` is one sentence for the log."""
 
     what: str

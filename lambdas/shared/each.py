@@ -1,4 +1,4 @@
-"""Several things to do for one event: one that fails hides none after it."""
+"""Several actions for one event: one that fails hides none after it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ T = TypeVar("T")
 
 
 def each(things: Iterable[T], act: Callable[[T], Iterable[Done | Nothing]]) -> Iterator[Done | Nothing]:
-    """What `act` answers for each. Errors: the first of `act`'s, once all were tried; the message comes again then, and
-    what was done is not done again."""
+    """Yield the answers of `act` for each.
+
+    Errors: the first of `act`'s, once all were tried. The message then comes again, and finished actions are not
+    repeated.
+    """
     failed: list[Exception] = []
     yield from each_of(things, act, failed)
     if failed:
@@ -22,9 +25,9 @@ def each(things: Iterable[T], act: Callable[[T], Iterable[Done | Nothing]]) -> I
 def each_of(
     things: Iterable[T], act: Callable[[T], Iterable[Done | Nothing]], failed: list[Exception]
 ) -> Iterator[Done | Nothing]:
-    """`each`, for who has more to do before an error is raised: they are put into `failed`."""
+    """Yield the answers of `act` for each, and put errors into `failed`, for the caller to raise later."""
     for thing in things:
         try:
             yield from act(thing)
-        except Exception as error:  # noqa: BLE001 - whoever gave the list raises it
+        except Exception as error:  # noqa: BLE001 - the owner of the list raises it
             failed.append(error)

@@ -1,4 +1,4 @@
-"""Once and only once: what carried out an action is remembered, so that a duplicate delivery acts no second time."""
+"""Idempotency: an action that was carried out is recorded, so that a duplicate delivery acts no second time."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ def once(
     context: LambdaContext,
     part: str = "",
 ) -> Done | Nothing:
-    """Carries `act` out unless the same action was carried out for the same finding of the same job within 14 days. An
-    issue that recovered and came back is another finding (`RuleEvaluation.finding_id`). `part` names a part of an
+    """Carry `act` out unless the same action was carried out for the same finding of the same job within 14 days.
+
+    An issue that recovered and came back is another finding (`RuleEvaluation.finding_id`). `part` names a part of an
     action that is done once by itself.
 
-    If `act` raises, nothing is remembered and the next delivery tries again. What was done but cannot be remembered is
-    done: only another delivery of the same event does it again. A delivery that comes while another one
-    is at work raises Powertools' IdempotencyAlreadyInProgressError: its message returns to the queue.
+    If `act` raises, nothing is recorded and the next delivery tries again. An action that was done but cannot be
+    recorded counts as done: only another delivery of the same event repeats it. A delivery during another one raises
+    Powertools' IdempotencyAlreadyInProgressError: its message returns to the queue.
     """
     answers: list[Done | Nothing] = []
 
@@ -71,6 +72,9 @@ def once(
 
 @lru_cache(maxsize=4)
 def _memory(dynamodb: Any, table: str) -> DynamoDBPersistenceLayer:
-    """One for each client: Powertools hangs a handler onto the client for each of these, so that every call of a warm
-    function was slower than the one before."""
+    """Return the persistence layer of this client.
+
+    One for each client, because Powertools hangs a handler onto the client for each layer, which made every call of a
+    warm function slower than the one before.
+    """
     return DynamoDBPersistenceLayer(table_name=table, boto3_client=dynamodb)

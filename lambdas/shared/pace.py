@@ -1,7 +1,7 @@
-"""Keeps calls of SageMaker's control plane apart, for it takes few of them a second, whoever makes them.
+"""Keeps calls of SageMaker's control plane apart, because it takes only few a second from all callers together.
 
-The rate of a function is that of one process times how many may run at a time (the queue's MaximumConcurrency), so
-nothing must be shared: a process keeps its own calls `pause_milliseconds` apart.
+The rate of a function is that of one process times the number that may run at a time (the queue's MaximumConcurrency),
+so nothing must be shared: a process keeps its own calls `pause_milliseconds` apart.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-KEPT_MILLISECONDS = 10_000  # for the call itself and what follows: with less left nobody waits any more
+KEPT_MILLISECONDS = 10_000  # for the call itself and the work after it: with less left, no call waits
 
 _last: dict[str, float] = {}
 
@@ -24,7 +24,7 @@ def pace(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Waits until the next call of that kind is due."""
+    """Wait until the next call of that kind is due."""
     due = _last.get(what, float("-inf")) + pause_milliseconds / 1000
     wait = min(due - clock(), (context.get_remaining_time_in_millis() - KEPT_MILLISECONDS) / 1000)
     if wait > 0:

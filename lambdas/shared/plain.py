@@ -1,14 +1,16 @@
-"""Text from outside (names of jobs, rules and tensors, what a rule says) made safe for logs, mails and messages."""
+"""Text from outside (names of jobs, rules and tensors, messages of rules) made safe for logs, mails and messages."""
 
 from __future__ import annotations
 
 
 def plain(text: str) -> str:
-    """`text` on one line. A character that could end a line, hide one, or turn the direction of writing is a `?`:
-    control and format characters, line and paragraph ends, lone surrogates (`str.isprintable`)."""
+    """Return `text` on one line, with `?` for each character that could end or hide a line, or turn its direction.
+
+    Those are control and format characters, line and paragraph ends, and lone surrogates (`str.isprintable`).
+    """
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def ascii_only(text: str) -> str:
-    """`plain`, for what carries ASCII alone: SMS, and subjects of SNS (API_Publish)."""
+    """Return `plain` text in ASCII alone, for SMS, and for subjects of SNS (API_Publish)."""
     return "".join(character if " " <= character <= "~" else "?" for character in text)

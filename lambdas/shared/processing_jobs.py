@@ -1,4 +1,4 @@
-"""What the processing jobs that judge a training job are called."""
+"""The names of processing jobs that judge a training job."""
 
 from __future__ import annotations
 
@@ -16,16 +16,20 @@ RULE_HASH_CHARACTERS = 6
 
 
 def processing_job_name(job: TrainingJob, configuration: str = "") -> str:
-    """`trackside-<training job>-<hash of its ARN and the rule>`, at most 63 characters: the same for every delivery of
-    an event, and another for every other job and rule, however long and alike their names are. `configuration` is the
-    rule from a file that the job judges; "": it is the evaluator."""
+    """Return `trackside-<training job>-<hash of its ARN and the rule>`, at most 63 characters.
+
+    The name is the same for every delivery of an event, and different for every other job and rule, however long and
+    alike their names are. `configuration` is the rule from a file that the job judges; "" for the evaluator.
+    """
     of_rule = f"\0{configuration}" if configuration else ""
     return _name(job, _digest(f"{job.arn}{of_rule}", HASH_CHARACTERS))
 
 
 def evaluator_name(job: TrainingJob, *, configuration: str = "", link: int = 1) -> str:
-    """Of one evaluator of a chain: `processing_job_name`, then `-2` for the second link. One that judges a single
-    configuration has that one's hash in it, behind the training job's."""
+    """Return the name of one evaluator of a chain: `processing_job_name`, then `-2` for the second link.
+
+    The name of one that judges a single configuration also holds its hash, behind the training job's.
+    """
     parts = [evaluator_mark(job)]
     parts += [_digest(configuration, RULE_HASH_CHARACTERS)] if configuration else []
     parts += [str(link)] if link > 1 else []
@@ -33,12 +37,12 @@ def evaluator_name(job: TrainingJob, *, configuration: str = "", link: int = 1) 
 
 
 def evaluator_mark(job: TrainingJob) -> str:
-    """What the names of all evaluators of a training job hold, and those of no other."""
+    """Return the part that the names of all evaluators of a training job hold, and no other names."""
     return _digest(job.arn, HASH_CHARACTERS)
 
 
 def chain_of(name: str, job: TrainingJob) -> str:
-    """The name of an evaluator of the training job without its place in the chain."""
+    """Return the name of an evaluator of the training job without its place in the chain."""
     known, mark, rest = name.rpartition(evaluator_mark(job))
     # What follows the mark: a rule's hash, the number of the link, or one behind the other.
     parts = [part for part in rest.split("-") if part]

@@ -22,10 +22,10 @@ Handler = Callable[[dict[str, Any], LambdaContext], Any]
 
 
 def reaction(react: React) -> Handler:
-    """The handler that hands `react` the EventBridge event in each SQS message of a batch.
+    """Return the handler that passes `react` the EventBridge event in each SQS message of a batch.
 
-    A message whose reaction raises is the only one that returns to the queue (ReportBatchItemFailures); after the
-    queue's last attempt it lies in the dead-letter queue, whose alarm says so.
+    Only a message with a reaction that raises returns to the queue (ReportBatchItemFailures). After the queue's last
+    attempt it lies in the dead-letter queue, which has an alarm.
     """
 
     def handle_message(record: SQSRecord, lambda_context: LambdaContext) -> None:
@@ -56,7 +56,7 @@ def reaction(react: React) -> Handler:
 
 
 def _name_in_logs(*, event_id: str, job: str = "") -> None:
-    """Every line of a run has its training job's name as `correlation_id`, whichever reaction wrote it."""
+    """Set the training job's name as `correlation_id` of every line of a run, for each reaction."""
     logger.append_keys(event_id=plain(event_id))
     logger.set_correlation_id(plain(job or event_id))
 

@@ -35,7 +35,7 @@ MOST_KEYS = 100  # API_BatchGetItem
 
 
 class RunTable:
-    """`retention_days`: how long an item is kept after its last change; 0: for ever."""
+    """The table of runs. An item is kept `retention_days` after its last change; 0: forever."""
 
     def __init__(self, name: str, *, retention_days: int, clock: Callable[[], float] = time.time) -> None:
         self.name = name
@@ -44,33 +44,33 @@ class RunTable:
 
     @property
     def expires_at(self) -> int | None:
-        """When an item that is written now may be forgotten, in seconds since the epoch."""
+        """Time at which an item written now may be deleted, in seconds since the epoch; None: never."""
         return int(self._clock()) + self._retention_days * SECONDS_A_DAY if self._retention_days else None
 
     def job(self, arn: str) -> JobRecord | None:
-        """What is known of the job."""
+        """Return the record of the job; None without one."""
         item = self._get(arn, JOB)
         # What was first heard of a job may be a mark that is no state of it.
         return JobRecord.from_item(item) if item and "status" in item else None
 
     def rule(self, arn: str, configuration_name: str) -> RuleRecord | None:
-        """The latest that this rule said of the job."""
+        """Return the latest record of this rule for the job; None without one."""
         item = self._get(arn, rule_key(configuration_name))
         return RuleRecord.from_item(item) if item else None
 
     def about(self, arn: str) -> tuple[Item, ...]:
-        """All that is known of the job, but for what its rules said earlier."""
+        """Return all items of the job, without the history of its rules."""
         return (
             *self._query(arn, "sk < :history", history=HISTORY_PREFIX),
             *self._query(arn, "sk > :history", history=f"{HISTORY_PREFIX}~"),
         )
 
     def put_once(self, item: Item) -> bool:
-        """False if there is an item of that key."""
+        """Write the item. Return False if an item of that key exists."""
         return self._put_if("attribute_not_exists(pk)", item)
 
     def claim_stop(self, arn: str, *, finding: str) -> bool:
-        """True for the first finding that says so of the job, however often it does: a job is stopped once."""
+        """Return True for the first finding that claims the job's stop, on every call: a job is stopped once."""
         item: dict[str, Any] = {"pk": {"S": arn}, "sk": {"S": STOPPER}, "finding": {"S": finding}}
         if self.expires_at is not None:
             item["expires_at"] = {"N": str(self.expires_at)}
@@ -78,7 +78,7 @@ class RunTable:
         return self._put_if("attribute_not_exists(pk) OR finding = :finding", item, ExpressionAttributeValues=ours)
 
     def take_turn(self, arn: str, *, hour: str, most: int) -> bool:
-        """Counts the job among at most `most` of that hour; False if they are full. A job counts once."""
+        """Count the job among at most `most` of that hour. Return False if they are full. A job counts once."""
         try:
             client("dynamodb").update_item(
                 TableName=self.name,
@@ -99,8 +99,10 @@ class RunTable:
         return True
 
     def is_first_to_tell(self, *, hour: str) -> bool:
-        """True for one caller in that hour, whose budget `take_turn` said to be used up: a thousand jobs that must wait
-        are one message, not a thousand."""
+        """Return True for one caller in an hour with a spent budget (see `take_turn`).
+
+        A thousand jobs that must wait are thus one message, not a thousand.
+        """
         try:
             client("dynamodb").update_item(
                 TableName=self.name,
@@ -116,8 +118,10 @@ class RunTable:
         return True
 
     def running(self) -> list[JobRecord]:
-        """Every job that has not ended, as far as is known; a change of the last second may be missing. An item that
-        nobody can read is left out, and said in the log."""
+        """Return every job that has not ended, as far as is recorded; a change of the last second may be missing.
+
+        An item that cannot be read is left out and logged.
+        """
         found: list[JobRecord] = []
         pages = client("dynamodb").get_paginator("query")
         for page in pages.paginate(
@@ -134,7 +138,7 @@ class RunTable:
         return found
 
     def unwatched(self, arns: Sequence[str]) -> set[str]:
-        """Those of the jobs that are known to have asked for nothing."""
+        """Return the jobs that are known to have requested nothing."""
         found: set[str] = set()
         for first in range(0, len(arns), MOST_KEYS):
             keys = [{"pk": {"S": arn}, "sk": {"S": UNWATCHED}} for arn in arns[first : first + MOST_KEYS]]
@@ -146,13 +150,13 @@ class RunTable:
         return found
 
     def mark_unwatched(self, arn: str) -> None:
-        """So that nobody asks for its tags again today."""
+        """Note that the job requested nothing, so that its tags are not read again today."""
         expires_at = int(self._clock()) + SECONDS_A_DAY
         item = {"pk": {"S": arn}, "sk": {"S": UNWATCHED}, "expires_at": {"N": str(expires_at)}}
         client("dynamodb").put_item(TableName=self.name, Item=item)
 
     def mark_judged(self, arn: str, *, by: str) -> None:
-        """So that nobody asks for its processing job again."""
+        """Note the evaluator of the job, so that its processing job is not looked up again."""
         client("dynamodb").update_item(
             TableName=self.name,
             Key={"pk": {"S": arn}, "sk": {"S": JOB}},
@@ -162,7 +166,7 @@ class RunTable:
         )
 
     def put_job(self, record: JobRecord) -> bool:
-        """False if the same or a later state of the job is known."""
+        """Write the record. Return False if the same or a later state of the job is recorded."""
         item = record.to_item(expires_at=self.expires_at)
         values = {name: value for name, value in item.items() if name not in ("pk", "sk")}
         names = {f"#{name}": name for name in values}
@@ -182,9 +186,11 @@ class RunTable:
         return True
 
     def put_said(self, history: HistoryRecord, rule: RuleRecord, *, known: RuleRecord | None) -> str:
-        """Both or neither: "" if they are written, `REFUSED` if the history held it, else why to look and try again.
+        """Write both items or neither.
 
-        Errors: `ClientError` for anything that a second look cannot change.
+        Returns "" if they are written, `REFUSED` if the history holds the item, else the reason to read and try again.
+
+        Errors: `ClientError` for anything that a second attempt cannot change.
         """
         expires_at = self.expires_at
         unchanged: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(pk)"}

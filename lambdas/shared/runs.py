@@ -1,4 +1,4 @@
-"""Where the run of a training job lies: its tag `trackside:run`."""
+"""The address of a training job's run: its tag `trackside:run`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _S3_URI = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<pre
 def find_run(
     change: TrainingJobStateChange, *, bucket: str, spoke_accounts: Container[str] = ()
 ) -> RunLocation | Nothing:
-    """The run that the job's tag names (`/@job`: one below, of the job's name), or why there is none that this
-    deployment may touch.
+    """Return the run that the job's tag names, or the reason why this deployment may not touch it.
 
-    A job of another account, one of `spoke_accounts`, may name none but `<its account>/...`:
-    that account can write nowhere else, and one spoke's job could ask for the run of another's.
+    `/@job` stands for a run below the address, with the job's name. A job of another account, one of `spoke_accounts`,
+    may name only `<its account>/...`: that account can write nowhere else, and one spoke's job could request another's
+    run.
     """
     job, uri = change.job.name, change.tags.get(RUN_TAG, "")
     if not uri:
@@ -43,18 +43,18 @@ def find_run(
 
 
 def is_in(bucket: str, uri: str) -> bool:
-    """True if the run that a tag names is of the deployment with this bucket: another may share the account."""
+    """Return True if the run that a tag names is in this deployment's bucket: another may share the account."""
     return uri.startswith(f"s3://{bucket}/")
 
 
 def account_of(arn: str) -> str:
-    """The account that an ARN names; "": none."""
+    """Return the account that an ARN names; "" for none."""
     parts = arn.split(":")
     return parts[4] if len(parts) > 5 else ""
 
 
 def job_name_in(event: Mapping[str, Any]) -> str:
-    """The training job that an event is about, whatever its shape; "": it names none."""
+    """Return the training job that an event of any shape is about; "" if it names none."""
     detail = event.get("detail")
     if not isinstance(detail, Mapping):
         return ""
@@ -65,7 +65,7 @@ def job_name_in(event: Mapping[str, Any]) -> str:
 
 
 def told_at(event: Mapping[str, Any]) -> float:
-    """When EventBridge took the event, in seconds since the epoch; 0: it does not say."""
+    """Return the time at which EventBridge took the event, in seconds since the epoch; 0 if it is not given."""
     try:
         # Python 3.10 knows no Z.
         return datetime.fromisoformat(str(event.get("time")).replace("Z", "+00:00")).timestamp()
@@ -74,6 +74,6 @@ def told_at(event: Mapping[str, Any]) -> float:
 
 
 def split_uri(run: RunLocation) -> tuple[str, str]:
-    """(bucket, prefix) of a run that `find_run` found."""
+    """Return (bucket, prefix) of a run that `find_run` found."""
     bucket, _, prefix = run.uri.removeprefix("s3://").partition("/")
     return bucket, prefix

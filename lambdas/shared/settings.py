@@ -17,8 +17,10 @@ PREFIX = "TRACKSIDE_"
 
 @dataclasses.dataclass(frozen=True)
 class EnvironmentSettings:
-    """Base of a Lambda's settings: field `event_bus` is the variable TRACKSIDE_EVENT_BUS. Fields are texts, whole
-    numbers, booleans, or tuples of actions or of texts without commas."""
+    """Base of a Lambda's settings: field `event_bus` is the variable TRACKSIDE_EVENT_BUS.
+
+    Fields are texts, whole numbers, booleans, or tuples of actions or of texts without commas.
+    """
 
     @classmethod
     def of(cls, *groups: object, **given: Any) -> Self:
@@ -41,12 +43,18 @@ class EnvironmentSettings:
         return cls(**{**values, **given})
 
     def to_environment(self) -> dict[str, str]:
-        """The variables for the function. Values that the deployment fills in later (CDK tokens) pass unchanged."""
+        """Return the variables of the function.
+
+        Values that the deployment fills in later (CDK tokens) pass unchanged.
+        """
         return {_variable(field.name): _write(getattr(self, field.name)) for field in dataclasses.fields(self)}
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Self:
-        """Reads the function's own environment, or the given one. Errors: `ConfigurationError`, all at once."""
+        """Return the settings in the function's own environment, or in `environ`.
+
+        Errors: `ConfigurationError`, all at once.
+        """
         environ = os.environ if environ is None else environ  # noqa: TID251  the place for it
         types = get_type_hints(cls)
         values: dict[str, Any] = {}

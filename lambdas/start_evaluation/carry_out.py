@@ -1,4 +1,4 @@
-"""Carries out what was decided: starts what judges a run, or tells that nothing does any more."""
+"""Carries out decisions: starts evaluators, or reports that a run has none any more."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from trackside.contracts.deployment.evaluators import PER_RULE
 
 
 class CarryOut:
-    """For one event. Errors of its methods: `ClientError`; the message comes again."""
+    """The actions for one event. Errors of its methods: `ClientError`; the message comes again."""
 
     def __init__(self, event: Mapping[str, Any], settings: StartEvaluationSettings, context: LambdaContext) -> None:
         self._event, self._settings, self._context = event, settings, context
 
     def judge(self, preparation: Preparation) -> Iterator[Done | Nothing]:
-        """Has the run of a job judged that was prepared for it."""
+        """Start the evaluators of a prepared job."""
         job, decision = preparation.change.job, decide(preparation.change, self._settings)
         if isinstance(decision, Nothing):
             yield preparation.complain(decision.reason) if decision.surprising else decision
@@ -43,7 +43,7 @@ class CarryOut:
             yield from map(self.act, decide_custom(job, decision.run, request, self._settings))
 
     def act(self, decision: StartEvaluation | OpenLease | GiveUp | Nothing) -> Done | Nothing:
-        """Does it, and says what was done."""
+        """Carry out the decision, and return a sentence about it."""
         if isinstance(decision, StartEvaluation):
             return start(decision, self._settings, self._context)
         if isinstance(decision, OpenLease):

@@ -1,7 +1,7 @@
-"""What follows the end of an evaluator: the next link of its chain, another attempt, or that somebody is told.
+"""The successor of an ended evaluator: the next link of its chain, another attempt, or a message to people.
 
-What the ended one was told is read from its event. Only start_evaluation may pass the evaluators' role, so a processing
-job with that role is ours, and so is its environment.
+The settings of the ended one are read from its event. Only start_evaluation may pass the evaluators' role, so a
+processing job with that role is ours, and so is its environment.
 """
 
 from __future__ import annotations
@@ -28,17 +28,19 @@ from trackside.contracts.event import TERMINAL_JOB_STATUSES, TOLD_AGAIN_SOURCE, 
 from trackside.contracts.run_layout import RunLocation
 
 # Exit codes of the evaluator (trackside.evaluation.exit_codes) that another attempt would repeat: the request is wrong,
-# a rule raises. What the bus did not take lies in the run, and the next delivers it.
+# a rule raises. Verdicts that the bus did not take lie in the run, and the next evaluator delivers them.
 FINAL_EXIT_CODES = frozenset({2, 5})
-RAN_OUT_SHARE = 0.95  # of its time: SageMaker ended it, for nothing tells so in words
+RAN_OUT_SHARE = 0.95  # of its time: SageMaker ended it; no field of the event names that
 
 _EXIT_CODE = re.compile(r"exit code: (?P<code>\d+)")
 
 
 @dataclass(frozen=True)
 class EvaluatorEnd:
-    """What an event tells of a processing job. Moments in seconds since the epoch, 0: not said. `is_told_again`: not
-    by SageMaker, but by a sweep."""
+    """The content of an event about a processing job. Moments are in seconds since the epoch; 0: not given.
+
+    With `is_told_again`, the event comes from a sweep and not from SageMaker.
+    """
 
     name: str
     status: str
@@ -53,32 +55,32 @@ class EvaluatorEnd:
 
     @property
     def ran_out_of_time(self) -> bool:
-        """SageMaker ended it at its limit, whichever status it gave it."""
+        """True if SageMaker ended it at its limit, with any status."""
         ran = self.ended_at - self.started_at
         known = bool(self.started_at and self.ended_at and self.max_runtime_seconds)
         return self.status != "Completed" and known and ran >= RAN_OUT_SHARE * self.max_runtime_seconds
 
     @property
     def will_repeat(self) -> bool:
-        """Another attempt would end in the same way."""
+        """True if another attempt would end in the same way."""
         code = _EXIT_CODE.search(self.failure_reason)
         return code is not None and int(code["code"]) in FINAL_EXIT_CODES
 
     def counted(self, variable: str, default: int) -> int:
-        """A number of its environment."""
+        """Return a number of its environment."""
         text = self.environment.get(variable, "")
         return int(text) if text.isdigit() and len(text) < 9 else default
 
 
 @dataclass(frozen=True)
 class GiveUp:
-    """The training job is no longer watched, or not by one of its rules: somebody must be told."""
+    """The decision to report that the training job, or one of its rules, is no longer watched."""
 
     reason: str
 
 
 def read_end(event: Mapping[str, Any]) -> EvaluatorEnd:
-    """Errors: `ConfigurationError` for an event of another shape."""
+    """Return the content of the event. Errors: `ConfigurationError` for an event of another shape."""
     fields = detail_of(event)
     stopping = fields.mapping("StoppingCondition", {}) if fields.is_object("StoppingCondition") else {}
     given = fields.mapping("Environment", {}) if fields.is_object("Environment") else {}
@@ -100,8 +102,10 @@ def read_end(event: Mapping[str, Any]) -> EvaluatorEnd:
 
 
 def decide_next(end: EvaluatorEnd, settings: StartEvaluationSettings) -> StartEvaluation | GiveUp | Nothing:
-    """Goes on where there is more to judge. The successor's name follows from this one's place in the chain, so that
-    whatever is told twice starts once."""
+    """Return the successor, if more is to be judged.
+
+    Its name follows from this one's place in the chain, so that an event delivered twice starts one job.
+    """
     if end.role_arn != settings.role_arn or not all(end.environment.get(name) for name in (RUN, JOB_NAME, JOB_ARN)):
         return Nothing(f"{end.name} is none of our evaluators.", surprising=True)
     if end.status not in TERMINAL_JOB_STATUSES:
@@ -142,7 +146,7 @@ def _successor(
 def _give_up(end: EvaluatorEnd) -> GiveUp | Nothing:
     job = end.environment.get(JOB_NAME, "")
     said = f"{job} is no longer watched by {end.name}: {_why(end)}"
-    # Whoever must be told was told when it ended.
+    # People were notified when it ended.
     return Nothing(said) if end.is_told_again else GiveUp(said)
 
 

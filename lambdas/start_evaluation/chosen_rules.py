@@ -1,8 +1,8 @@
-"""Which rules a job chose, put into its run before anybody reads them there.
+"""The rules that a job chose, put into its run before an evaluator reads them.
 
-The evaluator reads one place, `<run>/rule-request.json`. What lies there is the job owner's own word and is never
-replaced. A wrong choice is judged by the deployment's default and not left unjudged: who chose rules wants to be
-watched, and a misspelled name must not cost a night of training. The owner is told on the bus.
+The evaluator reads one place, `<run>/rule-request.json`. An existing request is the job owner's own and is never
+replaced. A wrong choice is judged by the deployment's default and not left unjudged: a job with chosen rules should be
+watched, and a misspelled name must not cost a night of training. The bus carries a message to the owner.
 """
 
 from __future__ import annotations
@@ -49,16 +49,17 @@ ReadDocument = Callable[[str], bytes]
 
 @dataclass(frozen=True)
 class Chosen:
-    """The rules that judge, and what was wrong with the choice ("": nothing)."""
+    """The rules that judge, and the mistake in the choice ("": none)."""
 
     request: RuleRequest
     complaint: str = ""
 
 
 def chosen_rules(choice: JobChoice, *, default: str, read_document: ReadDocument) -> Chosen | None:
-    """None where neither the job nor the deployment chose any: then the evaluator's own default holds.
+    """Return the rules that judge; None if neither the job nor the deployment chose any.
 
-    `read_document` gives what a reference means. Errors: `ConfigurationError` is none of them; those of AWS are.
+    For None the evaluator's own default holds. `read_document` returns the content of a reference. A
+    `ConfigurationError` is never raised; errors of AWS are.
     """
     if not choice.rules and not choice.actions and not default:
         return None
@@ -72,7 +73,7 @@ def chosen_rules(choice: JobChoice, *, default: str, read_document: ReadDocument
 
 
 def _attempts(choice: JobChoice, default: str) -> list[tuple[str, str]]:
-    """What is tried, in turn: what the job says, then the deployment's default, without the job's words."""
+    """Return the choices to try, in turn: the job's, then the deployment's default without the job's actions."""
     own = (choice.rules or default, choice.actions)
     return [own] if own == (default, "") or not default else [own, (default, "")]
 
@@ -85,13 +86,13 @@ def _read(rules: str, actions: str, read_document: ReadDocument) -> RuleRequest:
 
 
 class RuleChoice:
-    """Settles and tells it. Errors of its methods: `ClientError`; the message comes again."""
+    """The choice of rules of a job. Errors of its methods: `ClientError`; the message comes again."""
 
     def __init__(self, settings: StartEvaluationSettings) -> None:
         self._settings = settings
 
     def settle(self, job: TrainingJob, run: RunLocation, choice: JobChoice) -> Done | Nothing:
-        """Puts what was chosen into the run, unless a request lies there."""
+        """Put the chosen rules into the run, unless it has a request."""
         bucket, prefix = split_uri(run)
         key = f"{prefix}/{RULE_REQUEST_KEY}"
         if _lies_there(bucket, key):
@@ -111,7 +112,7 @@ class RuleChoice:
         return Done(f"{job.name} is judged by {names}" + (", not as it asked." if chosen.complaint else "."))
 
     def complain(self, job: TrainingJob, run: RunLocation | None, reason: str) -> Nothing:
-        """Says on the bus that a choice is wrong: it is recorded, shown and mailed."""
+        """Report on the bus that a choice is wrong: it is recorded, shown and mailed."""
         said = RuleEvaluation(
             job=job,
             configuration_name=CHOICE_NAME,

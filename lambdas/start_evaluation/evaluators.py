@@ -1,4 +1,4 @@
-"""What judges a run, in each mode: one processing job, one for each rule, or a place in the fleet's table."""
+"""The evaluators of a run in each mode: one processing job, one for each rule, or a place in the fleet's table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trackside.contracts.rule_request import RuleRequest
 
 @dataclass(frozen=True)
 class OpenLease:
-    """Have the fleet judge that run."""
+    """The decision to have the fleet judge that run."""
 
     record: LeaseRecord
 
@@ -32,13 +32,16 @@ def decide_evaluators(
     *,
     now: float,
 ) -> Iterator[StartEvaluation | OpenLease | Nothing]:
-    """`start` is the one processing job of the mode `per-job`. `request`: the run's own; only `per-rule` needs it."""
+    """Yield the decisions for a run. `start` is the one processing job of the mode `per-job`.
+
+    `request` is the run's own; only `per-rule` needs it.
+    """
     if settings.evaluator_mode == FLEET:
         yield OpenLease(LeaseRecord(job, start.run.uri, free_at=now))
     elif settings.evaluator_mode == PER_RULE and isinstance(request, RuleRequest):
         yield from _one_for_each_rule(start, job, request, settings)
     else:
-        # Also for a request that cannot be read: the evaluator says what is wrong with it.
+        # Also for a request that cannot be read: the evaluator reports its mistakes.
         yield _told(start, {MAX_RUNTIME: str(settings.max_runtime_seconds)})
 
 
@@ -64,13 +67,13 @@ def _one_for_each_rule(
 
 
 def _names(request: RuleRequest, *, place: str) -> list[str]:
-    """Of the configurations, in their order; "" for one that is judged by a rule file in a job of its own."""
+    """Return the names of the configurations, in order; "" for one that a rule file in a job of its own judges."""
     apart = judged_apart(request, place=place)
     return ["" if rule in apart else rule.name for rule in request.rules] or list(built_in_catalogue().usual)
 
 
 def _alone(names: Sequence[str], *, most: int) -> Sequence[str]:
-    """Those from the beginning that get a job each. One job is kept for the others, if there are any."""
+    """Return the first names, each of which gets a job of its own. One job is kept for the others, if any are left."""
     fitting = next((place for place, name in enumerate(names) if len(name) > MOST_VALUE_CHARACTERS), len(names))
     if fitting == len(names) and sum(map(bool, names)) <= most:
         return names

@@ -1,4 +1,4 @@
-"""A training job that asked for it has started: start what judges it. A link of a chain has ended: start the next."""
+"""Start the evaluators of a training job that asked for them, or the next link after one of a chain has ended."""
 
 from __future__ import annotations
 

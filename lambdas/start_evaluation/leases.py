@@ -1,4 +1,4 @@
-"""Puts a run into the fleet's table, and says so in its queue."""
+"""Puts a run into the fleet's table, and announces it in its queue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from lambdas.start_evaluation.settings import StartEvaluationSettings
 
 
 def open_lease(lease: OpenLease, settings: StartEvaluationSettings) -> Done | Nothing:
-    """The table counts: without the announcement a worker finds the run a little later. Errors: `ClientError`."""
+    """Open the lease. The table counts: without the announcement a worker finds the run a little later.
+
+    Errors: `ClientError`.
+    """
     job = lease.record.job
     try:
         client("dynamodb").put_item(

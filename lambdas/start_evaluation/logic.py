@@ -1,4 +1,4 @@
-"""Which processing jobs judge a training job that has started: the evaluator, and one for each rule from a file."""
+"""The processing jobs for a started training job: the evaluator, and one for each rule from a file."""
 
 from __future__ import annotations
 
@@ -19,8 +19,12 @@ from trackside.contracts.run_layout import RunLocation
 
 @dataclass(frozen=True)
 class StartEvaluation:
-    """Start the processing job of that name for `run`; `request` is the whole of CreateProcessingJob's. `reason`: why
-    it takes another's place, "": it does not."""
+    """The decision to start a processing job for `run`.
+
+    - `name`: name of the processing job
+    - `request`: all arguments of CreateProcessingJob
+    - `reason`: why it takes another's place; "" if it does not
+    """
 
     name: str
     run: RunLocation
@@ -29,7 +33,7 @@ class StartEvaluation:
 
 
 def decide(change: TrainingJobStateChange, settings: StartEvaluationSettings) -> StartEvaluation | Nothing:
-    """Starts for a running job that is tagged with a run of this deployment, and for nothing else."""
+    """Return the start for a running job that is tagged with a run of this deployment; nothing for others."""
     if change.status != "InProgress":
         return Nothing(f"{change.job.name} is {change.status}, so there is nothing to watch.")
     run = find_run(change, bucket=settings.run_bucket, spoke_accounts=settings.spoke_accounts)
@@ -58,9 +62,9 @@ def decide(change: TrainingJobStateChange, settings: StartEvaluationSettings) ->
 def decide_custom(
     job: TrainingJob, run: RunLocation, request: RuleRequest, settings: StartEvaluationSettings
 ) -> Iterator[StartEvaluation | Nothing]:
-    """One job for each rule from a file of the run's request that this deployment runs; of the others, why not.
+    """Yield one job for each rule from a file in the run's request that this deployment runs.
 
-    The evaluator says of those on the bus that they are not judged.
+    For the others, yield the reason. The evaluator reports on the bus that they are not judged.
     """
     apart = judged_apart(request, place=settings.custom_rules_from)
     for rule in request.rules:
@@ -94,7 +98,7 @@ def processing_job_request(
     image_uri: str,
     role_arn: str,
 ) -> dict[str, Any]:
-    """The whole of CreateProcessingJob's, for one processing job of `job`."""
+    """Return all arguments of CreateProcessingJob, for one processing job of `job`."""
     return {
         "ProcessingJobName": name,
         "AppSpecification": {"ImageUri": image_uri},

@@ -1,4 +1,4 @@
-"""Where a processing job runs, and what its disks and its traffic are encrypted with."""
+"""The place of a processing job, and the encryption of its disks and its traffic."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lambdas.start_evaluation.settings import StartEvaluationSettings
 
 
 def cluster_of(settings: StartEvaluationSettings) -> dict[str, Any]:
-    """CreateProcessingJob's `ClusterConfig`."""
+    """Return CreateProcessingJob's `ClusterConfig`."""
     cluster: dict[str, Any] = {
         "InstanceCount": 1,
         "InstanceType": settings.instance_type,
@@ -18,7 +18,7 @@ def cluster_of(settings: StartEvaluationSettings) -> dict[str, Any]:
 
 
 def network_of(settings: StartEvaluationSettings) -> dict[str, Any]:
-    """CreateProcessingJob's `NetworkConfig`, as a part of its request; nothing if the deployment asks for nothing.
+    """Return CreateProcessingJob's `NetworkConfig`, as a part of its request; nothing if the deployment sets none.
 
     Never isolated: a rule container reads the run and reports on the bus through the network.
     """

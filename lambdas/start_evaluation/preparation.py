@@ -1,4 +1,4 @@
-"""What is done before a job's evaluator starts: whether it is watched, its tag, and the rules that it chose."""
+"""The work before a job's evaluator starts: the check if it is watched, its tag, and its chosen rules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trackside.contracts.rule_request import RuleRequest
 
 
 class Preparation:
-    """Of one event. Errors of its methods: `ClientError`; the message comes again."""
+    """The preparation for one event. Errors of its methods: `ClientError`; the message comes again."""
 
     def __init__(self, change: TrainingJobStateChange, settings: StartEvaluationSettings) -> None:
         self.change = change  # with the tags that hold for it, once `run` is through
@@ -27,7 +27,7 @@ class Preparation:
         self._watched: Watched | None = None
 
     def run(self) -> Iterator[Done | Nothing]:
-        """Does it, and says what was done."""
+        """Carry out the preparation, and yield a sentence about each action."""
         job = self.change.job
         found = who_is_watched(self.change, self._settings, environment_of_job=lambda: _environment(job.name))
         if isinstance(found, Nothing):
@@ -47,19 +47,19 @@ class Preparation:
         self.is_to_be_judged = True
 
     def complain(self, reason: str) -> Nothing:
-        """Says on the bus, and in the log, that what the job wants cannot be done."""
+        """Report on the bus, and in the log, that the job's wish cannot be fulfilled."""
         run = self._watched.run if self._watched else None
         return self._rules.complain(self.change.job, run, reason)
 
     def complaints_about(self, request: RuleRequest | Nothing) -> Iterator[Nothing]:
-        """About the request that lies in the run, or why it cannot be read."""
+        """Report mistakes in the request of the run, or the reason why it cannot be read."""
         wrong = request.reason if isinstance(request, Nothing) else mistakes_in(request)
         if wrong:
             yield self.complain(wrong)
 
 
 def _environment(job_name: str) -> Mapping[str, str]:
-    """The Environment of a job, which no event tells. {}: the job is no more."""
+    """Return the Environment of a job, which no event holds; {} if the job does not exist any more."""
     try:
         description = client("sagemaker").describe_training_job(TrainingJobName=job_name)
     except ClientError as error:

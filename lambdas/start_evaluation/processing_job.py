@@ -14,7 +14,7 @@ from lambdas.start_evaluation.settings import StartEvaluationSettings
 
 
 def start(wanted: StartEvaluation, settings: StartEvaluationSettings, context: LambdaContext) -> Done | Nothing:
-    """A job of that name is the same job: its name holds the training job and the rule."""
+    """Start the job. A job of that name is the same job: its name holds the training job and the rule."""
     if started.is_known(wanted.name):
         return Nothing(f"{wanted.name} was started by an earlier delivery.")
     pace("start", pause_milliseconds=settings.pause_milliseconds, context=context)

@@ -1,4 +1,4 @@
-"""The rule request that lies in a run, as far as it must be known to start what judges it."""
+"""The rule request of a run, as far as starting its evaluators needs it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_BYTES = 4 << 20  # what is larger is cut there, and so is no JSON
 
 
 def read_request(run: RunLocation) -> RuleRequest | Nothing:
-    """Errors: `ClientError` of S3, but not for a request that is absent, which asks for no rule from a file."""
+    """Return the request. Errors: `ClientError` of S3, but an absent request counts as one without rules from files."""
     bucket, prefix = split_uri(run)
     try:
         answer = client("s3").get_object(Bucket=bucket, Key=f"{prefix}/{RULE_REQUEST_KEY}")
@@ -31,7 +31,7 @@ def read_request(run: RunLocation) -> RuleRequest | Nothing:
 
 
 def mistakes_in(request: RuleRequest) -> str:
-    """What the catalogue of rules says against it; "": nothing."""
+    """Return the mistakes that the catalogue of rules finds in the request; "" for none."""
     try:
         built_in_catalogue().check(request)
     except ConfigurationError as error:

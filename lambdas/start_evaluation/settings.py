@@ -29,7 +29,7 @@ class StartEvaluationSettings(EnvironmentSettings):
     security_groups        ids, in that VPC
     volume_key_arn         key of the disks ("": SageMaker's)
     encrypt_traffic        True: with inter-container encryption
-    spoke_accounts         other accounts whose jobs are judged here
+    spoke_accounts         other accounts with jobs that are judged here
     evaluator_mode         `per-job`, `per-rule` or `fleet` (docs/evaluators.md)
     most_rule_jobs         `per-rule`: processing jobs of a run at most
     lease_table            `fleet`: table that gets an item for each run

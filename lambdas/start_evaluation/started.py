@@ -1,8 +1,8 @@
-"""Which processing jobs SageMaker has, as this copy of the function learned by asking for them.
+"""The processing jobs that SageMaker has, as this copy of the function knows them.
 
-A training job tells several states while it runs, each of which asks for the same processing job again. That it is
-there is cheaper to remember than to be told by a call of which AWS takes one or two a second (docs/scale.md). A name is
-never free again, so what is remembered stays true; another copy of the function only asks once more.
+A training job has several state changes while it runs, and each requests the same processing job again. Remembering
+that it exists is cheaper than a call, of which AWS takes one or two a second (docs/scale.md). A name is never free
+again, so a remembered one stays valid; another copy of the function only calls once more.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ _names: dict[str, None] = {}
 
 
 def is_known(name: str) -> bool:
-    """True if a processing job of that name was started, by whomever."""
+    """Return True if a processing job of that name was started, by any copy."""
     return name in _names
 
 
 def note(name: str) -> None:
-    """There is one of that name. The oldest is forgotten when there are too many."""
+    """Note that a job of that name exists. Forget the oldest name if the list is full."""
     if len(_names) >= MOST_NAMES:
         del _names[next(iter(_names))]
     _names[name] = None
 
 
 def forget_all() -> None:
-    """As in a new copy of the function."""
+    """Forget all names, as in a new copy of the function."""
     _names.clear()

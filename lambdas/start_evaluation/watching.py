@@ -1,4 +1,4 @@
-"""Who is watched: jobs that say so by their tags or, where the deployment wants it, by their environment or name."""
+"""The watched jobs: by their tag or, if the deployment allows it, by their environment or their name."""
 
 from __future__ import annotations
 
@@ -31,8 +31,13 @@ _MADE_BUCKET = re.compile(r"(?P<stem>trackside[a-z0-9-]*-runs[0-9a-f]{8})-[a-z0-
 
 @dataclass(frozen=True)
 class Watched:
-    """A job that is watched, where its run lies, and what it chose. `change` has the tags that hold for it, of which
-    it does not carry `new_tags` yet. With `is_status_only` no rule judges it."""
+    """A watched job.
+
+    - `change`: its state change, with all tags that hold for it
+    - `run`: the address of its run
+    - `choice`: its choice of rules
+    - `new_tags`: the tags that it does not carry yet
+    """
 
     change: TrainingJobStateChange
     run: RunLocation
@@ -41,13 +46,13 @@ class Watched:
 
     @property
     def is_status_only(self) -> bool:
-        """True if only its states are recorded."""
+        """True if only its states are recorded, and no rule judges it."""
         return self.choice.watch == STATUS_ONLY
 
 
 @dataclass(frozen=True)
 class WrongPlace:
-    """A job that wants to be watched, and why it cannot be."""
+    """A job that wants to be watched, and the reason why it cannot be."""
 
     change: TrainingJobStateChange
     reason: str
@@ -56,9 +61,12 @@ class WrongPlace:
 def who_is_watched(
     change: TrainingJobStateChange, settings: StartEvaluationSettings, *, environment_of_job: AskEnvironment
 ) -> Watched | WrongPlace | Nothing:
-    """Tags come first, then the environment, then the name. `environment_of_job` asks SageMaker, and is called for a
-    running job without the tag only, and only where the deployment watches by environment. It knows jobs by their
-    names, so a job of another account, which may have the name of one here, is watched by its tag only."""
+    """Return the watched job, by its tags, then its environment, then its name.
+
+    `environment_of_job` calls SageMaker, only for a running job without the tag, and only if the deployment watches by
+    environment. SageMaker knows jobs by their names, so a job of another account, which may have the name of one here,
+    is watched by its tag only.
+    """
     name, tagged = change.job.name, choice_in_tags(change.tags)
     if change.status != "InProgress":
         return Nothing(f"{name} is {change.status}, so there is nothing to watch.")
@@ -106,15 +114,19 @@ def _of_untagged(
 
 
 def _is_of_another_deployment(uri: str, bucket: str) -> bool:
-    """True for a run in a bucket that another one made. In a bucket of an earlier deployment of this name it is its
-    owner's mistake, as in any other bucket."""
+    """Return True for a run in a bucket that another deployment made.
+
+    A run in a bucket of an earlier deployment of this name is its owner's mistake, as in any other bucket.
+    """
     asked, own = (_MADE_BUCKET.fullmatch(name) for name in (uri.removeprefix("s3://").partition("/")[0], bucket))
     return asked is not None and (own is None or asked["stem"] != own["stem"])
 
 
 def _new_tags(change: TrainingJobStateChange, run: RunLocation, choice: JobChoice) -> dict[str, str]:
-    """With the place of its run a job is from now on like any that was tagged from the start: whatever follows it
-    finds its run. Nothing is changed that the job carries already."""
+    """Return the tags that the job lacks: the address of its run, by which all later reactions find it.
+
+    Tags that the job carries stay unchanged.
+    """
     if RUN_TAG in change.tags:
         return {}
     return {RUN_TAG: run.uri, **({WATCH_TAG: STATUS_ONLY} if choice.watch == STATUS_ONLY else {})}

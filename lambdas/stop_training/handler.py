@@ -1,4 +1,4 @@
-"""A rule that asks for it found an issue: stop the training job, once, if nothing on the ladder speaks against it."""
+"""Stop a training job, once, if no check is against it: a rule that asks for it found an issue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a job at the moment of a decision."""
+"""The known state of a job at the moment of a decision."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trackside.contracts.deployment.stop_record import DECISION_PREFIX, VETO, De
 
 
 def read_known(arn: str, table: RunTable, *, dry_run_parameter: str) -> Known:
-    """Consistent reads: what another delivery wrote before is in it. Errors: `ClientError`."""
+    """Return the state. Reads are consistent: they see the writes of earlier deliveries. Errors: `ClientError`."""
     by_key = {str(item["sk"]["S"]): item for item in table.about(arn)}
     decisions = [DecisionRecord.from_item(item) for key, item in by_key.items() if key.startswith(DECISION_PREFIX)]
     rules = [RuleRecord.from_item(item) for key, item in by_key.items() if key.startswith(RULE_PREFIX)]
@@ -25,6 +25,6 @@ def read_known(arn: str, table: RunTable, *, dry_run_parameter: str) -> Known:
 
 
 def _is_dry_run(parameter: str) -> bool:
-    """True for all but `false`: whoever mistypes the switch stops nothing."""
+    """Return True for every value except `false`, so that a mistyped switch stops nothing."""
     value = client("ssm").get_parameter(Name=parameter)["Parameter"]["Value"]
     return str(value).strip().lower() != "false"

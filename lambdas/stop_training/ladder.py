@@ -43,7 +43,7 @@ MOST_DELAY_SECONDS = 900  # API_SendMessage
 
 
 class Ladder:
-    """One event's way. `wait_seconds` is after how long it must be looked at again; None: not at all."""
+    """The decisions about one event. `wait_seconds` is the time until it must be looked at again; None: never."""
 
     def __init__(
         self,
@@ -57,8 +57,10 @@ class Ladder:
         self.wait_seconds: int | None = None
 
     def climb(self, said: RuleEvaluation) -> Done | Nothing:
-        """Decides about one finding, and carries it out. Errors: `ClientError`; then nothing wrong was done, and the
-        next delivery goes on where this one ended."""
+        """Decide about one finding, and carry it out.
+
+        Errors: `ClientError`; then no wrong action was done, and the next delivery continues where this one ended.
+        """
         stop = self._asked(said)
         if isinstance(stop, Nothing):
             return stop
@@ -78,7 +80,7 @@ class Ladder:
         return self._stop_within_budget(said, decision, known)
 
     def look_again(self) -> None:
-        """Sends the event to its own queue once more, if anything of it waits. A new message has all its attempts."""
+        """Send the event to its own queue again, if any of it waits. A new message has all its attempts."""
         if self.wait_seconds is not None:
             client("sqs").send_message(
                 QueueUrl=self._settings.queue_url,
@@ -126,7 +128,7 @@ class Ladder:
         return self._wait(SECONDS_AN_HOUR - int(now) % SECONDS_AN_HOUR, reason, surprising=True)
 
     def _stop(self, said: RuleEvaluation, stop: StopRun, known: Known) -> Done | Nothing:
-        """What SageMaker is asked for is recorded before: after a crash it is known whose stop it was."""
+        """Stop the job. The request is recorded first, so that after a crash its finding is known."""
         was_tried = was_asked(said, known.decisions)
         self._record(said, StopOutcome.STOPPING, f"SageMaker is asked to stop {stop.job_name}.")
         pace("stop", pause_milliseconds=self._settings.pause_milliseconds, context=self._context)
@@ -145,7 +147,7 @@ class Ladder:
         return Done(f"Stopped {stop.job_name}.")
 
     def _stopped_it(self, said: RuleEvaluation) -> bool:
-        """Of two findings whose calls were not answered one was granted: the first to say so was it."""
+        """Return True if this finding stopped the job: of two calls without an answer, the first to claim it did."""
         return self._table.claim_stop(said.job.arn, finding=said.finding_id)
 
     def _asked(self, said: RuleEvaluation) -> StopRun | Nothing:

@@ -1,4 +1,4 @@
-"""Whether a training job is to be stopped now, later or not at all, and what AWS's refusal to stop it means."""
+"""The decision to stop a training job now, later or not at all, and the meaning of AWS's refusal to stop it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECONDS_AN_HOUR = 3600
 
 @dataclass(frozen=True)
 class Known:
-    """What the table and the switch say at the moment of the decision; `rules` by configuration name."""
+    """The state of table and switch at the moment of the decision; `rules` by configuration name."""
 
     decisions: tuple[DecisionRecord, ...] = ()
     rules: Mapping[str, RuleRecord] = field(default_factory=dict)
@@ -35,14 +35,17 @@ class Known:
 
 @dataclass(frozen=True)
 class StopRun:
-    """Stop the training job of exactly this name, if the hour's budget allows it."""
+    """The decision to stop the training job of exactly this name, if the hour's budget allows it."""
 
     job_name: str
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The job is not stopped: `outcome` and why. `surprising`: somebody may have wanted otherwise."""
+    """The decision not to stop the job: `outcome` and reason.
+
+    With `surprising`, its owner may have wanted otherwise.
+    """
 
     outcome: StopOutcome
     reason: str
@@ -51,14 +54,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class Announce:
-    """Tell people that the job will be stopped in `wait_seconds`, then wait."""
+    """The decision to announce that the job will be stopped in `wait_seconds`, then wait."""
 
     wait_seconds: int
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Decide again in `seconds`."""
+    """The decision to decide again in `seconds`."""
 
     seconds: int
     reason: str
@@ -68,7 +71,7 @@ Decision = StopRun | Answer | Announce | Wait | Nothing
 
 
 def asked(evaluation: RuleEvaluation, settings: StopTrainingSettings) -> StopRun | Nothing:
-    """The job that the event's ARN names, if a stop is asked for; never one that merely resembles it."""
+    """Return the stop of the job that the event's ARN names, if one is requested; never of one with a similar name."""
     refusal = reason_not_to(Action.STOP_TRAINING, evaluation, default_actions=settings.default_actions)
     if refusal:
         return refusal
@@ -81,7 +84,7 @@ def asked(evaluation: RuleEvaluation, settings: StopTrainingSettings) -> StopRun
 def weigh(
     evaluation: RuleEvaluation, stop: StopRun, known: Known, settings: StopTrainingSettings, *, now: float
 ) -> Decision:
-    """How far the finding gets on the ladder: it stops where one of the rungs holds it, in this order."""
+    """Return the decision about the finding: that of the first check that holds it back, in this order."""
     for rung in (_concluded, _ended, _recovered, _unconfirmed, _vetoed, _cooling_down, _dry, _unannounced):
         held = rung(evaluation, known, settings, now)
         if held is not None:
@@ -90,19 +93,19 @@ def weigh(
 
 
 def veto_minutes(said: RuleEvaluation, settings: StopTrainingSettings) -> int:
-    """How long before a stop it is announced: as the rule asks, else the deployment."""
+    """Return the time between announcement and stop, in minutes: the rule's, else the deployment's."""
     return said.terms.value(Action.STOP_TRAINING, VETO_MINUTES, settings.veto_minutes)
 
 
 def needs_others(said: RuleEvaluation, settings: StopTrainingSettings) -> bool:
-    """True if one finding alone never stops a job."""
+    """Return True if one finding alone never stops a job."""
     if said.terms.value(Action.STOP_TRAINING, AFTER_FINDINGS, 1) > 1:
         return True
     return settings.after_findings > 1 or settings.after_rules > 1
 
 
 def savings(job: JobRecord | None, settings: StopTrainingSettings, *, now: float) -> Savings:
-    """What a stop at `now` spares at most. Nothing is guessed: what is not known is 0."""
+    """Return the most that a stop at `now` can save. Nothing is guessed: unknown values are 0."""
     if job is None or not job.started_at or not job.max_runtime_seconds or not job.instance_count:
         return Savings()
     left = max(0, int(job.started_at + job.max_runtime_seconds - now))
@@ -116,7 +119,7 @@ def savings(job: JobRecord | None, settings: StopTrainingSettings, *, now: float
 
 
 def price_of(instance_type: str, prices: Iterable[str]) -> float:
-    """Return the price of `ml.m5.large` in `ml.m5.large=0.12`, `ml.p4d.24xlarge=37.69`; 0: it is not given."""
+    """Return the price of `ml.m5.large` in `ml.m5.large=0.12`, `ml.p4d.24xlarge=37.69`; 0 if it is not given."""
     for entry in prices:
         name, _, price = entry.partition("=")
         if name == instance_type and price:
@@ -125,10 +128,10 @@ def price_of(instance_type: str, prices: Iterable[str]) -> float:
 
 
 def read_refusal(job_name: str, *, code: str, message: str) -> Answer | None:
-    """What StopTrainingJob's error means: None if trying again may help.
+    """Return the meaning of StopTrainingJob's error; None if trying again may help.
 
-    AWS says "The request was rejected because the training job is in status Stopped." (seen in awslabs/benchmark-ai
-    #928) and "Requested resource not found.", both as ValidationException.
+    AWS's messages are "The request was rejected because the training job is in status Stopped." (seen in
+    awslabs/benchmark-ai #928) and "Requested resource not found.", both as ValidationException.
     """
     if code == "ValidationException" and "in status" in message:
         return Answer(StopOutcome.ALREADY_ENDED, f"{job_name} is stopping or has ended: {message}")
@@ -204,7 +207,10 @@ def _dry(said: RuleEvaluation, known: Known, _: StopTrainingSettings, now: float
 
 
 def _unannounced(said: RuleEvaluation, known: Known, settings: StopTrainingSettings, now: float) -> Decision | None:
-    """One announcement holds for all findings of a job that come while it waits."""
+    """Return the announcement, or the wait for it.
+
+    One announcement holds for all findings of a job that come while it waits.
+    """
     window = 60 * veto_minutes(said, settings)
     if not window:
         return None
@@ -221,14 +227,14 @@ def _unannounced(said: RuleEvaluation, known: Known, settings: StopTrainingSetti
 
 
 def was_asked(said: RuleEvaluation, decisions: tuple[DecisionRecord, ...]) -> bool:
-    """True if SageMaker was asked to stop the job for this finding, whatever came of it."""
+    """Return True if SageMaker was asked to stop the job for this finding, with any result."""
     return any(
         one.outcome is StopOutcome.STOPPING and one.evaluation.finding_id == said.finding_id for one in decisions
     )
 
 
 def _stands(said: RuleEvaluation, known: Known) -> bool:
-    """False once the rule said later that the issue is gone. Its processing job may well end before that."""
+    """Return False once the rule has reported that the issue is gone. Its processing job may well end before that."""
     record = known.rules.get(said.configuration_name)
     if record is None or record.evaluation.status is not RuleEvaluationStatus.NO_ISSUES_FOUND:
         return True

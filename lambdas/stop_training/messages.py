@@ -1,4 +1,4 @@
-"""What people are told while a stop is on its way."""
+"""Messages to people while a stop is on its way."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MOST_SUBJECT_CHARACTERS = 99  # API_Publish: ASCII, fewer than 100 characters fo
 
 
 def announcement(evaluation: RuleEvaluation, *, minutes: int) -> tuple[str, str]:
-    """(subject, body): the job is stopped soon, and how to prevent that."""
+    """Return (subject, body): the job is stopped soon, and how to prevent that."""
     name = plain(evaluation.job.name)
     body = [
         f"The training job {name} will be stopped in {minutes} minutes, for {plain(evaluation.configuration_name)}:",
@@ -25,7 +25,7 @@ def announcement(evaluation: RuleEvaluation, *, minutes: int) -> tuple[str, str]
 
 
 def over_budget(evaluation: RuleEvaluation, *, most: int) -> tuple[str, str]:
-    """(subject, body): the job, the first of this hour, should be stopped and is not, for too many were."""
+    """Return (subject, body): the job, the first of this hour, should be stopped and is not, because too many were."""
     name = plain(evaluation.job.name)
     body = [
         f"The training job {name} should be stopped for {plain(evaluation.configuration_name)}, but goes on:",

@@ -21,7 +21,7 @@ class StopTrainingSettings(EnvironmentSettings):
     cool_down_minutes   time after a stop or a veto in which the same job is not stopped
     veto_minutes        time between announcement and stop (0: no announcement)
     after_findings      findings of a job that must ask for the stop
-    after_rules         rules whose issue stands that must ask for it
+    after_rules         rules with a standing issue that must ask for it
     instance_prices     `ml.m5.large=0.12`, an hour
     retention_days      of an item in the table of runs (0: forever)
     pause_milliseconds  between two calls of SageMaker

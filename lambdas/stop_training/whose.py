@@ -1,4 +1,4 @@
-"""Whose training job it is: one of this account and region, of a spoke that this hub watches, or none of ours."""
+"""The account of a training job: this one and its region, a spoke that this hub watches, or another."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ SESSION_NAME = "trackside-stop-training"  # in the spoke's CloudTrail
 
 
 def account_to_enter(job_arn: str, settings: StopTrainingSettings, *, function_arn: str) -> str | Nothing:
-    """The spoke in which the job must be stopped; "": this account. SageMaker is told a name only, so a job of another
-    account or region must never be taken for one of the same name here."""
+    """Return the spoke in which the job must be stopped; "" for this account.
+
+    SageMaker takes only a name, so a job of another account or region must never be taken for one of the same name
+    here.
+    """
     _, _, _, region, account, _ = job_arn.split(":", 5)
     _, _, _, own_region, own_account, _ = function_arn.split(":", 5)
     if region == own_region and account == own_account:
@@ -29,7 +32,7 @@ def account_to_enter(job_arn: str, settings: StopTrainingSettings, *, function_a
 
 
 def sagemaker_in(account: str, settings: StopTrainingSettings, *, function_arn: str) -> Any:
-    """SageMaker's client in this account (""), or in a spoke by the role there. Errors: `ClientError` of STS."""
+    """Return SageMaker's client in this account (""), or in a spoke by the role in it. Errors: `ClientError` of STS."""
     if not account:
         return client("sagemaker")
     partition = function_arn.split(":")[1]

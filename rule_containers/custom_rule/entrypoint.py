@@ -35,7 +35,7 @@ from trackside.storage.store import Store
 
 
 def main() -> int:
-    """Judges; returns the exit code."""
+    """Judge the run. Return the exit code."""
     return run_container(_judge, message_of=partial(message_of, with_severity=True))
 
 
@@ -67,7 +67,10 @@ def _judge(job: Job) -> Summary:
 
 
 def _configuration(job: Job) -> RuleConfiguration:
-    """The one that this job is for. Errors: `ConfigurationError` with every problem; those of the store."""
+    """Return the configuration that this job is for.
+
+    Errors: `ConfigurationError` with every problem; those of the store.
+    """
     environment = job.environment
     problems = _missing(environment)
     if problems:
@@ -93,7 +96,7 @@ def _missing(environment: EvaluatorEnvironment) -> list[Problem]:
 
 
 def _check_place(rule: RuleConfiguration, place: str) -> None:
-    """Errors: `ConfigurationError` for a file that the deployment does not run."""
+    """Raise `ConfigurationError` for a file that the deployment does not run."""
     if rule.custom is not None and not lies_below(rule.custom.source, place):
         what = f"{rule.custom.source} does not lie below {place}, and no other file is run here."
         fix = "Ask whoever owns that place to put the file there."
@@ -101,7 +104,7 @@ def _check_place(rule: RuleConfiguration, place: str) -> None:
 
 
 class _Log:
-    """The whole verdict in the job's log: the exit message has room for a sentence."""
+    """A sink that writes the whole verdict to the job's log: the exit message has room for a sentence."""
 
     name = "log"
 

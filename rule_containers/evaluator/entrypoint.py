@@ -1,18 +1,22 @@
 """Entry point of the evaluator container: a SageMaker processing job that judges one training job.
 
-Contract: configuration from the environment, else from `/opt/ml/config/processingjobconfig.json`; the result in one
-sentence in `/opt/ml/output/message`; exit code 0 when everything was judged, else one of `evaluation/exit_codes.py`;
-a rule from a file that the request names is not run here. Where the deployment has such files judged by jobs of their
-own, it is left to them; else it is said not to be evaluated, and the exit code is 2 then.
-SIGTERM ends it after what is complete was judged. A restarted job goes on where the last one stopped.
+Contract:
+
+- Configuration from the environment, else from `/opt/ml/config/processingjobconfig.json`.
+- The result in one sentence in `/opt/ml/output/message`.
+- Exit code 0 when everything was judged, else one of `evaluation/exit_codes.py`.
+- A rule from a file that the request names is not run here. If the deployment has such files judged by jobs of their
+  own, it is left to them; else it is reported as not evaluated, and the exit code is 2.
+- SIGTERM ends it after the complete steps were judged. A restarted job continues where the last one stopped.
+
 https://docs.aws.amazon.com/sagemaker/latest/dg/build-your-own-processing-container.html
 
 It judges all rules of the request, or the one that `TRACKSIDE_RULE_CONFIGURATION` names, beside others that judge the
-others. Shortly before SageMaker would end it (`TRACKSIDE_MAX_RUNTIME_SECONDS`) it leaves off and says so in its message
-(`contracts.deployment.evaluators`), so that another job goes on.
+others. Shortly before SageMaker would end it (`TRACKSIDE_MAX_RUNTIME_SECONDS`) it leaves off and notes that in its
+message (`contracts.deployment.evaluators`), so that another job continues.
 
-It also stands where SageMaker Debugger starts a container for one rule: see `trackside.evaluation.rule_container`. And
-where `TRACKSIDE_FLEET_TABLE` names a table of leases it is a worker that judges many runs, each by starting this file.
+It also works where SageMaker Debugger starts a container for one rule: see `trackside.evaluation.rule_container`. If
+`TRACKSIDE_FLEET_TABLE` names a table of leases it is a worker that judges many runs, each by starting this file.
 """
 
 from __future__ import annotations
@@ -44,20 +48,24 @@ from trackside.storage.store import Store
 
 @dataclass
 class HandOver:
-    """When this job leaves off so that another goes on. `started_at`: seconds since the epoch; `is_made`: it did."""
+    """The moment at which this job leaves off so that another continues.
+
+    - `started_at`: seconds since the epoch
+    - `is_made`: True once it has left off
+    """
 
     started_at: float
     is_made: bool = False
 
     def is_due(self, environment: EvaluatorEnvironment, *, now: float) -> bool:
-        """True shortly before SageMaker ends the job."""
+        """Return True shortly before SageMaker ends the job."""
         limit = environment.max_runtime_seconds
         self.is_made = bool(limit) and now >= self.started_at + hand_over_seconds(limit)
         return self.is_made
 
 
 def main() -> int:
-    """Judges; returns the exit code."""
+    """Judge the run. Return the exit code."""
     fleet = FleetEnvironment.read()
     if fleet.table:
         from trackside.cloud.fleet.run import run_worker  # which an evaluator, also one of a worker, does without
@@ -96,14 +104,17 @@ def _judge(hand_over: HandOver, job: Job) -> Summary:
                 stop.is_set or _is_over(first_word, job) or hand_over.is_due(environment, now=time.time())
             ),
             stores=open_output,
-            # Its role may write what every run's rules said: code that whoever writes a run names is not run with it.
+            # Its role may write the verdicts of every run, so it runs no code that the writer of a run names.
             runs_custom_rules=False,
         )
 
 
 def _output_opener(job: Job, stop: StopSignal) -> Callable[[str], Store]:
-    """What opens the places of a run. A job for one rule writes to a folder of its own, and one that a worker of the
-    fleet started writes only while the worker's lease holds."""
+    """Return the function that opens the places of a run.
+
+    A job for one rule writes to a folder of its own. One that a worker of the fleet started writes only while the
+    worker's lease holds.
+    """
     environment, output = job.environment, job.run.rule_output
     folder = output
     if environment.rule_configuration and not job.request:
@@ -128,7 +139,10 @@ def _message_of(hand_over: HandOver, summary: Summary) -> str:
 
 
 def _asked_of_this_job(request: RuleRequest, environment: EvaluatorEnvironment) -> RuleRequest:
-    """All rules; the one that this job is for; or those that have no job of their own. Errors: `ConfigurationError`."""
+    """Return all rules, the one that this job is for, or those without a job of their own.
+
+    Errors: `ConfigurationError`.
+    """
     if not environment.rule_configuration:
         return RuleRequest(request.rules[environment.rules_after :])
     chosen = tuple(rule for rule in request.rules if rule.name == environment.rule_configuration)
@@ -139,7 +153,7 @@ def _asked_of_this_job(request: RuleRequest, environment: EvaluatorEnvironment) 
 
 
 def _left_to_this_job(request: RuleRequest, place: str) -> RuleRequest:
-    """Without the rules from files that the deployment has judged by jobs of their own."""
+    """Return the request without the rules from files that the deployment has judged by jobs of their own."""
     apart = judged_apart(request, place=place)
     return RuleRequest(tuple(rule for rule in request.rules if rule not in apart))
 
@@ -149,7 +163,7 @@ def _is_over(first_word: FirstWord | None, job: Job) -> bool:
 
 
 def _claim(job: Job) -> None:
-    """One run, one training job. Errors: as `check_owner`."""
+    """Claim the run for this training job. Errors: as `check_owner`."""
     arn = job.environment.training_job_arn
     if arn and not check_owner(job):
         open_store(job.run.rule_output).put(TRAINING_JOB_KEY, arn.encode())

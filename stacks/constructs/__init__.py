@@ -1,1 +1,1 @@
-"""What a stack is composed of; each construct creates one thing as this deployment wants it."""
+"""Parts of stacks; each construct creates one thing as this deployment wants it."""

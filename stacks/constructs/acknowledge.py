@@ -1,4 +1,4 @@
-"""Accepts single findings of cdk-nag, each with its reason."""
+"""Acceptance of single findings of cdk-nag, each with its reason."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from constructs import IConstruct
 
 
 def acknowledge(construct: IConstruct, reasons: Mapping[str, str]) -> None:
-    """Accepts the findings with these ids at `construct` and below it.
+    """Accept the findings with these ids at `construct` and below it.
 
-    Written as metadata, for `Validations.acknowledge` refuses ids that hold `::` twice.
+    Written as metadata, because `Validations.acknowledge` refuses ids that hold `::` twice.
     """
     construct.node.add_metadata(Validations.ACKNOWLEDGED_RULES_METADATA_KEY, dict(reasons))
 
 
 def accept_wildcard(principal: lambda_.Function | IConstruct, resource: str, *, reason: str) -> None:
-    """Accepts a resource that holds an asterisk, in the policy of a role or of a function's role.
+    """Accept a resource that holds an asterisk, in the policy of a role or of a function's role.
 
     The resource is spelled as cdk-nag prints it: `arn:<AWS::Partition>:...`.
     """
@@ -30,8 +30,7 @@ def accept_wildcard(principal: lambda_.Function | IConstruct, resource: str, *, 
 
 
 def name_in_findings(bucket: s3.IBucket) -> str:
-    """The ARN of a bucket of another stack, as cdk-nag prints it: the name of the export, or the ARN of one that was
-    there before."""
+    """Return the ARN of a bucket of another stack, as cdk-nag prints it: by the export, or an existing one's own."""
     stack = Stack.of(bucket)
     if not isinstance(bucket, s3.Bucket):
         return f"arn:<AWS::Partition>:s3:::{bucket.bucket_name}"

@@ -1,4 +1,4 @@
-"""An alarm whose description says what it means and what to do, and who is told of it."""
+"""An alarm with a description of its meaning and the cure, and its receivers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from constructs import Construct
 
 
 class TellingAlarm(cloudwatch.Alarm):
-    """Speaks when the metric is at `threshold` or above (`below`: below it) in `periods` of its periods in a row.
+    """An alarm on a metric at `threshold` or above (`below`: below it) in `periods` of its periods in a row.
 
-    `silence_is_alarm`: no data means the same as data that breaches; else no data is no reason to speak.
+    `silence_is_alarm`: missing data count as data that breach; else they do not.
     """
 
     def __init__(

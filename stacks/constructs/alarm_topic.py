@@ -1,4 +1,4 @@
-"""A topic to which CloudWatch's alarms of this account may publish, and nobody else's."""
+"""A topic to which only CloudWatch's alarms of this account may publish."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stacks.constructs.encrypted_topic import EncryptedTopic
 
 
 class AlarmTopic(EncryptedTopic):
-    """The key's own policy must let CloudWatch use it."""
+    """The topic of alarms. The key's own policy must let CloudWatch use it."""
 
     def __init__(
         self, scope: Construct, construct_id: str, *, key: kms.IKey, display_name: str, emails: Sequence[str]

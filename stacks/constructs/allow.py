@@ -1,4 +1,4 @@
-"""One permission more for a role, with the reason why: the table in docs/permissions.md shows both."""
+"""One more permission of a role, with the reason: the table in docs/permissions.md shows both."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def allow(
     why: str,
     conditions: Mapping[str, Any] | None = None,
 ) -> None:
-    """`sid` names the statement within its role; it stands in the deployed policy, too."""
+    """Add a permission. `sid` names the statement within its role, and stands in the deployed policy, too."""
     role = principal.role if isinstance(principal, lambda_.Function) else principal
     if role is None:
         raise ValueError(f"{principal.node.path} has no role.")

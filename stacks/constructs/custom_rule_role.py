@@ -1,6 +1,6 @@
-"""What a container may do that runs a rule from a file: read what rules judge, and the files. It can write nothing.
+"""Permissions of a container that runs a rule from a file: to read runs and the files. It can write nothing.
 
-The code in it is not ours. All that it says is its own job's exit message (docs/decisions/0013-custom-rules-in-aws.md).
+The code in it is not ours. Its only output is its own job's exit message (docs/decisions/0013-custom-rules-in-aws.md).
 """
 
 from __future__ import annotations

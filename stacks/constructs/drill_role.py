@@ -1,4 +1,4 @@
-"""What the training job of `trackside drill` may do: write its run, below a prefix that no other run has."""
+"""Permissions of the training job of `trackside drill`: to write its run, below a prefix that no other run has."""
 
 from __future__ import annotations
 

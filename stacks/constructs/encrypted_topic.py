@@ -13,7 +13,7 @@ from stacks.constructs.acknowledge import acknowledge
 
 
 class EncryptedTopic(sns.Topic):
-    """Each of `emails` is sent one message and must confirm it before others follow."""
+    """A topic for people. Each of `emails` gets one message and must confirm it before others follow."""
 
     def __init__(
         self, scope: Construct, construct_id: str, *, key: kms.IKey, display_name: str, emails: Sequence[str]

@@ -42,7 +42,12 @@ SCALING_ROLE = (
 
 
 class EvaluatorFleet(Construct):
-    """`table`: the leases. `queue`: where runs are announced. `has_news`: writes to runs are told by S3."""
+    """The fleet.
+
+    - `table`: the leases
+    - `queue`: the queue in which runs are announced
+    - `has_news`: S3 sends an event for each write to a run
+    """
 
     def __init__(
         self,
@@ -58,9 +63,7 @@ class EvaluatorFleet(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._settings, self._key = settings, key
-        self.has_news = (
-            not settings.place.run_bucket
-        )  # whether another's bucket tells of its objects is not ours to decide
+        self.has_news = not settings.place.run_bucket  # the notifications of an existing bucket are its owner's choice
         self.table = LeaseTable(self, "Leases", key=key)
         self.queue, self.dead_letters = self._create_queue()
         self.role = self._create_role(runs=runs, bus=bus, failed=failed)
@@ -77,26 +80,26 @@ class EvaluatorFleet(Construct):
         self._scale()
 
     def let_announce(self, function: lambda_.Function) -> None:
-        """For whoever starts evaluations: runs come into the table, and into the queue."""
+        """Let a function that starts evaluations put runs into the table, and into the queue."""
         why = "Its purpose in the mode `fleet`: a run that is to be judged, once."
         allow(function, "OpenLeases", ["dynamodb:PutItem"], [self.table.table_arn], why=why)
         self._let_open_table(function)
         allow(function, "AnnounceRuns", ["sqs:SendMessage"], [self.queue.queue_arn], why="So that a worker looks now.")
 
     def let_note_news(self, function: lambda_.Function) -> None:
-        """For whoever hears of writes to runs."""
+        """Let a function that gets writes to runs note them."""
         why = "Its purpose: the moment at which a run was last written to."
         allow(function, "NoteNews", ["dynamodb:PutItem"], [self.table.table_arn], why=why)
         self._let_open_table(function)
 
     def let_see(self, function: lambda_.Function) -> None:
-        """For whoever looks whether runs are judged."""
+        """Let a function that looks for unjudged runs read the table."""
         why = "Sees which runs the fleet has, and which it has judged."
         allow(function, "SeeLeases", ["dynamodb:GetItem"], [self.table.table_arn], why=why)
         self._let_open_table(function)
 
     def told(self, name: str, statistic: str, *, minutes: int) -> cloudwatch.Metric:
-        """What workers tell of themselves (`trackside.contracts.deployment.metrics`)."""
+        """Return a metric that workers publish about themselves (`trackside.contracts.deployment.metrics`)."""
         return cloudwatch.Metric(
             namespace=FLEET_NAMESPACE,
             metric_name=name,
@@ -163,7 +166,7 @@ class EvaluatorFleet(Construct):
             self, "Log", retention=RETENTION[settings.retention.log_days], removal_policy=RemovalPolicy.DESTROY
         )
         news = {"TRACKSIDE_FLEET_NEWS_SECONDS": str(NEWS_SECONDS)} if self.has_news else {}
-        # Whose it is says the image's VOLUME: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/bind-mounts.html
+        # The image's VOLUME sets its owner: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/bind-mounts.html
         task.add_volume(name=SCRATCH)
         worker = task.add_container(
             "Worker",
@@ -189,7 +192,7 @@ class EvaluatorFleet(Construct):
         return task
 
     def _create_execution_role(self, repository: ecr.IRepository) -> iam.Role:
-        """Of ECS itself, which starts the containers. The log's own grant comes with the log."""
+        """Return the role of ECS itself, which starts the containers. The log's own grant comes with the log."""
         tasks = iam.ServicePrincipal("ecs-tasks.amazonaws.com")
         role = iam.Role(self, "Start", description="Trackside: starts workers of the fleet", assumed_by=tasks)
         let_pull(role, repository)
@@ -197,7 +200,7 @@ class EvaluatorFleet(Construct):
         return role
 
     def _create_service(self, task: ecs.FargateTaskDefinition, network: FleetNetwork) -> ecs.CfnService:
-        """By the ids of the network alone, as all that joins a given VPC does."""
+        """Return the service, made from the ids of the network alone, as every part that joins an existing VPC."""
         self.cluster = ecs.CfnCluster(
             self,
             "Cluster",
@@ -227,7 +230,7 @@ class EvaluatorFleet(Construct):
         )
 
     def _scale(self) -> None:
-        """On how full the workers are; and on what waits, for where there is no worker none says how full it is."""
+        """Scale on the load of the workers, and on the announced runs: without a worker no load is published."""
         resource, name = SCALING_ROLE
         role_arn = Stack.of(self).format_arn(service="iam", region="", resource=resource, resource_name=name)
         target = scaling.ScalableTarget(

@@ -1,4 +1,4 @@
-"""What the evaluator's container may do: read runs, write verdicts beside them, report on the bus."""
+"""Permissions of the evaluator's container: read runs, write verdicts beside them, report on the bus."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class EvaluatorRole(ProcessingJobRole):
 
 
 def let_judge(role: iam.Role, *, runs: s3.IBucket, key: kms.IKey, bus: events.IEventBus) -> None:
-    """What whoever judges runs needs, wherever it does so."""
+    """Let a role judge runs, wherever it does so."""
     allow(role, "FindRuns", ["s3:ListBucket"], [runs.bucket_arn], why="A trial lists what a run has written.")
     where = runs.arn_for_objects("*")
     allow(role, "ReadRuns", ["s3:GetObject"], [where], why="A run lies where its job's tag says.")

@@ -1,4 +1,4 @@
-"""Alarms on the fleet: nobody works, somebody waits too long, an announcement cannot be read."""
+"""Alarms on the fleet: no worker, a run that waits too long, an announcement that cannot be read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONGEST_WAIT_SECONDS = 600
 def watch_fleet(
     scope: Construct, fleet: EvaluatorFleet, *, topic: sns.ITopic, settings: DeploymentSettings
 ) -> list[TellingAlarm]:
-    """The alarms, in `scope`."""
+    """Return the alarms, made in `scope`."""
     alarms = [
         TellingAlarm(
             scope,

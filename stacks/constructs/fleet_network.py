@@ -1,4 +1,4 @@
-"""Where the workers of the fleet run: the VPC that is there already, or a small one without a way to the internet."""
+"""The network of the fleet's workers: an existing VPC, or a small one without a way to the internet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from constructs import Construct
 from stacks.constructs.acknowledge import acknowledge
 from stacks.constructs.python_lambda import RETENTION
 
-# What a worker speaks to. S3 and DynamoDB have gateways, which cost nothing.
+# Services that a worker calls. S3 and DynamoDB have gateways, which cost nothing.
 INTERFACES = {
     "Registry": ec2.InterfaceVpcEndpointAwsService.ECR,
     "Images": ec2.InterfaceVpcEndpointAwsService.ECR_DOCKER,
@@ -23,7 +23,7 @@ INTERFACES = {
 
 
 class FleetNetwork(Construct):
-    """`subnet_ids` and `security_group_ids` are what a service takes. Given ones are used as they are."""
+    """The network. A service takes `subnet_ids` and `security_group_ids`. Existing ones are used as they are."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The table of leases: which worker of the fleet judges which training job."""
+"""The table of leases: the worker of the fleet that judges each training job."""
 
 from __future__ import annotations
 

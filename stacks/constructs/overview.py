@@ -1,4 +1,4 @@
-"""The dashboard: is training well, does the chain keep up, does anything lie where only people look."""
+"""The dashboard: the state of training, the pace of the chain, and messages that wait for people."""
 
 from __future__ import annotations
 

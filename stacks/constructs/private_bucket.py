@@ -1,4 +1,4 @@
-"""A bucket that nobody outside the account sees, encrypted, over TLS only, with its accesses logged."""
+"""A bucket without access from outside the account, encrypted, over TLS only, with its accesses logged."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ INCOMPLETE_UPLOAD_DAYS = 7
 
 
 class PrivateBucket(s3.Bucket):
-    """Without `key` it is encrypted with S3's own key: where access logs go, no other is possible. `tells_of_objects`:
-    each object that is stored is an event on the account's default bus."""
+    """The bucket. Without `key` it is encrypted with S3's own key, the only one possible for access logs.
+
+    `tells_of_objects`: each object that is stored is an event on the account's default bus.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What every rule container needs, whatever it judges: its image and its log. It may do no more than is added."""
+"""Permissions of every rule container: its image and its log. It gets no others than those that are added."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ProcessingJobRole(iam.Role):
 
 
 def let_pull(role: iam.Role, repository: ecr.IRepository) -> None:
-    """What is needed to start a container of the repository's images."""
+    """Let a role start a container of the repository's images."""
     allow(
         role,
         "PullTheImage",

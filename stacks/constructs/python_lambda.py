@@ -1,4 +1,4 @@
-"""A reaction as a Lambda function: its own role with just what it needs, its own log with an end, traces."""
+"""A reaction as a Lambda function: its own role with only the permissions it needs, its own log with an end, traces."""
 
 from __future__ import annotations
 

@@ -21,17 +21,17 @@ MOST_BATCH_SIZE = 10  # of messages that are worked on one after the other, with
 
 
 def pause_milliseconds(calls_per_second: int, *, at_once: int) -> int:
-    """How far apart each of `at_once` processes keeps its calls, so that together they make so many a second."""
+    """Return the pause between the calls of each of `at_once` processes, which together make that many a second."""
     return round(1000 * at_once / calls_per_second)
 
 
 class QueueBackedFunction(Construct):
     """Queue, dead-letter queue and function of lambdas/<name>.
 
-    What fails `ATTEMPTS` times, and what EventBridge cannot deliver, lies in `dead_letters` for 14 days.
-    `settings` may be made of the queue, for a function that sends to it itself: what must wait longer than a message
-    may be delayed comes round again and again, which Lambda would end as a loop at the 16th time. Where AWS takes one
-    or two calls a second, let few functions work `most_at_once` on one message each (`batch_size`): docs/scale.md.
+    A message that fails `ATTEMPTS` times, or that EventBridge cannot deliver, lies in `dead_letters` for 14 days.
+    `settings` may be made from the queue, for a function that sends to it itself: a message that must wait longer than
+    SQS may delay it comes again and again, which Lambda would end as a loop at the 16th time. Where AWS takes one or
+    two calls a second, let few functions work `most_at_once` on one message each (`batch_size`): docs/scale.md.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class QueueBackedFunction(Construct):
         description: str,
         event_bus: events.IEventBus | None = None,
     ) -> events.Rule:
-        """Sends events of `pattern` on `event_bus` (default: the account's default bus) to the queue."""
+        """Send events of `pattern` on `event_bus` (default: the account's default bus) to the queue."""
         target = targets.SqsQueue(self.queue, dead_letter_queue=self.dead_letters)
         return events.Rule(
             self,
@@ -103,7 +103,7 @@ class QueueBackedFunction(Construct):
         )
 
     def run_every(self, minutes: int, *, description: str) -> events.Rule:
-        """Sends a message to the queue so often."""
+        """Send a message to the queue every `minutes` minutes."""
         target = targets.SqsQueue(self.queue, dead_letter_queue=self.dead_letters)
         schedule = events.Schedule.rate(Duration.minutes(minutes))
         return events.Rule(self, "Schedule", description=description, schedule=schedule, targets=[target])

@@ -1,4 +1,4 @@
-"""The table of runs, rules and verdicts: encrypted with our key, to be restored to any second, paid by use."""
+"""The table of runs, rules and verdicts: encrypted with our key, with restore to any second, paid by use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from constructs import Construct
 from stacks.constructs.allow import allow
 from trackside.contracts.deployment.run_table import SHELVES
 
-# What DynamoDB does with the key in the name of whoever reads or writes items.
+# Actions of DynamoDB with the key on behalf of a reader or writer of items.
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/encryption.usagenotes.html
 KEY_ACTIONS = [
     "kms:Decrypt",
@@ -24,7 +24,7 @@ KEY_ACTIONS = [
 
 
 class RunTable(dynamodb.Table):
-    """Items as trackside.contracts.deployment.run_table has them. `keep`: it outlives its stack."""
+    """The table with items as in trackside.contracts.deployment.run_table. `keep`: it outlives its stack."""
 
     def __init__(self, scope: Construct, construct_id: str, *, key: kms.IKey, keep: bool) -> None:
         self._key = key
@@ -49,7 +49,7 @@ class RunTable(dynamodb.Table):
         )
 
     def let(self, function: lambda_.Function, *actions: str, why: str, and_shelves: bool = False) -> None:
-        """Lets the function do that (`GetItem`, ...) with items; `and_shelves`: also look at the index."""
+        """Let the function do `actions` (`GetItem`, ...) with items; `and_shelves`: also read the index."""
         index = [f"{self.table_arn}/index/{SHELVES}"] if and_shelves else []
         named = [f"dynamodb:{action}" for action in actions]
         allow(function, "UseTheTableOfRuns", named, [self.table_arn, *index], why=why)

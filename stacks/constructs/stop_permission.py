@@ -1,4 +1,4 @@
-"""Which training jobs may be stopped: the same in the deployment's own account and in each spoke."""
+"""The permission to stop training jobs: the same in the deployment's own account and in each spoke."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trackside.contracts.job_choice import ACTIONS_TAG, RUN_TAG
 
 
 def let_stop(principal: lambda_.Function | iam.Role, settings: DeploymentSettings) -> None:
-    """Jobs that opted in by their tag. Jobs of the original carry none; a deployment may want them too."""
+    """Let a principal stop jobs with our tag. Jobs of SageMaker Debugger have none; a deployment may include them."""
     jobs = Stack.of(principal).format_arn(service="sagemaker", resource="training-job", resource_name="*")
     stops_by_default = Action.STOP_TRAINING in settings.default_actions
     allow(

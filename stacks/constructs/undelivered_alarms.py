@@ -1,4 +1,4 @@
-"""One alarm for each EventBridge rule of the deployment: an event that it matched reached nobody."""
+"""One alarm for each EventBridge rule of the deployment: an event that it matched was not delivered."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ SUFFIX = "Undelivered"
 
 
 def undelivered_alarms(scope: Construct, *, topic: sns.ITopic) -> list[TellingAlarm]:
-    """For all rules that stand in the app by now; put them in last. EventBridge tries for a day, so this is rare."""
+    """Return the alarms for all rules in the app by now, so call it last.
+
+    EventBridge tries for a day, so this is rare.
+    """
     return [
         TellingAlarm(
             scope,
@@ -39,10 +42,10 @@ def _rules(root: IConstruct) -> Iterator[tuple[str, events.Rule]]:
 
 
 def _failed_invocations(rule: events.Rule) -> cloudwatch.Metric:
-    """Of the default bus metrics bear the rule's name, of others the bus's, too.
+    """Return the metric. Of the default bus metrics have the rule's name, of others the bus's, too.
 
     https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-monitoring.html. The name is the last part of the ARN,
-    rule/name or rule/bus/name; what CloudFormation's Ref says of a rule on a bus of one's own is not its name.
+    rule/name or rule/bus/name; CloudFormation's Ref of a rule on a bus of one's own is not its name.
     """
     bus = getattr(rule.node.default_child, "event_bus_name", None)
     parts = Fn.split("/", rule.rule_arn)

@@ -1,4 +1,4 @@
-"""Who is watched beside the jobs that carry the tag, and what the function that starts evaluators needs for it."""
+"""The watched jobs beside those with the tag, and the permissions of the function that starts evaluators for them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from trackside.contracts.run_layout import JOB_PLACE, RULE_REQUEST_KEY
 
 
 def rule_parameters_below(settings: DeploymentSettings) -> str:
-    """The path in SSM below which people put rules that many jobs choose."""
+    """Return the path in SSM of rules that many jobs choose, put below it by people."""
     return f"/trackside/{settings.event_bus_name}/rules"
 
 
 def untagged_runs(settings: DeploymentSettings, runs: s3.IBucket) -> str:
-    """Where the runs of jobs lie that are watched for their name."""
+    """Return the address of the runs of jobs that are watched for their name."""
     return f"s3://{runs.bucket_name}/{settings.watching.untagged_runs}/{JOB_PLACE}"
 
 
 def watches_untagged(settings: DeploymentSettings) -> bool:
-    """True if jobs without the tag may be watched."""
+    """Return True if jobs without the tag may be watched."""
     return bool(settings.watching.watched_jobs) or settings.watching.watch_by_environment
 
 
@@ -40,7 +40,7 @@ def let_settle_rules(
     key: kms.IKey,
     bus: events.IEventBus,
 ) -> None:
-    """start_evaluation puts what a job chose into its run, and says on the bus if that cannot be done."""
+    """Let start_evaluation put the rules that a job chose into its run, and report on the bus if it cannot."""
     function, requests = reaction.function, f"*/{RULE_REQUEST_KEY}"
     why = "What a job chose is put into its run, where the evaluator reads it; what lies there is not replaced."
     allow(function, "PutRuleRequests", ["s3:PutObject"], [runs.arn_for_objects(requests)], why=why)
@@ -67,7 +67,7 @@ def let_settle_rules(
 
 
 def watch_untagged_jobs(reaction: QueueBackedFunction, settings: DeploymentSettings) -> None:
-    """Jobs that name their run in their environment, or whose name is among `watched_jobs`."""
+    """Watch jobs that name their run in their environment, or have a name among `watched_jobs`."""
     if not watches_untagged(settings):
         return
     function = reaction.function

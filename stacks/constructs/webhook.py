@@ -1,4 +1,4 @@
-"""An HTTPS endpoint that is told of issues: EventBridge calls it, with what a secret holds in one header."""
+"""An HTTPS endpoint for issues: EventBridge calls it, with the value of a secret in one header."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from stacks.constructs.allow import allow
 
 
 class Webhook(Construct):
-    """Calls `url` for events of `pattern` on `bus`, at most `calls_per_second` times a second; what it refuses for a
-    day lies in `dead_letters` for 14 days.
+    """A webhook that calls `url` for events of `pattern` on `bus`, at most `calls_per_second` times a second.
+
+    A call that it refuses for a day lies in `dead_letters` for 14 days.
 
     The header is the value of the Secrets Manager secret of that name: neither the template nor any variable holds it;
     CloudFormation looks it up, and EventBridge keeps it in a secret of its own.
@@ -73,7 +74,7 @@ class Webhook(Construct):
                 targets.ApiDestination(
                     destination,
                     event=body,
-                    event_role=role.without_policy_updates(),  # else CDK says it again, without the reason
+                    event_role=role.without_policy_updates(),  # else CDK writes the statement again, without the reason
                     dead_letter_queue=self.dead_letters,
                     retry_attempts=185,
                     max_event_age=Duration.hours(24),

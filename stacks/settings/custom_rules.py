@@ -12,7 +12,7 @@ MOST_PLACE_CHARACTERS = 256  # it travels in a variable of a processing job
 
 
 def _check_rules_place(value: str) -> None:
-    """No blank, asterisk, question mark or dollar sign, all of which would mean more in a policy."""
+    """Refuse a blank, asterisk, question mark or dollar sign, all of which have a meaning in a policy."""
     place = re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](?P<prefix>(/[\w.=@+-]+)*)", value)
     if value and (place is None or {".", ".."} & set(place["prefix"].split("/")) or len(value) > MOST_PLACE_CHARACTERS):
         raise ValueError(

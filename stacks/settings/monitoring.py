@@ -1,4 +1,4 @@
-"""Settings of monitoring: how often Trackside looks after itself, and when it raises an alarm."""
+"""Settings of monitoring: intervals of Trackside's checks of itself, and limits of its alarms."""
 
 from __future__ import annotations
 

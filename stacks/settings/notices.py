@@ -1,4 +1,4 @@
-"""Settings of notices: the people and the webhooks that are told of issues."""
+"""Settings of notices: the people and the webhooks that get issues."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _check_phones(value: tuple[str, ...]) -> None:
 
 
 def _check_webhook_url(value: str) -> None:
-    """The address stands in the template: one that is itself a secret must not be it."""
+    """Check the address, which stands in the template: an address that is itself a secret is refused."""
     if not value:
         return
     if not re.fullmatch(r"https://[A-Za-z0-9.-]+(:\d+)?(/[\w.~%/+-]*)?", value):
@@ -62,7 +62,7 @@ class NoticeSettings:
 
 
 def missing_secrets(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield (key, problem) of secrets that are missing. Nobody is told anything without proof of who tells it."""
+    """Yield (key, problem) of missing secrets. No webhook is called without proof of the sender."""
     pairs = {"slack_channel": "slack_secret", "webhook_url": "webhook_secret"}
     for name, secret in pairs.items():
         if values[name] and not values[secret]:

@@ -20,7 +20,7 @@ _CHECK, _KEY = "check", "key"
 
 
 def accept(value: Any) -> None:
-    """Any value of the right type will do."""
+    """Accept any value of the right type."""
 
 
 def setting(default: T, check: Check = accept, *, key: str = "") -> T:

@@ -13,7 +13,7 @@ MOST_NAME_PATTERNS = 20  # a pattern of EventBridge has at most 2,048 characters
 
 
 def _check_job_names(value: tuple[str, ...]) -> None:
-    """Patterns of training job names, with asterisks, none beside another, as EventBridge takes them."""
+    """Check patterns of training job names, with asterisks, none beside another, as EventBridge takes them."""
     wrong = [name for name in value if "**" in name or not re.fullmatch(r"[A-Za-z0-9*-]{1,63}", name)]
     if wrong:
         raise ValueError(f"not like 'nightly-*': {', '.join(wrong)}")

@@ -1,6 +1,6 @@
 """`trackside` and `python -m trackside`: the command line, or one sentence on how to get it.
 
-A training container gets by without the command line, so its libraries are an extra and never meet the container's own.
+A training container needs no command line, so its libraries are an extra and never meet the container's own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ _EXTRA = ("click", "rich")
 
 
 def main() -> None:
-    """Runs the command line; exit code 2 and what to install where its libraries are missing."""
+    """Run the command line. Exit with code 2, and name the packages to install, if its libraries are missing."""
     try:
         from trackside.cli import main as command_line
     except ModuleNotFoundError as error:

@@ -1,7 +1,7 @@
 """Clients of AWS: one for each service and its limits in a process, shared by all threads.
 
 A client costs 0.2 s of processor, half of it for importing botocore: so it is made with the first request, on the
-thread that needs it. boto3 itself is not imported: what it adds is not used here.
+thread that needs it. boto3 itself is not imported: its additions are not used here.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _IMPORT_SECONDS = 5.0
 class SharedClient:
     """The client of one service, made when it is first needed, and again in a process that is forked from this one.
 
-    It stays the same for as long as its holder lives. Who holds none yet gets one that is made from the environment
-    and AWS's files as they are then.
+    It stays the same for as long as its holder lives. A later holder gets one that is made from the environment and
+    AWS's files as they are then.
 
     Args:
-        service: as AWS calls it: `s3`, `events`, ...
-        connect_seconds: how long a connection may take.
-        read_seconds: how long an answer may be silent.
-        attempts: how often a request is tried in all.
+        service: AWS's name of it: `s3`, `events`, ...
+        connect_seconds: time that a connection may take.
+        read_seconds: time without data in an answer.
+        attempts: number of attempts of a request in all.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class SharedClient:
 
 
 class _Clients:
-    """Those of one process."""
+    """The clients of one process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -86,7 +86,7 @@ class _Clients:
 
 
 class _KnownServices:
-    """A loader that does not look into the folders of all 400 services to find that the one asked for exists."""
+    """A loader that does not look into the folders of all 400 services to find that the requested one exists."""
 
     def __init__(self, loader: Any, services: set[str]) -> None:
         self._loader, self._services = loader, services
@@ -114,9 +114,9 @@ _importing = threading.RLock()
 
 
 def _before_fork() -> None:
-    """Wait for a thread that imports botocore: what is half imported at a fork, the child could never import.
+    """Wait for a thread that imports botocore: the child could never finish an import that a fork interrupts.
 
-    Not for ever, as that thread may need what others hold during a fork.
+    The wait is bounded, because that thread may need locks that others hold during a fork.
     """
     _importing.acquire(timeout=_IMPORT_SECONDS)
 
@@ -127,7 +127,7 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
-    """A forked process shares neither connections nor the locks of threads that it does not have."""
+    """Drop the clients: a forked process shares neither connections nor the locks of threads that it does not have."""
     global _clients, _importing
     _of_parents.append(_clients)  # to drop it would end its connections, which needs locks that may be held for ever
     _clients, _importing = _Clients(), threading.RLock()

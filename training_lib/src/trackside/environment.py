@@ -1,4 +1,4 @@
-"""The only module of the library that reads environment variables: every name and its default stand here."""
+"""The only module of the library that reads environment variables: it holds every name and its default."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trackside.contracts.run_layout import run_of_job
 
-FLEET_PREFIX = "TRACKSIDE_FLEET_"  # of what a worker is told, and not the evaluators that it starts
+FLEET_PREFIX = "TRACKSIDE_FLEET_"  # of a worker's settings, which its evaluators do not get
 
 _READ_BY_BOTOCORE = frozenset({"BOTO_CONFIG", "HOME", "REQUESTS_CA_BUNDLE"})
 _PROXIES = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
@@ -22,16 +22,16 @@ def _environ(given: Mapping[str, str] | None) -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class CaptureEnvironment:
-    """What a training process is told.
+    """Settings of a training process.
 
-    TRACKSIDE_RUN              where the run lies: a folder or s3://bucket/prefix; unset means: do nothing at all. A
+    TRACKSIDE_RUN              address of the run: a folder or s3://bucket/prefix; unset means: do nothing at all. A
                                last part `@job` stands for the name of the training job
     TRACKSIDE_CAPTURE_REQUEST  the capture request as JSON, or the address of a file with it (default: losses every 500
                                steps, as smdebug)
     RANK, WORLD_SIZE           as torchrun sets them
     TRAINING_JOB_NAME          set in a SageMaker training job, which may be interrupted and started again
-    TRACKSIDE_ENDED_BY         set where somebody else marks the end of the run: "trackside-run", its command being one
-                               that may train more than once
+    TRACKSIDE_ENDED_BY         set where another process marks the end of the run: "trackside-run", its command being
+                               one that may train more than once
     """
 
     run_uri: str
@@ -43,7 +43,7 @@ class CaptureEnvironment:
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> CaptureEnvironment:
-        """Reads the process's environment, or the given one."""
+        """Return the settings in the process's environment, or in `environ`."""
         env = _environ(environ)
         return cls(
             run_uri=run_of_job(env.get("TRACKSIDE_RUN", ""), env.get("TRAINING_JOB_NAME", "")),
@@ -57,20 +57,20 @@ class CaptureEnvironment:
 
 @dataclass(frozen=True)
 class EvaluatorEnvironment:
-    """What an evaluator is told.
+    """Settings of an evaluator.
 
-    TRACKSIDE_RUN                where the run lies
+    TRACKSIDE_RUN                address of the run
     TRACKSIDE_EVENT_BUS          name or ARN of the event bus; empty: verdicts go to the run's verdicts.jsonl only
-    TRACKSIDE_POLL_SECONDS       how often to look for new steps (default 1)
+    TRACKSIDE_POLL_SECONDS       time between two looks for new steps (default 1)
     TRAINING_JOB_NAME, TRAINING_JOB_ARN   the job that is judged
-    TRACKSIDE_ML_ROOT            the container's file contract, /opt/ml unless the local account says otherwise
-    TRACKSIDE_CUSTOM_RULES_FROM  the s3:// prefix of rule files that jobs of their own judge; empty: there are none
+    TRACKSIDE_ML_ROOT            folder of the container's file contract, /opt/ml except in the local account
+    TRACKSIDE_CUSTOM_RULES_FROM  the s3:// prefix of rule files that jobs of their own judge; empty: no such files
     TRACKSIDE_RULE_CONFIGURATION the one configuration of the run's request that such a job judges, or, in the mode
                                  "per-rule", an evaluator
     TRACKSIDE_RULES_AFTER        an evaluator judges the configurations of the request from this one on (counted from 0)
     TRACKSIDE_MAX_RUNTIME_SECONDS   SageMaker ends the evaluator then; shortly before it hands over. 0: it does not
     TRACKSIDE_LIFELINE           set where a worker of the fleet holds the other end of the standard input
-    SAGEMAKER_ENV_RULE_STOP_SIGNAL_FILE, rule_stop_grace_time_secs   as `OldNamesEnvironment` says; none by default
+    SAGEMAKER_ENV_RULE_STOP_SIGNAL_FILE, rule_stop_grace_time_secs   as in `OldNamesEnvironment`; none by default
     """
 
     run_uri: str
@@ -89,7 +89,7 @@ class EvaluatorEnvironment:
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> EvaluatorEnvironment:
-        """Reads the process's environment, or the given one."""
+        """Return the settings in the process's environment, or in `environ`."""
         env = _environ(environ)
         return cls(
             run_uri=env.get("TRACKSIDE_RUN", ""),
@@ -110,19 +110,19 @@ class EvaluatorEnvironment:
 
 @dataclass(frozen=True)
 class FleetEnvironment:
-    """What a worker of the fleet is told; its evaluators are told what `EvaluatorEnvironment` says.
+    """Settings of a worker of the fleet. Its evaluators have an `EvaluatorEnvironment`.
 
     TRACKSIDE_FLEET_TABLE            name of the table of leases; unset: this is no worker
-    TRACKSIDE_FLEET_QUEUE_URL        where runs are announced; unset: the table is looked at only
-    TRACKSIDE_FLEET_FAILED_QUEUE_URL who is told of a run that cannot be judged; unset: the log only
-    TRACKSIDE_FLEET_RUNS             how many runs it judges at once (default 8)
-    TRACKSIDE_FLEET_LEASE_SECONDS    how long a lease holds without renewal (default 60)
-    TRACKSIDE_FLEET_LOOK_SECONDS     how often it looks into the table for runs that nobody judges (default 20)
-    TRACKSIDE_FLEET_NEWS_SECONDS     how often it looks for news of its runs (default 5); set only where there are
+    TRACKSIDE_FLEET_QUEUE_URL        queue in which runs are announced; unset: the worker reads the table only
+    TRACKSIDE_FLEET_FAILED_QUEUE_URL queue for runs that cannot be judged; unset: the log only
+    TRACKSIDE_FLEET_RUNS             number of runs that it judges at once (default 8)
+    TRACKSIDE_FLEET_LEASE_SECONDS    time that a lease holds without renewal (default 60)
+    TRACKSIDE_FLEET_LOOK_SECONDS     time between two looks into the table for runs without a worker (default 20)
+    TRACKSIDE_FLEET_NEWS_SECONDS     time between two looks for news of its runs (default 5); set only with
                                      notifications: then evaluators look by themselves only every
                                      TRACKSIDE_FLEET_SLOW_POLL_SECONDS (default 10)
-    TRACKSIDE_FLEET_GRACE_SECONDS    how long evaluators may take to leave off (default 90)
-    TRACKSIDE_EVENT_BUS              as evaluators are told; it names the fleet in its metrics
+    TRACKSIDE_FLEET_GRACE_SECONDS    time that evaluators may take to leave off (default 90)
+    TRACKSIDE_EVENT_BUS              the bus of its evaluators; it names the fleet in its metrics
     """
 
     table: str = ""
@@ -132,13 +132,13 @@ class FleetEnvironment:
     lease_seconds: float = 60.0
     look_seconds: float = 20.0
     news_seconds: float = 0.0
-    slow_poll_seconds: float = 10.0  # of a run that S3 tells nothing of
+    slow_poll_seconds: float = 10.0  # of a run without notifications from S3
     grace_seconds: float = 90.0
     event_bus: str = ""
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> FleetEnvironment:
-        """Reads the process's environment, or the given one."""
+        """Return the settings in the process's environment, or in `environ`."""
         env = _environ(environ)
         return cls(
             table=env.get(f"{FLEET_PREFIX}TABLE", ""),
@@ -156,10 +156,10 @@ class FleetEnvironment:
 
 @dataclass(frozen=True)
 class OldReaderEnvironment:
-    """What may be set for scripts written for smdebug, as they read a run.
+    """Settings of scripts written for smdebug, as they read a run.
 
-    SMDEBUG_INCOMPLETE_STEP_WAIT_WINDOW     how many newer steps a step waits for a missing worker (default 1000)
-    SMDEBUG_MISSING_EVENT_FILE_RETRY_LIMIT  how often to look again for an event file that is not there yet (100)
+    SMDEBUG_INCOMPLETE_STEP_WAIT_WINDOW     number of newer steps that a step waits for a missing worker (default 1000)
+    SMDEBUG_MISSING_EVENT_FILE_RETRY_LIMIT  number of further looks for a missing event file (100)
     """
 
     incomplete_step_window: int
@@ -167,7 +167,7 @@ class OldReaderEnvironment:
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> OldReaderEnvironment:
-        """Reads the process's environment, or the given one."""
+        """Return the settings in the process's environment, or in `environ`."""
         env = _environ(environ)
         return cls(
             incomplete_step_window=max(1, _whole(env.get("SMDEBUG_INCOMPLETE_STEP_WAIT_WINDOW"), 1000)),
@@ -177,16 +177,16 @@ class OldReaderEnvironment:
 
 @dataclass(frozen=True)
 class OldNamesEnvironment:
-    """What SageMaker or a user tells the old names of smdebug besides `OldReaderEnvironment`.
+    """Settings of the old names of smdebug, from SageMaker or a user, besides `OldReaderEnvironment`.
 
-    TRAINING_JOB_NAME                    set in a SageMaker training job, whatever it says
+    TRAINING_JOB_NAME                    set, to any value, in a SageMaker training job
     AWS_REGION                           the region of S3; blank means boto3's own
-    SMDEBUG_CONFIG_FILE_PATH             the hook's configuration
-    TENSORBOARD_CONFIG_FILE_PATH         where a SageMaker job puts files for TensorBoard
+    SMDEBUG_CONFIG_FILE_PATH             file of the hook's configuration
+    TENSORBOARD_CONFIG_FILE_PATH         file with the folder of a SageMaker job's TensorBoard files
     USE_SMDEBUG                          false for no hook from `get_hook`
-    CHECKPOINT_CONFIG_FILE_PATH          where checkpoints lie, for a job on spot capacity
+    CHECKPOINT_CONFIG_FILE_PATH          file with the folder of checkpoints, for a job on spot capacity
     SAGEMAKER_ENV_RULE_STOP_SIGNAL_FILE  a file in the run that asks a rule to stop, by the time in it; "" for none
-    rule_stop_grace_time_secs            how long the rule may go on after that time (default 60)
+    rule_stop_grace_time_secs            time that the rule may go on after that (default 60)
     SMDEBUG_LOG_LEVEL                    "info" by default, "off" for silence
     """
 
@@ -202,7 +202,7 @@ class OldNamesEnvironment:
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> OldNamesEnvironment:
-        """Reads the process's environment, or the given one."""
+        """Return the settings in the process's environment, or in `environ`."""
         env = _environ(environ)
         ml_configuration = "/opt/ml/input/config"
         return cls(
@@ -224,7 +224,7 @@ class OldNamesEnvironment:
 
 @dataclass(frozen=True)
 class CloudEnvironment:
-    """What commands about a deployment are told.
+    """Settings of commands about a deployment.
 
     TRACKSIDE_TABLE  name of the table of runs; unset: the deployment's own, by the output of its stack
     """
@@ -233,17 +233,17 @@ class CloudEnvironment:
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> CloudEnvironment:
-        """Reads the process's environment, or the given one."""
+        """Return the settings in the process's environment, or in `environ`."""
         return cls(run_table=_environ(environ).get("TRACKSIDE_TABLE", "").strip())
 
 
 def aws_region(environ: Mapping[str, str] | None = None) -> str | None:
-    """What AWS_REGION says: the CDK and the other SDKs of AWS go by it, boto3 does not. None: boto3's own choice."""
+    """Return AWS_REGION, which the CDK and other SDKs of AWS use and boto3 does not; None for boto3's own choice."""
     return _environ(environ).get("AWS_REGION", "").strip() or None
 
 
 def aws_settings() -> tuple[object, ...]:
-    """What a client of AWS is made from: the variables that botocore reads, and the state of AWS's own files."""
+    """Return the settings that a client of AWS is made from: botocore's variables, and the state of AWS's own files."""
     env = os.environ  # noqa: TID251
     read = {n: v for n, v in env.items() if n.startswith("AWS_") or n in _READ_BY_BOTOCORE or n.lower() in _PROXIES}
     files = [env.get(name) or default for name, default in _AWS_FILES]
@@ -251,19 +251,19 @@ def aws_settings() -> tuple[object, ...]:
 
 
 def inherited() -> dict[str, str]:
-    """A copy of this process's environment, for a child process."""
+    """Return a copy of this process's environment, for a child process."""
     return dict(os.environ)  # noqa: TID251
 
 
 def forget_run() -> None:
-    """What judges a run must not be taken for what trains it, should a rule import a framework."""
+    """Remove TRACKSIDE_RUN, so that an evaluator is not captured as a training if a rule imports a framework."""
     os.environ.pop("TRACKSIDE_RUN", None)  # noqa: TID251
 
 
 def _state_of_file(path: str) -> tuple[int, int] | None:
     try:
         state = Path(path).expanduser().stat()
-    except (OSError, RuntimeError):  # not there, or nobody's home
+    except (OSError, RuntimeError):  # no such file, or an unknown user's home
         return None
     return state.st_mtime_ns, state.st_size
 

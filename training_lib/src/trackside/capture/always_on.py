@@ -1,4 +1,4 @@
-"""The always-on statistics of a training: which tier a step takes, and its numbers as rows. Knows no framework.
+"""The always-on statistics of a training: the tiers that each step takes, and its numbers as rows. Knows no framework.
 
     statistics = AlwaysOn(request.statistics)         # then, at every step, from an adapter:
     statistics.add_loss("CrossEntropyLoss", 0.7)
@@ -6,9 +6,10 @@
     statistics.add(Reading(watched, rates=Here(rates), norms=Here(norms)))
     statistics.end_step(step=7, mode="TRAIN", mode_step=7)
 
-The cheap tier: losses and learning rates at every step, gradient norms at every step that the budget allows. The dear
-one, of weights and updates: at each of the first steps, again after anything unusual, else as often as is left.
-A number may still be on its way from a device when its step ends: the row is taken once it has come.
+- Cheap tier: losses and learning rates at every step, gradient norms at every step that the budget allows.
+- Dear tier (weights and updates): at each of the first steps, again after anything unusual, else as the budget allows.
+
+A number may still be on its way from a device when its step ends. Its row is recorded once the number has arrived.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ from trackside.contracts.recorded_names import DEAR_INTERVAL, NORMS_INTERVAL
 
 logger = logging.getLogger(__name__)
 
-MOST_WAITING = 256  # steps whose numbers are on their way, or that ended before the run began
+MOST_WAITING = 256  # steps with numbers on their way, or that ended before the run began
 
 RECORD_SECONDS = 0.25  # so often rows are made, of all steps since: code that runs cold costs three times as much
 MOST_AT_ONCE = 64
 RECORDER_SECONDS = 0.05  # how long the writer thread waits for the training thread to have made its rows
-SETTLED_SECONDS = 10.0  # a training that ends before is too short to be told how it was watched
+SETTLED_SECONDS = 10.0  # a training that ends before is too short for a message about its statistics
 
 _JUST_AFTER = 1e-4  # seconds by which a row is younger than the one it corrects
 
@@ -65,11 +66,11 @@ class _Step(NamedTuple):
 
     @property
     def needs_no_judging(self) -> bool:
-        """True if it was seen whether the step was unusual, or if that does not matter."""
+        """True if the step was checked for unusual values, or needs no check."""
         return self.is_judged or self.marks["mode"] != TRAIN
 
     def plain_shape(self) -> PlainShape | None:
-        """What it holds, if it is a training step like most: without norms, and all of it known at once."""
+        """Return the shape of a usual training step, without norms and with all numbers known; None for any other."""
         if self.overhead is None or self.changes or not self.is_judged or self.marks["mode"] != TRAIN:
             return None
         if any(type(number) is not float for number in (*[loss for _, loss in self.losses], *self.numbers.values())):
@@ -80,15 +81,16 @@ class _Step(NamedTuple):
         return PlainShape(names, tuple([reading.watched for reading in self.readings]), tuple(self.numbers))
 
     def plain(self) -> PlainStep:
-        """Its numbers, where it has a plain shape."""
+        """Return the numbers of a step that has a plain shape."""
         rates = [rate for reading in self.readings for rate in reading.rates]  # type: ignore[union-attr] # it is a list
         return self.marks, [*[loss for _, loss in self.losses], *rates, self.overhead], list(self.numbers.values())
 
 
 class AlwaysOn:
-    """Takes what a step tells, and records it. All on the training thread; nothing is stored before `connect`.
+    """The statistics of one training: collects the numbers of each step and records them as rows.
 
-    `clock` counts seconds since the epoch; the budget has a clock of its own.
+    Runs on the training thread. Nothing is stored before `connect`. `clock` counts seconds since the epoch; the budget
+    has a clock of its own.
     """
 
     def __init__(
@@ -120,27 +122,27 @@ class AlwaysOn:
         self._decide()
 
     def connect(self, log: StatisticsLog) -> None:
-        """Says where rows go; until then steps wait."""
+        """Set the log of the rows. Steps that ended before wait for it."""
         self._rows = StatisticRows(log)
 
     def add_loss(self, loss_name: str, value: float | Values, *, mode: str = TRAIN) -> None:
-        """Adds a loss to the open step of a mode; the k-th of one name is recorded as `<loss_name>_output_<k>`."""
+        """Add a loss to the open step of a mode. The k-th of one name is recorded as `<loss_name>_output_<k>`."""
         losses = self._losses.setdefault(mode, [])
         if len(losses) < MOST_LOSSES_A_STEP:
             losses.append((loss_name, value))
 
     def settle(self, mode: str = TRAIN) -> None:
-        """Marks the losses added so far as the open step's own: an optimizer has stepped on them."""
+        """Mark the losses added so far as the open step's own: an optimizer has stepped on them."""
         self._settled[mode] = len(self._losses.get(mode, ()))
 
     def add(self, reading: Reading) -> None:
-        """Adds what a step of an optimizer tells to the open step."""
+        """Add the numbers of an optimizer's step to the open step."""
         self._readings.append(reading)
 
     def end_step(self, *, step: int, mode: str = TRAIN, mode_step: int, keep_unsettled: bool = False) -> None:
-        """Ends the open step of a mode, under the numbers of the engine.
+        """End the open step of a mode, under the numbers of the engine.
 
-        With `keep_unsettled`, the losses since the last `settle` are the next step's.
+        With `keep_unsettled`, the losses since the last `settle` belong to the next step.
         """
         losses = self._losses.get(mode) or []
         if keep_unsettled or self._settled:
@@ -176,19 +178,21 @@ class AlwaysOn:
         self._keep(ended, now=started)
 
     def drain(self, *, wait_seconds: float = 0.0) -> None:
-        """Record the steps whose numbers are here by now, unless another thread is at it for longer than that.
+        """Record the ended steps that have all their numbers.
 
-        Does nothing where it interrupts itself, in a signal.
+        Wait at most `wait_seconds` for another thread that records.
+
+        Does nothing in a signal handler that interrupts this method.
         """
         with self._sole_recorder(wait_seconds) as is_sole:
             if is_sole and self._rows is not None:
                 self._record_all(self._rows, self._arrived())
 
     def recorded_through(self, step: int) -> int | None:
-        """Return the last step, up to `step`, whose rows are all in the log; None if that cannot be told just now.
+        """Return the last step, up to `step`, with all its rows in the log; None if another thread is recording.
 
-        `step` must have ended before the call. For another thread than the training's: what the training has left, as
-        it does before a pause, is recorded here.
+        `step` must have ended before the call. For other threads than the training's: it records the steps that the
+        training has left behind, as before a pause.
         """
         with self._sole_recorder(RECORDER_SECONDS) as is_sole:
             if not is_sole or self._rows is None:
@@ -199,7 +203,7 @@ class AlwaysOn:
 
     @contextmanager
     def _sole_recorder(self, wait_seconds: float) -> Iterator[bool]:
-        """True inside if no other thread makes rows meanwhile."""
+        """Yield True if no other thread records meanwhile."""
         this_thread = threading.get_ident()
         is_sole = self._recording_thread != this_thread and self._recording.acquire(timeout=wait_seconds)
         if is_sole:
@@ -269,7 +273,7 @@ class AlwaysOn:
             self._decide()
 
     def _judge(self, losses: Sequence[tuple[str, float | Values]], norm: float | None) -> None:
-        """Sees whether a step was unusual, by its first loss and the norm of its gradients."""
+        """Check a step for unusual values, by its first loss and the norm of its gradients."""
         first = losses[0][1] if losses else None
         is_unusual = isinstance(first, float) and self._loss_jumps.sees(first)
         is_unusual |= norm is not None and self._norm_jumps.sees(norm)
@@ -284,7 +288,10 @@ class AlwaysOn:
         return {(NORMS_INTERVAL, "mean"): float(now.norms), (DEAR_INTERVAL, "mean"): float(now.dear)}
 
     def _say_once(self, now: float) -> None:
-        """That the norms are thinned is news, once it has settled; that the dear tier is, is how it is meant."""
+        """Log once that norms are taken less often, after that has settled.
+
+        A thinned dear tier is normal and not logged.
+        """
         intervals = self.budget.intervals
         if self._has_said or self._began_at is None or intervals.norms == 1 or now - self._began_at < SETTLED_SECONDS:
             return
@@ -297,7 +304,7 @@ class AlwaysOn:
 
 
 class TierSchedule:
-    """When the dear tier is taken at every step: at the start, and after anything unusual."""
+    """The steps at which the dear tier is taken every time: the first ones, and those after anything unusual."""
 
     def __init__(self, request: StatisticsRequest) -> None:
         self.dense_until = request.dense_start_steps  # the dear tier is taken at each step before
@@ -305,14 +312,14 @@ class TierSchedule:
         self._next_burst = 0
 
     def densify(self, step: int, *, dear_interval: int) -> None:
-        """From `step` on, for a few steps. Bursts come so seldom that they at most double what the dear tier costs."""
+        """Take the dear tier at a few steps from `step` on. Such bursts at most double the cost of the dear tier."""
         if step >= self._next_burst:
             self.dense_until = max(self.dense_until, step + self._burst)
             self._next_burst = step + self._burst * dear_interval
 
 
 class Jumps:
-    """Tells a number that is far above what came before it, and the first that is not finite."""
+    """A detector of numbers far above the ones before, and of the first that is not finite."""
 
     _FEWEST = 20  # numbers, before any is unusual
     _WEIGHT = 0.05  # of the newest number in the averages
@@ -324,7 +331,7 @@ class Jumps:
         self._was_finite = True
 
     def sees(self, value: float) -> bool:
-        """True if `value` is unusual. It becomes part of what is usual, but for NaN and infinity."""
+        """Return True if `value` is unusual. Add it to the usual values, unless it is NaN or infinite."""
         was_finite, self._was_finite = self._was_finite, math.isfinite(value)
         if not self._was_finite:
             return was_finite

@@ -6,10 +6,14 @@ from typing import Protocol
 
 
 class Arrival(Protocol):
-    """Says when the arrays of some tensors hold their values."""
+    """The moment at which the arrays of some tensors hold their values."""
 
     def is_here(self) -> bool:
-        """True if they do. Never waits."""
+        """Return True if they hold their values now. Never waits."""
 
     def wait(self) -> None:
-        """Waits until they do, without holding the interpreter. Errors: `RuntimeError` where the device has failed."""
+        """Wait until they hold their values, without holding the interpreter lock.
+
+        Raises:
+            RuntimeError: The device has failed.
+        """

@@ -1,4 +1,4 @@
-"""What a training process was asked to save, by TRACKSIDE_CAPTURE_REQUEST: the request itself, or where it lies."""
+"""The capture request of this process, from TRACKSIDE_CAPTURE_REQUEST: the request itself, or its address."""
 
 from __future__ import annotations
 
@@ -20,13 +20,17 @@ READ_SECONDS = 10.0  # how long training waits for it, once
 
 
 def lies_elsewhere(text: str) -> bool:
-    """True where `text` is an address. A process that only imports the framework must not ask the network for it."""
+    """Return True if `text` is an address.
+
+    A process that only imports the framework must not fetch it over the network.
+    """
     return bool(text.strip()) and not text.lstrip().startswith("{") and "/" in text
 
 
 def is_being_spawned() -> bool:
-    """True while `multiprocessing` runs the main script once more in a child, before the child knows what it is for:
-    an optimizer that is built there says nothing.
+    """Return True while `multiprocessing` runs the main script again in a child, before the child has its task.
+
+    An optimizer that is built meanwhile does not mean that the process trains.
     """
     return bool(getattr(multiprocessing.current_process(), "_inheriting", False))
 
@@ -35,9 +39,9 @@ def request_of(save: CaptureRequest | Mapping[str, int] | None, run: str, *, sub
     """Return the request of a hook or a run in the script.
 
     Args:
-        save: A whole request, or for each collection every how many steps it is saved; None for the default.
-        run: Where the run lies, unless the environment says it.
-        subject: What has the problems, for the message.
+        save: A whole request, or an interval of steps for each collection; None for the default.
+        run: Address of the run, unless the environment names one.
+        subject: Name of the object with the problems, for the message.
 
     Raises:
         ConfigurationError: With every problem at once.
@@ -64,7 +68,7 @@ def request_of(save: CaptureRequest | Mapping[str, int] | None, run: str, *, sub
 
 
 def with_request_of_run(request: CaptureRequest, text: str) -> CaptureRequest:
-    """Return the request of the script merged with the one of the environment, `text`; a wrong one is passed over."""
+    """Return the request of the script merged with `text`, the one of the environment. Ignore `text` if it is wrong."""
     try:
         return request.merged_with(read_capture_request(text)) if text else request
     except (ConfigurationError, StorageError) as error:
@@ -73,11 +77,13 @@ def with_request_of_run(request: CaptureRequest, text: str) -> CaptureRequest:
 
 
 def read_capture_request(text: str) -> CaptureRequest:
-    """`text` is JSON, or the address of a file with it (a variable of a SageMaker job has at most 512 characters); "":
-    the default. An address is read once in a process.
+    """Return the request that `text` holds: JSON, or the address of a JSON file; "" is the default request.
 
-    Errors: `ConfigurationError` with every problem at once; `StorageError` where the file cannot be read, or not in
-    `READ_SECONDS`.
+    A variable of a SageMaker job has at most 512 characters, hence the address. An address is read once in a process.
+
+    Raises:
+        ConfigurationError: With every problem at once.
+        StorageError: The file cannot be read, or not within `READ_SECONDS`.
     """
     if not text.strip():
         return CaptureRequest()
@@ -85,8 +91,10 @@ def read_capture_request(text: str) -> CaptureRequest:
 
 
 class AskedRequest:
-    """The request of this process. One that lies elsewhere is read with the first sign that the process trains: its
-    helpers import the framework too, and would each ask the network for it.
+    """The capture request of this process.
+
+    A request at an address is read at the first sign that the process trains: helper processes import the framework
+    too, and each would fetch it over the network.
 
     Attributes:
         request: What is captured; nothing while the request is not read.
@@ -100,7 +108,7 @@ class AskedRequest:
         self.request = CaptureRequest(()) if self.is_unread else self._read(text)
 
     def read_at_last(self) -> bool:
-        """Read a request that lies elsewhere. Return True if `request` is another one now."""
+        """Read a request that lies at an address. Return True if `request` has changed."""
         if not self.is_unread:
             return False
         self.is_unread = False
@@ -108,7 +116,7 @@ class AskedRequest:
         return True
 
     def check(self) -> None:
-        """Raise the problems of the request, once: helper processes that never train stay silent.
+        """Raise the problems of the request, once. Helper processes that never train stay silent.
 
         Raises:
             ConfigurationError: The request has problems.

@@ -1,12 +1,12 @@
-"""How often the always-on statistics may be taken: their own time on the training thread against that of the step.
+"""Intervals of the always-on statistics: their time on the training thread against the time of the step.
 
     started = budget.clock()
     ...                                       # take the norms
     budget.spend(NORMS, started)
-    share = budget.end_step()                 # of this step; every so often the intervals are thought over
+    share = budget.end_step()                 # of this step; every so often the intervals are computed again
 
-Nothing is estimated from the model's size: what a tier costs is what it has cost on this machine, lately. Medians are
-taken, so that an evaluation between two steps or a moment in which the scheduler ran somebody else changes nothing.
+Nothing is estimated from the model's size: the cost of a tier is its measured cost on this machine, lately. Medians are
+taken, so that a validation between two steps, or a moment in which the scheduler ran another process, changes nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,13 @@ _ROOM_TO_GROW = (
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds: of what every step has, of taking the norms once, of the dear tier once, and of a step without us."""
+    """Measured costs, in seconds.
+
+    - `every_step`: the part that every step has
+    - `norms`: taking the norms once
+    - `dear`: taking the dear tier once
+    - `step`: a step without our part
+    """
 
     every_step: float
     norms: float
@@ -40,22 +46,23 @@ class Costs:
     step: float
 
     def of(self, intervals: Intervals) -> float:
-        """Seconds a step, on average, if the tiers are taken so often."""
+        """Return the average cost of a step at these intervals, in seconds."""
         return self.every_step + self.norms / intervals.norms + self.dear / intervals.dear
 
 
 @dataclass(frozen=True)
 class Intervals:
-    """At every how many-th step a tier is taken. 1 and 1 is all of it at every step."""
+    """Intervals of the two tiers, in steps. 1 and 1: everything at every step."""
 
     norms: int = 1
     dear: int = 1
 
 
 def affordable(costs: Costs, share: float, *, densest: Intervals = Intervals()) -> Intervals:
-    """The smallest intervals, `densest` or that doubled as often as need be, whose cost stays within `share` of a step.
+    """Return the smallest intervals with a cost of at most `share` of a step: `densest`, doubled as often as needed.
 
-    The dear tier gives way first. What every step has is never thinned; each tier may always cost an eighth of `share`.
+    The dear tier is thinned first. The part that every step has is never thinned. Each tier may always cost an eighth
+    of `share`.
     """
     budget = share * costs.step
     least = budget * _LEAST_SHARE
@@ -66,7 +73,7 @@ def affordable(costs: Costs, share: float, *, densest: Intervals = Intervals()) 
 
 
 def next_intervals(current: Intervals, costs: Costs, share: float, *, densest: Intervals = Intervals()) -> Intervals:
-    """What follows on `current`: sparser once the budget asks for it, denser only where there is room to spare."""
+    """Return the intervals after `current`: sparser if the budget demands it, denser only with room to spare."""
     most = affordable(costs, share, densest=densest)
     at_ease = affordable(costs, share * _ROOM_TO_GROW, densest=densest)
     if current.norms < most.norms or current.dear < most.dear:
@@ -76,10 +83,10 @@ def next_intervals(current: Intervals, costs: Costs, share: float, *, densest: I
 
 
 class OverheadBudget:
-    """Measures what we take of the training thread, and says how often each tier may be taken.
+    """The budget of our time on the training thread: measures it, and sets the intervals of the tiers.
 
-    `share` is what may be spent, of the time that a step takes without us. No tier is taken more often than `densest`
-    says, which is also what holds until the first look, after 16 steps.
+    - `share`: the part of a step's own time that may be spent
+    - `densest`: the shortest intervals; they also hold until the first measurement, after 16 steps
     """
 
     def __init__(
@@ -99,18 +106,20 @@ class OverheadBudget:
 
     @property
     def costs(self) -> Costs | None:
-        """As measured at the last look; None before the first."""
+        """The costs at the last measurement; None before the first."""
         return self._costs
 
     def spend(self, kind: int, started: float) -> float:
-        """Notes that the time since `started` went into `kind`. The time now, from which the next may be counted."""
+        """Add the time since `started` to the cost of `kind`. Return the time now, where the next part starts."""
         now = self.clock()
         self._spent[kind] += now - started
         return now
 
     def end_step(self) -> float | None:
-        """Closes the step: what it spent, as a share of what it took without us. None where that is not known (the
-        first step, a clock that stands still)."""
+        """End the step. Return our time as a share of the step's own.
+
+        None if that is not known: at the first step, or with a clock that stands still.
+        """
         now = self.clock()
         spent, self._spent = self._spent, [0.0, 0.0, 0.0, 0.0]
         began, self.ended_at = self.ended_at, now
@@ -132,7 +141,7 @@ class OverheadBudget:
 
 
 def _costs(window: Sequence[tuple[float, ...]], before: Costs | None) -> Costs:
-    """The medians of a few steps, as `end_step` noted them; of what was not taken, those of `before`."""
+    """Return the median costs of a few steps as `end_step` noted them, and those `before` for tiers not taken."""
     every_step, norms, dear, rows, steps = zip(*window, strict=True)
     return Costs(
         every_step=median(every_step) + fmean(rows),
@@ -143,7 +152,7 @@ def _costs(window: Sequence[tuple[float, ...]], before: Costs | None) -> Costs:
 
 
 def _median_taken(seconds: Sequence[float]) -> float:
-    """Where it was taken; 0 for never."""
+    """Return the median over the steps that took it; 0 if none did."""
     taken = [spent for spent in seconds if spent > 0]
     return median(taken) if taken else 0.0
 

@@ -1,5 +1,4 @@
-"""Which tensor belongs to which collection (by smdebug's regexes, the user's own, and what an adapter knows), and what
-is saved of it."""
+"""Collections of each tensor (by smdebug's regexes, the user's own, the adapter), and the parts that are saved."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ _NEEDS_PREFIXES_APART = frozenset(PREFIXES) | {ALL}
 
 
 def kinds_of_name(tensor_name: str) -> frozenset[str]:
-    """Which kinds a tensor of that name may be of, so that it is gathered."""
+    """Return the kinds that a tensor of that name may be of. An adapter gathers tensors by kind."""
     for kind, prefix in PREFIXES.items():
         if tensor_name.startswith(prefix):
             return frozenset({kind})
@@ -56,9 +55,12 @@ def kinds_of_name(tensor_name: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Saved:
-    """What is saved of one tensor on one step: itself, reductions by smdebug's tokens, its shape, its histogram.
+    """The parts of one tensor that one step saves.
 
-    `histogram_of` is the collection that the histogram bears the name of; "" for none.
+    - `is_raw`: the tensor itself
+    - `reductions`: its reductions, by smdebug's tokens
+    - `has_shape`: its shape
+    - `histogram_of`: the collection that names its histogram; "" for no histogram
     """
 
     is_raw: bool = True
@@ -68,7 +70,7 @@ class Saved:
 
 
 class Membership:
-    """Answers which collections a tensor belongs to, and what is saved of it, and computes both once per name."""
+    """The collections of each tensor, and the parts of it that are saved, each computed once per name."""
 
     def __init__(self, request: CaptureRequest) -> None:
         requested = {c.name: c for c in request.collections}
@@ -83,7 +85,7 @@ class Membership:
         self._saved: dict[tuple[str, frozenset[str]], Saved] = {}
 
     def of(self, tensor_name: str) -> frozenset[str]:
-        """The collections that `tensor_name` belongs to, beside those that only an adapter knows."""
+        """Return the collections of `tensor_name`, without those that only an adapter knows."""
         known = self._known.get(tensor_name)
         if known is None:
             known = self._known[tensor_name] = frozenset(
@@ -92,10 +94,10 @@ class Membership:
         return known
 
     def saved(self, tensor_name: str, due: frozenset[str], collections: frozenset[str] = frozenset()) -> Saved:
-        """What is saved of the tensor on a step on which those collections are due.
+        """Return the parts of the tensor that are saved on a step at which the collections `due` are due.
 
-        smdebug's rule: what any of its due collections asks for, each thing once. `collections`: what an adapter knows.
-        One that is in none of them was given by the user and is saved as it is.
+        smdebug's rule: everything that any of its due collections requests, once. `collections` are those that the
+        adapter knows. A tensor in none of them was given by the user and is saved as it is.
         """
         mine = (self.of(tensor_name) | collections) & due
         saved = self._saved.get((tensor_name, mine))
@@ -126,7 +128,7 @@ def _regexes(built_in: str, collection: CollectionRequest | None) -> tuple[str, 
 
 
 def _built_in_regexes(request: CaptureRequest) -> dict[str, str]:
-    """The original's; where a run also saves what the original has not, weights and biases keep clear of it."""
+    """Return smdebug's regexes. If a run also saves kinds that smdebug lacks, weights and biases exclude those."""
     prefixes = {name: f"^{prefix}" for name, prefix in PREFIXES.items()}
     is_original = all(c.name not in _NEEDS_PREFIXES_APART and not c.include_regex for c in request.collections)
     if is_original:

@@ -1,7 +1,7 @@
-"""Which event file a step goes to: small steps that follow on one another share one, where files can grow.
+"""The event file of each step: consecutive small steps share one, in stores with files can grow.
 
-smdebug gives each step a folder and a file of its own. For a step that saves a loss they cost more than all else that
-capture does, and an index may point to any event file and any place in it (docs/decisions/0010).
+smdebug gives each step a folder and a file of its own. For a step that saves a loss they cost more than the rest of
+capture. An index may point to any event file and any place in it (docs/decisions/0010).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOST_SHARED_BYTES = 2 * MOST_FILE_BYTES  # no shared file is larger: the last s
 
 
 class EventFiles:
-    """Tells, before a step is encoded, where it goes, and is told what came of it. One worker, one thread."""
+    """The choice of event files for one worker. It learns from `stored` and `failed`. For one thread."""
 
     def __init__(self, worker: str) -> None:
         self._worker = worker
@@ -29,24 +29,27 @@ class EventFiles:
         self._last_step = -1
 
     def place(self, store: AppendableStore, step: StepTensors) -> tuple[str, int] | None:
-        """The event file that the step goes behind, and its length; None for a file of the step's own.
+        """Return the event file to append the step to, and its length; None for a file of the step's own.
 
-        Errors: those of the store.
+        Raises the errors of the store.
         """
         open_file = self.joint_place((step,))
         return open_file or self._left_by_others(store, step)
 
     def joint_place(self, steps: Sequence[StepTensors]) -> tuple[str, int] | None:
-        """Where these steps may be added in one go, in their order and as long as there is `has_room`; None if not."""
+        """Return the file, and its length, to append all these steps to at once; None if they cannot share it.
+
+        Append them in their order, as long as `has_room` is True.
+        """
         open_file = self._open
         return open_file if open_file and self.has_room(open_file[1]) and all(map(_is_small, steps)) else None
 
     def has_room(self, size: int) -> bool:
-        """True if a small step may follow in a shared file of that length."""
+        """Return True if a small step may follow in a shared file of that length."""
         return size < MOST_FILE_BYTES
 
     def stored(self, step: StepTensors, files: StepFiles) -> None:
-        """Notes a step that has been stored."""
+        """Note a step that has been stored."""
         end = files.event_start + files.event_size
         self._open = (files.event_key, end) if files.event_size and _is_small(step) else None
 
@@ -58,7 +61,7 @@ class EventFiles:
         return None if is_new else _found(store, event_key(step.step, self._worker))
 
     def failed(self) -> None:
-        """Says that storing a step failed, so that nobody knows how long its event file is."""
+        """Forget the open event file: storing a step failed, so its length is unknown."""
         self._open = None
 
 
@@ -67,8 +70,10 @@ def _is_small(step: StepTensors) -> bool:
 
 
 def _found(store: AppendableStore, key: str) -> tuple[str, int] | None:
-    """The event file of that key, left by an earlier process that saved this step too, if others may share it: then it
-    is added to. Indexes of other steps would point into nothing if it were replaced."""
+    """Return the event file of that key and its length, if an earlier process left it and others may share it.
+
+    The step is then appended: indexes of other steps point into the file, so it must not be replaced.
+    """
     if not store.exists(key):
         return None
     size = len(store.get(key, length=_MOST_SHARED_BYTES + 1))

@@ -1,4 +1,4 @@
-"""No exception of ours reaches training: it is said once, capture goes off, training goes on."""
+"""A guard around our code: an exception is logged once and switches capture off; training goes on."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ R = TypeVar("R")
 
 
 class Guard:
-    """Stands between the user's training and our code.
+    """A barrier between the user's training and our code.
 
     Only `Exception` is held back. `KeyboardInterrupt`, `SystemExit` and every other `BaseException` belong to the user
-    and pass through untouched, wherever they strike.
+    and pass through untouched.
     """
 
     def __init__(self) -> None:
@@ -24,9 +24,9 @@ class Guard:
         self._said: set[str] = set()
 
     def protect(self, doing: str, function: Callable[P, R]) -> Callable[P, R | None]:
-        """`function`, made harmless: its first exception is said and switches capture off; from then on it is skipped.
+        """Return `function` made harmless: its first exception is logged and switches capture off.
 
-        `doing` completes the sentence "... failed", for the message.
+        Later calls are skipped. `doing` completes the sentence "... failed", for the message.
         """
 
         def protected(*args: P.args, **kwargs: P.kwargs) -> R | None:
@@ -41,7 +41,7 @@ class Guard:
         return protected
 
     def attempt(self, doing: str, function: Callable[[], R]) -> R | None:
-        """Calls `function` even when capture is off (what is queued must still be written); a failure is only said."""
+        """Call `function` even when capture is off, since queued steps must still be written. Only log a failure."""
         try:
             return function()
         except Exception as error:  # noqa: BLE001 - the purpose of this class
@@ -49,17 +49,17 @@ class Guard:
             return None
 
     def switch_off(self, doing: str, error: Exception) -> None:
-        """Ends capture for this process, with one line that says why."""
+        """Switch capture off in this process, and log the reason in one line."""
         self.is_off = True
         self.say_once("off", "capture is switched off, training goes on: %s failed: %s.", doing, describe(error))
         logger.debug("Where capture failed", exc_info=error)
 
     def silence(self) -> None:
-        """Ends capture without a word, as in a forked child that is not the run."""
+        """Switch capture off without a message, as in a forked child that is not the run."""
         self.is_off = True
 
     def say_once(self, failure_class: str, message: str, *args: object) -> None:
-        """Logs a warning, one line, once per failure class."""
+        """Log a one-line warning once per failure class."""
         if failure_class in self._said:
             return
         self._said.add(failure_class)
@@ -67,7 +67,7 @@ class Guard:
 
 
 def describe(error: BaseException) -> str:
-    """The error as one line: its type and its text."""
+    """Return the type and text of the error as one line."""
     text = " ".join(str(error).split()).rstrip(".")
     name = type(error).__name__
     return f"{name}: {text}" if text else name

@@ -13,11 +13,11 @@ MOST_BYTES = 256 * 2**20
 
 
 class KeptSteps:
-    """A target of the writer that keeps tensors, in bounded memory.
+    """A target of the writer that keeps tensors in bounded memory.
 
-    When `most_bytes` are exceeded every second of the kept steps is let go, and from then on only every second, fourth,
-    ... is taken: what remains spans the whole training evenly. `thinned(stride)` is told each time. The first and the
-    latest step always stay, so a single step may exceed the bound.
+    When `most_bytes` are exceeded, every second kept step is dropped, and from then on only every second, fourth, ...
+    is taken: the rest spans the whole training evenly. `thinned(stride)` is called each time. The first and the latest
+    step always stay, so a single step may exceed the bound.
     """
 
     def __init__(self, *, most_bytes: int = MOST_BYTES, thinned: Callable[[int], None] = lambda stride: None) -> None:
@@ -31,7 +31,7 @@ class KeptSteps:
         self.stride = 1
 
     def save(self, step: StepTensors) -> None:
-        """Takes a step."""
+        """Keep a step."""
         with self._lock:
             number, self._count = self._count, self._count + 1
             self._latest = None
@@ -47,13 +47,13 @@ class KeptSteps:
             self._thinned(self.stride)
 
     def lost(self, step: int, why: str) -> None:
-        """Does nothing: the writer says it."""
+        """Do nothing: the writer logs it."""
 
     def finish(self, *, is_interrupted: bool = False) -> None:
-        """Does nothing: what is kept can be asked for after the end."""
+        """Do nothing: the kept tensors can be read after the end."""
 
     def tensors(self) -> dict[str, dict[int, np.ndarray]]:
-        """{name: {step: array}}, steps ascending. The arrays are those kept, and cannot be written to."""
+        """Return {name: {step: array}}, steps ascending. The arrays are the kept ones, and read-only."""
         found: dict[str, dict[int, np.ndarray]] = {}
         with self._lock:
             steps = [*self._steps, *([self._latest] if self._latest else [])]
@@ -72,13 +72,16 @@ class KeptSteps:
 
 
 class Targets:
-    """Several targets of a writer in the place of one. One that fails fails the step, after the others have it."""
+    """Several targets of a writer in the place of one.
+
+    If one fails, the step fails, after the others have stored it.
+    """
 
     def __init__(self, targets: Sequence[Target]) -> None:
         self._targets = tuple(targets)
 
     def save(self, step: StepTensors) -> None:
-        """Gives each the step. Errors: the last one's that had any."""
+        """Pass the step to each. Raise the last error, if any."""
         failure: OSError | None = None
         for target in self._targets:
             try:
@@ -89,11 +92,11 @@ class Targets:
             raise failure
 
     def lost(self, step: int, why: str) -> None:
-        """Tells each."""
+        """Pass the loss to each."""
         for target in self._targets:
             target.lost(step, why)
 
     def finish(self, *, is_interrupted: bool) -> None:
-        """Ends each; the errors of the last."""
+        """Finish each. Raise the last error, if any."""
         for target in self._targets:
             target.finish(is_interrupted=is_interrupted)

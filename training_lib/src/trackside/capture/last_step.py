@@ -14,7 +14,7 @@ from trackside.capture.writer import StepTensors
 
 @dataclass(frozen=True)
 class StepPosition:
-    """Which step: over all modes, and within its own."""
+    """The numbers of one step: over all modes, and within its own."""
 
     step: int
     mode: str
@@ -22,7 +22,7 @@ class StepPosition:
 
 
 class LastStep:
-    """A destination that hands a step on with the next one, or when it is released."""
+    """A destination that holds each step back until the next one comes, or until it is released."""
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self.destination: Destination | None = None
@@ -32,13 +32,16 @@ class LastStep:
         self.latest: int | None = None  # the number of the last step that had anything to save
 
     def submit(self, step: StepTensors) -> bool:
-        """Holds this one, and hands on the one before. False if that was dropped."""
+        """Hold this step, and hand on the one before. Return False if that one was dropped."""
         was_taken = self.release()
         self._held, self.latest = step, step.step
         return was_taken
 
     def amend(self, at: StepPosition, name: str, array: np.ndarray, collections: frozenset[str]) -> None:
-        """Adds a tensor to the step that has just ended; it must not have been released. Of one name the last holds."""
+        """Add a tensor to the step that has just ended, which must not be released yet.
+
+        Of one name the last one holds.
+        """
         held = self._held
         if held is None or held.step != at.step:  # it had nothing to hand on
             self.release()
@@ -49,12 +52,12 @@ class LastStep:
 
     @property
     def held_step(self) -> int | None:
-        """The step that is held, until the destination has it; None if there is none. For any thread."""
+        """The number of the held step, until the destination has it; None if no step is held. For any thread."""
         held = self._held  # looked at first, for `release` clears it last
         return held.step if held is not None else self._handed_on_late
 
     def release(self) -> bool:
-        """Hands on what is held. False if it was dropped."""
+        """Hand on the held step. Return False if it was dropped."""
         held = self._held
         if held is None or self.destination is None:
             self._held = None

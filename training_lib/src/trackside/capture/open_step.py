@@ -19,13 +19,14 @@ _NO_COLLECTIONS: frozenset[str] = frozenset()
 
 
 class OpenStep:
-    """Collects the losses and tensors of a step until it ends.
+    """The losses and tensors of a step until it ends.
 
     Attributes:
         mode: The mode of the step.
         mode_step: The number of the step within its mode.
         due: What the step saves.
-        schedule, membership: What decides that.
+        schedule: Decides `due`.
+        membership: Decides the parts of each tensor that are saved.
         settled: Tensors that are this step's own for certain, by name; see `settle`.
         unsettled: Tensors added since.
     """
@@ -57,7 +58,7 @@ class OpenStep:
         return not (self.unsettled or self.settled or self._losses or self._reduced)
 
     def look_ahead(self, number: int) -> None:
-        """Find out what is due for the step `number`, which begins."""
+        """Set what is due for the step `number`, which begins."""
         self.due = self.schedule.due_at(number)
         if not self.due.losses:
             self._losses = []
@@ -88,7 +89,7 @@ class OpenStep:
 
         Args:
             name: The name it is saved under.
-            array: A copy; nobody else may write to it.
+            array: A copy, which no other code may write to.
             collections: As in `wants`; they are stored with the run.
         """
         if array.size:
@@ -101,7 +102,7 @@ class OpenStep:
         self._arrivals.append(arrival)
 
     def add_reduced(self, reduced: ReducedTensors) -> None:
-        """Add reductions of tensors that an optimizer is about to use: all that is saved of them, by `saved`."""
+        """Add reductions of tensors that an optimizer is about to use: everything that `saved` requests of them."""
         self._reduced.append(reduced)
 
     def add_loss(self, loss_name: str, value: np.ndarray) -> None:
@@ -110,7 +111,7 @@ class OpenStep:
             self._losses.append((loss_name, value))
 
     def add_scalar(self, name: str, value: float) -> None:
-        """Add `scalar/<name>`, which is saved whatever the schedules ask for."""
+        """Add `scalar/<name>`, which is saved regardless of the schedules."""
         self.add(f"scalar/{name}", np.array([value], np.float64), collections=frozenset({SCALARS}))
 
     def tensors(self) -> dict[str, np.ndarray]:
@@ -120,13 +121,13 @@ class OpenStep:
         return {**self._named(self._losses), **self.settled, **self.unsettled}
 
     def settle(self) -> None:
-        """Mark what was added so far as this step's own: an optimizer has stepped on it."""
+        """Mark everything added so far as this step's own: an optimizer has stepped on it."""
         self._settled_losses, self._settled_reduced = len(self._losses), len(self._reduced)
         self.settled.update(self.unsettled)
         self.unsettled = {}
 
     def drop_unsettled(self) -> None:
-        """Drop what was added since the last `settle`, except user scalars: it leads to no step."""
+        """Drop everything added since the last `settle`, except user scalars: it leads to no step."""
         del self._losses[self._settled_losses :]
         del self._reduced[self._settled_reduced :]
         self.drop_all_but(frozenset())

@@ -1,7 +1,7 @@
-"""Writes a worker's packed index beside smdebug's, so that the run opens with a handful of requests.
+"""The packed index of a worker, written beside smdebug's, so that a run opens with a handful of requests.
 
-It only saves time, so it fails in silence: what cannot be stored is tried again 16 steps later, and readers find
-everything in smdebug's index meanwhile. It adds one PUT to every 16 saved steps.
+It only saves time, so failures are silent: a failed store is tried again 16 steps later, and readers find everything in
+smdebug's index meanwhile. It adds one PUT to every 16 saved steps.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ KEYS_LOOKED_AT = 1000  # one page of S3
 
 
 class PackedIndexWriter:
-    """The packed index of one worker, as this process goes on with it.
+    """The packed index of one worker, as this process continues it.
 
-    Call `before_step` and `after_step` around the storing of each step, `step_failed` where that failed, and `finish`
-    at the end, on one thread. Nothing here raises, whatever the store does.
+    Call `before_step` and `after_step` around the storing of each step, `step_failed` after a failure, and `finish` at
+    the end, all on one thread. Nothing here raises.
 
-    The promise to readers: the files of a worker that follow on one another, back to one that follows on nothing, list
-    every step that the worker has saved up to the last row. A process that cannot promise it (an earlier one has saved
-    steps, or nobody knows whether a failed step was stored) says so before it saves anything.
+    The promise to readers: the consecutive files of a worker, back to one without a predecessor, list every step that
+    the worker has saved up to the last row. A process that cannot promise it (an earlier one has saved steps, or a
+    failed step may have been stored) records that before it saves anything.
     """
 
     def __init__(self, worker: str, *, clock: Callable[[], float] = time.time) -> None:
@@ -52,8 +52,8 @@ class PackedIndexWriter:
         self._is_off = False
 
     def before_step(self, store: Store, step: int) -> None:
-        """Looks, before the first step, whether anything was saved before."""
-        # A step that is saved again could not be told from one that an earlier process saved.
+        """Check, before the first step, for steps that an earlier process saved."""
+        # A step that is saved again looks like one that an earlier process saved.
         is_next = self._has_begun and self._is_sure and step > self._last_step
         if self._is_off or is_next:
             return
@@ -66,7 +66,7 @@ class PackedIndexWriter:
             self._store(store)
 
     def after_step(self, store: Store, step: StepTensors, files: StepFiles) -> None:
-        """Adds a step that has been stored."""
+        """Add a step that has been stored."""
         if self._is_off or not files.index_bytes:
             return
         self._last_step = step.step
@@ -81,16 +81,16 @@ class PackedIndexWriter:
             self._store(store)
 
     def step_failed(self) -> None:
-        """Says that storing a step failed: on S3 it may have arrived all the same."""
+        """Note that storing a step failed. On S3 the step may have arrived all the same."""
         self._is_sure = False
 
     def finish(self, store: Store) -> None:
-        """Stores what is not stored yet."""
+        """Store the rows that are not stored yet."""
         if self._file is not None and self._file.row_count > self._stored_rows:
             self._store(store)
 
     def _is_first(self, store: Store) -> bool:
-        """True if this worker has certainly saved nothing yet."""
+        """Return True if this worker has certainly saved nothing yet."""
         with contextlib.suppress(OSError):
             keys = list(itertools.islice(store.list(INDEX_PREFIX), KEYS_LOOKED_AT))
             own = [key for key in keys if (found := parse_index_key(key)) and found[1] == self._worker]
@@ -108,7 +108,7 @@ class PackedIndexWriter:
         index = files.index
         if index.event_key not in {None, event_key(step, self._worker)}:
             return PackedLayout(index.entries, index.shapes, index.event_key)
-        # From here on the index is the same bytes for all steps whose tensors lie alike.
+        # From here on the index has the same bytes for all steps with the same layout of tensors.
         where = files.index_bytes[files.index_bytes.find(b'"tensor_payload"') :]
         layout = self._layouts.get(where)
         if layout is None:

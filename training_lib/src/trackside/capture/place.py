@@ -1,4 +1,4 @@
-"""Where a hook or a run of the script writes."""
+"""The place that a hook or a run of the script writes to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trackside.storage.store import Store
 
 @dataclass(frozen=True)
 class Place:
-    """Where a hook writes: a run, or only the folder of one's tensors; neither for memory alone.
+    """The place that a hook writes to: a run, or only a folder of tensors; neither for memory alone.
 
     Both are a folder or `s3://bucket/prefix`.
     """
@@ -25,12 +25,12 @@ class Place:
         return not self.run and not self.tensors
 
     def location(self) -> RunLocation:
-        """The run. A bare folder of tensors is taken for a run of that name; see `open`."""
+        """Return the run. A bare folder of tensors counts as a run of that name; see `open`."""
         return RunLocation(self.run or self.tensors.removesuffix("/debug-output") or ".")
 
     @property
     def is_bare(self) -> bool:
-        """True if tensors lie there and nothing else, so that there is no place for statistics."""
+        """True if the place holds only tensors, so that statistics have no place in it."""
         return bool(self.tensors) and not self.tensors.rstrip("/").endswith("/debug-output")
 
     def open(self, uri: str) -> Store:

@@ -1,4 +1,4 @@
-"""How capture ends with its process: at exit, at SIGTERM, and never in a forked child."""
+"""The end of capture with its process: at exit, at SIGTERM, and never in a forked child."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 
 
 class ProcessEnd:
-    """Calls `close` when this process ends, in whichever way it does.
+    """The end of this process, at which `close` is called.
 
     - Normal end, `SystemExit`, uncaught exception, Ctrl-C: at exit, after the user's own code has ended.
-    - SIGTERM that nobody handles: `close_on_sigterm`, then the signal takes its course, so the exit status stays 143.
+    - SIGTERM without a handler: `close_on_sigterm`, then the signal takes its course, so the exit status stays 143.
     - SIGTERM that the user's program handles: `flush`, then the user's handler, which may go on training.
     - A forked child inherits all of this and does none of it.
-    - SIGKILL and `os._exit`: nothing can be done; what was stored is whole.
+    - SIGKILL and `os._exit`: nothing can be done; everything stored is whole.
 
     The handler is set in the main thread only (Python allows no other), and not where SIGTERM is ignored.
     """
@@ -33,7 +33,7 @@ class ProcessEnd:
         self._previous: Any = None
 
     def install(self) -> None:
-        """Registers with exit and SIGTERM; call once."""
+        """Register with exit and SIGTERM. Call it once."""
         atexit.register(self._at_exit)
         if threading.current_thread() is not threading.main_thread():
             return
@@ -43,7 +43,7 @@ class ProcessEnd:
             signal.signal(signal.SIGTERM, self._on_sigterm)
 
     def remove(self) -> None:
-        """Takes both back, unless somebody has set another handler since."""
+        """Undo `install`, unless other code has set another handler since."""
         atexit.unregister(self._at_exit)
         if self._previous is not None and signal.getsignal(signal.SIGTERM) == self._on_sigterm:
             signal.signal(signal.SIGTERM, self._previous)

@@ -1,7 +1,7 @@
-"""Reductions of many tensors at once, made of a few sums: what capture computes beside the training instead of copying.
+"""Reductions of many tensors at once, from a few sums: computed beside the training instead of copying the tensors.
 
-`reduction.reduced` takes one tensor after another, and computes anything of it. Here all tensors of an optimizer come
-together, each by its moments, and a reduction of all of them is one operation.
+`reduction.reduced` takes one tensor after another, and computes any reduction of it. Here all tensors of an optimizer
+come together, each by its moments, and a reduction of all of them is one operation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,13 @@ _SMALLEST_SQUARED, _LARGEST_SQUARED = 1e-12, 1e15
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Of n tensors, arrays of shape (n,): how many values, Σx, Σ|x|, Σ(x - mean)², min x, max x."""
+    """Moments of n tensors, as arrays of shape (n,).
+
+    - `count`: number of values
+    - `total`, `abs_total`: Σx, Σ|x|
+    - `spread`: Σ(x - mean)²
+    - `smallest`, `largest`: min x, max x
+    """
 
     count: Numbers
     total: Numbers
@@ -33,13 +39,13 @@ class Moments:
 
     @property
     def is_exact(self) -> NDArray[np.bool_]:
-        """False for one that is not finite, or of numbers whose squares single precision cannot hold. Shape (n,)."""
+        """False for a tensor that is not finite, or has squares outside the range of single precision. Shape (n,)."""
         sizes = self._sizes()
         is_held: NDArray[np.bool_] = (sizes < _LARGEST_SQUARED) & ((sizes > _SMALLEST_SQUARED) | (sizes == 0))
         return is_held  # a NaN is neither
 
     def at(self, places: NDArray[np.intp]) -> Moments:
-        """Those of some of the tensors."""
+        """Return the moments of some of the tensors."""
         rows = (self.count, self.total, self.abs_total, self.spread, self.smallest, self.largest)
         return Moments(*(row[places] for row in rows))
 
@@ -72,10 +78,11 @@ FROM_MOMENTS: Mapping[str, Callable[[Moments], Numbers]] = {
 
 
 class ReducedLayout:
-    """Which reductions of which tensors lie in a row of values, the same from step to step.
+    """The layout of a row of values: reductions of tensors, the same from step to step.
 
-    `tensors` are pairs of a name and its tokens, all of `FROM_MOMENTS`. `names` are those of the tensors, and
-    `record_names` what the values are saved as.
+    - `tensors`: pairs of a name and its tokens, all of `FROM_MOMENTS`
+    - `names`: names of the tensors
+    - `record_names`: names under which the values are saved
     """
 
     def __init__(self, tensors: Sequence[tuple[str, tuple[str, ...]]]) -> None:
@@ -88,7 +95,7 @@ class ReducedLayout:
         self._picked = None if is_full else np.array([row * len(tensors) + place for row, place in cells], np.intp)
 
     def values(self, moments: Moments) -> NDArray[np.float32]:
-        """The values of all records, from moments in the order of the tensors."""
+        """Return the values of all records, from moments in the order of the tensors."""
         table = np.empty((len(self._tokens), len(moments.count)), np.float32)
         with np.errstate(all="ignore"):  # what is beyond single precision is infinite
             for row, token in zip(table, self._tokens, strict=True):
@@ -103,16 +110,16 @@ def _places(tensors: Sequence[tuple[str, tuple[str, ...]]], token: str) -> list[
 
 @dataclass(frozen=True, eq=False)
 class ReducedTensors:
-    """The reductions of one step: what they follow from, of the tensors of a layout in their order."""
+    """The reductions of one step: the moments of the tensors of a layout, in their order."""
 
     layout: ReducedLayout
     moments: Moments
 
     @property
     def nbytes(self) -> int:
-        """What they take of the memory."""
+        """Memory that the moments take, in bytes."""
         return 6 * self.moments.count.nbytes
 
     def values(self) -> NDArray[np.float32]:
-        """The values of all records of the layout."""
+        """Return the values of all records of the layout."""
         return self.layout.values(self.moments)

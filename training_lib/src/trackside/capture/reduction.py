@@ -88,10 +88,12 @@ REDUCTIONS: Mapping[str, tuple[str, Callable[[AnyArray], Any]]] = {
 
 
 def reduced(name: str, values: AnyArray, tokens: Iterable[str]) -> list[tuple[str, AnyArray]]:
-    """Each reduction as a tensor of shape (), named as smdebug names it: `smdebug/reductions/abs_mean/fc.bias`.
+    """Return each reduction as a tensor of shape (), with smdebug's name: `smdebug/reductions/abs_mean/fc.bias`.
 
-    `tokens` are those of a capture request; one with `abs_` is computed of |x|. `values` has at least one value.
-    Texts, times and objects have no reductions; complex numbers only those that need no order, and those of |x|.
+    - `tokens`: those of a capture request; one with `abs_` is computed of |x|
+    - `values`: at least one value
+
+    Texts, times and objects have no reductions. Complex numbers have only those without an order, and those of |x|.
     """
     kind = values.dtype.kind
     if kind not in "biufc":
@@ -117,7 +119,7 @@ def reduced(name: str, values: AnyArray, tokens: Iterable[str]) -> list[tuple[st
 
 @lru_cache(maxsize=16384)  # a training saves the same ones step after step
 def record_name(tensor_name: str, token: str) -> str:
-    """What one reduction of a tensor is saved as: `smdebug/reductions/abs_mean/fc.bias`."""
+    """Return the name that one reduction of a tensor is saved under: `smdebug/reductions/abs_mean/fc.bias`."""
     written = REDUCTIONS[token.removeprefix(_ABS)][0]
     return f"{PREFIX}{_ABS if token.startswith(_ABS) else ''}{written}/{_PLACE.sub('', tensor_name)}"
 

@@ -1,4 +1,4 @@
-"""Puts reductions that were computed beside the training into the files of their step."""
+"""Reductions that were computed beside the training, added to the files of their step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST_LAYOUTS = 64
 
 
 class ReductionFiles:
-    """What is known of the layouts of reductions. Runs on the writer thread."""
+    """The known layouts of reductions, and their encoded parts. For the writer thread."""
 
     def __init__(self) -> None:
         self._records: dict[ReducedLayout, ReductionRecords] = {}
@@ -19,7 +19,7 @@ class ReductionFiles:
         self._last_noted: ReducedLayout | None = None
 
     def added(self, step: StepTensors, files: StepFiles) -> StepFiles:
-        """The files of a step with its reductions before all else."""
+        """Return the files of a step with its reductions in front."""
         for part in reversed(step.reduced):
             records = self._records.get(part.layout)
             if records is None:
@@ -33,7 +33,7 @@ class ReductionFiles:
         return files
 
     def new_names(self, step: StepTensors) -> list[str]:
-        """The names of reduced tensors that no step had before."""
+        """Return the names of reduced tensors that no earlier step had."""
         names: list[str] = []
         for part in step.reduced:
             if part.layout is not self._last_noted:

@@ -1,7 +1,7 @@
-"""Where a restarted process goes on: the state that a worker leaves in its run, as one on spot capacity needs it.
+"""The position at which a restarted process continues, from the state that a worker leaves in its run (spot capacity).
 
-The state is stored with the first saved step and then at most every ten seconds, so a process that was killed may have
-come further; what it has saved since is found in the index. Steps that it made without saving any are made again.
+The state is stored with the first saved step and then at most every ten seconds, so a killed process may have come
+further; the steps it saved since are found in the index. Steps that it made without saving any are made again.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ T = TypeVar("T")
 
 
 def read_state(store: Store, worker: str | None) -> TrainingState | None:
-    """The last state of the worker, moved on by what it saved afterwards; None if it has saved nothing.
+    """Return the last state of the worker, advanced by the steps it saved afterwards; None if it has saved nothing.
 
-    For the worker None: that of the worker which has come furthest. Errors: `OSError` of the store.
+    For the worker None: the furthest state of any worker. Errors: `OSError` of the store.
     """
     state = _stored_state(store, worker) if worker is not None else _furthest_state(store)
     start_after = index_key(state.last_saved_step, worker or "") if state and state.last_saved_step is not None else ""
@@ -52,19 +52,19 @@ def read_state(store: Store, worker: str | None) -> TrainingState | None:
 
 
 def write_state(store: Store, worker: str, state: TrainingState) -> None:
-    """Stores the state. Errors: `OSError` of the store."""
+    """Store the state. Errors: `OSError` of the store."""
     store.put(state_key(worker), encode_states([state]))
 
 
 def position_after(state: TrainingState | None) -> Position:
-    """Where to go on: each count is the first step that was not seen."""
+    """Return the position to continue at: each count is the first step that was not seen."""
     if state is None:
         return Position()
     return Position(state.last_seen_step + 1, {mode: step + 1 for mode, step in state.mode_steps.items()})
 
 
 def further(one: TrainingState | None, other: TrainingState | None) -> TrainingState | None:
-    """What two records of the same training know together: the further of each count."""
+    """Return two records of the same training merged: the higher of each count."""
     if one is None or other is None:
         return one or other
     saved = [state.last_saved_step for state in (one, other) if state.last_saved_step is not None]
@@ -78,20 +78,20 @@ def further(one: TrainingState | None, other: TrainingState | None) -> TrainingS
 
 
 def state_at(position: Position, *, training_run: int, last_saved_step: int | None) -> TrainingState:
-    """The state of a process that has come so far, and has ended one step at least."""
+    """Return the state of a process at this position, with at least one ended step."""
     ended = {mode: count - 1 for mode, count in (position.mode_steps or {}).items() if count}
     return TrainingState(training_run, position.step - 1, last_saved_step, ended)
 
 
 def state_at_mark(mark: Watermark) -> TrainingState | None:
-    """The state of a worker that has stored all through its watermark; None if that is nothing."""
+    """Return the state of a worker that has stored everything up to its watermark; None if that is nothing."""
     if mark.through == NOTHING_YET:
         return None
     return TrainingState(1, mark.through, mode_steps=mark.mode_steps)
 
 
 def within_seconds(look: Callable[[], T], timeout_seconds: float) -> T | None:
-    """What `look` finds, or None if it takes longer. Errors: those of `look`.
+    """Return the result of `look`, or None if it takes longer than the timeout. Errors: those of `look`.
 
     Training waits for this once, at its first step: a store that hangs must not hold it up for minutes.
     """
@@ -113,7 +113,7 @@ def within_seconds(look: Callable[[], T], timeout_seconds: float) -> T | None:
 
 
 def moved_on(step: StepTensors, start: Position) -> StepTensors:
-    """A step that was counted from 0, as it counts in a run that had come to `start` before."""
+    """Return a step that was counted from 0 with its numbers in a run that had reached `start` before."""
     if start.step == 0:
         return step
     is_global = step.mode == GLOBAL
@@ -122,7 +122,7 @@ def moved_on(step: StepTensors, start: Position) -> StepTensors:
 
 
 def added(position: Position, start: Position) -> Position:
-    """How far a run has come in which a process that was at `start` has gone on by `position`."""
+    """Return the position of a run after a process that began at `start` has advanced by `position`."""
     mode_steps = dict(start.mode_steps or {})
     for mode, count in (position.mode_steps or {}).items():
         mode_steps[mode] = mode_steps.get(mode, 0) + count
@@ -130,7 +130,10 @@ def added(position: Position, start: Position) -> Position:
 
 
 def _furthest_state(store: Store) -> TrainingState | None:
-    """The furthest that any worker has come in any count; saved by all is only what the slowest has saved."""
+    """Return the highest of each count over all workers.
+
+    A step counts as saved by all once the slowest has saved it.
+    """
     keys = [key for key in store.list(STATE_PREFIX) if key.endswith(".json")]
     states = [state for key in keys if (state := _state_in(store, key))]
     if not states:

@@ -45,24 +45,25 @@ FindState = Callable[[], TrainingState | None]
 
 
 class RunFiles:
-    """Writes one worker's part of a run in smdebug's layout.
+    """One worker's part of a run, written in smdebug's layout.
 
-    `shards` tells of sharded tensors, by name, which part of them this worker saves; it may grow while the run goes on.
     The store is opened with the first step, on the thread that writes. The collections file follows the first stored
-    step and is written again whenever a step brought a new tensor name. A packed index grows beside smdebug's.
+    step and is written again whenever a step brings a new tensor name. A packed index grows beside smdebug's.
 
-    While a local run of one worker is being written, `claim.smd` lies in it: it tells the original smdebug, should it
-    be loaded too, to keep its hands off. One that is already there never stops us: smdebug's own would be gone with its
-    process, but for one that was killed, and nobody can tell that from one that lives.
+    While a local run of one worker is being written, it holds `claim.smd`: the original smdebug, if it is loaded too,
+    then leaves the run alone. An existing claim never stops us: smdebug removes its own when its process ends, except
+    after a kill, and a claim does not show which of the two holds.
 
-    `position` tells how far training has come, for a process that goes on with this run after an interruption: see
-    `resume`. With `restarts`, a process that is told to stop leaves the run open, for it is expected to come back. With
-    `ends_elsewhere` every process does: who started it ends the run, and may start another one in it. `agree` is given
-    what finds out where earlier processes stopped, and returns what all workers take for true.
-    `open_tensorboard` opens where files for TensorBoard go. Steps that are lost are noted in the run.
+    - `shards`: part of each sharded tensor that this worker saves, by name; it may grow while the run goes on
+    - `position`: returns the progress of the training, for a process that resumes this run later; see `resume`
+    - `restarts`: a process that is asked to stop leaves the run open, because it is expected to come back
+    - `ends_elsewhere`: every process leaves the run open; its starter ends it, and may start another one in it
+    - `agree`: is given a function that finds the position of earlier processes; returns the one that all workers use
+    - `open_tensorboard`: opens the place of the files for TensorBoard
+    - `ends`: the notes of other workers; the end marker waits for their last steps, a bounded time
 
-    In a folder a second process that would be the same worker at the same time is refused. The end marker waits for the
-    other workers' last steps, a bounded time: `ends` tells of them.
+    Lost steps are noted in the run. In a folder, a second process that would be the same worker at the same time is
+    refused.
     """
 
     def __init__(
@@ -120,9 +121,10 @@ class RunFiles:
         return self._collections.times_stored
 
     def resume(self) -> Position:
-        """Where an earlier process of this run stopped; the start if there was none. Call it before any step is saved.
+        """Return the position at which an earlier process of this run stopped; the start if no process was before.
 
-        Errors: `ConfigurationError` if the run has ended, or another process is writing it; `OSError`.
+        Call it before any step is saved. Errors: `ConfigurationError` if the run has ended, or another process is
+        writing it; `OSError`.
         """
         self._opened()
         if self._agree is None:
@@ -141,28 +143,29 @@ class RunFiles:
             self._collections.store(self._opened())
 
     def _state_left_by(self, worker: str | None) -> TrainingState | None:
-        """How far earlier processes of the worker had come, or of any worker for None."""
+        """Return the progress of earlier processes of the worker, or of any worker for None."""
         state = read_state(self._opened(), worker)
         marks = self._watermark.earlier(worker) if self._watermark is not None else ()
         return functools.reduce(further, map(state_at_mark, marks), state)
 
     def resume_later(self) -> None:
-        """Count steps on from there here, for the engine counts from 0: `resume` took too long, or failed.
+        """Add the earlier position to step numbers here, because `resume` failed or took too long.
 
-        Nothing is stored before it is known, so that no earlier step is overwritten.
+        The engine then counts from 0. Nothing is stored before the position is known, so that no earlier step is
+        overwritten.
         """
         self._start = None
 
     def start(self) -> Position:
-        """What the numbers of the steps handed in are moved on by. Errors: as `resume`, if it is not known yet."""
+        """Return the position to add to the numbers of steps. Errors: as `resume`, if it is not known yet."""
         if self._start is None:
             self._start = self.resume()
         return self._start
 
     def prepare(self, steps: Sequence[StepTensors]) -> None:
-        """Stores the values of small steps in one go, if it can, so that `save` has only to store what promises them.
+        """Store the values of small steps at once if possible, so that `save` has to store only their index.
 
-        They are what `save` will be called with next, in this order. Errors: none of the store.
+        `save` is then called with the same steps in this order. Errors: none of the store.
         """
         self._prepared.clear()
         growing, start = self._growing, self._start
@@ -180,13 +183,13 @@ class RunFiles:
         try:
             if growing.append(key, b"".join(part for one in files.values() for part in one.event_parts)) == first:
                 self._prepared = files
-        except OSError:  # each of them is tried by itself, which says what is wrong
+        except OSError:  # each of them is tried by itself, which raises the error
             self._event_files.failed()
 
     def save(self, step: StepTensors) -> None:
         """Store one step, then the collections file if names are new. Errors: `OSError`, `ConfigurationError`.
 
-        A step is stored when its files are: it is not lost for want of a collections file.
+        A step counts as stored when its files are, even if the collections file fails.
         """
         step = moved_on(step, self.start())
         store = self._opened()
@@ -214,13 +217,13 @@ class RunFiles:
             self._tensorboard.add(step, content.histogram_names)
 
     def lost(self, step: int, why: str) -> None:
-        """Notes a step of which nothing is stored; the run says so in its capture report."""
+        """Note a step that is not stored. The capture report of the run lists it."""
         self._losses.add(step, why)
 
     def finish(self, *, is_interrupted: bool = False) -> None:
-        """Stores what is still due: collections file, packed index, files for TensorBoard; and takes back the claim.
+        """Store what is still due (collections file, packed index, files for TensorBoard), and remove the claim.
 
-        Stores the end marker if this worker ends the run, but not of one that was interrupted and is expected back.
+        Store the end marker if this worker ends the run, unless it was interrupted and is expected back.
         """
         try:
             self._finish(is_interrupted)
@@ -232,7 +235,7 @@ class RunFiles:
         self.start()  # else what an earlier process has stored could be overwritten
         store = self._opened()
         if self._has_claimed:
-            with contextlib.suppress(OSError):  # it says nothing about the run itself
+            with contextlib.suppress(OSError):  # it has no information about the run itself
                 store.delete(run_layout.CLAIM_KEY)
         self._packed_index.finish(store)
         self._collections.store(store)
@@ -290,7 +293,10 @@ class RunFiles:
         return self._store
 
     def _has_ended(self, store: Store) -> bool:
-        """True if an earlier run lies there: in a short one, the rank that ends it may be done before we begin."""
+        """Return True if an earlier run lies here.
+
+        In a short run the rank that ends it may finish before this one begins.
+        """
         if not store.exists(run_layout.END_MARKER_KEY):
             return False
         return self._ends_run or store.exists(run_layout.collections_key(self._worker))
@@ -319,16 +325,16 @@ class RunFiles:
 
 
 class NoFiles:
-    """What takes the place of `RunFiles` in a worker that saves no tensors, where one saves for all."""
+    """A replacement of `RunFiles` for a worker that saves no tensors because one worker saves for all."""
 
     def save(self, step: StepTensors) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
     def lost(self, step: int, why: str) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
     def finish(self, *, is_interrupted: bool = False) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
 
 def _ended(uri: str) -> Problem:

@@ -1,4 +1,4 @@
-"""Which collections are due on which step of a mode, decided once a step."""
+"""The collections that are due on each step of a mode, decided once per step."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ _BUILT_IN = frozenset(BUILT_IN_COLLECTIONS)
 
 @dataclass(frozen=True)
 class Due:
-    """What one step is asked to save: its collections, and the kinds of tensors that an adapter must gather for them.
+    """The collections that one step must save, and the kinds of tensors that an adapter must gather for them.
 
-    Kinds are the names of the built-in collections. Of what was gathered, `Hook.wants` says what is saved.
+    Kinds are the names of the built-in collections. `OpenStep.wants` selects the tensors to save among the gathered
+    ones.
     """
 
     collections: frozenset[str] = frozenset()
@@ -35,12 +36,12 @@ class Due:
 
     @cached_property
     def losses(self) -> bool:
-        """A loss may belong to one of the collections."""
+        """True if a loss may belong to one of the collections."""
         return "losses" in self.kinds
 
     @cached_property
     def parameters(self) -> bool:
-        """A weight, bias or gradient may."""
+        """True if a weight, bias or gradient may belong to one of the collections."""
         return not self.kinds.isdisjoint(("weights", "biases", "gradients"))
 
 
@@ -48,20 +49,20 @@ NOTHING = Due()
 
 
 def due_at(request: CaptureRequest, step: int, mode: str = "TRAIN") -> Due:
-    """What `step` of the mode must save, whatever the clock says; `NOTHING` on an idle step."""
+    """Return what `step` of the mode must save by step numbers alone, without the clock; `NOTHING` on an idle step."""
     return _due((c for c in _asked_in(request, mode) if c.schedule_for(mode).is_due(step)), mode)
 
 
 def next_due_step(request: CaptureRequest, start: int, mode: str = "TRAIN") -> int | None:
-    """The first step from `start` on on which anything is due, whatever the clock says; None if none ever is."""
+    """Return the first step from `start` on with anything due, without the clock; None if no step ever has."""
     schedules = (c.schedule_for(mode) for c in _asked_in(request, mode))
     return min((step for s in schedules if (step := _next_of(s, start)) is not None), default=None)
 
 
 class ModeSchedule:
-    """What one mode saves, by steps and by seconds.
+    """The schedule of one mode, by steps and by seconds.
 
-    `due_at` is asked before every step that `is_idle` does not pass over, in order; `has_saved` is told after it.
+    Call `due_at` before every step that is not `is_idle`, in order, and `has_saved` after it.
     """
 
     def __init__(self, request: CaptureRequest, mode: str, *, monotonic: Callable[[], float]) -> None:
@@ -75,13 +76,13 @@ class ModeSchedule:
         self._next_at: float | None = None
 
     def is_idle(self, step: int) -> bool:
-        """True if certainly nothing is due at `step`: one comparison, and a look at the clock where seconds count."""
+        """Return True if certainly nothing is due at `step`: one comparison, and the clock if seconds count."""
         if step == self._next_step:
             return False
         return self._next_at is None or self._monotonic() < self._next_at
 
     def due_at(self, step: int) -> Due:
-        """What `step` must save; where seconds count, now."""
+        """Return what `step` must save; intervals in seconds are measured now."""
         now = self._decided_at = self._monotonic() if self._timed else 0.0
         names = frozenset(c.name for c, schedule in self._asked if self._is_due(c.name, schedule, step, now))
         self._look_ahead(step + 1)
@@ -91,7 +92,7 @@ class ModeSchedule:
         return due
 
     def has_saved(self, due: Due) -> None:
-        """Tells that a step with these collections has ended: their seconds count from when it was decided upon."""
+        """Note the end of a step with these collections: their seconds count from the decision in `due_at`."""
         self._saved_at.update((name, self._decided_at) for name, _ in self._timed if name in due.collections)
 
     def _is_due(self, name: str, schedule: Schedule, step: int, now: float) -> bool:
@@ -124,7 +125,7 @@ def _due(collections: Iterable[CollectionRequest], mode: str) -> Due:
 
 
 def _kinds(collection: CollectionRequest) -> frozenset[str]:
-    """What must be gathered for the collection: its own kind, what its names tell, and for a regex nearly anything."""
+    """Return the kinds to gather for the collection: its own, those of its tensor names, and nearly any for a regex."""
     if collection.include_regex or collection.name == ALL:
         return ANYTHING | ({collection.name} & _BUILT_IN)
     return frozenset({collection.name} & _BUILT_IN).union(*map(kinds_of_name, collection.tensor_names))

@@ -1,6 +1,6 @@
-"""Where blocks of statistics go: one file that grows, or small objects that are merged into larger ones as they age.
+"""Storage of blocks of statistics: one file that grows, or small objects that are merged into larger ones as they age.
 
-The format is `records.statistics_segment`; docs/formats/statistics-segment.md says what it costs on S3.
+The format is `records.statistics_segment`; docs/formats/statistics-segment.md lists its costs on S3.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RowsBlock:
 
 @dataclass(frozen=True)
 class SegmentLimits:
-    """When files are closed and objects merged."""
+    """Sizes and counts at which files are closed and objects merged."""
 
     file_bytes: int = 64 << 20  # of a file that grows
     schemas_every_bytes: int = 4 << 20  # how often such a file repeats its schemas, should one be damaged
@@ -43,16 +43,19 @@ class SegmentLimits:
 
 
 class SegmentStorage(Protocol):
-    """Takes blocks in ascending order. Called on the writer thread only."""
+    """A store of blocks in ascending order. Called on the writer thread only."""
 
     def save(self, blocks: Sequence[RowsBlock]) -> None:
-        """Stores the blocks. Errors: `OSError`; they may have arrived all the same, and can be given again."""
+        """Store the blocks. Errors: `OSError`; they may have arrived all the same, and can be passed again."""
 
     def tend(self) -> None:
-        """Merges and deletes what has aged. Errors: `OSError`; nothing is lost, and it is tried again."""
+        """Merge and delete objects that have aged.
+
+        Errors: `OSError`; nothing is lost, and the next call tries again.
+        """
 
     def finish(self) -> None:
-        """Leaves the objects as a reader of the finished run wants them. Errors: as `tend`."""
+        """Leave the objects in the form for readers of the finished run. Errors: as `tend`."""
 
     @property
     def newest(self) -> Sequence[SegmentName]:
@@ -60,27 +63,27 @@ class SegmentStorage(Protocol):
 
 
 class SegmentLog:
-    """What all files of one log share: whose it is, and its schemas (id -> payload), which grow."""
+    """The part that all files of one log share: its owner, and its schemas (id -> payload), which grow."""
 
     def __init__(self, worker: str, started_ms: int) -> None:
         self.worker, self.started_ms = worker, started_ms
         self.schemas: dict[int, bytes] = {}
 
     def name(self, first: int, last: int | None) -> SegmentName:
-        """The name of the segment of these blocks."""
+        """Return the name of the segment of these blocks."""
         return SegmentName(self.worker, self.started_ms, first, last)
 
     def header(self, number: int) -> bytes:
-        """The header's block."""
+        """Return the block of the header."""
         return encode_header(self.worker, number=number)
 
     def schema_blocks(self, ids: Iterable[int], number: int) -> bytes:
-        """The blocks of these schemas."""
+        """Return the blocks of these schemas."""
         return b"".join(encode_block(SCHEMA_KIND, self.schemas[i], number=number) for i in sorted(ids))
 
 
 class GrowingSegments:
-    """Appends to one file after another."""
+    """A storage that appends to one file after another."""
 
     def __init__(self, store: AppendableStore, log: SegmentLog, limits: SegmentLimits) -> None:
         self._store, self._log, self._limits = store, log, limits
@@ -114,10 +117,10 @@ class GrowingSegments:
         self._size += len(data)
 
     def tend(self) -> None:
-        """Nothing ages in a file."""
+        """Do nothing: a file does not age."""
 
     def finish(self) -> None:
-        """The file is as it should be after every block."""
+        """Do nothing: the file is complete after every block."""
 
     def _repeat_schemas(self) -> None:
         self._schemas, self._schemas_from = set(), self._size
@@ -125,7 +128,7 @@ class GrowingSegments:
 
 @dataclass(frozen=True)
 class _Part:
-    """An object that a larger one will replace, and its blocks, so that merging reads nothing back."""
+    """An object that a larger one will replace, with its blocks, so that merging reads nothing back."""
 
     name: SegmentName
     blocks: tuple[RowsBlock, ...]
@@ -136,10 +139,10 @@ class _Part:
 
 
 class CompactedObjects:
-    """One object a save; many small ones become a middle one, many middle ones a large one.
+    """A storage that writes one object per save, and merges small ones into middle ones, and those into large ones.
 
-    The larger object is put before those that it replaces are deleted, so that a reader may meet a block twice but
-    never misses one. At most some 10 MiB of blocks are kept for it.
+    The larger object is stored before the replaced ones are deleted: a reader may meet a block twice but never misses
+    one. At most some 10 MiB of blocks are kept in memory for merging.
     """
 
     def __init__(self, store: Store, log: SegmentLog, limits: SegmentLimits) -> None:
@@ -180,7 +183,7 @@ class CompactedObjects:
         return len(parts) >= self._limits.objects or sum(part.size_bytes for part in parts) >= size_bytes
 
     def _merged(self, parts: list[_Part]) -> _Part:
-        """One object in place of several, which are doomed once it lies there."""
+        """Store one object in place of several, and mark those for deletion."""
         if len(parts) == 1:
             return parts[0]
         merged = self._put(tuple(block for part in parts for block in part.blocks))
@@ -202,7 +205,7 @@ class CompactedObjects:
         return _Part(name, blocks)
 
     def _forget_beyond_bounds(self) -> None:
-        """Where merging fails time after time, the oldest objects stay as small as they are."""
+        """Leave the oldest objects as small as they are, if merging fails time after time."""
         for parts, size_bytes in ((self._small, 2 * self._limits.middle_bytes), (self._middle, self._most_middle)):
             while len(parts) > 1 and sum(part.size_bytes for part in parts) > size_bytes:
                 parts.pop(0)
@@ -223,7 +226,7 @@ class CompactedObjects:
 
 
 def segment_storage(store: Store, log: SegmentLog, limits: SegmentLimits) -> SegmentStorage:
-    """What suits the store: a file where objects can grow, else objects that are merged."""
+    """Return the storage for the store: a growing file if its objects can grow, else objects that are merged."""
     if isinstance(store, AppendableStore):
         return GrowingSegments(store, log, limits)
     return CompactedObjects(store, log, limits)

@@ -37,13 +37,13 @@ from trackside.records.state_file import TrainingState
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 
-CLOSE_SECONDS = 30.0  # how long the end of the process waits for what is queued
-RESUME_SECONDS = 10.0  # how long the first step waits for the run's store to say where an earlier process stopped
-SIGTERM_SECONDS = 5.0  # the same where somebody waits for this process to die; Docker kills after 10
+CLOSE_SECONDS = 30.0  # how long the end of the process waits for queued steps
+RESUME_SECONDS = 10.0  # how long the first step waits for the position of an earlier process
+SIGTERM_SECONDS = 5.0  # the same if this process must end soon; Docker kills after 10
 
 
 class Rank(NamedTuple):
-    """Which worker of how many this process is."""
+    """The number of this worker, and the number of all workers."""
 
     number: int
     of: int
@@ -54,7 +54,7 @@ Agree = Callable[[Rank, FindState], "TrainingState | None"]
 
 @dataclass(frozen=True)
 class SessionOptions:
-    """How a session stores its run.
+    """Options of a session for storing its run.
 
     Attributes:
         open_store: Opens the store of an address.
@@ -62,8 +62,8 @@ class SessionOptions:
         kept: Gets the steps too, to keep them in memory.
         is_kept_only: True if nothing is stored anywhere else.
         saves_nothing: True if steps are counted and no tensor is saved.
-        earlier: How far an earlier process had come, from another source than the run; the further of both counts.
-        holds_last_step: True if the step that has just ended is held back, for the script may still add to it.
+        earlier: State of an earlier process from another source than the run; the higher of both counts holds.
+        holds_last_step: True if the step that has just ended is held back, because the script may still add to it.
     """
 
     open_store: Callable[[str], Store] = open_store
@@ -76,17 +76,17 @@ class SessionOptions:
 
 
 class Owner(Protocol):
-    """The adapter that holds a session, at the end of the process."""
+    """The adapter that holds a session, as the end of the process calls it."""
 
     def flush(self, timeout_seconds: float = ...) -> None:
-        """Hand on what belongs to steps that have ended, and flush the session."""
+        """Hand on the data of ended steps, and flush the session."""
 
     def close(self, timeout_seconds: float = ..., *, is_interrupted: bool = ...) -> None:
         """End the steps that are open, and close the session."""
 
 
 class FactsPart(BackgroundPart, Protocol):
-    """The file of what the program is made of, as a part of the writer thread."""
+    """The file of the program's parts (model facts), as a part of the writer thread."""
 
     stored_revisions: int
 
@@ -137,16 +137,16 @@ class RunSession:
 
     @property
     def request(self) -> CaptureRequest:
-        """What is captured."""
+        """The request: what is captured."""
         return self.asked.request
 
     @property
     def stores_run(self) -> bool:
-        """True if anything is stored; else steps are only kept in memory."""
+        """True if anything is stored; False if steps are only kept in memory."""
         return not self._options.is_kept_only
 
     def read_request(self) -> bool:
-        """Read a request that lies elsewhere. Return True if it is another one now."""
+        """Read a request that lies at an address. Return True if the request has changed."""
         if not self.asked.read_at_last():
             return False
         self.statistics.ask(self.request.statistics)
@@ -158,7 +158,7 @@ class RunSession:
         return self._options.open_store(self._location.tensors)
 
     def start_position(self) -> Position:
-        """Return what the numbers of steps are moved on by. For the writer's thread."""
+        """Return the position to add to the numbers of steps. For the writer's thread."""
         return self._find_start()  # which is another function once the session has looked at the run
 
     def begin(
@@ -169,12 +169,12 @@ class RunSession:
         facts: Sequence[FactsPart] = (),
         idle_parts: Sequence[BackgroundPart] = (),
     ) -> None:
-        """Begin the run, and count steps on from where an earlier process of it stopped.
+        """Begin the run, and continue the step count of an earlier process of it.
 
         Args:
-            rank: Which worker this process is.
+            rank: Number of this worker, and of all.
             owner: Flushed and closed when the process ends.
-            facts: Files of what the program is made of.
+            facts: Files of the program's parts.
             idle_parts: Other work for the writer thread while nothing is due.
 
         Raises:
@@ -218,7 +218,7 @@ class RunSession:
         self._watch_process(owner)
 
     def flush(self, timeout_seconds: float = SIGTERM_SECONDS) -> None:
-        """Wait until what is queued is stored, at most so long."""
+        """Wait until everything queued is stored, at most `timeout_seconds`."""
         if self._writer is not None:
             self.statistics.finish()
             self._writer.flush(timeout_seconds)
@@ -248,12 +248,15 @@ class RunSession:
             _call_in_children(weakref.WeakMethod(self._after_fork_in_child))
 
     def _after_fork_in_child(self) -> None:
-        """A child of a process that captures is a helper of it; one forked before the run begins may be the trainer."""
+        """Switch capture off in a child of a process that captures: it is a helper.
+
+        A child that is forked before the run begins may be the trainer.
+        """
         self._writer, self.has_begun = None, False
         self.guard.silence()
 
     def _parts(self, log: StatisticsLog, facts: Sequence[FactsPart], target: Target) -> tuple[BackgroundPart, ...]:
-        """What is flushed beside the files, with the watermark over both where the run has one."""
+        """Return the parts that are flushed beside the files, with the watermark over both if the run has one."""
         has_rows = self.statistics.is_on
         parts = (*facts, *((log,) if has_rows else ()))
         if self._watermark is None:
@@ -276,7 +279,7 @@ class RunSession:
         return (marked,)
 
     def _handed_on(self) -> int:
-        """The last step of which everything has been handed to the writer. Called on the writer's thread."""
+        """Return the last step with everything handed to the writer. For the writer's thread."""
         through = self.statistics.recorded_through(self.engine.step - 1)
         if through is not None:
             self._handed_on_through = through
@@ -289,7 +292,7 @@ class RunSession:
         return through if held is None else min(through, held - 1)
 
     def _target(self, rank: Rank) -> Target:
-        """Where steps go: the files of this worker, memory, or both."""
+        """Return the target of steps: the files of this worker, memory, or both."""
         kept = self._options.kept
         if kept is None:
             return self._files(rank)
@@ -318,14 +321,14 @@ class RunSession:
         return files
 
     def _agreement(self, rank: Rank) -> Callable[[FindState], TrainingState | None] | None:
-        """How all workers come to know where earlier processes stopped; None where the run alone tells it."""
+        """Return the function by which workers agree on the position of earlier processes; None if the run suffices."""
         earlier = self._options.earlier
         if earlier is not None:
             return lambda find: self._agree(rank, lambda: further(find(), earlier))
         return functools.partial(self._agree, rank) if rank.of > 1 else None
 
     def _count_on_with_rank_0(self, rank: Rank) -> None:
-        """The same for a worker that saves no tensors: of what was recorded, the watermarks tell how far it goes."""
+        """Continue the count of earlier processes in a worker that saves no tensors, from the watermarks of the run."""
 
         def look() -> TrainingState | None:
             marks = self._watermark.earlier(None) if self._watermark is not None else ()
@@ -339,11 +342,14 @@ class RunSession:
             self._find_start = find
 
     def _resume(self, find: Callable[[], Position]) -> bool:
-        """Count steps on from where an earlier process of the run stopped. False if that cannot be found in time."""
+        """Continue the step count of an earlier process of the run.
+
+        Return False if its position is not found in time.
+        """
         self.knows_start = False
         try:
             position = within_seconds(find, RESUME_SECONDS)
-        except OSError:  # said with the first step that can therefore not be stored
+        except OSError:  # logged with the first step that can therefore not be stored
             return False
         if position is None:
             what = "the run's store has not answered for %g s. Steps wait in memory until it tells what it holds."
@@ -355,12 +361,15 @@ class RunSession:
 
 
 def absolute(uri: str) -> str:
-    """Return an address as it is, and a folder with its whole path."""
+    """Return an address unchanged, and a folder as its absolute path."""
     return uri if "://" in uri else os.path.abspath(os.path.expanduser(uri))
 
 
 def _call_in_children(method: weakref.WeakMethod[Callable[[], Any]]) -> None:
-    """What is called after a fork cannot be taken back: it must not keep a session alive that has ended."""
+    """Call the method in forked children while its session exists.
+
+    A hook of `os.register_at_fork` cannot be removed, so it must not keep an ended session alive.
+    """
 
     def call() -> None:
         alive = method()

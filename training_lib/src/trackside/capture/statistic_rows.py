@@ -1,4 +1,4 @@
-"""What the rows of the always-on statistics hold: readings of optimizers turned into columns and values."""
+"""Rows of the always-on statistics: readings of optimizers turned into columns and values."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ class Values(Protocol):
     """Numbers that may still be on their way from a device."""
 
     def is_here(self) -> bool:
-        """True if `get` need not wait."""
+        """Return True if `get` need not wait."""
 
     def get(self) -> Numbers:
-        """The numbers, one-dimensional."""
+        """Return the numbers, one-dimensional."""
 
 
 @dataclass(frozen=True, eq=False)
 class Here:
-    """Numbers that are there."""
+    """Numbers that are available already."""
 
     numbers: Numbers
 
     def is_here(self) -> bool:
-        """True."""
+        """Return True."""
         return True
 
     def get(self) -> Numbers:
-        """The numbers."""
+        """Return the numbers."""
         return self.numbers
 
 
 @dataclass(frozen=True, eq=False)
 class Watched:
-    """What one optimizer updates: `parameters` and learning `rates` by name, all different.
+    """The values that one optimizer updates: `parameters` and learning `rates` by name, all different.
 
-    Of a sharded parameter this worker sees its own part; so its statistics are those of that part, and are marked.
+    This worker sees its own part of a sharded parameter. Its statistics are those of that part, and are marked.
     """
 
     parameters: tuple[str, ...]
@@ -66,7 +66,7 @@ class Watched:
 
     @property
     def identity(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[bool, ...]]:
-        """What it says; two that say the same have the same tables."""
+        """The names and marks. Two objects with equal ones share their tables."""
         return self.parameters, self.rates, self.is_sharded
 
     def __post_init__(self) -> None:
@@ -81,9 +81,9 @@ class Watched:
 
 @dataclass(frozen=True, eq=False)
 class DearReading:
-    """Of `count` parameters from the `first` on: `values` are `DEAR_KINDS` one after the other, `count` of each.
+    """Dear statistics of `count` parameters, counted from `first`.
 
-    A negative number was not measured.
+    `values` holds the `DEAR_KINDS` one after the other, `count` numbers of each. A negative number was not measured.
     """
 
     first: int
@@ -97,7 +97,10 @@ DEAR_KINDS = ("weight l2", "update l2", "gradient abs_mean", "gradient zero_shar
 
 @dataclass(eq=False)  # one is made at every step, and a frozen one takes three times as long to make
 class Reading:
-    """What one step of one optimizer tells. `norms`: the L2 of each gradient, any number where there is none."""
+    """The numbers of one step of one optimizer.
+
+    `norms` holds the L2 norm of each gradient, and any number for a parameter without a gradient.
+    """
 
     watched: Watched
     rates: list[float] | Values
@@ -108,7 +111,7 @@ class Reading:
     total: float | None = None  # the L2 of all gradients together, where that is known at once
 
     def is_here(self) -> bool:
-        """True if none of it is on its way."""
+        """Return True if all numbers have arrived."""
         if not isinstance(self.rates, list) and not self.rates.is_here():
             return False
         if self.norms is not None and not self.norms.is_here():
@@ -126,7 +129,7 @@ class Marks(TypedDict):
 
 
 class PlainShape(NamedTuple):
-    """What steps without norms hold; those that hold the same are recorded together."""
+    """The names in a step without norms. Steps with equal ones are recorded together."""
 
     losses: tuple[str, ...]
     watched: tuple[Watched, ...]
@@ -138,7 +141,7 @@ PlainStep = tuple[Marks, Sequence[Any], Sequence[Any]]  # losses, rates and our 
 
 
 class StatisticRows:
-    """Records steps in tables, which are made as they are met."""
+    """The tables of a log, each made with its first row."""
 
     def __init__(self, log: StatisticsLog) -> None:
         self._log = log
@@ -148,16 +151,16 @@ class StatisticRows:
         self._numbers: dict[tuple[tuple[str, str], ...], StatisticsTable] = {}
 
     def record_mixed(self, values: Mapping[tuple[str, str], float], marks: Marks) -> None:
-        """A row of a few numbers that come now and then."""
+        """Record a row of a few numbers that occur now and then."""
         self._log.record(values, **marks)
 
     def record_numbers(self, values: Mapping[tuple[str, str], float | Values], marks: Marks) -> None:
-        """A row of numbers of which most steps have the same ones."""
+        """Record a row of numbers that most steps have."""
         row = [value if isinstance(value, float) else value.get()[0] for value in values.values()]
         self._numbers_table(tuple(values)).record(np.array(row), **marks)
 
     def record_alike(self, shape: PlainShape, steps: Sequence[PlainStep]) -> None:
-        """The rows of several training steps that hold the same things, and no norms."""
+        """Record the rows of several training steps with the same shape and without norms."""
         marks = [(m["step"], MODE_NUMBERS[m["mode"]], m["mode_step"], m["wall_time"]) for m, _, _ in steps]
         row, table = self._cheap_table(shape.losses, [(watched, False) for watched in shape.watched])
         table.record_rows(row.filled_alike(np.array([values for _, values, _ in steps])), marks)
@@ -165,7 +168,7 @@ class StatisticRows:
             self._numbers_table(shape.numbers).record_rows(np.array([numbers for _, _, numbers in steps]), marks)
 
     def record_losses(self, losses: Sequence[tuple[str, float]], marks: Marks) -> None:
-        """A row of losses alone, as of an evaluation step."""
+        """Record a row of losses alone, as of a validation step."""
         values: dict[tuple[str, str], float] = {}
         names = self._names(tuple([name for name, _ in losses]))
         for name, (_, loss) in zip(names, losses, strict=True):
@@ -176,7 +179,10 @@ class StatisticRows:
     def record_step(
         self, losses: Sequence[tuple[str, float]], readings: Sequence[Reading], overhead: float | None, marks: Marks
     ) -> float | None:
-        """The cheap row of a training step, and dear ones if it has any. The L2 of all gradients together, if taken."""
+        """Record the cheap row of a training step, and dear ones if it has any.
+
+        Return the L2 of all gradients together, if taken.
+        """
         kinds = [(reading.watched, reading.norms is not None) for reading in readings]
         row, table = self._cheap_table(tuple([name for name, _ in losses]), kinds)
         values, measured, total = row.filled([loss for _, loss in losses], readings, overhead)
@@ -217,7 +223,7 @@ class StatisticRows:
         table.record(values, measured=measured, **marks)
 
     def _names(self, losses: tuple[str, ...]) -> tuple[str, ...]:
-        """What the losses of a step are recorded as: the k-th of one name is `<name>_output_<k>`."""
+        """Return the recorded names of the losses of a step: the k-th of one name is `<name>_output_<k>`."""
         found = self._loss_names.get(losses)
         if found is None:
             counts: dict[str, itertools.count[int]] = {}
@@ -232,7 +238,7 @@ def _retire(table: StatisticsTable) -> None:
 
 
 class _CheapRow:
-    """The every-step row of one shape: these losses, these optimizers, with norms or without."""
+    """The every-step row of one shape: its losses, its optimizers, with norms or without."""
 
     def __init__(self, losses: Sequence[str], kinds: Sequence[_Kind]) -> None:
         self._losses = losses
@@ -250,7 +256,7 @@ class _CheapRow:
         self._numbers = len(wide) + 1  # losses, rates, our share: every row begins with them
         self._row = np.zeros(len(wide) + len(norms) + len(bits))
         self._plain_bits = np.array([column.statistic != "nonfinite_count" for column in bits], np.float64)
-        self._has_plain_bits = False  # the row's bits say: all finite, all present
+        self._has_plain_bits = False  # the row's bits: all finite, all present
         # Two optimizers may update one parameter: the later one's numbers hold.
         columns = [*wide, *norms, *bits]
         last = {(column.tensor, column.statistic): place for place, column in enumerate(columns)}
@@ -259,7 +265,10 @@ class _CheapRow:
         self.schema = Schema(tuple(kept), groups)
 
     def filled_alike(self, numbers: Numbers) -> Numbers:
-        """Values of several steps without norms: `numbers`, of shape (steps, n), are losses, rates and our share."""
+        """Return the values of several steps without norms.
+
+        `numbers`, of shape (steps, n), are losses, rates and our share of the time.
+        """
         is_broken = ~np.isfinite(numbers[:, : len(self._losses)])
         rows: Numbers = np.concatenate([numbers, is_broken], axis=1)
         return rows if self._kept is None else rows[:, self._kept]
@@ -267,9 +276,9 @@ class _CheapRow:
     def filled(
         self, losses: list[float], readings: Sequence[Reading], overhead: float | None
     ) -> tuple[Numbers, Flags | None, float | None]:
-        """Values and what was measured, in the order of the schema; and the L2 of all gradients together.
+        """Return values and flags of the measured ones, in the schema's order, and the L2 of all gradients together.
 
-        The array is the same one each time. Most steps write to a few slices of it, for each further call of NumPy
+        The array is the same one each time. Most steps write to a few slices of it, because each further call of NumPy
         would be felt in a training of a thousand steps a second.
         """
         row = self._row
@@ -331,7 +340,7 @@ def _flagged(watched: Watched) -> Sequence[str]:
 
 
 def _sharded(watched: Watched) -> Sequence[str]:
-    """What is marked as sharded: names of gradients, but for a model so wide that a bit for each is too much."""
+    """Return the names of sharded gradients; none for a model so wide that a bit for each costs too much."""
     if watched.groups:
         return ()
     pairs = zip(watched.gradients, watched.is_sharded, strict=False)
@@ -339,7 +348,7 @@ def _sharded(watched: Watched) -> Sequence[str]:
 
 
 def _present_norms(reading: Reading, norms: Values) -> Numbers:
-    """The norm of each gradient; 0 where there is none."""
+    """Return the norm of each gradient; 0 for a parameter without one."""
     of_each = norms.get()
     return of_each if reading.has_gradient is None else np.where(reading.has_gradient, of_each, 0.0)
 
@@ -349,7 +358,7 @@ def _broken(numbers: Sequence[float]) -> Flags:
 
 
 def _flags(reading: Reading, norms: Numbers) -> list[Flags]:
-    """Not finite, present, sharded: a bit for each tensor, or group."""
+    """Return the flags not finite, present, and sharded: a bit for each tensor, or group."""
     watched, is_there = reading.watched, reading.has_gradient
     if is_there is None:
         is_there = np.ones(len(norms), np.bool_)
@@ -401,7 +410,7 @@ def _dear_row(reading: Reading, dear: DearReading) -> tuple[Numbers, Flags | Non
 
 
 def _grouped(names: Sequence[str], most: int) -> dict[str, tuple[int, ...]]:
-    """Groups of tensors that lie in one module, as deep down as `most` groups allow; else neighbours."""
+    """Return groups of tensors of one module, as deep as `most` groups allow; else groups of neighbours."""
     paths = [name.split(".")[:-1] or [name] for name in names]
     for depth in range(max(map(len, paths)), 0, -1):
         groups: dict[str, list[int]] = {}

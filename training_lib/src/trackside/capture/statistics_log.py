@@ -5,8 +5,8 @@
     every_step.record(values, step=step, mode="TRAIN", mode_step=step, wall_time=time.time())   # training thread
     log.flush_if_due()                                                                          # writer thread
 
-Taking a row takes no lock, so that a signal handler that interrupts it can still have everything flushed: rows become
-visible to the writer thread by one append to a list. One thread at a time may record, one thread at a time may flush.
+Taking a row takes no lock, so that a signal handler that interrupts it can still flush everything: one append to a list
+makes rows visible to the writer thread. One thread at a time may record, one thread at a time may flush.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Mark = tuple[int, int, int, float]  # step, mode's number, mode step, wall time
 
 @dataclass(frozen=True)
 class LogLimits:
-    """How often rows are stored, and what may wait while that fails."""
+    """Intervals of storing rows, and bounds of the rows that wait while storing fails."""
 
     flush_seconds: float = 1.0  # what a SIGKILL can cost; on S3 each flush is a PUT
     pending_bytes: int = 8 << 20  # of rows that are not stored yet; beyond it the oldest blocks are dropped
@@ -55,7 +55,7 @@ class LogLimits:
 
 
 class _Chunk:
-    """Rows of one table. A row counts once its mark is there, which comes last."""
+    """Rows of one table. A row counts once its mark is stored, which comes last."""
 
     __slots__ = ("marks", "measured", "taken", "values")
 
@@ -66,7 +66,7 @@ class _Chunk:
         self.taken = 0  # rows that the writer thread has
 
     def take(self) -> _Taken:
-        """The rows since the last time."""
+        """Return the rows since the last call."""
         start, self.taken = self.taken, len(self.marks)
         part = slice(start, self.taken)
         return _Taken(self.marks[part], self.values[part], None if self.measured is None else self.measured[part])
@@ -86,7 +86,7 @@ class _Taken:
 
 
 def moved_on_marks(marks: list[Mark], start: Position) -> list[Mark]:
-    """Marks of rows that were counted from 0, as they count in a run that had come to `start` before."""
+    """Return marks of rows that were counted from 0 with their numbers in a run that had reached `start` before."""
     starts = {MODE_NUMBERS[mode]: count for mode, count in (start.mode_steps or {}).items()}
     return [
         (step + start.step, mode, mode_step + starts.get(mode, 0), wall_time)
@@ -121,10 +121,11 @@ class StatisticsTable:
         wall_time: float,
         measured: NDArray[np.bool_] | None = None,
     ) -> None:
-        """Takes a row: no I/O, no lock, a few microseconds. The values are copied.
+        """Record a row: no I/O, no lock, a few microseconds. The values are copied.
 
-        `values` is of shape (columns,) in the order of the schema; fastest as `dtype`. `measured`, of the same shape,
-        is False where a value means nothing. A NaN is a value like another: measured, and not a number.
+        - `values`: shape (columns,) in the order of the schema; fastest as `dtype`
+        - `measured`: same shape; False for a value without meaning. A NaN is a measured value: not a number
+
         Errors: `ValueError` for another shape or no mode.
         """
         mode_number = MODE_NUMBERS.get(mode) or MODE_NUMBERS[checked_mode(mode)]
@@ -142,7 +143,7 @@ class StatisticsTable:
         chunk.marks.append((step, mode_number, mode_step, wall_time))
 
     def record_rows(self, values: NDArray[np.floating[Any]], marks: list[Mark]) -> None:
-        """Takes several rows of which everything was measured, `values` of shape (rows, columns): as `record`."""
+        """Record several rows with everything measured, `values` of shape (rows, columns). Errors: as `record`."""
         if values.dtype != self.dtype:
             values = self._converted(values)
         start = 0
@@ -157,7 +158,7 @@ class StatisticsTable:
             start = end
 
     def take(self) -> list[_Taken]:
-        """The rows that the writer thread has not had. Called on that thread only."""
+        """Return the rows that the writer thread has not taken yet. For that thread only."""
         current = self._chunk  # looked at first: should it fill up meanwhile, it is met among the full ones
         chunks: list[_Chunk] = []
         while self._full and (not chunks or chunks[-1] is not current):
@@ -168,7 +169,7 @@ class StatisticsTable:
         return [taken for chunk in chunks if (taken := chunk.take()).count]
 
     def take_dropped_chunks(self) -> int:
-        """How many chunks were dropped since the last time."""
+        """Return the number of chunks dropped since the last call."""
         dropped = self._dropped_chunks
         since, self._dropped_chunks_taken = dropped - self._dropped_chunks_taken, dropped
         return since
@@ -177,7 +178,10 @@ class StatisticsTable:
         return _Chunk(self._capacity, self._shape[0], self.dtype)
 
     def _next_chunk(self) -> _Chunk:
-        """Where rows go on. If the writer thread has not come for long, the oldest full chunk is dropped."""
+        """Return the chunk for the next rows.
+
+        Drop the oldest full chunk if the writer thread has not taken any for long.
+        """
         self._full.append(self._chunk)
         if len(self._full) > self._most_full:
             with contextlib.suppress(IndexError):  # the writer thread has just come
@@ -199,13 +203,15 @@ class StatisticsTable:
 
 
 class StatisticsLog:
-    """All tables of one process, and where they go.
+    """All tables of one process, and their storage.
 
-    `store` is rooted at the run's statistics, or opens one that is, with the first rows to be stored. `started_ms`,
-    milliseconds since the epoch, names the log: no two logs of one worker may share it, and of two rows for one step
-    that of the later log holds. Nothing is stored or connected to before the first flush. `start` tells what the
-    numbers of the steps are to be moved on by; while it raises `OSError` rows wait. `note_steps` is given the rows that
-    are about to be stored, as (step, mode, step within the mode).
+    - `store`: rooted at the run's statistics, or a function that opens such a store with the first rows to be stored
+    - `started_ms`: milliseconds since the epoch; names the log. No two logs of one worker may share it, and of two rows
+      for one step that of the later log holds
+    - `start`: returns the position to add to the numbers of steps; rows wait while it raises `OSError`
+    - `note_steps`: is called with the rows that are about to be stored, as (step, mode, step within the mode)
+
+    Nothing is stored or connected to before the first flush.
     """
 
     def __init__(
@@ -241,12 +247,15 @@ class StatisticsLog:
 
     @property
     def dropped_rows(self) -> int:
-        """Rows that were lost because storing failed or took too long; a reader finds their blocks missing."""
+        """Number of rows that were lost because storing failed or took too long.
+
+        A reader finds their blocks missing.
+        """
         return self._dropped_rows + sum(table.dropped_rows for table in self._tables)
 
     @property
     def due_in_seconds(self) -> float:
-        """How long the writer thread may sleep before it should call `flush_if_due`; 0 if it is late."""
+        """Seconds that the writer thread may sleep before it should call `flush_if_due`; 0 if it is late."""
         return max(0.0, self._due_at - self._monotonic())
 
     @property
@@ -255,7 +264,7 @@ class StatisticsLog:
         return tuple(self._storage.newest) if self._next_number else ()
 
     def open_table(self, schema: Schema) -> StatisticsTable:
-        """A table for rows of that schema. Errors: `ValueError` for a schema that is too long."""
+        """Return a table for rows of that schema. Errors: `ValueError` for a schema that is too long."""
         table = StatisticsTable(schema, len(self._log.schemas), pending_bytes=self._limits.pending_bytes)
         self._log.schemas[table.schema_id] = encode_schema(table.schema_id, schema)
         self._tables = [*self._tables, table]  # another thread may be walking over the old list
@@ -264,8 +273,12 @@ class StatisticsLog:
     def record(
         self, values: Mapping[tuple[str, str], float], *, step: int, mode: str, mode_step: int, wall_time: float
     ) -> None:
-        """Takes a row of (tensor, statistic) -> value whose keys may differ from step to step; what is absent was not
-        measured. For a few numbers: some microseconds each. Errors: `ValueError` for no mode."""
+        """Record a row of (tensor, statistic) -> value; its keys may differ from step to step.
+
+        Absent keys were not measured.
+
+        For a few numbers: some microseconds each. Errors: `ValueError` for no mode.
+        """
         if not values:
             return
         table = self._table_for(values)
@@ -278,9 +291,9 @@ class StatisticsLog:
         table.record(row, step=step, mode=mode, mode_step=mode_step, wall_time=wall_time, measured=holes)
 
     def flush_if_due(self) -> bool:
-        """Flushes if `flush_seconds` have passed since the last time, or, after a failure, the time to try again.
+        """Flush if `flush_seconds` have passed since the last time, or, after a failure, the time to the next attempt.
 
-        True if it did. Errors: as `flush`.
+        Return True if it flushed. Errors: as `flush`.
         """
         if self._monotonic() < self._due_at:
             return False
@@ -288,7 +301,10 @@ class StatisticsLog:
         return True
 
     def flush(self) -> None:
-        """Stores all rows taken so far. Errors: `OSError` of the store; the rows wait, within bounds, for the next."""
+        """Store all rows taken so far.
+
+        Errors: `OSError` of the store; the rows wait for the next flush, within bounds.
+        """
         started = self._monotonic()
         try:
             self._start = self._find_start()
@@ -306,13 +322,13 @@ class StatisticsLog:
             self._tend(self._storage.tend)
 
     def close(self) -> None:
-        """Flushes, and merges the objects of this log into few. Errors: as `flush`."""
+        """Flush, and merge the objects of this log into few. Errors: as `flush`."""
         self.flush()
         if self._next_number:
             self._tend(self._storage.finish)
 
     def _table_for(self, values: Mapping[tuple[str, str], float]) -> StatisticsTable:
-        """The table of mixed rows; a new key makes a new one, which has all the keys so far."""
+        """Return the table of mixed rows. A new key makes a new table, with all keys so far."""
         known = self._loose.schema.columns if self._loose else ()
         if self._loose and values.keys() <= self._loose.schema.positions.keys():
             return self._loose
@@ -324,7 +340,7 @@ class StatisticsLog:
         return table
 
     def _encode(self) -> None:
-        """Turns what was taken into numbered blocks; what was dropped leaves its number out."""
+        """Encode the taken rows as numbered blocks. The numbers of dropped ones are left out."""
         for table in self._tables:
             is_retired = table.is_retired  # no row came after that
             self._next_number += table.take_dropped_chunks()
@@ -355,7 +371,7 @@ class StatisticsLog:
         return RowsBlock(number, table.schema_id, taken.count, encode_block(ROWS_KIND, payload, number=number))
 
     def _tend(self, tend: Callable[[], None]) -> None:
-        """Merging is for those who read later: a failure is kept in `compaction_error`, and it is tried again."""
+        """Merge objects for later readers. Keep a failure in `compaction_error`; the next call tries again."""
         try:
             tend()
         except OSError as error:

@@ -1,4 +1,4 @@
-"""When a training step ends: after the optimizer's step; with several optimizers, after each has stepped once."""
+"""The end of a training step: after the optimizer's step; with several optimizers, after each has stepped once."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from typing import Any
 
 
 class StepBoundary:
-    """Watches optimizers come and step; each is any object that can be weakly referenced.
+    """The optimizers of a training and their steps. An optimizer is any object that can be weakly referenced.
 
-    A step ends when every optimizer has stepped. One that stays behind when another already steps again is not waited
-    for any more (the generator behind five critic steps, an optimizer made for a later phase, a wrapper that never
-    steps itself); its steps then count to the step that is open. So is it when one that has stepped is gone by the next
-    step: it was replaced. None is kept alive by this.
+    A step ends when every optimizer has stepped. Exceptions:
 
-    Until then nobody knows whether the step is over. After each step of an optimizer, `OpenStep.settle` marks what
-    belongs to the step for certain; what came later is the next step's if this one turns out to have ended.
+    - One that has not stepped when another steps again is not waited for any more (the generator behind five critic
+      steps,
+      an optimizer made for a later phase, a wrapper that never steps itself). Its steps then count to the open step.
+    - One that has stepped and no longer exists at the next step was replaced, and is not waited for.
+
+    No optimizer is kept alive by this object.
+
+    Until then the step may or may not be over. After each step of an optimizer, `OpenStep.settle` marks the tensors
+    that certainly belong to the step. Later ones belong to the next step if this one turns out to have ended.
     """
 
     def __init__(self) -> None:
@@ -36,19 +40,19 @@ class StepBoundary:
 
     @property
     def has_one(self) -> bool:
-        """True if there is but one optimizer, so that each of its steps is one."""
+        """True if at most one optimizer exists, so that each of its steps ends a training step."""
         return len(self._live) <= 1
 
     def created(self, optimizer: Any) -> None:
-        """Tells of a new optimizer."""
+        """Add a new optimizer."""
         self._live.add(optimizer)
 
     def knows(self, optimizer: Any) -> bool:
-        """True if it was told of, or has stepped."""
+        """Return True if the optimizer was added, or has stepped."""
         return optimizer in self._live
 
     def ends_before(self, optimizer: Any) -> bool:
-        """True if this step about to be made is the second of `optimizer`: the open step had ended already."""
+        """Return True if the step that `optimizer` is about to make is its second: the open step had ended already."""
         if id(optimizer) != self._latest:
             self._latest = id(optimizer)
             self._live.add(optimizer)  # a copy of one was never created
@@ -62,13 +66,13 @@ class StepBoundary:
         return self._ends_here()
 
     def ends_with_evaluation(self) -> bool:
-        """True if the open step has ended, now that an evaluation begins: all it waits for has never stepped."""
+        """Return True if the open step has ended because a validation begins: the awaited ones have never stepped."""
         if not self._steps or any(other in self._known_to_step for other in self._awaited()):
             return False
         return self._ends_here()
 
     def skipped(self, optimizer: Any) -> bool:
-        """Tells that a step of `optimizer` was left out: it is not waited for. True if that ends the open step."""
+        """Note that a step of `optimizer` was skipped: it is not waited for. Return True if that ends the open step."""
         if len(self._live) <= 1 or optimizer not in self._live:
             return False
         if optimizer in self._skipped:
@@ -79,7 +83,7 @@ class StepBoundary:
         return bool(self._steps) and self._is_complete()
 
     def ends_after(self, optimizer: Any) -> bool:
-        """True if the step that `optimizer` has just made was the last one waited for."""
+        """Return True if the step that `optimizer` has just made was the last one awaited."""
         if len(self._live) <= 1:  # the ordinary case
             return True
         self._stepped.add(optimizer)

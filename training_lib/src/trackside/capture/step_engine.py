@@ -18,7 +18,7 @@ TRAIN, EVAL, PREDICT, GLOBAL = MODES
 
 
 class Destination(Protocol):
-    """Where whole steps go."""
+    """A receiver of whole steps."""
 
     def submit(self, step: StepTensors) -> bool:
         """Take a step. Return False if it was dropped."""
@@ -26,18 +26,18 @@ class Destination(Protocol):
 
 @dataclass(frozen=True)
 class Position:
-    """How many steps have ended: over all modes, and in each that has begun."""
+    """The number of ended steps: over all modes, and in each that has begun."""
 
     step: int = 0
     mode_steps: Mapping[str, int] | None = None
 
 
 class StepEngine:
-    """Collects one step after another and hands each on whole.
+    """A counter and collector of steps, which hands each on whole.
 
     An adapter reads `due`, adds losses and tensors to `open_step`, and calls `end_step` at the boundary. An idle step
     costs one addition and one comparison. Each mode has an open step of its own: a training step that is under way is
-    still open after an evaluation in between.
+    still open after a validation in between.
 
     Attributes:
         step: Number of steps of all modes that have ended, so the number of the open step if it ends next. The steps
@@ -65,7 +65,10 @@ class StepEngine:
         self.due: Due = self.open_step.due
 
     def connect(self, destination: Destination) -> None:
-        """Set where steps go. Until then they are held; only the first step, before its end, is ever not connected."""
+        """Set the destination of steps.
+
+        Until then they are held; only the first step, before its end, is ever not connected.
+        """
         self._destination = destination
 
     def ask(self, request: CaptureRequest) -> None:
@@ -78,14 +81,14 @@ class StepEngine:
         self.due = self.open_step.due
 
     def save_nothing(self) -> None:
-        """Count steps from here on and save none, for this worker saves no tensors."""
+        """Count steps from now on and save none, because this worker saves no tensors."""
         self._destination = None
         self.ask(CaptureRequest(()))
         for open_step in self._modes.values():
             open_step.clear()
 
     def resume(self, position: Position) -> None:
-        """Add the steps that an earlier process of this run has counted."""
+        """Add the step counts of an earlier process of this run."""
         self.step += position.step
         for mode, mode_step in (position.mode_steps or {}).items():
             self._state(mode).mode_step += mode_step
@@ -95,7 +98,7 @@ class StepEngine:
         self.due = self.open_step.due
 
     def position(self) -> Position:
-        """Return how far this process has come. Safe to call from another thread."""
+        """Return the number of ended steps in this process. Safe to call from another thread."""
         return Position(self.step, {mode: open_step.mode_step for mode, open_step in tuple(self._modes.items())})
 
     def mode_step(self, mode: str | None = None) -> int:

@@ -61,7 +61,7 @@ class StepNumbers:
     """The numbers of the open training step.
 
     Attributes:
-        added: Those that an adapter has added, by name and statistic. Only declared ones may be.
+        added: Numbers that an adapter has added, by name and statistic. Only declared ones may be.
     """
 
     def __init__(self) -> None:

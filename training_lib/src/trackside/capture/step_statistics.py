@@ -1,4 +1,7 @@
-"""The always-on statistics of a session. Nothing raises: the first error switches them off, and nothing else."""
+"""The always-on statistics of a session.
+
+Nothing raises: the first error switches off the statistics, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ ARRIVAL_SECONDS = 1.0  # how long the end of a run waits for numbers that are on
 
 
 class StepStatistics:
-    """Records each step's losses and numbers. What an adapter calls at every step it may call on `recorder` itself.
+    """The statistics of each step of a session. At every step an adapter may call `recorder` directly.
 
     Attributes:
         is_on: True while statistics are recorded.
         recorder: Takes readings, losses and numbers of the open step; its methods may raise.
         budget: The share of a step's time that statistics may take.
-        wait: Waits for numbers on their way, at most so many seconds. An adapter of a device sets it.
+        wait: Waits for numbers on their way, at most the given seconds. An adapter of a device sets it.
         when_off: Called once statistics are switched off.
     """
 
@@ -34,17 +37,20 @@ class StepStatistics:
         self.ask(request)
 
     def ask(self, request: StatisticsRequest) -> None:
-        """Replace the request. Of steps that have ended nothing is kept."""
+        """Replace the request. Drop the numbers of ended steps."""
         self.is_on = request.enabled
         self.recorder = AlwaysOn(request)
         self.budget: OverheadBudget = self.recorder.budget
 
     def connect(self, log: StatisticsLog) -> None:
-        """Set where rows go. Steps that ended before wait for it."""
+        """Set the log of the rows. Steps that ended before wait for it."""
         self.recorder.connect(log)
 
     def add_loss(self, name: str, value: float | Values, *, mode: str, started: float) -> None:
-        """Add a loss to the open step of a mode. `started`: when its reading began, by the budget's clock."""
+        """Add a loss to the open step of a mode.
+
+        `started` is the time at which its reading began, by the budget's clock.
+        """
         if self.is_on:
             try:
                 self.recorder.add_loss(name, value, mode=mode)
@@ -68,7 +74,7 @@ class StepStatistics:
             self.give_up(error)
 
     def end_validation_step(self, engine: StepEngine, losses: Sequence[tuple[str, Any]]) -> None:
-        """Record the losses of an evaluation step, which are arrays of one element; as `end_step`."""
+        """Record the losses of a validation step, which are arrays of one element; as `end_step`."""
         if not losses:
             return
         for name, value in losses:
@@ -76,7 +82,7 @@ class StepStatistics:
         self.end_step(engine)
 
     def recorded_through(self, step: int) -> int | None:
-        """Return what `AlwaysOn.recorded_through` does; `step` if nothing is recorded. For the writer's thread."""
+        """Return the result of `AlwaysOn.recorded_through`; `step` if nothing is recorded. For the writer's thread."""
         if not self.is_on:
             return step
         try:
@@ -90,7 +96,7 @@ class StepStatistics:
         self._guard.attempt("recording the last statistics", self._finish)
 
     def give_up(self, error: Exception) -> None:
-        """Switch the statistics off, and nothing else; log why."""
+        """Switch off the statistics, and nothing else; log the reason."""
         self.is_on = False
         self.when_off()
         what = "always-on statistics are switched off, all else goes on: %s."

@@ -1,7 +1,7 @@
 """Files for TensorBoard, written with the tensors: single numbers as scalars, others as histograms.
 
-The original writes a file for each saved step and mode. These are named alike, and gathered: a file holds the steps of
-some seconds, for TensorBoard opens every one of them.
+smdebug writes a file for each saved step and mode. These files have the same names and hold the steps of some seconds
+each, because TensorBoard opens every one of them.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ logger = logging.getLogger(__name__)
 
 
 class TensorBoardFiles:
-    """The files of one worker. Runs on the writer thread; what cannot be stored never costs the tensors of a run.
+    """The files of one worker. Runs on the writer thread. A failed store never costs the tensors of a run.
 
-    `folder` is "" or ends with a slash: workers other than the first have one of their own, a run of TensorBoard's.
+    `folder` is "" or ends with a slash: each worker other than the first has its own, a separate run for TensorBoard.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class TensorBoardFiles:
         self._has_complained = False
 
     def add(self, step: StepTensors, histogram_names: dict[str, str]) -> None:
-        """Takes a step. `histogram_names` has, for each tensor that gets a histogram, the collection it goes by."""
+        """Add a step. `histogram_names` maps each tensor with a histogram to the collection that names it."""
         records = [record for name, value in step.tensors if (record := _encoded(step, name, value, histogram_names))]
         if records:
             _, waiting = self._waiting.setdefault(step.mode, (step.step, [encode_version(step.wall_time)]))
@@ -62,7 +62,7 @@ class TensorBoardFiles:
             self.store()
 
     def store(self) -> None:
-        """Stores what waits."""
+        """Store the steps that wait."""
         self._stored_at = self._monotonic()
         try:
             self._store = self._store or self._open_store()

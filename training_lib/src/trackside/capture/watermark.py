@@ -1,4 +1,4 @@
-"""Publishes how far a worker is, after everything that it covers is stored. Runs on the writer thread."""
+"""The watermark of a worker: its progress, published after all data that it covers. Runs on the writer thread."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 1.0, 60.0
 
 
 class ModeSteps:
-    """The last step of each mode at or below a step, of the steps that were stored."""
+    """The last stored step of each mode at or below a step."""
 
     def __init__(self) -> None:
         self._stored: dict[str, deque[tuple[int, int]]] = {}
         self._last: dict[str, int] = {}
 
     def note(self, steps: Iterable[tuple[int, str, int]]) -> None:
-        """Take steps that are stored, as (step, mode, step within the mode)."""
+        """Add stored steps, as (step, mode, step within the mode)."""
         for step, mode, mode_step in steps:
             self._stored.setdefault(mode, deque()).append((step, mode_step))
 
@@ -49,27 +49,27 @@ class StoredTensors(Protocol):
 
     @property
     def save_attempts(self) -> int:
-        """How many steps were stored; one that failed may be there all the same."""
+        """Number of attempts to store a step. A failed one may have arrived all the same."""
 
     @property
     def stored_collections(self) -> int:
-        """How often the collections file was stored."""
+        """Number of times that the collections file was stored."""
 
     def open(self) -> None:
         """Open the run. Errors: `OSError`; `ConfigurationError` if it has ended, or another process is writing it."""
 
     def store_collections(self) -> None:
-        """Store the collections file if it lacks what stored steps brought. Errors: `OSError`."""
+        """Store the collections file if it lacks names of stored steps. Errors: `OSError`."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far training and writer are.
+    """The progress of training and writer.
 
     Attributes:
-        handed_on: Return the last step of which all was handed to the writer. Read on the writer's thread, first.
-        unstored_from: Return the first step that the writer still holds; None if it holds none.
-        start: Return what the numbers of the steps are moved on by. Errors: `OSError`.
+        handed_on: Returns the last step with everything handed to the writer. Called on the writer's thread, first.
+        unstored_from: Returns the first step that the writer still holds; None if it holds none.
+        start: Returns the position to add to the numbers of steps. Errors: `OSError`.
     """
 
     handed_on: Callable[[], int]
@@ -78,7 +78,7 @@ class Progress:
 
 
 class WatermarkFile:
-    """The watermark of one worker, as the one who writes it sees it. Errors: `OSError` of the store."""
+    """The watermark of one worker, for its writer. Errors: `OSError` of the store."""
 
     def __init__(self, open_store: Callable[[], Store], *, worker: str, workers: int, started_ms: int) -> None:
         self._open_store = open_store
@@ -87,7 +87,7 @@ class WatermarkFile:
         self._is_announced = False
 
     def announce(self) -> None:
-        """Store a first watermark, before anything else of the run: it tells readers that others will follow."""
+        """Store a first watermark before any other file of the run. It shows readers that others will follow."""
         if not self._is_announced:
             for before in self.earlier(self.mark.worker):
                 self.mark = replace(
@@ -96,13 +96,13 @@ class WatermarkFile:
             self.put(self.mark)
 
     def put(self, mark: Watermark) -> None:
-        """Replace the watermark; it gets the next number."""
+        """Replace the watermark, with the next sequence number."""
         mark = replace(mark, sequence=self.mark.sequence + 1)
         self._opened().put(watermark_key(mark.worker), encode_watermark(mark))
         self.mark, self._is_announced = mark, True
 
     def earlier(self, worker: str | None) -> tuple[Watermark, ...]:
-        """Return the watermarks that lie in the run, of one worker or of all (None); damaged ones are left out."""
+        """Return the watermarks in the run, of one worker or of all (None). Damaged ones are left out."""
         store = self._opened()
         keys = store.list() if worker is None else (watermark_key(worker),)
         found = []
@@ -119,7 +119,7 @@ class WatermarkFile:
 
 
 class MarkedParts:
-    """The background parts whose data a watermark covers, flushed together, and the watermark after them.
+    """The background parts with data under a watermark, flushed together, and the watermark after them.
 
     A `BackgroundPart` itself. A part that fails for another reason than an outage is dropped alone.
     """
@@ -149,22 +149,22 @@ class MarkedParts:
 
     @property
     def due_in_seconds(self) -> float:
-        """See `BackgroundPart`."""
+        """Seconds until the next flush; see `BackgroundPart`."""
         return max(0.0, self._due_at - self._monotonic())
 
     def flush_if_due(self) -> bool:
-        """See `BackgroundPart`."""
+        """Flush all parts and publish the watermark, if it is time; see `BackgroundPart`."""
         if self._monotonic() < self._due_at:
             return False
         self.flush()
         return True
 
     def flush(self) -> None:
-        """See `BackgroundPart`."""
+        """Flush all parts and publish the watermark; see `BackgroundPart`."""
         self._publish(is_final=self._guard.is_off)  # what is switched off counts no more steps
 
     def close(self) -> None:
-        """See `BackgroundPart`."""
+        """Close all parts and publish the final watermark; see `BackgroundPart`."""
         self._publish(is_final=True, flush=lambda part: part.close())
 
     def _publish(
@@ -192,7 +192,7 @@ class MarkedParts:
         self._due_at = started + self._flush_seconds
 
     def _flush_parts(self, flush: Callable[[BackgroundPart], object]) -> None:
-        """Flush all parts, whichever of them fails. Errors: the first `OSError`."""
+        """Flush all parts, even after one fails. Errors: the first `OSError`."""
         failure: OSError | None = None
         for part in self._parts:
             try:

@@ -1,7 +1,7 @@
-"""Has the end marker of a run wait for the last steps of its other workers.
+"""Notes by which the end marker of a run waits for the last steps of its other workers.
 
 A reader takes the marker for the end of everything. One worker writes it; each other leaves a note when it has stored
-all it has. The wait is bounded: a worker may have died, and nobody asks it through a collective.
+all its data. The wait is bounded, because a worker may have died and no collective call is used to find out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from trackside.storage.store import Store
 
 WAIT_SECONDS = 20.0  # for one that has written to the run; less than what the end of the process waits for us
 UNSEEN_SECONDS = 2.0  # for one of which nothing is seen: perhaps it never trains, perhaps its first step comes now
-INTERRUPTED_SECONDS = 2.0  # where somebody waits for the process to die
+INTERRUPTED_SECONDS = 2.0  # if the process must end soon
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0
 
 
@@ -35,17 +35,17 @@ class WorkerEnds:
         self._monotonic, self._sleep = monotonic, sleep
 
     def begin(self, store: Store) -> None:
-        """Removes the note of an earlier process of this worker. Errors: `OSError` of the store."""
+        """Remove the note of an earlier process of this worker. Errors: `OSError` of the store."""
         if self._others:
             store.delete(worker_end_key(self._worker))
 
     def note(self, store: Store) -> None:
-        """Says that this worker has stored all it has. Errors: `OSError` of the store."""
+        """Store the note that this worker has stored all its data. Errors: `OSError` of the store."""
         if self._others:
             store.put(worker_end_key(self._worker), b"")
 
     def wait(self, store: Store, *, is_interrupted: bool) -> tuple[str, ...]:
-        """Waits for the notes of all others; gives the workers whose note is still missing. Errors: `OSError`."""
+        """Wait for the notes of all other workers. Return the workers without one. Errors: `OSError`."""
         started, pause = self._monotonic(), FIRST_PAUSE_SECONDS
         most = INTERRUPTED_SECONDS if is_interrupted else WAIT_SECONDS
         missing = self._others

@@ -1,4 +1,4 @@
-"""Which processes write a run right now, as far as a folder can tell: each worker holds a lock while it does."""
+"""Locks in the folder of a run: each worker holds one while it writes, so that a second process can see it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from trackside.storage.store import Store
 
 try:
     import fcntl
-except ImportError:  # no Unix: nothing is locked, nobody is refused
+except ImportError:  # no Unix: nothing is locked, no process is refused
     fcntl = None  # type: ignore[assignment] # a module, or none
 
 _IS_HELD = {errno.EACCES, errno.EAGAIN}
 
 
 class WorkerLock:
-    """The lock of one worker in a run that lies in a folder. In S3, and where a folder knows no locks, there is none.
+    """The lock of one worker in the folder of a run. S3, and folders without file locks, have none.
 
-    It is of the kind that a process has and its children have not, and that is gone with the process, however that
-    ends. Its file holds the process's number, and is removed when the lock is given back.
+    It belongs to the process, not to its children, and ends with the process in every case. Its file holds the
+    process's number, and is removed when the lock is released.
     """
 
     def __init__(self, store: Store, worker: str) -> None:
@@ -33,7 +33,7 @@ class WorkerLock:
         self._descriptor: int | None = None
 
     def take(self) -> None:
-        """Errors: `ConfigurationError` if another living process is this worker of the run."""
+        """Take the lock. Errors: `ConfigurationError` if another living process is this worker of the run."""
         if self._path is None or self._descriptor is not None:
             return
         try:
@@ -45,19 +45,19 @@ class WorkerLock:
             # else the file system cannot lock, or not be written to, which the first step finds out
 
     def give_back(self) -> None:
-        """Lets another process be this worker."""
+        """Release the lock, so that another process can be this worker."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is None or self._path is None:
             return
         try:
-            self._path.unlink(missing_ok=True)  # while it is held: whoever opened it before sees that it is gone
+            self._path.unlink(missing_ok=True)  # while it is held: a process that opened it before sees that it is gone
         except OSError:
-            pass  # it says nothing about the run
+            pass  # it has no information about the run
         finally:
             os.close(descriptor)
 
     def is_held(self) -> bool | None:
-        """True if a living process has it, False if one that has died had it; None if that cannot be told."""
+        """Return True if a living process holds it, False if its holder has died, None if that is unknown."""
         if self._path is None:
             return None
         try:

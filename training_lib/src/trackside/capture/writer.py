@@ -1,7 +1,7 @@
-"""One long-lived thread that writes what the training thread has copied; bounded in bytes, never in its way.
+"""One long-lived thread that writes the copies of the training thread; bounded in bytes, never in its way.
 
-The training thread copies and queues. Encoding, checksums and storage happen here. When the queue is full a step
-waits for a bounded time and is then dropped whole. When storage fails the step is lost, it is said once, and later
+The training thread copies and queues. Encoding, checksums and storage happen here. When the queue is full a step waits
+for a bounded time and is then dropped whole. When storage fails the step is lost, one warning is logged, and later
 steps are tried again sparsely.
 """
 
@@ -24,11 +24,12 @@ from trackside.capture.reduced_tensors import ReducedTensors
 
 @dataclass(frozen=True)
 class StepTensors:
-    """Everything that one step saves. The arrays are our own copies.
+    """All data that one step saves. The arrays are our own copies.
 
-    `due` names the collections that the step was asked for: they say whether tensors are saved whole or reduced.
-    `collections` says of single tensors what they belong to beside what their names tell. `reduced` are reductions of
-    tensors that are not among `tensors`. `arrivals` say when the arrays hold their values.
+    - `due`: collections that are due; they decide whether tensors are saved whole or reduced
+    - `collections`: collections of single tensors beside those that follow from their names
+    - `reduced`: reductions of tensors that are not among `tensors`
+    - `arrivals`: moments at which the arrays hold their values
     """
 
     step: int
@@ -42,53 +43,59 @@ class StepTensors:
     arrivals: tuple[Arrival, ...] = ()
 
     def wait(self) -> None:
-        """Waits until all values are there. Errors: as `Arrival`."""
+        """Wait until all values have arrived. Errors: as `Arrival`."""
         for arrival in self.arrivals:
             arrival.wait()
 
     @cached_property
     def size_bytes(self) -> int:
-        """What the step holds of the memory budget."""
+        """Memory of the step, in bytes, that counts against the budget."""
         reduced = sum(part.nbytes for part in self.reduced)
         return reduced + sum(array.nbytes for _, array in self.tensors)
 
 
 class Target(Protocol):
-    """Where steps go. Called on the writer thread only."""
+    """A receiver of steps that stores them. Called on the writer thread only."""
 
     def save(self, step: StepTensors) -> None:
-        """Stores one step whole. Errors: `OSError` for an outage, after which a later step may succeed."""
+        """Store one step whole. Errors: `OSError` for an outage, after which a later step may succeed."""
 
     def lost(self, step: int, why: str) -> None:
-        """Notes that nothing of a step will be stored. Called on any thread; never raises, never waits."""
+        """Note that nothing of a step will be stored. Called on any thread; never raises, never waits."""
 
     def finish(self, *, is_interrupted: bool) -> None:
-        """Stores what belongs at the end of the run, or of a process that was told to stop. Errors: as `save`."""
+        """Store the data that ends the run, or ends a process that was asked to stop. Errors: as `save`."""
 
 
 @runtime_checkable
 class PreparingTarget(Target, Protocol):
-    """One that can do some of the work for several steps in one go."""
+    """A target that can do some of the work for several steps at once."""
 
     def prepare(self, steps: Sequence[StepTensors]) -> None:
-        """Tells what `save` is called with next, in this order. Errors: none of the store; `save` has them."""
+        """Prepare the steps that `save` is called with next, in this order.
+
+        Errors: none of the store; `save` raises them.
+        """
 
 
 class BackgroundPart(Protocol):
-    """What else the writer thread does, between steps, and no other thread: a log that is flushed now and then."""
+    """A task of the writer thread between steps, such as a log that is flushed now and then. For no other thread."""
 
     @property
     def due_in_seconds(self) -> float:
-        """How long the thread may sleep before it should call `flush_if_due`."""
+        """Seconds that the thread may sleep before it should call `flush_if_due`."""
 
     def flush_if_due(self) -> bool:
-        """Stores what waits, if it is time. Errors: `OSError` for an outage; it is tried again later."""
+        """Store the waiting data, if it is time. Return True if it did.
+
+        Errors: `OSError` for an outage; a later call tries again.
+        """
 
     def flush(self) -> None:
-        """Stores what waits. Errors: as `flush_if_due`."""
+        """Store the waiting data. Errors: as `flush_if_due`."""
 
     def close(self) -> None:
-        """Stores the rest. Errors: as `flush_if_due`."""
+        """Store the rest. Errors: as `flush_if_due`."""
 
 
 _ENDING_SECONDS = 2.0  # for a thread that has nothing more to do than to end
@@ -108,7 +115,7 @@ class WriterLimits:
 
 
 class Writer:
-    """Takes steps on the training thread, stores them on its own."""
+    """A thread that stores the steps taken on the training thread."""
 
     def __init__(
         self,
@@ -153,20 +160,20 @@ class Writer:
         return self._retry_seconds > 0
 
     def unstored_from(self) -> int | None:
-        """Return the first step that was taken and is neither stored nor lost; None if there is none."""
+        """Return the first taken step that is neither stored nor lost; None if no step waits."""
         with self._lock:
             return min(self._unstored, default=None)
 
     def start(self) -> None:
-        """Starts the thread; it never keeps the process alive."""
+        """Start the thread. It never keeps the process alive."""
         self._thread = threading.Thread(target=self._run, name="trackside-writer", daemon=True)
         self._thread.start()
 
     def submit(self, step: StepTensors) -> bool:
-        """Queues a step; waits at most `block_seconds` for room, then drops it and says so. True if it was taken.
+        """Queue a step. Wait at most `block_seconds` for room, then drop it and log that. Return True if it was taken.
 
-        Once a step was dropped, none waits again before the writer has come forward: a hanging store costs training
-        one wait, not one a step.
+        After a dropped step, no step waits again until the writer has made progress: a hanging store costs training one
+        wait, not one a step.
         """
         with self._lock:
             if not self._has_room(step) and not self._is_stuck:
@@ -190,7 +197,7 @@ class Writer:
             return True
 
     def flush(self, timeout_seconds: float) -> bool:
-        """Waits until all that was queued has been stored or lost. False if that took too long."""
+        """Wait until everything queued has been stored or lost. Return False if that took too long."""
         with self._lock:
             self._flushes += 1
             self._background_wanted += 1
@@ -202,11 +209,11 @@ class Writer:
             return in_time
 
     def close(self, timeout_seconds: float, *, is_interrupted: bool = False) -> bool:
-        """Stores the rest and the end of the run, and says how many steps were lost. False if that took too long.
+        """Store the rest and the end of the run, and log the number of lost steps. Return False if that took too long.
 
-        `is_interrupted` where somebody told the process to stop, and may start it again. When all is stored in time,
-        the thread is gone. From here on it lets no array go: those of tensors release the interpreter for a moment,
-        and where that has ended meanwhile, C++ takes the whole process down (SIGABRT).
+        `is_interrupted` is True if the process was asked to stop, and may be started again. When all is stored in time,
+        the thread is gone. From then on no array is freed: freeing a tensor's array releases the interpreter lock for a
+        moment, and if the interpreter has ended meanwhile, C++ aborts the whole process (SIGABRT).
         """
         with self._lock:
             self._is_interrupted = is_interrupted
@@ -223,7 +230,7 @@ class Writer:
         return in_time
 
     def _await_thread(self) -> None:
-        """After its last word: whatever its frames still hold is let go before the interpreter may end."""
+        """Wait for the thread to end, so that its frames free their objects before the interpreter may end."""
         thread = self._thread
         if thread is not None:
             thread.join(_ENDING_SECONDS)
@@ -269,7 +276,7 @@ class Writer:
                 self._progress.notify_all()
 
     def _save_next(self) -> bool:
-        """Stores the next few steps, and holds none of them afterwards; False at the end."""
+        """Store the next few steps, and hold none of them afterwards. Return False at the end."""
         steps = self._next()
         arrived = [self._has_arrived(step) for step in steps]
         if self._preparing and len(steps) > 1 and all(arrived) and not self.is_failing:
@@ -282,7 +289,7 @@ class Writer:
         return bool(steps)
 
     def _has_arrived(self, step: StepTensors) -> bool:
-        """Waits for its values; False if they never come, for the device has failed."""
+        """Wait for the values of the step. Return False if they never arrive because the device has failed."""
         try:
             step.wait()
         except Exception as error:  # noqa: BLE001 - the training meets that failure itself
@@ -291,7 +298,7 @@ class Writer:
         return True
 
     def _next(self) -> list[StepTensors]:
-        """The next step, or the next few where they are small; none at the end."""
+        """Return the next step, or the next few if they are small; none at the end."""
         while True:
             with self._lock:
                 if not self._queue:
@@ -326,15 +333,18 @@ class Writer:
         return min((part.due_in_seconds for part in self._background), default=None)
 
     def _tend_background(self, tend: Callable[[BackgroundPart], object]) -> None:
-        """A part that cannot store tries again; one that fails otherwise is dropped, and the steps go on without it."""
+        """Run each background part.
+
+        One that cannot store tries again; one that fails otherwise is dropped without the steps.
+        """
         for part in self._background:
             try:
                 tend(part)
             except OSError as error:
-                if self.is_failing:  # the outage of the steps, which is said
+                if self.is_failing:  # the outage of the steps, which is logged
                     continue
                 what = "%s cannot store what it has: %s. Training goes on; it is tried again now and then."
-                # Not as the steps' failures: that one of those was lost is said all the same.
+                # Not in the class of the steps' failures: a lost step is logged all the same.
                 self._guard.say_once(f"background/{type(error).__name__}", what, type(part).__name__, describe(error))
             except Exception as error:  # noqa: BLE001 - what is broken is switched off, and nothing else
                 self._background = tuple(other for other in self._background if other is not part)

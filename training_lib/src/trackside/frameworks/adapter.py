@@ -1,6 +1,6 @@
-"""The seam for frameworks: what an adapter is, and the sources that it holds.
+"""The seam for frameworks: the protocol of an adapter, and the sources that it holds.
 
-An adapter translates what a framework does into calls of a session (`capture/session.py`), which owns the run. It
+An adapter translates events of a framework into calls of a session (`capture/session.py`), which owns the run. It
 decides where a step ends, and calls its sources as a step goes on. See docs/write-an-adapter.md, and
 `trackside.testing.adapter_contract` for the tests that every adapter inherits.
 """
@@ -16,7 +16,7 @@ Undo = Callable[[], object]
 
 
 class Adapter(Protocol):
-    """Holds the session of one training.
+    """An adapter of a framework, which holds the session of one training.
 
     Attributes:
         session: The run: engine, statistics, files, writer, guard, process end.
@@ -25,7 +25,7 @@ class Adapter(Protocol):
     session: RunSession
 
     def install(self) -> None:
-        """Put in place what watches the framework."""
+        """Install the hooks in the framework."""
 
     def uninstall(self) -> None:
         """Close the run, and leave the framework as it was."""
@@ -38,34 +38,37 @@ class Adapter(Protocol):
 
 
 class Source(Protocol):
-    """Something that an adapter captures. A source has a method for each event that it needs, and no others.
+    """One kind of data that an adapter captures. A source has a method for each event that it needs, and no others.
 
     All are called on the training's thread and under the session's guard. `mode` is the mode of the step.
     """
 
     def install(self) -> Undo:
-        """Put in place what watches the framework. Return what undoes it."""
+        """Install the hooks in the framework. Return the function that undoes it."""
 
     def step_began(self, step: int) -> None:
-        """The step with this number is open now."""
+        """Handle the start of the step with this number."""
 
     def before_optimizer(self, optimizer: Any) -> None:
-        """Weights are about to be updated; called only where the open step saves anything."""
+        """Handle the moment before weights are updated. Called only if the open step saves anything."""
 
     def after_optimizer(self, optimizer: Any) -> None:
-        """Weights were updated; called only where the open step saves anything."""
+        """Handle the moment after weights were updated. Called only if the open step saves anything."""
 
     def settle(self, mode: str) -> None:
-        """What was added so far belongs to the open step for certain, as `OpenStep.settle`."""
+        """Mark everything added so far as the open step's own, as `OpenStep.settle`."""
 
     def drop_unsettled(self, mode: str) -> None:
-        """What was added since leads to no step, as `OpenStep.drop_unsettled`."""
+        """Drop everything added since the last `settle`: it leads to no step, as `OpenStep.drop_unsettled`."""
 
     def step_ending(self) -> None:
-        """The open step is about to end, whatever it saves."""
+        """Handle the moment before the open step ends, even if it saves nothing."""
 
     def step_ended(self, mode: str, *, keep_unsettled: bool) -> None:
-        """The open step ends; called only where it saves anything, right before `StepEngine.end_step`."""
+        """Handle the end of the open step, right before `StepEngine.end_step`.
+
+        Called only if the step saves anything.
+        """
 
 
 EVENTS = tuple(name for name in vars(Source) if not name.startswith("_"))
@@ -75,7 +78,7 @@ class Sources:
     """The sources of an adapter, in their order: for each event the methods to call.
 
     Raises:
-        TypeError: A source has a method for no event, as one with a misspelled name has.
+        TypeError: A source has a public method that is no event, for example a misspelled one.
     """
 
     def __init__(self, *sources: object) -> None:
@@ -92,7 +95,7 @@ class Sources:
         self.step_ended = _each(sources, "step_ended")
 
     def install(self) -> list[Undo]:
-        """Install each source. Return what undoes it, first to last."""
+        """Install each source. Return the functions that undo it, first to last."""
         return [source.install() for source in self._sources if hasattr(source, "install")]
 
 

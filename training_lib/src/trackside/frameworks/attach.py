@@ -1,8 +1,8 @@
-"""Waits until the script imports a framework that we know, then attaches its adapter.
+"""A wait for the script's import of a known framework, which then attaches its adapter.
 
-Imported by `trackside.pth` at the start of every Python process whose environment names a run, so it must be light:
-nothing is imported here but what is built in, and nothing is created. Importing `importlib.abc` for a proper finder
-would alone cost twenty times as much as all of this, hence the duck-typed one.
+`trackside.pth` imports this module at the start of every Python process with a run in its environment, so it must be
+light: it imports only built-in modules and creates nothing. The import of `importlib.abc` for a proper finder would
+cost twenty times as much as all of this, hence the duck-typed one.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ ADAPTERS = {"torch": "trackside.frameworks.pytorch"}  # by name: adapters are ne
 
 
 class FrameworkFinder:
-    """A meta-path finder that finds nothing by itself: it lets the others find, and listens for the import's end."""
+    """A meta-path finder that finds nothing by itself: the other finders do, and it gets notice of the import's end."""
 
     def __init__(self) -> None:
         self._at_work: set[int] = set()  # threads
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """The spec that the other finders give for one of our frameworks, prepared; None for all else."""
+        """Return the spec of the other finders for one of our frameworks, prepared; None for any other module."""
         thread = get_ident()
         if name not in ADAPTERS or thread in self._at_work:  # one of the others does as we do, and asks all in turn
             return None
@@ -50,7 +50,10 @@ def _found_by_others(own: object, name: str, path: Any, target: Any) -> Any:
 
 
 def _listening(spec: Any, name: str) -> Any:
-    """The same spec and loader; only this loader object's `exec_module` tells us when the framework stands."""
+    """Return the same spec with a loader that attaches the adapter once the framework is imported.
+
+    Only the `exec_module` of this loader object is replaced.
+    """
     if spec is None or spec.loader is None:
         return spec
     loader = spec.loader
@@ -66,7 +69,7 @@ def _listening(spec: Any, name: str) -> Any:
 
 
 def attach(name: str) -> None:
-    """Attaches the adapter of the framework `name`; on any failure says so in one line, and the script goes on."""
+    """Attach the adapter of the framework `name`. On any failure print one line, and let the script go on."""
     try:
         from trackside.collection_pause import CollectionPause  # not earlier: most processes import no framework
 
@@ -83,7 +86,7 @@ def _say(name: str, error: Exception) -> None:
 
 
 def watch() -> None:
-    """Starts to listen; a framework that is imported already is attached at once."""
+    """Start to wait for imports. A framework that is imported already is attached at once."""
     if any(isinstance(finder, FrameworkFinder) for finder in sys.meta_path):
         return
     for name in ADAPTERS:

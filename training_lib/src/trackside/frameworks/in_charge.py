@@ -1,7 +1,7 @@
-"""Which capture of this process is in charge: the one that needs no change of the script, or one that it makes.
+"""The capture in charge of this process: one that needs no change of the script, or one that the script makes.
 
 A process writes one run. An adapter that attaches itself registers here, and leaves once the script begins a capture of
-its own; none attaches itself while that lasts.
+its own. None attaches itself while that lasts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _InCharge:
 
 
 def attached() -> Automatic | None:
-    """Return the adapter that has attached itself; None if the script is in charge, or nobody."""
+    """Return the adapter that has attached itself; None if the script is in charge, or no adapter is."""
     return _InCharge.adapter
 
 
@@ -41,7 +41,7 @@ def attach(adapter: Automatic) -> None:
 
 
 def give_way() -> bool:
-    """Put the script in charge, and take away what has attached itself. Return False if that has begun, and stays."""
+    """Put the script in charge, and remove the attached adapter. Return False if that one has begun, and stays."""
     adapter = _InCharge.adapter
     if adapter is not None:
         if adapter.has_begun:
@@ -52,5 +52,5 @@ def give_way() -> bool:
 
 
 def leave() -> None:
-    """End the charge of the script, or of the adapter."""
+    """End the charge of the script or of the adapter."""
     _InCharge.adapter, _InCharge.is_script = None, False

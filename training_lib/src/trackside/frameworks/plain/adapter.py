@@ -1,4 +1,4 @@
-"""The adapter of no framework: the program itself shows its losses, weights and gradients, and where a step ends.
+"""The adapter of no framework: the program itself passes its losses, weights and gradients, and ends its steps.
 
 It is the shortest example of an adapter; docs/write-an-adapter.md walks through it.
 """
@@ -19,7 +19,7 @@ RATE = "hyperparameters/optimizer/group_0/lr"
 
 
 class PlainAdapter:
-    """Adds what the program shows to the open step; see `frameworks/adapter.py`.
+    """An adapter that adds the program's numbers to the open step; see `frameworks/adapter.py`.
 
     Attributes:
         session: The run.
@@ -31,7 +31,7 @@ class PlainAdapter:
         self._parameters = Parameters()
 
     def install(self) -> None:
-        """Begin the run: a program that shows a step trains."""
+        """Begin the run: a program that passes numbers trains."""
         self.session.read_request()
         environment = self.session.environment
         self.session.begin(Rank(environment.rank, environment.world_size), owner=self)
@@ -56,13 +56,13 @@ class PlainAdapter:
         self._statistics.add_loss(name, value, mode=self._engine.mode, started=self._statistics.budget.clock())
 
     def add_tensor(self, name: str, value: Any, collection: str) -> None:
-        """Add a tensor of the program's, which is saved whatever the schedules ask for."""
+        """Add a tensor of the program to the open step. It is saved regardless of the schedules."""
         array = self._array(name, value)
         if array is not None:
             self._engine.open_step.add(name, array, collections=frozenset({collection}))
 
     def add_scalar(self, name: str, value: float) -> None:
-        """Add `scalar/<name>`, which is saved whatever the schedules ask for."""
+        """Add `scalar/<name>` to the open step. It is saved regardless of the schedules."""
         self._engine.open_step.add(f"scalar/{name}", np.array([value]), collections=frozenset({SCALARS}))
 
     def add_parameters(
@@ -72,7 +72,7 @@ class PlainAdapter:
         updates: Mapping[str, Any],
         learning_rate: float | None,
     ) -> None:
-        """Add weights and gradients, by the names of the parameters, as the update is about to use them."""
+        """Add weights and gradients, by the names of the parameters, right before the update uses them."""
         open_step = self._engine.open_step
         for prefix, arrays in (("", weights), ("gradient/", gradients)) if self._engine.due.parameters else ():
             for name, value in arrays.items():
@@ -87,7 +87,7 @@ class PlainAdapter:
             self._statistics.recorder.add(reading)
 
     def set_mode(self, mode: str) -> None:
-        """Set what the next steps are for."""
+        """Set the mode of the next steps."""
         self._engine.set_mode(mode)
 
     def end_step(self) -> None:

@@ -16,7 +16,7 @@ NOT_MEASURED = -1.0
 
 
 class Parameters:
-    """Reads the parameters of a step. Those with the same names share their tables."""
+    """A reader of the parameters of a step. Steps with the same names share their tables."""
 
     def __init__(self) -> None:
         self._watched: dict[Any, Watched] = {}
@@ -29,14 +29,14 @@ class Parameters:
         rates: Mapping[str, float],
         recorder: AlwaysOn,
     ) -> Reading:
-        """Return what a step of the update tells, as much of it as the recorder's budget allows.
+        """Return the numbers of an update, as many as the recorder's budget allows.
 
         Args:
             weights: Each weight by its name, before the update.
             gradients: Its gradient.
-            updates: What the update adds to it.
+            updates: The change that the update adds to it.
             rates: Learning rates by name.
-            recorder: Decides what this step measures, and gets the time that was spent.
+            recorder: Decides the tiers of this step, and gets the time that was spent.
         """
         names = tuple(dict.fromkeys((*weights, *gradients)))
         watched = Watched(names, tuple(rates))
@@ -80,7 +80,7 @@ def _norm_or_not(value: Any) -> float:
 
 
 def _size(gradient: Numbers | None) -> tuple[float, float, float]:
-    """Mean |g|, share of zeros, and max |g|."""
+    """Return mean |g|, share of zeros, and max |g|."""
     if gradient is None or not gradient.size:
         return 0.0, 0.0, 0.0
     sizes = np.abs(gradient)
@@ -88,7 +88,7 @@ def _size(gradient: Numbers | None) -> tuple[float, float, float]:
 
 
 def _counts(names: Sequence[str], found: Sequence[Numbers | None]) -> dict[tuple[str, str], float]:
-    """How many elements of each gradient are not finite, and how many of those are NaN."""
+    """Return the number of elements of each gradient that are not finite, and how many of those are NaN."""
     counts: dict[tuple[str, str], float] = {}
     for name, gradient in zip(names, found, strict=True):
         broken = 0 if gradient is None else int(np.sum(~np.isfinite(gradient)))

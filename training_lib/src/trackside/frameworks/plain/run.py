@@ -1,4 +1,4 @@
-"""A run of any Python program: NumPy, a framework that we do not know, or none."""
+"""A run of any Python program: NumPy, an unknown framework, or none."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from trackside.records.modes import checked_mode
 
 
 class Run:
-    """Records one training of a program that shows its own numbers, to be judged by the same rules.
+    """A run of one training in a program that passes its own numbers, to be judged by the same rules.
 
-    Nothing that it does can end the training: what fails is logged once, and the rest goes on. Only a wrong argument
-    raises, at once. Nothing is written before the first value. Under `trackside run` the run lies where TRACKSIDE_RUN
-    says.
+    No failure in it can end the training: a failure is logged once, and the rest goes on. Only a wrong argument raises,
+    at once. Nothing is written before the first value. Under `trackside run`, TRACKSIDE_RUN sets the address of the
+    run.
 
     Example:
         with trackside.Run("runs/first", save={"losses": 1, "gradients": 100}) as run:
@@ -36,12 +36,11 @@ class Run:
     """
 
     def __init__(self, run: str = "", *, save: CaptureRequest | Mapping[str, int] | None = None) -> None:
-        """Set where the run lies and what is saved.
+        """Set the address of the run and the data to save.
 
         Args:
             run: A new folder, or `s3://bucket/prefix`.
-            save: A whole request, or for each collection every how many steps it is saved; by default losses, every
-                500 steps.
+            save: A whole request, or an interval of steps for each collection; by default losses, every 500 steps.
 
         Raises:
             ConfigurationError: With every problem at once.
@@ -57,7 +56,7 @@ class Run:
         """Record a loss of the open step, as `<name>_output_<k>`.
 
         Args:
-            value: A number, or what `float` takes.
+            value: A number, or anything that `float` takes.
             name: Its name; one that does not end with "loss" gets "_loss" behind it.
         """
         full_name = name if name.lower().endswith("loss") else f"{name}_loss"
@@ -77,7 +76,7 @@ class Run:
             weights: Arrays by the name of the parameter; a name with neither "weight" nor "bias" in it gets ".weight"
                 behind it.
             gradients: The gradients, by the same names; saved as `gradient/<name>`.
-            updates: What the update adds to each weight, for the rules that compare the two.
+            updates: The change that the update adds to each weight, for the rules that compare the two.
             learning_rate: The learning rate of the step.
         """
         self._record(
@@ -86,15 +85,26 @@ class Run:
         )
 
     def tensor(self, name: str, value: Any, *, collection: str = "default") -> None:
-        """Save an array or list with the open step, whatever the schedules ask for."""
+        """Save an array or list with the open step, regardless of the schedules.
+
+        Args:
+            name: Name of the tensor.
+            value: An array, or a list of numbers.
+            collection: The collection that it belongs to.
+        """
         self._record("saving a tensor", lambda adapter: adapter.add_tensor(name, value, collection))
 
     def scalar(self, name: str, value: Any) -> None:
-        """Save a number as `scalar/<name>` with the open step, whatever the schedules ask for."""
+        """Save a number with the open step, regardless of the schedules.
+
+        Args:
+            name: Its name; it is saved as `scalar/<name>`.
+            value: A number, or anything that `float` takes.
+        """
         self._record("saving a scalar", lambda adapter: adapter.add_scalar(name, float(value)))
 
     def set_mode(self, mode: str = "TRAIN") -> None:
-        """Set what the next steps are for.
+        """Set the mode of the next steps.
 
         Args:
             mode: "TRAIN", "EVAL", "PREDICT" or "GLOBAL".
@@ -116,7 +126,7 @@ class Run:
             self._guard.attempt("storing steps", self._adapter.flush)
 
     def close(self) -> None:
-        """End the run; it ends with the process by itself. A second call does nothing."""
+        """End the run. The end of the process does so too. A second call does nothing."""
         self._is_closed = True
         if self._adapter is not None:
             self._guard.attempt("ending the run", self._adapter.uninstall)

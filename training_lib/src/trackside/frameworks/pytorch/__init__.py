@@ -8,7 +8,7 @@ from trackside.frameworks.pytorch.adapter import PyTorchAdapter
 
 
 def attach() -> None:
-    """Switch capture on if the environment names a run; called once torch has been imported."""
+    """Switch capture on if the environment names a run. Called once torch has been imported."""
     environment = CaptureEnvironment.read()
     if environment.run_uri and in_charge.is_free():
         adapter = PyTorchAdapter(environment)

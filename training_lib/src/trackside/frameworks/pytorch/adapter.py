@@ -29,12 +29,12 @@ class PyTorchAdapter:
 
     Attributes:
         session: The run.
-        steps: What happens in a step.
+        steps: The handlers of the events of a step.
 
     Args:
-        environment: Where the run lies, and what is captured.
-        options: How the run is stored.
-        strategy: Makes what decides where a step ends; by default the optimizers do.
+        environment: Address of the run, and the capture request.
+        options: Options for storing the run.
+        strategy: Makes the strategy that decides where a step ends; by default the optimizers do.
         extra: Makes further sources.
         owner: Flushed and closed at the end of the process, in the place of this adapter.
     """
@@ -73,7 +73,7 @@ class PyTorchAdapter:
         self._undo = []
 
     def begin(self) -> bool:
-        """Begin the run, with the first step of this process. Return False where none is to be captured."""
+        """Begin the run, with the first step of this process. Return False if this process captures none."""
         session, sources = self.session, self.steps.sources
         if torch.utils.data.get_worker_info() is not None:
             return False

@@ -1,1 +1,1 @@
-"""torch.compile: whether it is at work, and steps that run eagerly."""
+"""torch.compile: the check if it is in use, and steps that run eagerly."""

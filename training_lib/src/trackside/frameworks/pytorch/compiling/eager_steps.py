@@ -1,4 +1,4 @@
-"""Has a step run eagerly where torch.compile is in use, so that the modules inside can be seen."""
+"""Steps that run eagerly where torch.compile is in use, so that the modules inside can be seen."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from trackside.frameworks.pytorch.compiling.tracing import skip_frame
 
 
 class EagerSteps:
-    """Sets the compiler's stance to `force_eager` for a while, and puts the user's own back.
+    """A switch of the compiler's stance to `force_eager` for a while, and back to the user's own.
 
-    `torch.compile` is wrapped, to learn that the compiler is in use: importing it to ask would take seconds. With
-    `is_allowed` False the stance is never touched.
+    `torch.compile` is wrapped to learn that the compiler is in use: importing the compiler to find out would take
+    seconds. With `is_allowed` False the stance is never touched.
     """
 
     def __init__(self, *, is_allowed: bool) -> None:
@@ -27,7 +27,7 @@ class EagerSteps:
         self._stance: Any = None
 
     def install(self, absent: Callable[[], AbstractContextManager[None]]) -> Callable[[], None]:
-        """Wraps `torch.compile`; while it runs, `absent` holds. Gives what undoes it."""
+        """Wrap `torch.compile`; while it runs, `absent` holds. Return the function that undoes it."""
         original = torch.compile
         met = self._compiler_met
 
@@ -43,7 +43,7 @@ class EagerSteps:
         return functools.partial(setattr, torch, "compile", original)
 
     def switch(self, *, on: bool) -> None:
-        """Asks for eager execution from here on, or no longer."""
+        """Request eager execution from now on, or end it."""
         self._is_wanted = on
         if on:
             self._enter()

@@ -1,4 +1,4 @@
-"""Keeps our functions out of what torch.compile compiles."""
+"""Functions that keep our code out of the code that torch.compile compiles."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def _loaded_compiler() -> object:
     return sys.modules.get("torch._dynamo")
 
 
-# What compiles the functions that are called from here on in this thread; None for nothing. Private: where PyTorch does
-# not tell, the compiler's being loaded has to do, which it is as soon as an optimizer was built.
+# The compiler of the functions that are called from here on in this thread; None for none. Private: if PyTorch does not
+# show it, a loaded compiler counts, which it is as soon as an optimizer was built.
 compiler_at_work: Callable[[], object] = getattr(
     torch._C._dynamo.eval_frame, "get_eval_frame_callback", _loaded_compiler
 )
 
 
 def untraced(function: Callable[P, R]) -> Callable[P, R]:
-    """`function`, with all that it calls, hidden from torch.compile, which would compile it into the user's step.
+    """Return `function` hidden, with all its calls, from torch.compile, which would compile it into the user's step.
 
-    `torch.compiler.disable` does that but imports the compiler, which takes seconds, and takes time at each call: so
-    only where that is at work.
+    `torch.compiler.disable` does that but imports the compiler, which takes seconds, and costs time at each call. So it
+    is used only once the compiler is in use.
     """
     hidden: Callable[P, R] | None = None
 
@@ -48,9 +48,9 @@ def untraced(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def skip_frame(function: Callable[..., Any]) -> None:
-    """Tells torch.compile to leave the function's own frame alone, without importing the compiler.
+    """Make torch.compile leave the function's own frame alone, without importing the compiler.
 
-    Both ways are private; with neither, a training step that is compiled as a whole compiles this frame too.
+    Both ways are private. With neither, a training step that is compiled as a whole compiles this frame too.
     """
     frames = torch._C._dynamo.eval_frame
     if hasattr(frames, "set_code_exec_strategy"):

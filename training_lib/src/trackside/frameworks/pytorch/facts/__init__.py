@@ -1,1 +1,1 @@
-"""What the program is made of."""
+"""Model facts: modules, optimizers, losses and other parts of the program."""

@@ -1,4 +1,4 @@
-"""What the values of a parameter tell of how it began: looked at once, of a few rows or numbers of each."""
+"""Evidence of a parameter's initialization in its values: a few rows or numbers of each, read once."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _FULL = 0.9  # of the bound that the largest of so many numbers reaches
 
 
 def has_equal_rows(parameter: torch.Tensor) -> bool:
-    """True for a matrix whose first two rows and last row are the same: units that started alike, and stay so.
+    """Return True for a matrix with equal first two rows and last row: units that started alike, and stay so.
 
-    Of a tensor that holds no values here, False. Reads three rows; on a device it waits for them.
+    False for a tensor without values here. Reads three rows; on a device it waits for them.
     """
     if not _is_readable(parameter) or parameter.dim() < 2 or parameter.shape[0] < 3 or parameter[0].numel() < 2:
         return False
@@ -25,7 +25,7 @@ def has_equal_rows(parameter: torch.Tensor) -> bool:
 
 
 def looks_untrained(parameter: torch.Tensor) -> bool:
-    """True for a matrix that still looks as PyTorch's own layers initialise it: uniform in +-1/sqrt(fan_in).
+    """Return True for a matrix that still looks as PyTorch's own layers initialise it: uniform in +-1/sqrt(fan_in).
 
     No number lies beyond that bound, the largest comes near it, and the root mean square is that of a uniform
     distribution. A weight that was ever trained has left the bound, or lost that shape.

@@ -1,7 +1,7 @@
-"""Finds out what the training program is made of, and has it stored: see `records.model_facts`.
+"""The parts of the training program, found and stored as model facts: see `records.model_facts`.
 
-Looked at when the first steps end and then at every tenth, which costs microseconds where nothing has changed. What was
-found is worked out, looked up in the script's source and stored on the writer thread.
+The search runs when the first steps end and then at every tenth, and costs microseconds if nothing has changed.
+Findings are worked out, looked up in the script's source, and stored on the writer thread.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _REQUIRES_GRAD = attrgetter("requires_grad")
 
 @dataclass(frozen=True)
 class _Found:
-    """What was found at a step, before it is looked up in the source."""
+    """The parts found at a step, before the lookup in the source."""
 
     from_step: int
     roots: Sequence[Sequence[tuple[str, type, ModuleFacts]]]  # of each its modules: dotted path, class, facts
@@ -80,12 +80,16 @@ class _Found:
 
 
 class ModelFactsSource:
-    """Looks at the trained models while they are trained.
+    """The source of model facts, which looks at the trained models during training.
 
-    `is_looking`: this step is looked at, so `before_step` matters; `wants_loss` says the same of `loss_seen`. `program`
-    gives what others know of the program; `clipping` where gradients were clipped, by kind and limit; `unmasked` the
-    attention that was seen to see all of its input; `training_mode_evaluations` how many there were, and where. Of the
-    methods only `wants_loss` could raise.
+    - `is_looking`: this step is looked at, so `before_step` matters
+    - `wants_loss`: the same for `loss_seen`
+    - `program`: returns facts of the program that other parts know
+    - `clipping`: places where gradients were clipped, by kind and limit
+    - `unmasked`: the attention modules that were seen to read all of their input
+    - `training_mode_evaluations`: returns the number of validations in training mode, and the place of one
+
+    Of the methods only `wants_loss` could raise.
     """
 
     def __init__(
@@ -122,18 +126,18 @@ class ModelFactsSource:
         self._look = protect(self._looked)
 
     def connect(self, file: ModelFactsFile) -> None:
-        """Says where it goes."""
+        """Set the file that stores the facts."""
         self._file = file
 
     def end_step(self, step: int) -> None:
-        """To be called right before a training step ends: as `StepEngine.end_step`."""
+        """Look at the models if it is time. Call it right before a training step ends, as `StepEngine.end_step`."""
         if self.is_looking:
             self._look(step)
         self._steps += 1
         self.is_looking = self._steps < FIRST_LOOKS or self._steps % self._interval == 0
 
     def wants_loss(self, name: str) -> bool:
-        """Of the first step each loss is looked at, later only the first of a name."""
+        """Return True if this loss is looked at: each loss of the first step, later only the first of a name."""
         count = self._seen_losses.get(name, 0)
         return not (count and self._steps) and count < MOST_OF_A_LOSS and len(self._losses) < MOST_LOSSES
 
@@ -141,7 +145,7 @@ class ModelFactsSource:
         self._places[optimizer] = user_place()
 
     def _loss_seen(self, tensor: torch.Tensor, loss: LossDescription) -> None:
-        """A loss that `backward` is about to be called on. Keeps nothing of its graph."""
+        """Note a loss that `backward` is about to be called on. Keeps nothing of its graph."""
         self._add_loss(tensor.grad_fn, loss)
         for end, part in addends(tensor.grad_fn) if loss.name == UNNAMED else ():
             if self.wants_loss(part.name):
@@ -198,7 +202,7 @@ class ModelFactsSource:
         self._told = self._state()
 
     def _state(self) -> object:
-        """What shows that something has changed."""
+        """Return a value that differs once something has changed."""
         others = bytes(p.requires_grad for r in self._others if (p := r()) is not None)
         optimizers = [(id(o), s) for o, s in self._states.items()]
         return optimizers, others, len(self._losses), len(self._clipping), self._training_mode_evaluations()
@@ -262,7 +266,7 @@ class ModelFactsSource:
 
 
 class _Owners:
-    """Which optimizer holds a parameter, and by which name it went first."""
+    """The optimizer that holds each parameter, and the first name of each parameter."""
 
     def __init__(
         self,
@@ -286,7 +290,7 @@ class _Owners:
                     self._parameters[id(p)] = p
 
     def facts(self, name: str, parameter: torch.Tensor) -> ParameterFacts:
-        """The facts of a parameter that goes by `name`, its module left out."""
+        """Return the facts of a parameter under the name `name`, without its module."""
         optimizer, group, requires_grad = self._owner.get(id(parameter), ("", 0, parameter.requires_grad))
         first = self._first_names.setdefault(id(parameter), self._names.known(parameter) or name)
         placements = getattr(parameter, "placements", ())
@@ -306,7 +310,7 @@ class _Owners:
         )
 
     def homeless(self) -> Iterator[ParameterFacts]:
-        """Those that optimizers hold and no module does."""
+        """Return the parameters that optimizers hold and no module does."""
         for number, parameter in self._parameters.items():
             if number not in self._first_names and (name := self._names.known(parameter)) is not None:
                 yield self.facts(name, parameter)
@@ -317,7 +321,7 @@ def _dtype_name(dtype: torch.dtype) -> str:
 
 
 def _numbers_of(group: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers and flags of a parameter group, those that lie on no device and are finite."""
+    """Return the numbers and flags of a parameter group, without those on a device or not finite."""
     found: dict[str, float] = {}
     for key, value in group.items():
         parts = value if isinstance(value, (tuple, list)) and key != "params" else [value]
@@ -330,9 +334,9 @@ def _numbers_of(group: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _kind_of(value: Any) -> object:
-    """What a change in kind shows in: a number that becomes zero or is no longer, and not one that follows a schedule.
+    """Return a value that changes with the kind of `value`, and not as a schedule goes on.
 
-    A tensor, which may lie on a device, is never asked.
+    For a number that is whether it is zero. A tensor, which may lie on a device, is never read.
     """
     if isinstance(value, (tuple, list)):
         return len(value) if len(value) > 4 else tuple(map(_kind_of, value))
@@ -342,7 +346,7 @@ def _kind_of(value: Any) -> object:
 
 
 def _data_parallel(roots: Sequence[nn.Module]) -> str:
-    """What spreads the models over devices."""
+    """Return the name of the wrapper that spreads the models over devices; "" for none."""
     if any("FSDPModule" in {base.__name__ for base in type(m).__mro__} for root in roots for m in root.modules()):
         return "FSDP2"
     is_distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
@@ -360,9 +364,10 @@ _WRAPPERS = {"DistributedDataParallel": "DDP", "FullyShardedDataParallel": "FSDP
 
 
 class ModelFactsFile:
-    """Stores what was found: a `BackgroundPart` of the writer thread.
+    """The file of model facts: a `BackgroundPart` of the writer thread.
 
-    `open_store` opens the run's tensors; `start` tells what the numbers of steps are moved on by.
+    - `open_store`: opens the store of the run's tensors
+    - `start`: returns the position to add to the numbers of steps
     """
 
     def __init__(
@@ -385,25 +390,25 @@ class ModelFactsFile:
         self._retry_seconds = 0.0
 
     def add(self, found: _Found) -> None:
-        """Takes what was found. Called on the training thread."""
+        """Add the parts found at a step. Called on the training thread."""
         self._added.append(found)
 
     @property
     def due_in_seconds(self) -> float:
-        """See `BackgroundPart`."""
+        """Seconds until the next flush or attempt; see `BackgroundPart`."""
         if self._retry_seconds:
             return max(0.0, self._retry_at - self._monotonic())
         return _IDLE_SECONDS if self._is_resumed else _WAIT_SECONDS
 
     def flush_if_due(self) -> bool:
-        """See `BackgroundPart`."""
+        """Store new facts, if it is time; see `BackgroundPart`."""
         if not (self._added or self._has_news) or self._monotonic() < self._retry_at:
             return False
         self.flush()
         return True
 
     def flush(self) -> None:
-        """See `BackgroundPart`."""
+        """Store new facts; see `BackgroundPart`."""
         if not (self._added or self._has_news):
             return
         try:
@@ -415,7 +420,7 @@ class ModelFactsFile:
         self._retry_seconds = self._retry_at = 0.0
 
     def close(self) -> None:
-        """See `BackgroundPart`."""
+        """Store the rest; see `BackgroundPart`."""
         self.flush()
 
     def _save(self) -> None:
@@ -433,12 +438,12 @@ class ModelFactsFile:
             self._has_news, self.stored_revisions = False, self._told
 
     def _resume(self, store: Store) -> None:
-        """Goes on with what an earlier process of the run has told."""
+        """Read the facts that an earlier process of the run has stored, once."""
         if self._is_resumed:
             return
         try:
             self._revisions = list(read_facts(store, self._worker))
-        except RecordError:  # it was damaged before: what it said is lost already
+        except RecordError:  # it was damaged before: its content is lost already
             self._revisions = []
         self._told = len(self._revisions)
         self._is_resumed = True
@@ -489,7 +494,7 @@ class ModelFactsFile:
         )
 
     def _module_places(self, found: _Found, script: str) -> list[dict[str, Place]]:
-        """The place of each module of each root. Looked up again only when there are others."""
+        """Return the place of each module of each root. They are looked up again only if the modules changed."""
         asked = [[(path, kind) for path, kind, _ in root] for root in found.roots]
         if self._lines[0] != asked:
             seen = [p.file for _, p in (*found.optimizers, *found.losses) if p is not None]
@@ -500,7 +505,7 @@ class ModelFactsFile:
 
 
 def _tree(modules: Sequence[tuple[str, type]]) -> ModuleTree:
-    """A root's modules, given by their dotted paths in order, as a tree."""
+    """Return a root's modules, given by their dotted paths in order, as a tree."""
     trees: dict[str, ModuleTree] = {}
     for path, kind in modules:
         tree = trees[path] = ModuleTree(kind.__name__, user_classes(kind))

@@ -1,1 +1,1 @@
-"""What all rooms stand on: structures, names, source lines, fuses."""
+"""The common ground of all folders here: structures, names, source lines, fuses."""

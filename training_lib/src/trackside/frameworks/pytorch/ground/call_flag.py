@@ -1,4 +1,4 @@
-"""Tells whether any module was called since it was last asked to look: one comparison for each call."""
+"""A flag that shows if any module was called since it was last reset: one comparison for each call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trackside.frameworks.pytorch.compiling.tracing import skip_frame
 
 
 class CallFlag:
-    """Set `was_called` to False, and it says True once a module is called."""
+    """A flag: set `was_called` to False, and it becomes True once a module is called."""
 
     def __init__(self) -> None:
         self.was_called = False
@@ -21,7 +21,7 @@ class CallFlag:
         setattr(torch.nn.Module, "__call__", self._stand_in)  # noqa: B010 - mypy forbids assigning to a method
 
     def remove(self) -> None:
-        """Takes it away; where another was put on top, it stays below that, inert."""
+        """Remove the wrapper. Below another library's wrapper it stays, inert."""
         self.was_called = True
         if torch.nn.Module.__call__ is self._stand_in:
             setattr(torch.nn.Module, "__call__", self._original)  # noqa: B010 - as above

@@ -1,4 +1,4 @@
-"""A fuse for one source: what it raises never reaches the script, and switches off that source alone."""
+"""A fuse for one source: its exceptions never reach the script, and switch off that source alone."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ logger = logging.getLogger(__name__)
 
 
 class Fuse:
-    """`doing` completes the sentence "... failed and is no longer done", for the message.
+    """A guard of one source.
 
-    `when_blown` takes away what the source has put in place.
+    - `doing` completes the sentence "... failed and is no longer done", for the message
+    - `when_blown` removes the source's hooks
     """
 
     def __init__(self, guard: Guard, doing: str) -> None:
@@ -24,7 +25,7 @@ class Fuse:
         self._doing = doing
 
     def protect(self, function: Callable[..., None]) -> Callable[..., None]:
-        """`function`, made harmless, and skipped once any function of this fuse has raised."""
+        """Return `function` made harmless, and skipped once any function of this fuse has raised."""
 
         def protected(*args: Any) -> None:
             if self.is_blown or self._guard.is_off:

@@ -1,7 +1,7 @@
-"""Modules and optimizers that nobody told us of, found among all live objects.
+"""Modules and optimizers that were not registered with us, found among all live objects.
 
-A process that has imported PyTorch holds some 300,000: to walk over them takes tens of milliseconds. So what looks for
-them at one moment does so together, and the walk itself is done by functions written in C.
+A process that has imported PyTorch holds some 300,000 objects; walking over them takes tens of milliseconds. So all
+searches of one moment share one walk, and functions written in C do it.
 """
 
 from __future__ import annotations
@@ -24,16 +24,19 @@ _is_looking_once = False
 
 
 def instances(kind: type[T]) -> list[T]:
-    """All live objects of a kind of module or optimizer, by their type: what only passes for one is none."""
+    """Return all live objects of a kind of module or optimizer, by their type.
+
+    Objects that imitate one are left out.
+    """
     found = _found()
     return [o for o in found if issubclass(type(o), kind)]  # type: ignore[misc] # which mypy cannot follow
 
 
 @contextmanager
 def one_look() -> Iterator[None]:
-    """In here all that is asked for is found in one look, at the first question: what is made later is not seen.
+    """Share one search within the block, made at its first question. Objects that are made later are not found.
 
-    Within another one, that one's look is theirs.
+    A block within another one shares the outer search.
     """
     global _look, _is_looking_once  # noqa: PLW0603 - there is one heap
     if _is_looking_once:
@@ -47,7 +50,7 @@ def one_look() -> Iterator[None]:
 
 
 def look_again() -> None:
-    """Has the next question answered by another look."""
+    """Answer the next question with a new search."""
     global _look  # noqa: PLW0603 - as above
     _look = None
 

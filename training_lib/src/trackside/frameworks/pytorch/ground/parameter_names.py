@@ -21,12 +21,12 @@ _WRAPPER_PARTS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_modu
 
 
 class ParameterNames:
-    """Names parameters as smdebug does: `<RootClass>_<dotted.name>`.
+    """The names of parameters, as smdebug gives them: `<RootClass>_<dotted.name>`.
 
     The modules that own an optimizer's parameters are looked for among all live objects, once per optimizer, on its
     first captured step: some ten milliseconds then, and nothing while models are built. (Following
-    `register_module_module_registration_hook` instead costs 10 us per child, and never sees a deep copy or a model
-    that was unpickled.)
+    `register_module_module_registration_hook` instead costs 10 us per child, and never sees a deep copy or a model that
+    was unpickled.)
 
     A second root of a class is `<RootClass>2`; a parameter of no module is `Parameters_<k>.weight`.
     """
@@ -40,11 +40,11 @@ class ParameterNames:
         self._seen: list[weakref.ref[Optimizer]] | None = None
 
     def optimizers_seen(self) -> list[Optimizer] | None:
-        """The optimizers that were found beside the modules, as far as they live; None before these were looked for."""
+        """Return the live optimizers that were found beside the modules; None before the first search."""
         return None if self._seen is None else [found for each in self._seen if (found := each()) is not None]
 
     def register(self, root: torch.nn.Module) -> None:
-        """Tells of a model whose parameters are to be named. From then on those of no registered model have no name."""
+        """Name the parameters of a model. From then on the parameters of unregistered models have no name."""
         self._is_told = True
         root = unwrapped(root)
         root_name = self._root_name(root)
@@ -53,7 +53,7 @@ class ParameterNames:
             self._names.setdefault(id(parameter), (weakref.ref(parameter), name))
 
     def of_roots(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """(name, parameter) for each parameter of the roots named so far that has a name itself."""
+        """Return (name, parameter) for each parameter of the roots named so far that has a name itself."""
         for _, root in self.roots():
             for parameter in root.parameters():
                 name = self._known(parameter)
@@ -61,7 +61,7 @@ class ParameterNames:
                     yield name, parameter
 
     def of(self, optimizer: Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
-        """(name, parameter) for each parameter of the optimizer, in its order."""
+        """Return (name, parameter) for each parameter of the optimizer, in its order."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         if not self._is_told and any(self._known(p) is None for p in parameters):
             self._name_all(parameters)
@@ -71,14 +71,14 @@ class ParameterNames:
                 yield name, parameter
 
     def roots(self) -> Iterator[tuple[str, torch.nn.Module]]:
-        """(name, module) of each root named so far that still lives, in the order they were named."""
+        """Return (name, module) of each live root named so far, in the order of naming."""
         for reference, name in list(self._root_names.values()):
             root = reference()
             if root is not None:
                 yield name, root
 
     def known(self, parameter: torch.Tensor) -> str | None:
-        """The name of a parameter of an optimizer seen before; None for any other."""
+        """Return the name of a parameter of an optimizer seen before; None for any other."""
         return self._known(parameter)
 
     def _known(self, parameter: torch.Tensor) -> str | None:
@@ -112,20 +112,20 @@ class ParameterNames:
 
 
 def _class_name(kind: type) -> str:
-    """The class as it was written: `fully_shard` puts one called FSDP<name> in its place."""
+    """Return the name of the class as written: `fully_shard` replaces it by a class called FSDP<name>."""
     written = kind.__mro__[2:] if kind.__bases__[0].__name__ == "FSDPModule" else ()
     return (written or (kind,))[0].__name__
 
 
 class Home(NamedTuple):
-    """Where a parameter lives: the outermost module that holds it, and its dotted path in there."""
+    """The home of a parameter: the outermost module that holds it, and its dotted path in that."""
 
     root: torch.nn.Module
     path: str
 
 
 def _homes(wanted: set[int]) -> dict[int, Home]:
-    """The home of each wanted parameter, by id. Of several roots the one with the most of them is taken."""
+    """Return the home of each wanted parameter, by id. Of several roots the one with the most of them is taken."""
     homes: dict[int, Home] = {}
     owned = [(root, paths) for root in _roots() if (paths := _paths(root, wanted))]
     for root, paths in sorted(owned, key=lambda pair: -len(pair[1])):
@@ -140,25 +140,25 @@ def _paths(root: torch.nn.Module, wanted: set[int]) -> dict[int, str]:
 
 
 def inner_modules(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
-    """(dotted path, module) of the root (path "") and all in it, each once, without what wraps them."""
+    """Return (dotted path, module) of the root (path "") and all modules in it, each once, without wrappers."""
     for path, module in root.named_modules():
         if type(module).__name__ not in _WRAPPERS:
             yield without_wrappers(path), module
 
 
 def without_wrappers(name: str) -> str:
-    """A dotted path without the parts that wrappers add."""
+    """Return a dotted path without the parts that wrappers add."""
     return ".".join(part for part in name.split(".") if part not in _WRAPPER_PARTS)
 
 
 def _roots() -> list[torch.nn.Module]:
-    """The live modules that no other module holds, without what wraps them."""
+    """Return the live modules that no other module holds, without wrappers."""
     modules = [module for module in instances(torch.nn.Module) if "_modules" in module.__dict__]
     held = {id(child) for module in modules for child in module._modules.values()}
     return [unwrapped(module) for module in modules if id(module) not in held]
 
 
 def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
-    """The module itself, without what wraps it for several devices or for the compiler."""
+    """Return the module itself, without its wrappers for several devices or for the compiler."""
     inner = module._modules.get(_WRAPPERS.get(type(module).__name__, ""))
     return module if inner is None else unwrapped(inner)

@@ -1,7 +1,8 @@
-"""Where in the user's own files modules, optimizers and losses were created. Nothing is imported or run for it.
+"""Lines in the user's own files that created modules, optimizers and losses. Nothing is imported or run to find them.
 
-While training runs, a place is the innermost frame of the user's own code: a file and a number. What was built before
-we looked is found in the syntax trees of those files: `self.fc1 = nn.Linear(...)` in the class of the parent module.
+While training runs, a place is the innermost frame of the user's own code: a file and a number. The places of objects
+that were built before are found in the syntax trees of those files: `self.fc1 = nn.Linear(...)` in the class of the
+parent module.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Place(NamedTuple):
 
 
 def user_place() -> Place | None:
-    """The innermost frame of the user's own code that led here."""
+    """Return the innermost frame of the user's own code on the stack."""
     frame = sys._getframe(1)
     for _ in range(MOST_FRAMES):
         if is_user_file(frame.f_code.co_filename):
@@ -50,7 +51,7 @@ def user_place() -> Place | None:
 
 @functools.lru_cache(maxsize=4096)
 def is_user_file(path: str) -> bool:
-    """True for a file that is neither installed, nor Python's, nor ours."""
+    """Return True for a file that is neither installed, nor Python's, nor ours."""
     if path.startswith("<") or not path.endswith(".py"):
         return False
     absolute = os.path.abspath(path)
@@ -66,13 +67,13 @@ def _installed_folders() -> tuple[str, ...]:
 
 
 def script_path() -> str:
-    """The script that was started; "" where there is none, as in a notebook, or it is no file of the user's."""
+    """Return the path of the started script; "" in a notebook, or if it is no file of the user's."""
     path = getattr(sys.modules.get("__main__"), "__file__", None)
     return os.path.abspath(path) if isinstance(path, str) and is_user_file(path) else ""
 
 
 def shown(place: Place | None, script: str) -> str:
-    """ "train.py:41", relative to the script's folder; "" for no place."""
+    """Return the place as "train.py:41", relative to the script's folder; "" for no place."""
     if place is None:
         return ""
     folder = os.path.dirname(script)
@@ -82,7 +83,7 @@ def shown(place: Place | None, script: str) -> str:
 
 @dataclass
 class ModuleTree:
-    """A module's class, the file of it and of its bases that the user wrote, and the modules in it by name."""
+    """The class of a module, the user-written files of it and of its bases, and its child modules by name."""
 
     type_name: str
     classes: tuple[tuple[str, str], ...] = ()  # (file, name) of the class and its bases, as far as they are the user's
@@ -90,7 +91,7 @@ class ModuleTree:
 
 
 def user_classes(kind: type) -> tuple[tuple[str, str], ...]:
-    """(file, qualified name) of the class and its bases, those in files of the user's."""
+    """Return (file, qualified name) of the class and its bases, as far as they are in the user's files."""
     found = []
     for base in kind.__mro__:
         file = getattr(sys.modules.get(base.__module__), "__file__", None)
@@ -100,7 +101,7 @@ def user_classes(kind: type) -> tuple[tuple[str, str], ...]:
 
 
 class _Expression(NamedTuple):
-    """What created a module: an expression, and the function and file that it stands in."""
+    """The expression that created a module, with its function and file."""
 
     file: _File
     node: ast.expr
@@ -112,7 +113,7 @@ class _Expression(NamedTuple):
 
 
 class SourceLines:
-    """Reads the files it is asked about, each once. Errors: none; what cannot be read or found has no place."""
+    """A reader of source files, each read once. Errors: none; a file that cannot be read has no places."""
 
     def __init__(self) -> None:
         self._files: dict[str, _File | None] = {}
@@ -120,13 +121,16 @@ class SourceLines:
         self._used: set[int] = set()  # calls that some root was created by
 
     def modules(self, root: ModuleTree, *, files: Iterable[str]) -> dict[str, Place]:
-        """The place of each module by its dotted path, "" for the root, which is looked for in `files` and its own."""
+        """Return the place of each module by its dotted path, "" for the root.
+
+        The root is searched in `files` and its own.
+        """
         found: dict[str, Place] = {}
         self._visit(root, self._root(root, [*files, *(file for file, _ in root.classes)]), "", found)
         return found
 
     def loss(self, backward: Place) -> Place | None:
-        """Where the value was computed that `backward` is called on at that place; None if no such call is there."""
+        """Return the place that computed the value on which `backward` is called in that line; None without a call."""
         file = self._file(backward.file)
         call = file.call_at(backward.line, "backward") if file else None
         if file is None or call is None:
@@ -144,7 +148,7 @@ class SourceLines:
         return None
 
     def has_call(self, place: Place, name: str) -> bool:
-        """True if a function of that name is called on that line."""
+        """Return True if a function of that name is called on that line."""
         file = self._file(place.file)
         return file is not None and file.call_at(place.line, name) is not None
 
@@ -173,7 +177,7 @@ class SourceLines:
         return None
 
     def _fits(self, tree: ModuleTree, created: _Expression) -> bool:
-        """False for a call that has made another module: of a container the items tell."""
+        """Return False for a call that has created another module. The items of a container decide."""
         if tree.type_name not in _CONTAINERS:
             return True
         items = _items(created)
@@ -210,7 +214,7 @@ class SourceLines:
 
 
 class _File:
-    """A file of the user's as a syntax tree, and what is looked up in it."""
+    """A file of the user's as a syntax tree, with lookups in it."""
 
     def __init__(self, path: str, tree: ast.Module) -> None:
         self.path, self.tree = path, tree
@@ -231,7 +235,7 @@ class _File:
             return None
 
     def call_at(self, line: int, name: str) -> ast.Call | None:
-        """The call of that name that spans the line."""
+        """Return the call of that name that spans the line."""
         return next((c for c in self.calls.get(name, ()) if c.lineno <= line <= (c.end_lineno or c.lineno)), None)
 
     def _walk(self, node: ast.AST, scope: ast.AST) -> None:
@@ -250,7 +254,7 @@ class _File:
 
 
 def _called(node: ast.AST) -> str:
-    """The last part of what a call calls: "Linear" of `nn.Linear(3, 4)`; "" of anything else."""
+    """Return the last part of the called name: "Linear" of `nn.Linear(3, 4)`; "" for anything else."""
     function = node.func if isinstance(node, ast.Call) else None
     if isinstance(function, ast.Attribute):
         return function.attr
@@ -258,17 +262,17 @@ def _called(node: ast.AST) -> str:
 
 
 def _callee(call: ast.Call) -> ast.expr | None:
-    """What a method is called on."""
+    """Return the object on which a method is called."""
     return call.func.value if isinstance(call.func, ast.Attribute) else None
 
 
 def _members(file: _File, kind: ast.ClassDef) -> dict[str, _Expression]:
-    """What each attribute of `self` was set to, by its name; under "" what was handed to `super().__init__`."""
+    """Return the value of each attribute of `self`, by its name; under "" the argument of `super().__init__`."""
     found: dict[str, _Expression] = {}
     for function in (node for node in kind.body if isinstance(node, _Function)):
         for node in ast.walk(function):
             for name, value in _set_by(node):
-                # A module that is handed in was not created here; a call tells more.
+                # A module that is handed in was not created here; a call is better evidence.
                 if name not in found or not isinstance(found[name].node, ast.Call):
                     found[name] = _Expression(file, value, function)
     return found
@@ -297,14 +301,14 @@ def _assigned(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr
 
 
 class _Items(NamedTuple):
-    """What a container was filled with, by key if there are keys; `are_all` False where loops make more of them."""
+    """The items of a container, by key if it has keys; `are_all` is False if loops add more of them."""
 
     of: list[tuple[str | None, _Expression]]
     are_all: bool
 
 
 def _items(created: _Expression, depth: int = 0) -> _Items | None:
-    """The items of a container that an expression creates; None if it creates none that can be read."""
+    """Return the items of a container that an expression creates; None if it creates none that can be read."""
     file, node, scope = created
     if depth > _DEEPEST:
         return None
@@ -345,7 +349,7 @@ def _called_or_none(node: ast.AST | None) -> str:
 
 
 def _unpaired(item: tuple[str | None, _Expression]) -> tuple[str | None, _Expression]:
-    """`("relu", nn.ReLU())` of an OrderedDict as key and module."""
+    """Return `("relu", nn.ReLU())` of an OrderedDict as key and module."""
     key, expression = item
     node = expression.node
     if key is None and isinstance(node, ast.Tuple) and len(node.elts) == 2:
@@ -367,7 +371,7 @@ def _joined(file: _File, nodes: Sequence[ast.expr], scope: ast.AST, depth: int) 
 
 
 def _items_of_name(created: _Expression, name: str, depth: int) -> _Items | None:
-    """What a variable was made of: a list that is set, added to and appended to, or a container."""
+    """Return the items of a variable: a list that is set, added to and appended to, or a container."""
     file, itself, scope = created
     items: list[tuple[str | None, _Expression]] = []
     is_found, are_all = False, True
@@ -391,7 +395,7 @@ def _items_of_name(created: _Expression, name: str, depth: int) -> _Items | None
 
 
 def _given_to(node: Any, name: str) -> ast.expr | None:
-    """What a statement sets a variable to or adds to it."""
+    """Return the value that a statement sets a variable to or adds to it."""
     if isinstance(node, ast.Call):
         function = node.func
         is_added = isinstance(function, ast.Attribute) and function.attr in {"append", "extend"} and len(node.args) == 1
@@ -417,7 +421,7 @@ def _item(items: _Items | None, place: int, name: str, child: ModuleTree) -> _Ex
 
 
 def _may_be(expression: _Expression, child: ModuleTree) -> bool:
-    """False where it is plain that another class was called."""
+    """Return False if the expression certainly calls another class."""
     name = _called(expression.node)
     return name == child.type_name or not name[:1].isupper()
 
@@ -427,7 +431,7 @@ def _text(node: ast.expr | None) -> str | None:
 
 
 def _last_assignment(scope: ast.AST, name: str, *, before: int) -> int | None:
-    """The line that set a variable last, up to that line; one that only scales what it was is passed over."""
+    """Return the line that set a variable last, up to that line. A line that only scales its value is skipped."""
     lines = []
     for node in ast.walk(scope):
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None and node.lineno <= before:
@@ -439,7 +443,7 @@ def _last_assignment(scope: ast.AST, name: str, *, before: int) -> int | None:
 
 
 def _only_scales(value: ast.expr, name: str) -> bool:
-    """`loss / 4`, `loss * weight`, `scaler.scale(loss)`."""
+    """Return True for `loss / 4`, `loss * weight`, `scaler.scale(loss)`."""
     names = {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}
     is_arithmetic = isinstance(value, ast.BinOp) and not any(isinstance(n, ast.Call) for n in ast.walk(value))
     return name in names and (is_arithmetic or _called(value) in _SCALINGS)

@@ -1,4 +1,4 @@
-"""The tensors inside of whatever modules take and give: tuples, lists, dicts, dataclasses, outputs of Hugging Face."""
+"""The tensors in arguments and results of modules: tuples, lists, dicts, dataclasses, outputs of Hugging Face."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _MOST_TENSORS = 1024  # of one call
 
 
 def flatten(*values: Any) -> Iterator[torch.Tensor]:
-    """The tensors in `values`, in order; of mappings and dataclasses in the order of their fields.
+    """Return the tensors in `values`, in order; of mappings and dataclasses in the order of their fields.
 
-    What is neither a tensor nor a known container holds none. At most 1024 tensors, and 16 levels.
+    An object that is neither a tensor nor a known container holds none. At most 1024 tensors, and 16 levels.
     """
     for count, tensor in enumerate(_flatten(values, 0)):
         if count == _MOST_TENSORS:
@@ -45,7 +45,7 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 def is_no_computation() -> bool:
-    """True where a call is no computation of the step: recomputed in the backward pass, traced, or transformed."""
+    """Return True if a call is no computation of the step: recomputed in the backward pass, traced, or transformed."""
     if torch._C._current_graph_task_id() != -1 or torch._C._get_tracing_state() is not None:
         return True
     functorch = getattr(torch._C, "_functorch", None)
@@ -53,7 +53,7 @@ def is_no_computation() -> bool:
 
 
 def holds_value(tensor: torch.Tensor) -> bool:
-    """True if the tensor is one that can be copied: not a wrapper of a transformation, not fake, not on `meta`."""
+    """Return True if the tensor can be copied: not a wrapper of a transformation, not fake, not on `meta`."""
     if tensor.is_meta or type(tensor).__name__ in {"FakeTensor", "FunctionalTensor"}:
         return False
     functorch = getattr(torch._C, "_functorch", None)

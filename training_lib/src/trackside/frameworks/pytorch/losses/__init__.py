@@ -1,1 +1,1 @@
-"""What a loss is called, what it is made of, and what it was computed from."""
+"""Losses: their names, their parts, and their inputs."""

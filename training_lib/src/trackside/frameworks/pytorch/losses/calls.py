@@ -1,8 +1,8 @@
-"""Sees calls of the loss functions of torch.nn.functional, for as long as an evaluation lasts.
+"""Observation of calls of the loss functions of torch.nn.functional, for as long as a validation lasts.
 
-What a function does is exchanged (its `__code__`), not the name in that module: scripts often take a function out of it
-(`loss_fn = F.cross_entropy`, `from torch.nn.functional import cross_entropy`), and the function itself stays the same
-object for whoever compares, pickles or looks it up. In training nothing is exchanged: there the graph tells the loss.
+The code of a function is exchanged (its `__code__`), not the name in that module: scripts often take a function out of
+it (`loss_fn = F.cross_entropy`, `from torch.nn.functional import cross_entropy`), and the function itself stays the
+same object for code that compares, pickles or looks it up. In training nothing is exchanged: the graph shows the loss.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Seen = Callable[[str, Any, Any, Any], None]
 
 
 class _Exchange(NamedTuple):
-    """What a function does by itself, what it does while it is watched, and the function that is handed its calls."""
+    """The own code of a function, its code while watched, and the function that receives its calls."""
 
     function: FunctionType
     own: CodeType
@@ -32,7 +32,10 @@ class _Exchange(NamedTuple):
 
 
 class LossCalls:
-    """Exchanges what the functions do, and puts it back. `seen(loss_name, args, kwargs, result)` must not raise."""
+    """A switch that exchanges the code of loss functions, and restores it.
+
+    `seen(loss_name, args, kwargs, result)` must not raise.
+    """
 
     def __init__(self, seen: Seen) -> None:
         self._seen = seen
@@ -40,7 +43,7 @@ class LossCalls:
         self._is_on = False
 
     def switch(self, *, on: bool) -> None:
-        """Makes calls seen, or no longer seen."""
+        """Start to observe calls, or stop."""
         if on is self._is_on:
             return
         self._is_on = on
@@ -55,7 +58,7 @@ class LossCalls:
 
     @functools.cached_property
     def _exchanges(self) -> Sequence[_Exchange]:
-        """The same at each evaluation: what torch.compile has compiled holds for the code that it saw."""
+        """The exchanges, the same at each validation: code from torch.compile fits only the functions that it saw."""
         named = ((getattr(functional, name, None), loss_name) for name, loss_name in LOSS_OF_FUNCTION.items())
         return [
             _Exchange(function, function.__code__, _calling_global(function), self._stand_in(function, loss_name))
@@ -89,9 +92,9 @@ def _name_in_globals(function: FunctionType) -> str:
 
 
 def _calling_global(function: FunctionType) -> CodeType:
-    """Code with the parameters of `function`, which hands all of them to its stand-in among the globals.
+    """Return code with the parameters of `function` that passes all of them to its stand-in among the globals.
 
-    Where it comes from is said to be where the function does: `inspect.getsource` and torch.jit look there.
+    It claims the place of the function: `inspect.getsource` and torch.jit look up the source by it.
     """
     parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
     bare = [each.replace(annotation=inspect.Parameter.empty, default=inspect.Parameter.empty) for each in parameters]

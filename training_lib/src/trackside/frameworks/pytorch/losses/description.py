@@ -1,4 +1,4 @@
-"""What a scalar that `backward` is called on is: which loss function, of what, and what its value was multiplied by."""
+"""Description of a scalar that `backward` is called on: its loss function, its inputs, and the factors of its value."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _LOSS_OF_NODE: Mapping[str, str] = {
     "MultilabelMarginLossBackward0": "MultiLabelMarginLoss",
     "CtcLossBackward0": "CTCLoss",
 }
-# By their functions, under the names that their graphs lead to: where there is no graph, in evaluation, a loss must
-# have the name that it has in training. The others of torch.nn.functional leave nothing in it that tells them.
+# By their functions, under the names that their graphs lead to: without a graph, in validation, a loss must have the
+# name that it has in training. The others of torch.nn.functional leave nothing in the graph that identifies them.
 LOSS_OF_FUNCTION: Mapping[str, str] = {
     "cross_entropy": "CrossEntropyLoss",
     "nll_loss": "NLLLoss",
@@ -69,10 +69,11 @@ _REDUCED_BY_SUM = 2  # torch's enum of reductions: none, mean, sum
 
 
 class LateScale(NamedTuple):
-    """A scale of which some factors lie on a device, as AMP's does on a GPU: to ask for them makes training wait.
+    """A scale with factors on a device, as AMP's on a GPU: reading them makes training wait.
 
-    `factors`: those, of one element each, as the script left them: it may write over them after this step;
-    `known`: what all others make. `is_amp_only`: the one factor is undone only if it is AMP's.
+    - `factors`: those factors, of one element each, as the script left them: it may write over them after this step
+    - `known`: the product of all others
+    - `is_amp_only`: the one factor is undone only if it is AMP's
     """
 
     factors: tuple[torch.Tensor, ...]
@@ -81,7 +82,7 @@ class LateScale(NamedTuple):
     is_amp_only: bool = False
 
     def of(self, numbers: Sequence[float]) -> float:
-        """The scale, from the numbers of `factors`; 1 where they cannot be undone."""
+        """Return the scale, from the numbers of `factors`; 1 if they cannot be undone."""
         if self.is_amp_only:
             return _amp_scale(numbers[0])
         scale = self.known
@@ -92,15 +93,16 @@ class LateScale(NamedTuple):
         return scale
 
     def read(self) -> float:
-        """The scale. Waits for the device."""
+        """Return the scale. Waits for the device."""
         return self.of([float(factor) for factor in self.factors])
 
 
 class LossDescription(NamedTuple):
-    """What a loss is.
+    """The description of a loss.
 
-    `name`: what to call it, in the words of torch.nn; `scale`: what its true value was multiplied by; `node`: the
-    node of the graph that holds what the loss was computed from, if there is one.
+    - `name`: its name in the words of torch.nn
+    - `scale`: the number that its true value was multiplied by
+    - `node`: the node of the graph that holds the inputs of the loss, if one does
     """
 
     name: str
@@ -108,7 +110,7 @@ class LossDescription(NamedTuple):
     node: Any = None
 
     def read_scale(self) -> float:
-        """`scale` as a number. Waits for a device if that has it: not to be asked on a step that saves nothing."""
+        """Return `scale` as a number. Waits for a device that holds it: do not call it on a step that saves nothing."""
         return self.scale.read() if isinstance(self.scale, LateScale) else self.scale
 
 
@@ -123,10 +125,10 @@ _NO_FACTOR = _Factor(1.0, is_divisor=False)
 
 
 def describe_loss(node: Any) -> LossDescription:
-    """Walks back from the graph node of a scalar to the loss function it came from. Never waits for a device.
+    """Return the loss function that a scalar came from, by a walk back from its graph node. Never waits for a device.
 
-    Behind an unknown function a factor may be part of the loss (a mean by hand), so only AMP's is undone there: a
-    last multiplication by a power of two. So it is behind a loss function that sums: what divides it makes the mean.
+    Behind an unknown function a factor may be part of the loss (a mean by hand), so only AMP's is undone behind it: a
+    last multiplication by a power of two. The same holds behind a loss function that sums: its divisor makes the mean.
     """
     kind = type(node).__name__
     if kind in _LOSS_OF_NODE:  # nearly every step of nearly every training
@@ -186,7 +188,7 @@ def _inputs(node: Any) -> list[Any]:
 
 
 def _recognised(kind: str, node: Any) -> LossDescription | None:
-    """The loss function that ends in this node, if one does."""
+    """Return the loss function that ends in this node, if one does."""
     if kind in _LOSS_OF_NODE:
         return LossDescription(_loss_name(kind, node), 1.0, node)
     if kind in {"MeanBackward0", "SumBackward0"}:
@@ -200,7 +202,10 @@ def _recognised(kind: str, node: Any) -> LossDescription | None:
 
 
 def _reduced_by_hand(inputs: list[Any]) -> LossDescription | None:
-    """`reduction="none"` and a mean after it; a mean of absolute values is what the L1 loss itself leaves."""
+    """Return the loss with `reduction="none"` and a mean after it.
+
+    A mean of absolute values is the graph of the L1 loss.
+    """
     if len(inputs) != 1:
         return None
     kind = type(inputs[0]).__name__
@@ -214,7 +219,7 @@ def _reduced_by_hand(inputs: list[Any]) -> LossDescription | None:
 
 
 def _with_smoothed_labels(inputs: list[Any]) -> LossDescription | None:
-    """Cross entropy with `label_smoothing`: two terms of one softmax."""
+    """Return cross entropy with `label_smoothing`: two terms of one softmax."""
     ends = [_end_of_line(term) for term in inputs]
     if len(ends) != 2 or not all(type(term).__name__ == "MulBackward1" for term in inputs):
         return None
@@ -246,7 +251,7 @@ def _loss_name(kind: str, node: Any) -> str:
 
 
 def _constant_factor(kind: str, node: Any) -> _Factor | None:
-    """The constant that a node multiplies or divides its only graph input by; None if it cannot be known or undone."""
+    """Return the constant that a node multiplies or divides its only graph input by; None if it cannot be undone."""
     is_first = node.next_functions[0][0] is not None
     if kind == "DivBackward0" and not is_first:
         return None  # constant / loss
@@ -266,19 +271,19 @@ def _is_named_like_a_loss(class_name: str) -> bool:
 
 
 def register_loss(module: torch.nn.Module) -> None:
-    """Makes it a loss that is named as its class, whatever that is."""
+    """Register a module of any class as a loss with the name of its class."""
     _REGISTERED[module] = type(module).__name__
 
 
 def is_loss_like(module: torch.nn.Module) -> bool:
-    """True for the loss modules of torch.nn, for classes that are named like one, and for registered ones."""
+    """Return True for the loss modules of torch.nn, for classes with the name of one, and for registered ones."""
     if _REGISTERED and module in _REGISTERED:
         return True
     return _is_named_like_a_loss(type(module).__name__) or isinstance(module, torch.nn.modules.loss._Loss)
 
 
 def name_of_loss_module(module: torch.nn.Module) -> str:
-    """What the loss of this module is called: as torch's own class that does its work, else `loss`."""
+    """Return the name of the loss of this module: torch's own class that computes it, else `loss`."""
     if _REGISTERED and module in _REGISTERED:
         return _REGISTERED[module]
     for kind in type(module).__mro__:
@@ -289,7 +294,7 @@ def name_of_loss_module(module: torch.nn.Module) -> str:
 
 
 class LossInputs(NamedTuple):
-    """What a loss was computed from. Of cross entropy's graph the predictions are log-probabilities, not logits."""
+    """The inputs of a loss. In the graph of cross entropy the predictions are log-probabilities, not logits."""
 
     predictions: torch.Tensor
     labels: torch.Tensor
@@ -297,9 +302,9 @@ class LossInputs(NamedTuple):
 
 
 def inputs_in_graph(node: Any) -> LossInputs | None:
-    """What the node of a loss function keeps for its backward pass; None where it keeps no such thing.
+    """Return the inputs that the node of a loss function keeps for its backward pass; None if it keeps none.
 
-    Errors: `RuntimeError` where the script has written over what is kept.
+    Errors: `RuntimeError` if the script has written over them.
     """
     predictions = getattr(node, "_saved_self", None)
     labels = getattr(node, "_saved_target", None)
@@ -309,7 +314,7 @@ def inputs_in_graph(node: Any) -> LossInputs | None:
 
 
 def inputs_of_call(args: Any, kwargs: Any, *, ignored_label: Any = None) -> LossInputs | None:
-    """The same from a call of a loss module or function: `(input, target)`, by position or keyword."""
+    """Return the inputs of a call of a loss module or function: `(input, target)`, by position or keyword."""
     given = [*args[:2], *(kwargs[name] for name in ("input", "target")[len(args) :] if name in kwargs)]
     if len(given) < 2 or not all(isinstance(value, torch.Tensor) for value in given):
         return None
@@ -324,7 +329,7 @@ def _label_or_none(value: Any) -> int | None:
 
 
 class Accuracy(NamedTuple):
-    """Right answers, and how many there were."""
+    """The number of right answers, and of all answers."""
 
     right: int
     of: int
@@ -335,7 +340,7 @@ _BINARY = {"BCELoss": 0.5, "BCEWithLogitsLoss": 0.0}
 
 
 def accuracy(loss_name: str, inputs: LossInputs) -> Accuracy | None:
-    """How many predictions are right, where a loss's inputs tell it; None where they do not.
+    """Return the number of right predictions, if the inputs of the loss show it; None if they do not.
 
     Classes: scores (N, C, ...) or (C,) and integer labels (N, ...) or (). Binary: probabilities or logits, and labels
     of 0 and 1 in the same shape; 0.5 counts as 1.

@@ -1,7 +1,7 @@
-"""What the graph of a loss tells about it: its reduction, and what its predictions came out of.
+"""Facts in the graph of a loss: its reduction, and the functions that made its predictions.
 
-Unpacks no tensor but the weights of classes, which are no part of the graph, and once the distances in a margin
-and what log-probabilities are multiplied by.
+Unpacks no tensor except the weights of classes, which are no part of the graph, and once the distances in a margin and
+the factors of log-probabilities.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ _HALF = {torch.float16, torch.bfloat16}
 
 
 class GraphFacts(NamedTuple):
-    """See `contracts.model_facts.LossFacts`. `half_precision`: what layers computed in, if it was that."""
+    """The facts of a loss; see `contracts.model_facts.LossFacts`.
+
+    `half_precision` is the type of a layer near it, if half.
+    """
 
     type_name: str = UNNAMED
     reduction: str = ""
@@ -63,7 +66,7 @@ class GraphFacts(NamedTuple):
 
     @classmethod
     def of(cls, end: Any, loss: LossDescription) -> GraphFacts:
-        """The facts of a loss whose graph ends in `end`, described already. Keeps no reference to its graph."""
+        """Return the facts of a described loss with the graph that ends in `end`. Keeps no reference to its graph."""
         half = _half_precision(end)
         is_negated = loss.name == UNNAMED and type(end).__name__ == "NegBackward0"
         if is_negated:
@@ -95,7 +98,7 @@ class GraphFacts(NamedTuple):
 
 
 def addends(end: Any) -> list[tuple[Any, LossDescription]]:
-    """The losses of the framework that are summed up in a loss, with the nodes they end in; [] if it is no sum."""
+    """Return the framework's losses that are summed up in a loss, with their last nodes; [] if it is no sum."""
     found: list[tuple[Any, LossDescription]] = []
     waiting, seen = [end], 0
     while waiting and seen < MOST_NODES and len(found) < MOST_ADDENDS:
@@ -116,7 +119,7 @@ def _next(node: Any, place: int = 0) -> tuple[Any, int]:
 
 
 def _predictions(loss: LossDescription) -> tuple[Any, int]:
-    """The node that made what the loss was given, and which of its outputs; of cross entropy its own log-softmax."""
+    """Return the node that made the input of the loss, and the number of its output; for cross entropy, log-softmax."""
     if type(loss.node).__name__ == "LogSoftmaxBackward0":
         return loss.node, 0
     found = _next(loss.node)
@@ -131,7 +134,10 @@ def _shape(node: Any, output: int) -> tuple[int, ...]:
 
 
 def _function(node: Any, *, is_scored: bool) -> str:
-    """What function made the predictions. `is_scored`: the node is cross entropy's own log-softmax, or leads to it."""
+    """Return the name of the function that made the predictions.
+
+    `is_scored`: the node is cross entropy's own log-softmax, or leads to it.
+    """
     is_own_softmax = is_scored
     is_log = False
     for _ in range(_LONGEST_WALK):
@@ -158,7 +164,7 @@ def _function(node: Any, *, is_scored: bool) -> str:
 
 
 def _is_weighted(node: Any) -> bool:
-    """True if the loss was given weights of classes or samples."""
+    """Return True if the loss has weights of classes or samples."""
     for _ in range(_LONGEST_WALK):
         names = _OF_WEIGHTS.get(type(node).__name__)
         if names is not None:
@@ -168,9 +174,9 @@ def _is_weighted(node: Any) -> bool:
 
 
 def _is_broadcast(node: Any) -> bool:
-    """True if n predictions met n targets as n times n, by broadcasting: a column less a row.
+    """Return True if n predictions met n targets as n times n, by broadcasting: a column less a row.
 
-    Or if a score for each of k classes met the number of the class.
+    Also if a score for each of k classes met the number of the class.
     """
     for _ in range(_LONGEST_WALK):
         if _meets_class_numbers(node):
@@ -186,7 +192,7 @@ def _is_broadcast(node: Any) -> bool:
 
 
 def _meets_class_numbers(node: Any) -> bool:
-    """True if each row of k predictions met one and the same target, and the targets are whole, from 0 to below k."""
+    """Return True if each row of k predictions met the same target, and the targets are whole, from 0 to below k."""
     try:
         targets = getattr(node, "_saved_target", None)
     except RuntimeError:  # the script has written over what the graph keeps
@@ -208,7 +214,7 @@ def _read(question: Callable[[Any], _T], end: Any) -> _T | None:
 
 
 def _half_precision(node: Any) -> torch.dtype | None:
-    """The half precision that a layer near the loss computed in; None if there is none."""
+    """Return the half precision of a layer near the loss; None if no such layer used one."""
     waiting = [node]
     seen: set[Any] = set()
     while waiting and len(seen) < MOST_NODES:

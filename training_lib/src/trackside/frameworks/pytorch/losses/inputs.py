@@ -1,4 +1,4 @@
-"""Saves predictions, labels and accuracy from what losses are computed from."""
+"""Predictions, labels and accuracy, saved from the inputs of losses."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _NONE = Accuracy(0, 0)
 
 
 class LossInputSource:
-    """Counts them over one step: `<Loss>_input_0` and `_input_1` are predictions and labels of its first loss.
+    """A source of the inputs of losses.
 
-    Several losses in a step (accumulation) have `_input_2` and `_input_3` and so on; accuracy is over all of them.
+    `<Loss>_input_0` and `_input_1` are predictions and labels of a step's first loss. Several losses in a step
+    (accumulation) have `_input_2` and `_input_3` and so on. Accuracy is over all of them.
     """
 
     def __init__(self, engine: StepEngine, guard: Guard, *, saver: TensorSaver, numbering: Numbering) -> None:
@@ -38,19 +39,19 @@ class LossInputSource:
         return not self._engine.due.kinds.isdisjoint(KINDS)
 
     def settle(self, mode: str) -> None:
-        """As `OpenStep.settle`."""
+        """Mark the answers counted so far as the open step's own, as `OpenStep.settle`."""
         if mode in self._accuracy:
             self._settled[mode] = self._accuracy[mode]
 
     def drop_unsettled(self, mode: str) -> None:
-        """As `OpenStep.drop_unsettled`."""
+        """Drop the answers counted since the last `settle`, as `OpenStep.drop_unsettled`."""
         self._called = {key for key in self._called if key[0] != mode}
         self._accuracy.pop(mode, None)
         if mode in self._settled:
             self._accuracy[mode] = self._settled[mode]
 
     def step_ended(self, mode: str, *, keep_unsettled: bool = False) -> None:
-        """Counts that mode's answers from 0 again; to be called right before `StepEngine.end_step`."""
+        """Reset the answers of that mode. Call it right before `StepEngine.end_step`."""
         total, settled = self._accuracy.pop(mode, _NONE), self._settled.pop(mode, _NONE)
         if not keep_unsettled:
             self._called = {key for key in self._called if key[0] != mode}
@@ -60,11 +61,11 @@ class LossInputSource:
             self._save_accuracy(self._accuracy[mode])
 
     def was_called(self, loss_name: str) -> bool:
-        """True if a loss module of this name was seen in the open step, so that its graph tells nothing new."""
+        """Return True if a loss module of this name was seen in the open step, so that its graph adds nothing new."""
         return (self._engine.mode, loss_name) in self._called
 
     def add(self, loss_name: str, inputs: LossInputs, *, is_call: bool) -> None:
-        """Adds what one loss was computed from; `is_call`: seen at a call, not in a graph."""
+        """Add the inputs of one loss. `is_call`: seen at a call, not in a graph."""
         if not holds_value(inputs.predictions) or not holds_value(inputs.labels):
             return
         mode, prefix = self._engine.mode, f"{loss_name}_input_"

@@ -1,8 +1,8 @@
-"""Whether a loss by hand makes what it is shown less likely: a log-probability that enters it with no minus.
+"""Losses by hand that make the observed data less likely: a log-probability enters them without a minus.
 
-Only chosen entries of a log-softmax count (`gather`, an index, a diagonal), as cross entropy by hand and the steps of a
-policy have them, and only where all that they are multiplied by has one sign: rewards less a baseline have both, and
-what they make more likely cannot be told. Reads such factors, once a run.
+Only chosen entries of a log-softmax count (`gather`, an index, a diagonal), as in cross entropy by hand and in the
+steps of a policy, and only if all their factors have one sign. Rewards less a baseline have both signs, and their
+effect is unknown. Reads such factors, once a run.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _PASSED = {
 
 
 def lowers_likelihood(end: Any) -> bool:
-    """True if each chosen log-probability in the loss whose graph ends in `end` enters it with a plus.
+    """Return True if each chosen log-probability in the loss that ends in `end` enters it with a plus.
 
-    Errors: `RuntimeError` where the script has written over what the graph keeps.
+    Errors: `RuntimeError` if the script has written over values that the graph keeps.
     """
     return set(_signs(end)) == {1.0}
 
 
 def _signs(end: Any) -> Iterator[float]:
-    """With which sign each chosen log-probability enters; 0 where that cannot be told."""
+    """Return the sign of each chosen log-probability; 0 if it is unknown."""
     waiting, seen = [(end, 1.0, False)], 0
     while waiting and seen < _MOST_NODES:
         node, sign, is_chosen = waiting.pop()
@@ -57,7 +57,7 @@ def _signs(end: Any) -> Iterator[float]:
 
 
 def _is_less_logsumexp(kind: str, inputs: list[Any]) -> bool:
-    """True for scores less the logarithm of the sum of their exponentials: the same as a log-softmax."""
+    """Return True for scores less the logarithm of the sum of their exponentials, which is a log-softmax."""
     if kind != "SubBackward0" or len(inputs) != 2 or inputs[0] is None:
         return False
     normaliser = inputs[1]
@@ -67,7 +67,7 @@ def _is_less_logsumexp(kind: str, inputs: list[Any]) -> bool:
 
 
 def _sign_of_factor(node: Any, inputs: list[Any]) -> float | None:
-    """1 or -1 for what has one sign, None for zeros, 0 for anything else."""
+    """Return 1 or -1 for factors of one sign, None for zeros, 0 for anything else."""
     factor = node._saved_other if inputs[0] is not None else getattr(node, "_saved_self", None)
     if not isinstance(factor, torch.Tensor) or factor.layout is not torch.strided or factor.numel() == 0:
         return 0.0

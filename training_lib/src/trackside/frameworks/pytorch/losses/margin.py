@@ -1,7 +1,7 @@
 """The margin of a loss that wants one distance smaller than another: `mean(max(0, near - far + margin))`.
 
-A number added to a tensor leaves nothing in the graph, but what it was added to does. Reads the values of two
-distances, once a run.
+A number added to a tensor leaves nothing in the graph, but the tensor does. Reads the values of two distances, once a
+run.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _ROUNDING = 1e-3
 
 
 def margin(end: Any) -> float | None:
-    """The margin of the loss whose graph ends in `end`; None where it is no such loss, or has none.
+    """Return the margin of the loss with the graph that ends in `end`; None if it is no such loss, or has none.
 
-    Errors: `RuntimeError` where the script has written over what the graph keeps.
+    Errors: `RuntimeError` if the script has written over values that the graph keeps.
     """
     hinge: Any = end.next_functions[0][0] if type(end).__name__ == "MeanBackward0" else None
     kept = _HINGES.get(type(hinge).__name__)
@@ -41,7 +41,7 @@ def margin(end: Any) -> float | None:
 
 
 def _terms(node: Any, sign: float, depth: int) -> Iterator[tuple[float, Any]]:
-    """What is added up in a node, with the sign of each."""
+    """Return the nodes that are added up in a node, each with its sign."""
     kind = type(node).__name__
     if kind not in {"AddBackward0", "SubBackward0", "AddBackward1", "SubBackward1", "RsubBackward1"} or not depth:
         yield sign, node
@@ -53,7 +53,7 @@ def _terms(node: Any, sign: float, depth: int) -> Iterator[tuple[float, Any]]:
 
 
 def _distance(node: Any) -> torch.Tensor | None:
-    """The values of a distance: a norm, or a sum of squares."""
+    """Return the values of a distance: a norm, or a sum of squares."""
     if type(node).__name__ in _LENGTHS:
         return node._saved_result.detach()  # type: ignore[no-any-return] # torch has no types for nodes
     before: Any = node.next_functions[0][0] if type(node).__name__ == "SumBackward1" else None

@@ -1,8 +1,8 @@
-"""The losses that a loss is the sum of: `mse + 0.1 * cross_entropy` has two, each with its own name and value.
+"""The losses in the sum of a loss: `mse + 0.1 * cross_entropy` has two, each with its own name and value.
 
-Their values are computed again from what their nodes of the graph keep for the backward pass, without gradients, by the
-same kernels: so they are exact, and nothing need be watched before. Left out is a part whose node keeps too little
-(CTC, cross entropy with smoothed labels or of probabilities, a loss by hand), and one whose weight is trained.
+Their values are computed again from the tensors that their graph nodes keep for the backward pass, without gradients,
+by the same kernels: so they are exact, and nothing need be watched before. A part is left out if its node keeps too
+little (CTC, cross entropy with smoothed labels or of probabilities, a loss by hand), or if its weight is trained.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_PARTS, _MOST_NODES, _LONGEST_WALK = 16, 256, 16
 
 
 class LossPart(NamedTuple):
-    """The name of a part, its value before it was weighted (a tensor of one element), and the node it came from."""
+    """A part of a loss: its name, its value before the weight (a tensor of one element), and its graph node."""
 
     name: str
     value: torch.Tensor
@@ -33,9 +33,9 @@ class LossPart(NamedTuple):
 
 
 def parts_of(node: Any) -> list[LossPart]:
-    """The named parts of the loss that ends in this node of the graph, as they were added; [] if it is no sum.
+    """Return the named parts of the loss that ends in this node, in the order of addition; [] if it is no sum.
 
-    Errors: `RuntimeError` where the script has written over what a node keeps.
+    Errors: `RuntimeError` if the script has written over values that a node keeps.
     """
     found: list[LossPart] = []
     for term in _terms(node):
@@ -48,7 +48,7 @@ def parts_of(node: Any) -> list[LossPart]:
 
 
 def _terms(node: Any) -> Iterator[Any]:
-    """The nodes that are summed up, leftmost first, each without its weight; none if nothing is."""
+    """Return the nodes that are summed up, leftmost first, each without its weight; none if nothing is."""
     waiting = _summands(_unweighted(node))[::-1]
     for _ in range(_MOST_NODES):
         if not waiting:
@@ -62,7 +62,7 @@ def _terms(node: Any) -> Iterator[Any]:
 
 
 def _summands(node: Any) -> list[Any]:
-    """What a sum of several losses sums up; [] for anything else; so for smoothed labels, whose loss is one."""
+    """Return the nodes that a sum of several losses adds up; [] for anything else, also with smoothed labels."""
     inputs = _inputs(node)
     if type(node).__name__ in _SUMS_OF_STACKED and len(inputs) == 1 and type(inputs[0]).__name__ == "StackBackward0":
         return _inputs(inputs[0])
@@ -106,7 +106,7 @@ def _reduction(node: Any) -> str:
 
 
 def _of_pairs(function: Callable[..., torch.Tensor], **names: str) -> Callable[[Any], torch.Tensor]:
-    """A loss of two tensors; `names`: its other arguments, and what the node calls them."""
+    """Return the function of a loss of two tensors. `names` maps its other arguments to the node's names of them."""
 
     def compute(node: Any) -> torch.Tensor:
         others = {name: getattr(node, f"_saved_{saved}") for name, saved in names.items()}
@@ -124,7 +124,7 @@ def _nll(node: Any) -> torch.Tensor:
 
 def _absolute(node: Any) -> torch.Tensor:
     value: torch.Tensor = node._saved_self
-    return value.abs()  # of the difference, whose mean is the L1 loss
+    return value.abs()  # of the difference; their mean is the L1 loss
 
 
 _BY_HAND: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {

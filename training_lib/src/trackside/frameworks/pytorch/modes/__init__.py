@@ -1,1 +1,1 @@
-"""The model's evaluation mode, and the steps of the mode EVAL."""
+"""The model's eval mode, and the steps of the mode EVAL."""

@@ -1,22 +1,22 @@
-"""Losses of validation, where no `backward` tells them, and the steps of the mode EVAL.
+"""Losses of validation, where no `backward` shows them, and the steps of the mode EVAL.
 
-How validation is told from training: a model that an optimizer trains (or another of its class, such as an average of
-its weights) is put into evaluation mode by `eval()`. From then until `train()`, or until an optimizer steps, calls of
-modules and of loss functions are seen. In between nothing is: training costs one comparison for each module that
+A validation differs from training by this: a model that an optimizer trains (or another of its class, such as an
+average of its weights) is put into eval mode by `eval()`. From then until `train()`, or until an optimizer steps, calls
+of modules and of loss functions are observed. In between nothing is: training costs one comparison for each module that
 `train()` walks through.
 
-- An EVAL step is one call of the model. If the model itself is never called, it is one call of whichever of its modules
-  was called first. The step ends with the next call, or with the validation.
-- A loss of a step is what a loss module or a loss function of torch.nn gave while the step was open. It has the name
-  that its graph would have in training. What encloses them has the last word: a module named like a loss, and the
-  output of the model (`.loss`, `["loss"]`, or its only scalar); where that is another value, it is saved as `loss`,
-  as the sum of several losses is in training.
-- Nothing is a validation before the first optimizer step, and a model that trains in evaluation mode (a frozen
-  batch norm) is evaluated only where gradients are off.
+- An EVAL step is one call of the model. If the model itself is never called, it is one call of the first of its modules
+  that was called. The step ends with the next call, or with the validation.
+- A loss of a step is the result of a loss module or a loss function of torch.nn while the step was open. It has the
+  name that its graph would have in training. A result that encloses them wins: a module named like a loss, and the
+  output of the model (`.loss`, `["loss"]`, or its only scalar). If that is another value, it is saved as `loss`, as the
+  sum of several losses is in training.
+- Nothing is a validation before the first optimizer step, and a model that trains in eval mode (a frozen batch norm) is
+  validated only while gradients are off.
 
-Limits: not seen are a loss by hand, plain sums of losses in the loop (their parts are saved), a loss inside of a
-compiled function unless the model gives it, a validation without `eval()` (that there was one is: see
-`validation_in_training_mode.py`), and one of a model that was left in evaluation mode before.
+Limits: not observed are a loss by hand, plain sums of losses in the loop (their parts are saved), a loss inside of a
+compiled function unless the model returns it, a validation without `eval()` (only its existence is recorded: see
+`validation_in_training_mode.py`), and a validation of a model that was left in eval mode before.
 """
 
 from __future__ import annotations
@@ -41,11 +41,12 @@ from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
 
 
 class Validation:
-    """Knows whether an evaluation is under way, and collects the losses of its steps.
+    """The state of a validation, and the losses of its steps.
 
-    `changed()` is called when an evaluation or one of its steps has begun or ended, `ended(mode)` right before a step
-    ends; `reads_every_loss` says of a loss whether it is read even on a step that need not save any; `protect` makes a
-    function of ours harmless to the script.
+    - `changed()` is called when a validation or one of its steps has begun or ended
+    - `ended(mode)` is called right before a step ends
+    - `reads_every_loss` returns True for a loss that is read even on a step that need not save any
+    - `protect` makes a function of ours harmless to the script
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Validation:
         self._has_training_begun = False
         self._trains_in_eval_mode = False
         self._evaluated: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
-        self._marker: weakref.ref[torch.nn.Module] | None = None  # whose next call is the next step
+        self._marker: weakref.ref[torch.nn.Module] | None = None  # its next call is the next step
         self._had_gradients = False
         fuse.when_blown = self._give_up
         self._protected = fuse.protect(lambda function, *args: function(*args))
@@ -88,7 +89,7 @@ class Validation:
         self._see_mode = untraced(fuse.protect(self._mode_set))
 
     def install(self) -> Callable[[], None]:
-        """Wraps `Module.train`, which `eval()` calls too. Gives what undoes it."""
+        """Wrap `Module.train`, which `eval()` calls too. Return the function that undoes it."""
         original = torch.nn.Module.train
         validation, see_mode = self, self._see_mode
 
@@ -114,13 +115,13 @@ class Validation:
     # From training's side.
 
     def training_began(self) -> None:
-        """The first optimizer step is about to be made."""
+        """Note that the first optimizer step is about to be made."""
         self._has_training_begun = True
         self._in_training_mode.training_began()
 
     def training_goes_on(self) -> None:
-        """A backward pass or an optimizer's step is about to be made, whether or not the model has been put back."""
-        if self._losses.is_step_open and self._had_gradients:  # it was a training step of a model in evaluation mode
+        """Note a backward pass or optimizer's step about to be made, even if the model is still in eval mode."""
+        if self._losses.is_step_open and self._had_gradients:  # it was a training step of a model in eval mode
             self._trains_in_eval_mode = True
             self._losses.values = []
             self._close_step()
@@ -128,7 +129,7 @@ class Validation:
         self.end()
 
     def end(self) -> None:
-        """Ends the evaluation and its open step, if there are any."""
+        """End the validation and its open step, if one is on."""
         if not self.is_on:
             return
         self._end_step()
@@ -170,20 +171,20 @@ class Validation:
         self._watching_changed()
 
     def _stands_for_root(self, module: torch.nn.Module) -> bool:
-        """True for a root, and for a copy of one; not for any `Sequential` because a root is one."""
+        """Return True for a root, and for a copy of one. A `Sequential` is not a copy just because a root is one."""
         root = self._modules.root_of(module)
         if root is not None:
             return root is module
         return type(module) in self._modules.root_types and not type(module).__module__.startswith("torch.nn.")
 
-    # What ModuleSource tells.
+    # Called by ModuleSource.
 
     def is_model(self, module: torch.nn.Module) -> bool:
-        """See `CallWatcher`."""
+        """Return True for a trained model or a copy of one; see `CallWatcher`."""
         return self._modules.root_of(module) is not None or self._stands_for_root(module)
 
     def model_called(self, module: torch.nn.Module) -> bool:
-        """See `CallWatcher`."""
+        """Begin or end a step of the validation; see `CallWatcher`."""
         module = as_written(module)
         root = self._modules.root_of(module)
         is_trained = (root or module).training
@@ -201,20 +202,20 @@ class Validation:
         return True
 
     def model_returned(self, output: Any) -> None:
-        """See `CallWatcher`."""
+        """Read the loss in the output of a model; see `CallWatcher`."""
         self._protected(self._losses.model_returned, output)
 
     def loss_called(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
-        """See `CallWatcher`."""
+        """Note the call of a loss module; see `CallWatcher`."""
         self._protected(self._losses.loss_called, module, args, kwargs)
 
     def loss_returned(self, module: torch.nn.Module, output: Any) -> None:
-        """See `CallWatcher`."""
+        """Read the output of a loss module; see `CallWatcher`."""
         self._protected(self._losses.loss_returned, module, output)
 
     @property
     def losses(self) -> Sequence[tuple[str, np.ndarray]]:
-        """Those of the open step so far."""
+        """The losses of the open step so far."""
         return self._losses.values
 
     # Steps.

@@ -1,20 +1,19 @@
-"""Evaluations of a model that was left in training mode, where dropout drops and batch statistics move.
+"""Validations of a model that was left in training mode, where dropout drops and batch statistics move.
 
-Nothing calls `eval()`, so nothing tells of such an evaluation but the script's switching gradients off. Where the
+Nothing calls `eval()`, so the only sign of such a validation is that the script switches gradients off. Where the
 script itself does that while a model trains (`no_grad`, `inference_mode`, `set_grad_enabled`, as block or decorator),
-calls are looked at until the next backward pass or optimizer step.
+calls are observed until the next backward pass or optimizer step.
 
-- It is an evaluation if a trained model in training mode is called with gradients off and a loss is taken of what it
-  gave: one call, one loss. Several calls to a loss are none (Monte-Carlo dropout, a generator before its
-  discriminator), nor are calls without a loss: targets and rollouts of reinforcement learning, pseudo-labels, batch
-  statistics that are estimated anew, a momentum teacher, which besides is no trained model.
-- What happens at every step is none either: a line search, the choice of hard examples, a monitor of the batch.
-- A place in the script that showed none of it three times is not looked at again. Nothing is once the script calls
-  `eval()` after all, once enough evaluations were seen, or where no model has a module that behaves otherwise in
-  training.
+- It is a validation if a trained model in training mode is called with gradients off and a loss is taken of its output:
+  one call, one loss. Several calls to a loss are none (Monte-Carlo dropout, a generator before its discriminator), nor
+  are calls without a loss: targets and rollouts of reinforcement learning, pseudo-labels, batch statistics that are
+  estimated anew, a momentum teacher, which besides is no trained model.
+- An event of every step is none either: a line search, the choice of hard examples, a monitor of the batch.
+- A place in the script that showed no validation three times is not observed again. No place is once the script calls
+  `eval()` after all, once enough validations were seen, or if no model has a module that behaves otherwise in training.
 
-Until then it costs a comparison where gradients are switched off, and optimizers do not pass there. Torch's own doing
-so is passed over: its clipping, its activation checkpointing.
+Until then it costs a comparison where gradients are switched off, and optimizers do not pass that way. Torch's own code
+that does so is ignored: its clipping, its activation checkpointing.
 """
 
 from __future__ import annotations
@@ -49,10 +48,12 @@ _Location = tuple[CodeType, int]
 
 
 class ValidationInTrainingMode:
-    """Counts them. `is_looking`: calls are to be told, by the three methods that say what was seen.
+    """A counter of validations in training mode.
 
-    `step()` is the number of the open training step; `counted()` is called when there is one more, `look_changed()`
-    when looking has begun or ended.
+    - `is_looking`: True while calls must be reported, by `model_called`, `loss_taken` and `training_goes_on`
+    - `step()` returns the number of the open training step
+    - `counted()` is called after each new validation
+    - `look_changed()` is called when `is_looking` has changed
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class ValidationInTrainingMode:
         fuse: Fuse,
     ) -> None:
         self.count = 0
-        self.place: Place | None = None  # where a model was called for an evaluation
+        self.place: Place | None = None  # where a model was called for a validation
         self.is_looking = False
         self.look_changed: Callable[[], None] = lambda: None
         self._modules, self._step, self._counted = modules, step, counted
@@ -82,7 +83,7 @@ class ValidationInTrainingMode:
         self._go_on = fuse.protect(self._training_goes_on)
 
     def install(self) -> Callable[[], None]:
-        """Wraps what switches gradients off. Gives what undoes it."""
+        """Wrap the functions that switch gradients off. Return the function that undoes it."""
         self._wrap(torch.no_grad)
         self._wrap(torch.set_grad_enabled)  # as a block: called, as optimizers do, it is left alone
         self._wrap(torch.inference_mode)
@@ -105,7 +106,7 @@ class ValidationInTrainingMode:
         kind.__enter__ = __enter__
 
         def undo() -> None:
-            if kind.__enter__ is __enter__:  # else somebody has put theirs on top of it, and it stays, inert
+            if kind.__enter__ is __enter__:  # else another library has wrapped it, and it stays, inert
                 kind.__enter__ = original
 
         self._undo.append(undo)
@@ -116,12 +117,12 @@ class ValidationInTrainingMode:
         self._undo = []
 
     def training_began(self) -> None:
-        """The first optimizer step is about to be made, by this thread."""
+        """Note that this thread is about to make the first optimizer step."""
         self._thread = threading.get_ident()
         self._is_waiting = True
 
     def stand_down(self) -> None:
-        """Ends it for good."""
+        """Stop for good."""
         self._is_waiting = False
         self._remove()
         self._end_look()
@@ -129,14 +130,14 @@ class ValidationInTrainingMode:
     # What is seen while it looks.
 
     def model_called(self) -> None:
-        """A trained model, in training mode, is about to be called."""
+        """Note that a trained model in training mode is about to be called."""
         if torch.is_grad_enabled():
             return
         self._calls += 1
         self._called_at = user_place()
 
     def loss_taken(self, value: Any) -> None:
-        """A loss function or a model has given this."""
+        """Note the result of a loss function or a model."""
         if not self._calls or torch.is_grad_enabled() or is_no_computation():
             return
         if not isinstance(value, torch.Tensor) or value.numel() != 1 or not value.is_floating_point():
@@ -146,7 +147,7 @@ class ValidationInTrainingMode:
         self._calls = 0
 
     def training_goes_on(self) -> None:
-        """A backward pass or an optimizer's step is about to be made, or none will be any more."""
+        """Note a backward pass or optimizer's step about to be made, or that training has ended."""
         self._go_on()
 
     def _gradients_off(self, location: _Location) -> None:
@@ -200,7 +201,10 @@ class ValidationInTrainingMode:
 
 
 def _users_location() -> _Location | None:
-    """Where the script, or a library that trains for it, switched gradients off; None where torch or we did."""
+    """Return the place where the script, or a library that trains for it, switched gradients off; else None.
+
+    None stands for torch itself and for us.
+    """
     frame = sys._getframe(2)
     while frame.f_back is not None and frame.f_globals.get("__name__") in _ON_THE_WAY:
         frame = frame.f_back

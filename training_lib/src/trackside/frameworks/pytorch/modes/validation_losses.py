@@ -1,4 +1,4 @@
-"""Losses of a validation step: what loss modules, loss functions and the model gave while it was open."""
+"""Losses of a validation step: results of loss modules, loss functions and the model while it was open."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
 
 
 class ValidationLosses:
-    """Collects them. Its methods may raise.
+    """The losses of a validation step. Its methods may raise.
 
     Attributes:
         values: Name and value of each loss of the open step so far.
@@ -45,16 +45,16 @@ class ValidationLosses:
         self.is_step_open = False
 
     def trained_on(self, loss_name: str) -> None:
-        """Take note of what a loss is called in training."""
+        """Note the name of a loss in training."""
         self._names_in_training.add(loss_name)
 
     def close_step(self) -> None:
-        """Drop what was collected; no step is open."""
+        """Drop the losses; no step is open."""
         self.is_step_open = False
         self._scopes, self.values = [], []
 
     def model_returned(self, output: Any) -> None:
-        """The model has returned."""
+        """Add the loss in the output of the model."""
         if self.is_step_open or self._in_training_mode.is_looking:
             loss = _loss_in(output)
             self._in_training_mode.loss_taken(loss)
@@ -62,7 +62,7 @@ class ValidationLosses:
                 self._settle(0, loss)
 
     def loss_called(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
-        """A loss module is about to be called."""
+        """Note that a loss module is about to be called."""
         if self._loss_inputs.is_wanted and isinstance(module, torch.nn.modules.loss._Loss):
             inputs = inputs_of_call(args, kwargs, ignored_label=getattr(module, "ignore_index", None))
             if inputs is not None:
@@ -70,7 +70,7 @@ class ValidationLosses:
         self._scopes.append((id(module), len(self.values)))
 
     def loss_returned(self, module: torch.nn.Module, output: Any) -> None:
-        """A loss module has returned."""
+        """Add the output of a loss module."""
         start = 0
         while self._scopes:  # what raised has left its scope behind
             number, start = self._scopes.pop()
@@ -81,7 +81,7 @@ class ValidationLosses:
             self._settle(start, output, name=name_of_loss_module(module))
 
     def function_called(self, name: str, args: Any, kwargs: Any, result: Any) -> None:
-        """A loss function of torch.nn was called."""
+        """Add the result of a loss function of torch.nn."""
         if is_no_computation():
             return
         self._in_training_mode.loss_taken(result)
@@ -96,12 +96,12 @@ class ValidationLosses:
             self.values.append((self._as_in_training(name), value))
 
     def _as_in_training(self, name: str) -> str:
-        """A graph tells cross entropy by its log-softmax; without one there is only the function that was called."""
+        """Return the name that the loss has in training, where a graph shows cross entropy by its log-softmax."""
         is_cross_entropy = name == "NLLLoss" and self._names_in_training == {"CrossEntropyLoss"}
         return "CrossEntropyLoss" if is_cross_entropy else name
 
     def _settle(self, start: int, output: Any, *, name: str = UNNAMED) -> None:
-        """What was computed inside of something whose result is the loss gives way to that, unless it is that."""
+        """Replace the losses computed inside of a call by the loss that it returned, unless one of them is equal."""
         value = self._value(output)
         if value is None:
             return
@@ -117,7 +117,7 @@ class ValidationLosses:
 
 
 def _loss_in(output: Any) -> Any:
-    """The loss that a model gives beside or instead of its output; None if there is none."""
+    """Return the loss that a model returns beside or instead of its output; None if it returns none."""
     if isinstance(output, torch.Tensor):
         return output if output.dim() == 0 else None  # (1, 1) is the score of one sample
     if isinstance(output, Mapping):

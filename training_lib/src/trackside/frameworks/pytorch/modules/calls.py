@@ -1,4 +1,4 @@
-"""Sees the calls of all modules while somebody wants to, and is not there otherwise.
+"""Observation of the calls of all modules, only while it is needed.
 
 `torch.nn.Module.__call__` is replaced for as long as calls are wanted. Against hooks on modules this has four merits:
 nothing is on the user's objects, so that pickling, copying and scripting a model never meet anything of ours; arming
@@ -24,23 +24,23 @@ _MOST_SWITCHES = 200
 
 
 class CallObserver(Protocol):
-    """Who wants to see calls. Neither method may raise."""
+    """An observer of calls. Neither method may raise."""
 
     def before_call(self, module: torch.nn.Module, args: Any, kwargs: Any, *, is_outermost: bool) -> None:
-        """Sees what the module gets, before it can write over it."""
+        """Read the arguments of the module, before it can write over them."""
 
     def after_call(self, module: torch.nn.Module, output: Any) -> None:
-        """Sees what the module gave. Not called when it raised."""
+        """Read the output of the module. Not called if the module raised."""
 
 
 class _Depth(threading.local):
-    """How many calls are open in this thread; replicas of DataParallel run in threads of their own."""
+    """The number of open calls in this thread; replicas of DataParallel run in threads of their own."""
 
     value = 0
 
 
 class ModuleCalls:
-    """The switch, and what stands in for `Module.__call__` while it is on."""
+    """The switch, and the replacement of `Module.__call__` while it is on."""
 
     def __init__(self, observer: CallObserver) -> None:
         self.is_on = False
@@ -49,7 +49,7 @@ class ModuleCalls:
         self._switches = 0
 
     def switch(self, *, on: bool) -> None:
-        """Makes calls seen, or no longer seen."""
+        """Start to observe calls, or stop."""
         if on == self.is_on:
             return
         self.is_on = on
@@ -59,13 +59,13 @@ class ModuleCalls:
             self._remove()
 
     def remove(self) -> None:
-        """Leaves PyTorch as it was."""
+        """Leave PyTorch as it was."""
         self.is_on = False
         self._remove()
 
     @contextmanager
     def absent(self) -> Iterator[None]:
-        """While in here nothing of ours can be found, not even to be kept by who looks `Module.__call__` up."""
+        """Remove every trace of ours within the block, so that code which looks `Module.__call__` up cannot keep it."""
         was_placed = _placed.calls is self
         self._remove()
         try:
@@ -76,7 +76,7 @@ class ModuleCalls:
 
     def _place(self) -> None:
         if _placed.calls is not None:
-            if not _placed.calls.is_on:  # it stayed below what somebody has put on top of it
+            if not _placed.calls.is_on:  # it stayed below another library's wrapper
                 _placed.calls = self
             return  # else there is a second capture in this process, and the first one stays
         _placed.original = torch.nn.Module.__call__
@@ -85,13 +85,13 @@ class ModuleCalls:
         setattr(torch.nn.Module, "__call__", functools.wraps(_placed.original)(_stand_in))  # noqa: B010 - for mypy
 
     def _remove(self) -> None:
-        # Where somebody has put theirs on top of ours, ours stays below it, inert.
+        # Below another library's wrapper ours stays, inert.
         if _placed.calls is self and torch.nn.Module.__call__ is _stand_in:
             setattr(torch.nn.Module, "__call__", _placed.original)  # noqa: B010 - as above
             _placed.calls = None
 
     def observe(self, module: torch.nn.Module, args: Any, kwargs: Any, original: Callable[..., Any]) -> Any:
-        """Calls the module, and tells the observer before and after."""
+        """Call the module, with calls of the observer before and after."""
         depth = self._depth
         is_outermost = depth.value == 0
         depth.value += 1
@@ -105,7 +105,11 @@ class ModuleCalls:
 
 
 class _Placed:
-    """What was replaced, and by whose order; `calls` is None when nothing is. `original` is kept for ever."""
+    """The replaced function, and the observation that replaced it.
+
+    - `original`: PyTorch's own, kept until the process ends
+    - `calls`: None while nothing is replaced
+    """
 
     original: Callable[..., Any] = staticmethod(torch.nn.Module.__call__)
     calls: ModuleCalls | None = None

@@ -1,4 +1,4 @@
-"""What a module is for, as far as its class tells: so that rules can ask for activations whatever they are called."""
+"""The role of a module, as far as its class shows it, so that rules can request activations by role instead of name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trackside.frameworks.pytorch.losses.description import is_loss_like
 
 
 class Role(NamedTuple):
-    """One of `contracts.model_facts.ROLES`, and of an activation which of `ACTIVATIONS`."""
+    """The role of a module: one of `contracts.model_facts.ROLES`, and for an activation one of `ACTIVATIONS`."""
 
     role: str = ""
     activation: str = ""
@@ -49,7 +49,7 @@ _ATTENTION_ARGUMENTS = ("query", "key", "value", "key_padding_mask", "need_weigh
 
 
 def role_of(module: nn.Module) -> Role:
-    """The role of a module."""
+    """Return the role of a module."""
     kind: type = type(module)
     role = _role_of_class(kind)
     if role is not None:
@@ -59,7 +59,10 @@ def role_of(module: nn.Module) -> Role:
 
 @functools.lru_cache(maxsize=4096)
 def _role_of_class(kind: type) -> Role | None:
-    """By the class of torch.nn that it is or comes from, else by its name. A class that only bears layers has none."""
+    """Return the role by the torch.nn class that it is or comes from, else by its name.
+
+    A class that only contains layers has none.
+    """
     for base in kind.__mro__:
         library, _, file = base.__module__.rpartition(".")
         if library not in {"torch.nn.modules", "torch.nn.quantized.modules", "torch.ao.nn.quantizable.modules"}:
@@ -90,7 +93,7 @@ def _by_name(name: str) -> Role | None:
 
 @functools.lru_cache(maxsize=64)
 def collections_of_inputs(role: Role, *, is_root: bool = False) -> frozenset[str]:
-    """The collections that the inputs of a module of that role belong to."""
+    """Return the collections of the inputs of a module of that role."""
     found = {"inputs"}
     if is_root:
         found.add("model_inputs")
@@ -103,7 +106,7 @@ def collections_of_inputs(role: Role, *, is_root: bool = False) -> frozenset[str
 
 @functools.lru_cache(maxsize=64)
 def collections_of_outputs(role: Role) -> frozenset[str]:
-    """The collections that the outputs of a module of that role belong to."""
+    """Return the collections of the outputs of a module of that role."""
     found = {"outputs"}
     if role.role == "activation":
         found.add("activations")
@@ -113,7 +116,7 @@ def collections_of_outputs(role: Role) -> frozenset[str]:
 
 
 def widths(module: nn.Module) -> tuple[int | None, int | None]:
-    """How many features go in and come out, as the module says itself."""
+    """Return the number of input and of output features, from the module's own attributes."""
     for names in (
         ("in_features", "out_features"),
         ("in_channels", "out_channels"),
@@ -129,12 +132,12 @@ def widths(module: nn.Module) -> tuple[int | None, int | None]:
 
 
 def reads_both_ways(module: nn.Module) -> bool:
-    """True for a recurrent layer that reads a sequence backwards too."""
+    """Return True for a recurrent layer that reads a sequence backwards too."""
     return module.__dict__.get("bidirectional") is True and role_of(module).role == "recurrent"
 
 
 def attends_to_all(module: nn.Module, args: Any, kwargs: Any) -> bool:
-    """True for a call of `nn.MultiheadAttention` in which each place of the input sees all of it: there is no mask."""
+    """Return True for a call of `nn.MultiheadAttention` without a mask: each place of the input sees all of it."""
     if not isinstance(module, nn.MultiheadAttention):
         return False
     given = {**dict(zip(_ATTENTION_ARGUMENTS, args, strict=False)), **kwargs}
@@ -142,7 +145,7 @@ def attends_to_all(module: nn.Module, args: Any, kwargs: Any) -> bool:
 
 
 def dropout_probability(module: nn.Module) -> float | None:
-    """What a dropout drops."""
+    """Return the probability of a dropout; None for any other module."""
     kind: type = type(module)
     p = module.__dict__.get("p")
     if not isinstance(p, (int, float)) or isinstance(p, bool) or _role_of_class(kind) != Role("dropout"):

@@ -1,11 +1,11 @@
-"""What modules take and give, and what is known from the calls of loss modules, on the steps that save it.
+"""Inputs and outputs of modules, and facts from the calls of loss modules, on the steps that save them.
 
-Seen through `calls.py`, which is switched on when a step ends and the next one is to save any of it, and off
-when that one has ended. The first step is special: the modules to watch are those that an optimizer trains, so from
+They are observed through `calls.py`, which is switched on when a step ends and the next one is to save any of them, and
+off when that one has ended. The first step is special: the modules to watch are those that an optimizer trains, so from
 the first optimizer's construction until its first step the calls are watched too, if step 0 saves any of it.
 
 - A tensor is copied at the call: an input before, an output after it. Calls that activation checkpointing repeats in
-  the backward pass are passed over, and so are tensors inside of `torch.func`, `vmap` and traces, which hold no value.
+  the backward pass are ignored, and so are tensors inside of `torch.func`, `vmap` and traces, which hold no value.
 - Names: the dotted path of the module (the root: its class), `_input_<k>` or `_output_<k>`; k runs over the tensors of
   a call and over the calls of a step. A second root's modules are prefixed with its name.
 - With torch.compile the modules inside a compiled one are seen on steps that run eagerly only: see `eager_steps.py`.
@@ -47,7 +47,7 @@ _MOST_OF_A_NAME = 256  # tensors of one module in one step: a module called in a
 
 
 class TrainedModules:
-    """The modules that hold what optimizers train, and their names."""
+    """The modules with parameters that optimizers train, and their names."""
 
     def __init__(self, names: ParameterNames) -> None:
         self._names = names
@@ -58,36 +58,36 @@ class TrainedModules:
         self.root_types: frozenset[type] = frozenset()
 
     def optimizer_created(self, optimizer: Optimizer) -> None:
-        """Tells of an optimizer; its modules are looked for when they are next asked for."""
+        """Add an optimizer. Its modules are looked for when they are next needed."""
         self._optimizers[optimizer] = None
         self._is_new = True
 
     def look_again(self) -> None:
-        """Has the modules looked for when they are next asked for: they may have changed since."""
+        """Look for the modules again when they are next needed: they may have changed since."""
         self._is_new = True
 
     def roots(self) -> Iterator[tuple[str, torch.nn.Module]]:
-        """(name, module) of each root."""
+        """Return (name, module) of each root."""
         self._refresh()
         return self._names.roots()
 
     def name_of(self, module: torch.nn.Module) -> str | None:
-        """The name under which the module's tensors are saved; None if no optimizer trains what it belongs to."""
+        """Return the name under which the module's tensors are saved; None if no optimizer trains its root."""
         found = self._found(module)
         return found[2] if found else None
 
     def root_of(self, module: torch.nn.Module) -> torch.nn.Module | None:
-        """The root that the module belongs to, as what the compiler made of it does."""
+        """Return the root that the module belongs to, also for the compiled form of a module."""
         found = self._found(as_written(module))
         return found[1]() if found else None
 
     def is_root(self, module: torch.nn.Module) -> bool:
-        """True for a root itself."""
+        """Return True for a root itself."""
         found = self._found(module)
         return found is not None and found[0]() is found[1]()
 
     def parameter_name(self, parameter: torch.Tensor) -> str | None:
-        """The name of a parameter that an optimizer trains; None for any other."""
+        """Return the name of a parameter that an optimizer trains; None for any other."""
         self._refresh()
         return self._names.known(parameter)
 
@@ -96,7 +96,7 @@ class TrainedModules:
         found = self._members.get(id(module))
         if found is not None and found[0]() is module:
             return found
-        # A replica of DataParallel shares the dict of its original's hooks, and nothing else that could tell.
+        # A replica of DataParallel shares the dict of its original's hooks, and nothing else that identifies it.
         return self._members.get(id(module.__dict__.get("_forward_hooks")))
 
     def _refresh(self) -> None:
@@ -118,13 +118,13 @@ class TrainedModules:
 
 
 def as_written(module: torch.nn.Module) -> torch.nn.Module:
-    """The module itself, or the one that `torch.compile` wrapped into it."""
+    """Return the module itself, or the one that `torch.compile` wrapped into it."""
     inner = module._modules.get("_orig_mod") if type(module).__name__ == "OptimizedModule" else None
     return module if inner is None else inner
 
 
 def save_buffers(modules: TrainedModules, engine: StepEngine, saver: TensorSaver) -> None:
-    """Saves `buffer/<Root>_<dotted name>` for all trained models, once a step."""
+    """Save `buffer/<Root>_<dotted name>` for all trained models, once a step."""
     for root_name, root in modules.roots():
         for path, module in inner_modules(root):
             for key, buffer in module.named_buffers(recurse=False):
@@ -134,26 +134,26 @@ def save_buffers(modules: TrainedModules, engine: StepEngine, saver: TensorSaver
 
 
 class CallWatcher(Protocol):
-    """Who else looks at calls while they are seen. Its methods may raise: then modules are watched no longer."""
+    """A second observer of calls while they are observed. Its methods may raise: then modules are watched no longer."""
 
     def is_model(self, module: torch.nn.Module) -> bool:
-        """True if the module is trained, or stands for one that is."""
+        """Return True if the module is trained, or stands for one that is."""
 
     def model_called(self, module: torch.nn.Module) -> bool:
-        """Such a module is about to be called, by no other of them. False if this is no part of any step."""
+        """Handle a call of such a module, by no other of them. Return False if the call is no part of any step."""
 
     def model_returned(self, output: Any) -> None:
-        """It has returned."""
+        """Handle the output of such a call."""
 
     def loss_called(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
-        """A loss module, or what is named like one, is about to be called."""
+        """Handle the call of a loss module, or of a module named like one."""
 
     def loss_returned(self, module: torch.nn.Module, output: Any) -> None:
-        """It has returned."""
+        """Handle the output of a loss module."""
 
 
 class ModuleSource:
-    """Saves the inputs and outputs of trained modules, and tells `watcher` of calls."""
+    """A source of the inputs and outputs of trained modules. It passes calls on to `watcher`."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class ModuleSource:
         self._modules = modules
         self._watcher = watcher
         self.eager = EagerSteps(is_allowed=is_eager_allowed)
-        self._model: int | None = None  # whose call is open
+        self._model: int | None = None  # with an open call
         self._is_ignored = False
         self._is_outside = False  # of any step: the latest call of a model was, and so is a loss of what it gave
         self.trial_calls: TrialCalls | None = TrialCalls(  # until training begins
@@ -190,7 +190,7 @@ class ModuleSource:
     # The switch.
 
     def install(self) -> Callable[[], None]:
-        """Wrap `torch.compile`. Return what undoes that and takes away all the rest."""
+        """Wrap `torch.compile`. Return the function that undoes that and removes all the rest."""
         undo = self.eager.install(self.calls.absent)
 
         def remove() -> None:
@@ -200,7 +200,7 @@ class ModuleSource:
         return remove
 
     def look_ahead(self, *, is_validating: bool) -> None:
-        """Makes calls seen if the open step needs them. To be called when a step or an evaluation begins or ends."""
+        """Observe calls if the open step needs them. Call it when a step or a validation begins or ends."""
         is_needed = not self._fuse.is_blown and not self._engine.due.kinds.isdisjoint(SEEN_IN_CALLS)
         if is_needed:
             self._modules.look_again()
@@ -208,23 +208,23 @@ class ModuleSource:
         self.calls.switch(on=is_needed or is_validating)
 
     def remove(self) -> None:
-        """Leaves PyTorch as it was."""
+        """Leave PyTorch as it was."""
         self.eager.switch(on=False)
         self.calls.remove()
 
     def step_ended(self, mode: str, *, keep_unsettled: bool) -> None:
-        """Gradients of what was seen in that mode come too late from here on."""
+        """Ignore later gradients of tensors that were seen in that mode."""
         if mode == TRAIN:
             self._generation += 1
 
-    # What ModuleCalls tells.
+    # Called by ModuleCalls.
 
     def before_call(self, module: torch.nn.Module, args: Any, kwargs: Any, *, is_outermost: bool) -> None:
-        """See `CallObserver`."""
+        """Save the inputs of a module; see `CallObserver`."""
         self._see_before(module, args, kwargs, is_outermost)
 
     def after_call(self, module: torch.nn.Module, output: Any) -> None:
-        """See `CallObserver`."""
+        """Save the outputs of a module; see `CallObserver`."""
         self._see_after(module, output)
 
     def _before(self, module: torch.nn.Module, args: Any, kwargs: Any, is_outermost: bool) -> None:

@@ -1,8 +1,9 @@
-"""Tells calls of a model that only try it out, before any training, from the first of the training.
+"""Separates calls that only try a model out, before any training, from the first call of the training.
 
-A script may call its model to see a shape, to give lazy modules theirs, or to play a game with it. Nobody can tell so
-at the call; but when the same model is called next, nothing is left of what the first call gave: no tensor, no graph
-that a backward pass could walk. What was collected from it is then dropped. It is only looked at until the first step.
+A script may call its model to see a shape, to give lazy modules theirs, or to play a game with it. The call itself does
+not show that. But when the same model is called next, nothing is left of the first call's result: no tensor, no graph
+that a backward pass could walk. Everything collected from it is then dropped. Calls are only checked until the first
+step.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
 
 
 class _Graph:
-    """Lives as long as the graph of a tensor does, for it hangs on it as a hook; and knows of a walk through it."""
+    """A hook on the graph of a tensor, which lives as long as the graph, and records a backward pass through it."""
 
     def __init__(self, call: _Call) -> None:
         self._call = call
@@ -31,7 +32,7 @@ class _Graph:
 
 
 class _Call:
-    """A call of a model, and what was collected before it."""
+    """A call of a model, and the data collected before it."""
 
     def __init__(self, model: torch.nn.Module, names: frozenset[str], counts: Mapping[str, int]) -> None:
         self.model = id(model)
@@ -54,7 +55,7 @@ class _Call:
 
 
 class TrialCalls:
-    """To be told of the calls of models, the outermost ones, until training has begun."""
+    """A detector of trial calls. It needs the outermost calls of models until training has begun."""
 
     def __init__(
         self, engine: StepEngine, *, saver: TensorSaver, numbering: Numbering, loss_inputs: LossInputSource
@@ -64,7 +65,7 @@ class TrialCalls:
         self._last: _Call | None = None
 
     def called(self, model: torch.nn.Module) -> None:
-        """Drops what the call before has brought, if that was of this model and only a trial."""
+        """Drop the data of the call before, if that was of this model and only a trial."""
         last, mode = self._last, self._engine.mode
         if last is not None and last.model == id(model) and last.has_left_nothing():
             self._saver.has_freed(self._engine.open_step.drop_all_but(last.names))
@@ -73,6 +74,6 @@ class TrialCalls:
         self._last = _Call(model, frozenset(self._engine.open_step.unsettled), self._numbering.counted(mode))
 
     def returned(self, output: Any) -> None:
-        """Tells what the call gave."""
+        """Note the result of the call."""
         if self._last is not None:
             self._last.returned(output)

@@ -1,8 +1,8 @@
-"""Gradients as they were before the script clipped them, and the norm that clipping returned.
+"""Gradients before the script clipped them, and the norm that clipping returned.
 
-The clipping functions of torch.nn.utils are wrapped for good: scripts take them out of that module by name, and where a
-script was first (a notebook), they are wrapped there. A call costs one comparison where raw gradients are not due.
-Gradients that nothing clips are raw as the optimizer gets them.
+The clipping functions of torch.nn.utils are wrapped for good: scripts take them out of that module by name, and if a
+script was first (a notebook), they are wrapped in the script's modules. A call costs one comparison when raw gradients
+are not due. Gradients that nothing clips are raw as the optimizer gets them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CLIPPING = ("clip_grad_norm_", "clip_grads_with_norm_", "clip_grad_value_")
 
 
 def _places_of(name: str, original: Any) -> list[Any]:
-    """The modules that hold the function by its name: torch's, and those of scripts that had taken it before."""
+    """Return the modules that hold the function by its name: torch's, and those of scripts that had taken it before."""
     scripts = [module for key, module in list(sys.modules.items()) if not key.startswith("torch.")]
     modules = [module for module in (clip_grad, nn_utils, *scripts) if issubclass(type(module), ModuleType)]
     # Not `module.__dict__`: asked for that, a module that is to be loaded when it is first used would load.
@@ -37,7 +37,7 @@ def _places_of(name: str, original: Any) -> list[Any]:
 
 
 class RawGradients:
-    """Saves them on the steps that ask for them."""
+    """A source of raw gradients, on the steps that request them."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class RawGradients:
         self._see_norm = untraced(protect(self._clipped))
 
     def install(self) -> Callable[[], None]:
-        """Wraps the clipping functions. Gives what undoes it."""
+        """Wrap the clipping functions. Return the function that undoes it."""
         undo: list[Callable[[], None]] = []
         for name in _CLIPPING:
             original = getattr(clip_grad, name, None)  # clip_grads_with_norm_ came with torch 2.6
@@ -74,7 +74,7 @@ class RawGradients:
         return undo_all
 
     def add_unclipped(self, name: str, gradient: torch.Tensor, scale: float) -> None:
-        """Adds a gradient that the optimizer is about to use, unless it was seen before clipping."""
+        """Add a gradient that the optimizer is about to use, unless it was seen before clipping."""
         if not self._engine.open_step.has(f"{PREFIX}{name}"):
             self._saver.save(f"{PREFIX}{name}", gradient, collection=KIND, scale=scale)
 

@@ -1,4 +1,4 @@
-"""What is read off an optimizer: its settings, its state, AMP's scale, and the steps that AMP skips."""
+"""Data of an optimizer: its settings, its state, AMP's scale, and the steps that AMP skips."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _VARIABLES = "optimizer_variables"
 
 
 def fused_scale(optimizer: Optimizer) -> float:
-    """What AMP has multiplied the gradients by and a fused optimizer will divide by, inside of its step."""
+    """Return AMP's factor of the gradients by which a fused optimizer will divide inside of its step; 1 for others."""
     scale = getattr(optimizer, "grad_scale", None)
     return float(scale) if isinstance(scale, torch.Tensor) and scale.numel() == 1 else 1.0
 
@@ -32,10 +32,10 @@ def fused_scale(optimizer: Optimizer) -> float:
 def optimizers_beside(
     is_known: Callable[[Optimizer], bool], *, seen: Callable[[], list[Optimizer] | None] = lambda: None
 ) -> list[Optimizer]:
-    """The optimizers that nobody told us of: built before we came, or copied and so never built.
+    """Return the optimizers that are not registered: built before capture began, or copied and so never built.
 
-    `seen` gives those that a look of a moment ago has found: if all are known, there is no other look. One takes some
-    ten milliseconds, and more where there are any: those that only wait to be collected are none.
+    `seen` returns those of a search just before: if all are known, no other search is made. A search takes some ten
+    milliseconds, and more if it finds any: those that only wait to be collected are left out.
     """
     found = seen()
     if not _unknown(instances(Optimizer) if found is None else found, is_known):
@@ -52,7 +52,10 @@ def _unknown(found: list[Optimizer], is_known: Callable[[Optimizer], bool]) -> l
 
 
 def numbers_in(name: str, value: Any) -> Iterator[tuple[str, float]]:
-    """(name, number) for a number, a tensor of one, or each of a tuple of them; flags and all else are left out."""
+    """Return (name, number) for a number, a tensor of one, or each of a tuple of them.
+
+    Flags and others are left out.
+    """
     if isinstance(value, bool):
         return
     if isinstance(value, (int, float)):
@@ -65,7 +68,7 @@ def numbers_in(name: str, value: Any) -> Iterator[tuple[str, float]]:
 
 
 def tensors_in(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor | float]]:
-    """(name, value) for a tensor or number of an optimizer's state, or each in a list of them."""
+    """Return (name, value) for a tensor or number of an optimizer's state, or each in a list of them."""
     if isinstance(value, torch.Tensor):
         yield name, value
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -76,7 +79,7 @@ def tensors_in(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor | floa
 
 
 class OptimizerSource:
-    """Saves hyperparameters before an optimizer's step, and its state after it."""
+    """A source of hyperparameters, before an optimizer's step, and of its state, after it."""
 
     def __init__(self, engine: StepEngine, *, saver: TensorSaver, names: ParameterNames) -> None:
         self._engine = engine
@@ -86,7 +89,7 @@ class OptimizerSource:
         self._taken: dict[str, int] = {}
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
-        """Adds `hyperparameters/<Class>/group_<i>/<key>` for what this step uses."""
+        """Add `hyperparameters/<Class>/group_<i>/<key>` as this step uses them."""
         if "hyperparameters" not in self._engine.due.kinds:
             return
         for i, group in enumerate(optimizer.param_groups):
@@ -101,7 +104,7 @@ class OptimizerSource:
                 self._engine.open_step.add(full_name, np.array(number, np.float64), collections=_HYPERPARAMETERS)
 
     def after_optimizer(self, optimizer: Optimizer) -> None:
-        """Adds `optimizer/<parameter>/<key>` for the state that this step has left."""
+        """Add `optimizer/<parameter>/<key>` for the state after this step."""
         if _VARIABLES not in self._engine.due.kinds:
             return
         for parameter_name, parameter in self._names.of(optimizer):
@@ -118,7 +121,7 @@ class OptimizerSource:
             self._engine.open_step.add(name, np.array(value, np.float64), collections=collections)
 
     def name(self, optimizer: Optimizer) -> str:
-        """The word for an optimizer: its class, and from the second of that on a number."""
+        """Return the name of an optimizer: its class, and from the second of that on a number."""
         name = self._known.get(optimizer)
         if name is None:
             kind = type(optimizer).__name__
@@ -128,10 +131,10 @@ class OptimizerSource:
 
 
 class SkippedSteps:
-    """Counts the steps that AMP's GradScaler skips because a gradient is not finite: the optimizer never hears of them.
+    """A counter of the steps that AMP's GradScaler skips because a gradient is not finite.
 
-    The count so far is saved as `scalar/amp_skipped_steps` with the step that is then made instead. `skipped` is told
-    of each optimizer that was not stepped.
+    The optimizer is not called then. The count so far is saved as `scalar/amp_skipped_steps` with the next step that is
+    made. `skipped` is called with each optimizer that was not stepped.
     """
 
     def __init__(
@@ -149,13 +152,16 @@ class SkippedSteps:
         self._skipped = untraced(protect(self._add))
 
     def look_into(self, optimizer: Optimizer) -> None:
-        """Asks a fused optimizer, which is stepped even to find that it must change nothing. A wait for the device."""
+        """Read the skip flag of a fused optimizer, which is stepped even if it must change nothing.
+
+        Waits for the device.
+        """
         found = getattr(optimizer, "found_inf", None)
         if isinstance(found, torch.Tensor) and float(found.sum()) > 0:
             self._skipped()
 
     def install(self) -> Callable[[], None]:
-        """Wraps `GradScaler.step`. Gives what undoes it."""
+        """Wrap `GradScaler.step`. Return the function that undoes it."""
         scaler_class = torch.amp.grad_scaler.GradScaler
         original = scaler_class.step
         counter = self

@@ -1,1 +1,1 @@
-"""From tensors to arrays of our own."""
+"""Copies of tensors as arrays of our own."""

@@ -12,10 +12,10 @@ _KEPT_DTYPES = {
 
 
 def copy_to_array(tensor: torch.Tensor) -> np.ndarray:
-    """The tensor's value as an array of our own, in C order; sparse becomes dense, bfloat16 and float8 float32.
+    """Return the tensor's value as an array of our own, in C order; sparse becomes dense, bfloat16 and float8 float32.
 
-    A copy always: version counters do not tell whether an optimizer writes over the tensor later. Of a sharded tensor
-    it is this rank's part. Errors: whatever torch raises for a tensor that holds no value, such as a meta tensor.
+    It is always a copy: version counters do not show if an optimizer writes over the tensor later. For a sharded tensor
+    it is this rank's part. Errors: any that torch raises for a tensor without a value, such as a meta tensor.
     """
     value = tensor.detach()
     if hasattr(value, "to_local"):
@@ -28,5 +28,5 @@ def copy_to_array(tensor: torch.Tensor) -> np.ndarray:
 
 
 def is_in_cuda_graph(tensor: torch.Tensor) -> bool:
-    """True while a CUDA graph is being recorded, which a copy to the CPU would break."""
+    """Return True while a CUDA graph is being recorded, which a copy to the CPU would break."""
     return tensor.is_cuda and torch.cuda.is_current_stream_capturing()

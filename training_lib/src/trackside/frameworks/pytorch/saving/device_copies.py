@@ -1,10 +1,10 @@
-"""Copies of a GPU's tensors that training does not wait for.
+"""Copies of a GPU's tensors without a wait of the training.
 
 A step's weights and gradients are copied together into one piece of memory beside them, on the stream that training
 uses: from then on the script may write over them. That piece goes to the host in one transfer, on a stream of its own,
-while training goes on. What comes one by one, an activation or a loss, goes to the host on training's own stream, which
-is in order by itself. What the caller gets at once are the arrays that the values will come into, and an `Arrival` that
-says when they have.
+while training goes on. A tensor that comes alone, an activation or a loss, goes to the host on training's own stream,
+which is in order by itself. The caller gets at once the arrays that the values will come into, and an `Arrival` that
+shows when they have.
 """
 
 from __future__ import annotations
@@ -27,38 +27,40 @@ class Link(Protocol):
     """The way from a device to the host."""
 
     def memory(self, size: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """(near the tensors, on the host): `size` bytes each, of uint8; None if there is no room."""
+        """Return (near the tensors, on the host): `size` bytes each, of uint8; None without enough memory."""
 
     def send(self, near: torch.Tensor, host: torch.Tensor) -> Arrival:
-        """Begins to copy `near`, as it is after what training has queued so far, to `host`: `near` is left alone
-        until then."""
+        """Begin to copy `near` to `host`, as it is after the work that training has queued so far.
+
+        `near` is left alone until then.
+        """
 
     def fetch(self, tensor: torch.Tensor) -> tuple[torch.Tensor, Arrival]:
-        """Begins to copy a tensor, which may be written over by what training queues from now on, to the host."""
+        """Begin to copy a tensor to the host. Work that training queues from now on may write over it."""
 
 
 class Copies(NamedTuple):
-    """`arrays` are the caller's, in C order, and hold the values once `arrival` is here."""
+    """Copies of tensors: `arrays` are the caller's, in C order, and hold the values once `arrival` is here."""
 
     arrays: list[np.ndarray]
     arrival: Arrival
 
 
 def is_on_gpu(tensor: torch.Tensor) -> bool:
-    """True for a dense CUDA tensor in this process's own memory, of a type that can be kept."""
+    """Return True for a dense CUDA tensor in this process's own memory, of a type that can be kept."""
     return tensor.is_cuda and can_be_sent(tensor)
 
 
 def can_be_sent(tensor: torch.Tensor) -> bool:
-    """True for a dense tensor of a type that can be kept, wherever it lies."""
+    """Return True for a dense tensor of a type that can be kept, on any device."""
     return type(tensor) in PLAIN_TYPES and tensor.dtype in SENT_DTYPES and tensor.layout is torch.strided
 
 
 class DeviceCopies:
-    """Copies tensors of devices; sets of them, of one device each, into one slab.
+    """A copier of tensors on devices: sets of them, of one device each, go into one slab.
 
-    A slab is used again when its values have come and no array in it is referenced from anywhere. Called by the
-    training's thread only; arrays may be let go by any. `takes` says which tensors come this way.
+    A slab is used again when its values have come and no array in it is referenced any more. Called by the training's
+    thread only; arrays may be freed by any. `takes` selects the tensors that are copied this way.
     """
 
     def __init__(self, link: Link | None = None, *, takes: Callable[[torch.Tensor], bool] = is_on_gpu) -> None:
@@ -68,10 +70,10 @@ class DeviceCopies:
         self._full: set[torch.device] = set()  # there was no room for a slab: not tried again
 
     def together(self, tensors: Sequence[torch.Tensor]) -> Copies | None:
-        """The values that the tensors, all of one device, have at this point of the training; float8 and bfloat16 as
-        float32.
+        """Return the values of the tensors, all of one device, at this point of the training.
 
-        None if there is no slab to be had: the set is too large, all are in use, or the device has no room.
+        float8 and bfloat16 become float32. None without a free slab: the set is too large, all are in use, or the
+        device lacks memory.
         """
         layout = Layout.of(tensors)
         if not tensors or layout.size > MOST_BYTES:
@@ -86,7 +88,10 @@ class DeviceCopies:
         return Copies(arrays, slab.arrival)
 
     def one(self, tensor: torch.Tensor, *, scale: float = 1.0) -> Copies:
-        """The value of one, divided by `scale`. Errors: whatever torch raises for a tensor that holds no value."""
+        """Return the value of one tensor, divided by `scale`.
+
+        Errors: any that torch raises for a tensor without a value.
+        """
         value = tensor.detach()
         if scale != 1:
             value = (value / scale).to(value.dtype)
@@ -113,13 +118,13 @@ class DeviceCopies:
 
 
 class CudaLink:
-    """To pinned memory; for slabs on a stream of its own for each device."""
+    """A link to pinned memory, for slabs on a stream of its own for each device."""
 
     def __init__(self) -> None:
         self._streams: dict[torch.device, torch.cuda.Stream] = {}
 
     def memory(self, size: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """As `Link`. Never at the cost of the script: what is asked of the device must be a small part of what is free.
+        """Return memory as `Link`, never at the cost of the script: at most an eighth of the free memory of the device.
 
         The first time takes milliseconds, and making pinned memory waits for the device.
         """
@@ -135,7 +140,7 @@ class CudaLink:
             return None
 
     def send(self, near: torch.Tensor, host: torch.Tensor) -> Arrival:
-        """As `Link`."""
+        """Begin to copy `near` to `host`, as `Link`."""
         stream = self._streams.get(near.device)
         if stream is None:
             stream = self._streams[near.device] = torch.cuda.Stream(near.device)  # type: ignore[no-untyped-call] # torch's
@@ -145,7 +150,7 @@ class CudaLink:
             return _recorded(stream)
 
     def fetch(self, tensor: torch.Tensor) -> tuple[torch.Tensor, Arrival]:
-        """As `Link`. PyTorch keeps the pinned memory until the copy is done, whoever lets go of it before."""
+        """Begin to copy a tensor to the host, as `Link`. PyTorch keeps the pinned memory until the copy is done."""
         host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
         host.copy_(tensor, non_blocking=True)
         return host, _recorded(torch.cuda.current_stream(tensor.device))
@@ -160,7 +165,7 @@ def _recorded(stream: torch.cuda.Stream) -> _Recorded:
 
 
 class _Recorded:
-    """An event of CUDA."""
+    """An arrival by an event of CUDA."""
 
     def __init__(self, event: torch.cuda.Event) -> None:
         self._event = event
@@ -184,7 +189,7 @@ class _Slab:
 
     @property
     def is_free(self) -> bool:
-        """True if nothing is on its way into it and nobody holds an array in it: each of those refers to `_bytes`."""
+        """True if nothing is on its way into it and no array in it is held: each of those refers to `_bytes`."""
         is_held = sys.getrefcount(self._bytes) != self._own_references
         return not is_held and (self.arrival is None or self.arrival.is_here())
 

@@ -1,4 +1,4 @@
-"""Memory that many tensors are copied into at once, and that is used again when nobody holds those copies any more."""
+"""Memory for copies of many tensors at once, used again when the copies are no longer referenced."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
-    """True for a dense tensor in this process's own memory, of a type that is kept as it is."""
+    """Return True for a dense tensor in this process's own memory, of a type that is kept as it is."""
     return (
         type(tensor) in PLAIN_TYPES
         and tensor.dtype in _DTYPES
@@ -44,12 +44,13 @@ def is_plain(tensor: torch.Tensor) -> bool:
 
 
 class Slabs:
-    """Copies sets of plain tensors, each set into one slab. Fresh memory costs more than the copy: every page of it is
-    a fault.
+    """A copier of sets of plain tensors, each set into one slab.
 
-    A slab is used again only when no array in it is referenced from anywhere; where all are in use, or a set is larger
-    than a slab may be, there is no copy to be had here. The bytes count as those of the arrays, in the queue of the
-    writer. It is a `BackgroundPart` of the writer, which lets slabs go that were idle for long.
+    Fresh memory costs more than the copy: a fault per page.
+
+    A slab is used again only when no array in it is referenced any more. If all are in use, or a set is larger than a
+    slab may be, no copy is made here. The bytes count as those of the arrays, in the queue of the writer. It is a
+    `BackgroundPart` of the writer, which frees slabs that were idle for long.
     """
 
     def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -59,9 +60,9 @@ class Slabs:
         self._used_at = 0.0
 
     def copies(self, tensors: Sequence[torch.Tensor]) -> list[np.ndarray] | None:
-        """The values of plain tensors, as arrays in C order that are the caller's; None if there is no room for them.
+        """Return the values of plain tensors, as the caller's own arrays in C order; None without enough memory.
 
-        Errors: whatever torch raises for a tensor that holds no value.
+        Errors: any that torch raises for a tensor without a value.
         """
         layout = Layout.of(tensors)
         if layout.size > MOST_BYTES:
@@ -74,7 +75,7 @@ class Slabs:
             if slab is None:
                 return None
             self._used_at = self._monotonic()
-            arrays = slab.arrays(layout)  # which say that it is in use
+            arrays = slab.arrays(layout)  # they mark it as in use
         finally:
             self._lock.release()
         with torch.no_grad():
@@ -82,7 +83,7 @@ class Slabs:
         return arrays
 
     def _free_slab(self, layout: Layout) -> _Slab | None:
-        """One that nobody holds an array of, large enough, made if need be; one of this layout before others."""
+        """Return a slab without referenced arrays, large enough, made if need be; one of this layout before others."""
         slabs = self._slabs  # the writer thread may put another list in its place, and lets these go then
         free = [slab for slab in slabs if slab.is_free]
         fitting = [slab for slab in free if slab.size >= layout.size]
@@ -100,38 +101,38 @@ class Slabs:
 
     @property
     def due_in_seconds(self) -> float:
-        """How long the slabs, if there are any, may still be kept."""
+        """Seconds until the slabs, if any exist, are freed."""
         return max(0.0, self._used_at + IDLE_SECONDS - self._monotonic()) if self._slabs else _NOTHING_HELD
 
     def flush_if_due(self) -> bool:
-        """Lets the slabs go if they were idle for long."""
+        """Free the slabs if they were idle for long."""
         if self.due_in_seconds > 0:
             return False
         self.close()
         return True
 
     def flush(self) -> None:
-        """Does nothing: nothing waits here."""
+        """Do nothing: nothing waits here."""
 
     def close(self) -> None:
-        """Lets the slabs go; arrays in them stay valid."""
+        """Free the slabs; arrays in them stay valid."""
         self._slabs = []
 
 
 class Layout(NamedTuple):
-    """Where tensors of these types and shapes lie in a slab, and what room they take in bytes."""
+    """The places of tensors of these types and shapes in a slab, and their size in bytes."""
 
     size: int
     kinds: tuple[tuple[torch.dtype, torch.Size], ...]
 
     @classmethod
     def of(cls, tensors: Sequence[torch.Tensor]) -> Layout:
-        """That of copies of these tensors, each in the type it is kept in."""
+        """Return the layout of copies of these tensors, each in the type it is kept in."""
         kinds = tuple((kept_dtype(tensor.dtype), tensor.shape) for tensor in tensors)
         return cls(sum(map(_room, kinds)), kinds)
 
     def arrays(self, memory: np.ndarray, begin: int = 0) -> list[np.ndarray]:
-        """The places as arrays, each of which refers to `memory`, of uint8."""
+        """Return the places as arrays, each of which refers to `memory`, of uint8."""
         arrays: list[np.ndarray] = []
         place = begin
         for kind in self.kinds:
@@ -141,7 +142,7 @@ class Layout(NamedTuple):
         return arrays
 
     def targets(self, memory: torch.Tensor, begin: int = 0) -> list[torch.Tensor]:
-        """The same places as tensors."""
+        """Return the same places as tensors."""
         targets: list[torch.Tensor] = []
         place = begin
         for kind in self.kinds:
@@ -153,7 +154,7 @@ class Layout(NamedTuple):
 
 
 def kept_dtype(dtype: torch.dtype) -> torch.dtype:
-    """In which type values are kept: their own, or float32 where NumPy has none such."""
+    """Return the type in which values are kept: their own, or float32 for a type that NumPy lacks."""
     return torch.float32 if dtype in WIDENED else dtype
 
 
@@ -163,7 +164,7 @@ def _room(kind: tuple[torch.dtype, torch.Size]) -> int:
 
 
 class _Slab:
-    """One piece of memory, and how it was last divided up."""
+    """One piece of memory, and its last layout."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -176,8 +177,10 @@ class _Slab:
 
     @property
     def is_free(self) -> bool:
-        """True if nothing refers to the memory but the slab itself. Every array in it does, views of views too: NumPy
-        lets each refer to the array that owns the memory."""
+        """True if only the slab itself refers to the memory.
+
+        Every array in it does, views of views too: NumPy lets each refer to the array that owns the memory.
+        """
         return sys.getrefcount(self._memory) == self._own_references
 
     def has(self, layout: Layout) -> bool:
@@ -187,7 +190,10 @@ class _Slab:
         return layout.arrays(self._memory, self._begin)
 
     def targets(self, layout: Layout) -> list[torch.Tensor]:
-        """The same places as tensors, which are ours alone. Making them takes longer than the copy of small tensors."""
+        """Return the same places as tensors, which are ours alone.
+
+        Making them takes longer than the copy of small tensors.
+        """
         if self._layout != layout:
             self._layout, self._targets = layout, layout.targets(self._tensor, self._begin)
         return self._targets

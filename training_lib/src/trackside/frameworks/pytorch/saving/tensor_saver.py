@@ -1,4 +1,4 @@
-"""From a tensor of the user's to a tensor of the open step."""
+"""Copies of the user's tensors, added to the open step."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from trackside.frameworks.pytorch.saving.slabs import PLAIN_TYPES, Slabs, is_pla
 from trackside.frameworks.pytorch.sharding.shards import shard_of
 from trackside.records.shards import Shard
 
-# Before the first optimizer's step nobody knows whether this process will ever train.
+# Before the first optimizer's step this process may never train at all.
 MOST_BYTES_BEFORE_TRAINING = 256 * 2**20
 
 _NO_COLLECTIONS: frozenset[str] = frozenset()
 
 
 class TensorSaver:
-    """Copies what the open step wants. A tensor that cannot be copied costs only itself, and is said once."""
+    """A copier of the tensors that the open step saves.
+
+    A tensor that cannot be copied is left out, with one warning.
+    """
 
     def __init__(self, engine: StepEngine, guard: Guard, *, shards: dict[str, Shard]) -> None:
         self._engine = engine
@@ -35,11 +38,11 @@ class TensorSaver:
         self.shards = shards  # which part of a sharded tensor this rank holds, by name
 
     def training_began(self) -> None:
-        """From now on the queue of the writer bounds the memory."""
+        """Let the queue of the writer bound the memory from now on."""
         self._bytes_left = None
 
     def has_freed(self, size_bytes: int) -> None:
-        """Before the first step: so much of what was copied is let go again."""
+        """Add `size_bytes` of dropped copies back to the budget before the first step."""
         if self._bytes_left is not None:
             self._bytes_left = min(self._bytes_left + size_bytes, MOST_BYTES_BEFORE_TRAINING)
 
@@ -52,9 +55,9 @@ class TensorSaver:
         collections: frozenset[str] = _NO_COLLECTIONS,
         scale: float = 1.0,
     ) -> None:
-        """Adds the tensor's value, divided by `scale`, if the open step wants it.
+        """Add the tensor's value, divided by `scale`, if the open step saves it.
 
-        `collection` is one it belongs to, or `collections` are those.
+        `collection` is one that it belongs to, or `collections` are several.
         """
         collections = frozenset({collection}) if collection else collections
         if not self._engine.open_step.wants(name, collections=collections):
@@ -69,7 +72,7 @@ class TensorSaver:
             self._note_shard(name, tensor)
 
     def save_all(self, named: Sequence[tuple[str, torch.Tensor]]) -> None:
-        """As `save` of each, with one copy for all of them that are dense and lie in this process's own memory."""
+        """Save each tensor as `save`, with one copy for all dense ones in this process's own memory."""
         engine = self._engine
         together: dict[str, np.ndarray] = {}
         for device, plain in self._by_device(named).items():
@@ -85,7 +88,7 @@ class TensorSaver:
     def _by_device(
         self, named: Sequence[tuple[str, torch.Tensor]]
     ) -> dict[torch.device, list[tuple[str, torch.Tensor]]]:
-        """Those that are wanted and can be copied together."""
+        """Return the tensors that are saved and can be copied together, by device."""
         found: dict[torch.device, list[tuple[str, torch.Tensor]]] = {}
         for name, tensor in named:
             if (is_plain(tensor) or self._device_copies.takes(tensor)) and self._engine.open_step.wants(name):
@@ -93,7 +96,7 @@ class TensorSaver:
         return found
 
     def _copied_together(self, device: torch.device, tensors: Sequence[torch.Tensor]) -> list[np.ndarray] | None:
-        """The values of tensors of one device; None if each is to be copied by itself."""
+        """Return the values of tensors of one device; None if each is to be copied by itself."""
         if len(tensors) < 2 or self._bytes_left is not None or is_in_cuda_graph(tensors[0]):
             return None
         try:
@@ -109,12 +112,14 @@ class TensorSaver:
         return copies.arrays
 
     def is_sent(self, tensor: torch.Tensor) -> bool:
-        """True if the tensor lies on a device, and training need not wait for its value."""
+        """Return True if the tensor lies on a device, and training need not wait for its value."""
         return self._bytes_left is None and self._device_copies.takes(tensor)
 
     def sent(self, name: str, tensor: torch.Tensor, *, scale: float = 1.0) -> np.ndarray | None:
-        """The array that the value of a tensor that `is_sent`, divided by `scale`, will come into; the open step knows
-        when. None if there is none to be had."""
+        """Return the array for the value of a tensor that `is_sent`, divided by `scale`; None if it cannot be copied.
+
+        The open step gets the arrival of the value.
+        """
         if is_in_cuda_graph(tensor):
             return None
         try:
@@ -127,7 +132,7 @@ class TensorSaver:
         return copies.arrays[0]
 
     def copied(self, name: str, tensor: torch.Tensor) -> np.ndarray | None:
-        """The tensor's value as an array of our own; None if there is none to be had."""
+        """Return the tensor's value as an array of our own; None if it cannot be copied."""
         if is_in_cuda_graph(tensor) or not self._has_room(tensor):
             return None
         try:
@@ -144,7 +149,7 @@ class TensorSaver:
     def save_activation(
         self, name: str, tensor: torch.Tensor, *, collection: str = "", collections: frozenset[str] = _NO_COLLECTIONS
     ) -> None:
-        """As `save`, for what flows between modules: a tensor that holds no value is passed over in silence."""
+        """Save a tensor between modules, as `save`. A tensor without a value is ignored without a message."""
         if holds_value(tensor):
             self.save(name, tensor, collection=collection, collections=collections)
 
@@ -164,7 +169,7 @@ class TensorSaver:
 
 @contextmanager
 def outside_of_modes() -> Iterator[None]:
-    """Hides what is done in here from dispatch modes: selective checkpointing would replay our copies as the user's."""
+    """Hide operations in the block from dispatch modes: selective checkpointing would replay our copies."""
     if not torch._C._len_torch_dispatch_stack():
         yield
         return

@@ -1,8 +1,8 @@
-"""What every explicit hook is: a capture directed by the script that begins when the model is first called.
+"""The base of every explicit hook: a capture directed by the script, which begins when the model is first called.
 
-Until then the script may still say what is to be saved, and nothing is in place but a wrapper around the first call of
-any module. Where TRACKSIDE_RUN is set, the run lies there and not where the script says, and both requests hold: the
-capture that needs no change of the script gives way, so nothing is saved twice.
+Until then the script may still choose the data to save, and only a wrapper around the first call of any module is in
+place. If TRACKSIDE_RUN is set, it wins over the script's address of the run, and both requests hold: the capture that
+needs no change of the script gives way, so nothing is saved twice.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ StepEnds = Callable[[Position, "int | None"], object]
 
 
 class ScriptView:
-    """What a script may read of its capture.
+    """The state of its capture that a script may read.
 
     Args:
         script: The capture that it directs.
@@ -70,7 +70,7 @@ class ScriptView:
         return -1 if control is None else control.step_of_script().step
 
     def mode_steps(self) -> dict[str, int]:
-        """Return the same for each mode that has begun, as it counts within that mode."""
+        """Return the same number for each mode that has begun, as it counts within that mode."""
         control = self._script.control
         if control is None:
             return {}
@@ -88,12 +88,12 @@ class ScriptView:
 
     @property
     def last_saved_step(self) -> int | None:
-        """The number of the last step that had anything to save; None if there was none."""
+        """The number of the last step that had anything to save; None if none had."""
         control = self._script.control
         return None if control is None else control.last.latest
 
     def open_tensors(self) -> dict[str, np.ndarray]:
-        """Return what the open step holds so far."""
+        """Return the tensors of the open step so far."""
         control = self._script.control
         return {} if control is None else dict(control.engine.open_step.tensors())
 
@@ -104,24 +104,26 @@ class ScriptView:
 
 
 class ScriptedCapture:
-    """Holds what the script says, and hands it on. No method raises but for a wrong argument; what fails inside is
-    logged once, and the training goes on.
+    """The script's settings of its capture, and the calls that carry them out.
+
+    No method raises except for a wrong argument; a failure inside is logged once, and the training goes on.
 
     Attributes:
-        roots, losses: The models and loss modules that were registered.
+        roots: The models that were registered.
+        losses: The loss modules that were registered.
         mode: The mode that the script has set last.
         control: Directs the capture, from the first call of a model on; None before.
         is_over: True once the script has ended it.
-        now: What the script may read.
+        now: The state that the script may read.
 
     Args:
-        request: Returns what is captured. Called once, when the capture begins; its errors are logged then.
-        place: Where the run lies.
+        request: Returns the capture request. Called once, when the capture begins; its errors are logged then.
+        place: The place of the run.
         kept: Keeps steps in memory.
         times: Times steps.
         saves_nothing: True if no tensor is saved.
-        earlier: How far an earlier process had come, as something else than the run tells.
-        step_ends: Called at the end of each step with how far training had come before it, and the last saved step.
+        earlier: State of an earlier process from another source than the run.
+        step_ends: Called at the end of each step with the position of the training before it, and the last saved step.
     """
 
     def __init__(
@@ -159,7 +161,7 @@ class ScriptedCapture:
             self._attempt("registering a model", self.control.register, module)
 
     def register_loss(self, loss: torch.nn.Module) -> None:
-        """Save what a loss module returns, under the name of its class."""
+        """Save the output of a loss module, under the name of its class."""
         register_loss(loss)
         self.losses.append(loss)
         if self.control is not None:
@@ -172,7 +174,7 @@ class ScriptedCapture:
             self._attempt("registering an optimizer", self.control.register_optimizer, optimizer)
 
     def set_mode(self, mode: str) -> None:
-        """Set what the steps from now on are for.
+        """Set the mode of the steps from now on.
 
         Raises:
             ValueError: It is no mode.
@@ -187,11 +189,11 @@ class ScriptedCapture:
             self._attempt("ending a step", control.end_step)
 
     def save_tensor(self, name: str, value: Any, *, collections: Iterable[str]) -> None:
-        """Add a tensor, array, number, text or list to the open step. What cannot be taken is logged once."""
+        """Add a tensor, array, number, text or list to the open step. A value that cannot be saved is logged once."""
         self._attempt("saving a tensor", self._save, name, frozenset(collections), tensor_value, name, value)
 
     def save_scalar(self, name: str, value: Any) -> None:
-        """Add `scalar/<name>` to the open step. What is no single number is logged once."""
+        """Add `scalar/<name>` to the open step. A value that is no single number is logged once."""
         self._attempt("saving a scalar", self._save, f"scalar/{name}", frozenset({SCALARS}), scalar_value, name, value)
 
     def record(self, name: str, tensor: torch.Tensor) -> None:
@@ -200,7 +202,7 @@ class ScriptedCapture:
             self._attempt("recording a tensor", control.record, name, tensor)
 
     def close(self) -> None:
-        """End the run; the last step with it. Nothing is captured from then on. A second call does nothing."""
+        """End the run, the last step with it. Nothing is captured from then on. A second call does nothing."""
         if self.is_over:
             return
         self._first_call.remove()
@@ -216,12 +218,12 @@ class ScriptedCapture:
                 in_charge.leave()
 
     def abandon(self) -> None:
-        """Take it off before it has begun; it never will."""
+        """Remove the capture before it has begun; it never will."""
         self._first_call.remove()
         self.is_over = True
 
     def flush(self) -> None:
-        """Wait until all steps that have ended are where they belong; at most some seconds."""
+        """Wait until all steps that have ended are stored, at most some seconds."""
         if self.control is not None:
             self.control.flush()
 
@@ -236,7 +238,7 @@ class ScriptedCapture:
         return any(id(part) in called for root in (*self.roots, *self.losses) for part in root.modules())
 
     def _begun(self) -> ScriptControl | None:
-        """What directs the capture, which begins now if it has not begun; None once it is over."""
+        """Return the control of the capture, which begins now if it has not begun; None once it is over."""
         if self.control is None and not self.is_over:
             self._first_call.remove()
             self._guard.protect("beginning to capture", self._begin)()
@@ -303,7 +305,7 @@ class _StepEnds:
         self._call, self._session = call, session
 
     def step_ending(self) -> None:
-        """See `Source`."""
+        """Call the function with the position of the training; see `Source`."""
         engine, last = self._session.engine, self._session.last
         if engine.step and self._session.knows_start:
             self._call(engine.position(), last.latest if last is not None else None)

@@ -1,7 +1,7 @@
 """Capture that the script directs: it names models and losses, modes, its own tensors, and the ends of steps.
 
-The adapter of unmodified training works below, so a script that says little gets what one that says nothing gets. Where
-a step ends, `ByScript` decides. Registered losses are saved where they are called, under the name of their class.
+The adapter of unmodified training works below, so a script that sets little gets the capture of one that sets nothing.
+`ByScript` decides where a step ends. Registered losses are saved where they are called, under the name of their class.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from trackside.frameworks.pytorch.steps.sources import ExtraSource
 
 
 class ScriptControl:
-    """Directs an adapter. Call `install` before the first forward pass; then `register` and the rest, in any order.
+    """The control of an adapter by a script.
+
+    Call `install` before the first forward pass; then the others in any order.
 
     Attributes:
         adapter: The adapter that captures.
@@ -34,8 +36,8 @@ class ScriptControl:
         last: The step that has ended last, while the script may add to it.
 
     Args:
-        environment: Where the run lies, and what is captured.
-        options: How the run is stored; `holds_last_step` must be set.
+        environment: Address of the run, and the capture request.
+        options: Options for storing the run; `holds_last_step` must be set.
         extra: Makes further sources.
     """
 
@@ -74,7 +76,7 @@ class ScriptControl:
         self._steps.look_ahead()
 
     def register_loss(self, loss: torch.nn.Module) -> None:
-        """Save what this loss module returns; `losses.register_loss` has given it its name."""
+        """Save the output of this loss module; `losses.register_loss` has given it its name."""
         self._strategy.losses.add(loss)
         self._steps.look_ahead()
 
@@ -83,7 +85,7 @@ class ScriptControl:
         self._steps.optimizer_created(optimizer)
 
     def set_mode(self, mode: str) -> None:
-        """Set what the next steps are for; ends the open one if it ends by calls."""
+        """Set the mode of the next steps. End the open step if it ends by calls."""
         if mode == self.engine.mode:
             return
         if self._sources.validation.is_on and mode not in (EVAL, PREDICT):
@@ -94,9 +96,9 @@ class ScriptControl:
         self._steps.look_ahead()
 
     def end_step(self) -> None:
-        """End the open step. From now on nothing else does, except evaluations that PyTorch shows by itself.
+        """End the open step. From now on nothing else does, except validations that PyTorch shows by itself.
 
-        The first call ends nothing where nothing has happened before it: it stands at the beginning of a loop.
+        The first call ends nothing if nothing has happened before it: it stands at the beginning of a loop.
         """
         if self._sources.validation.is_on or not self._strategy.ends_with_script() or not self.begin():
             return
@@ -123,14 +125,14 @@ class ScriptControl:
         return ended or StepPosition(engine.step, engine.mode, engine.mode_step())
 
     def record(self, name: str, tensor: torch.Tensor) -> None:
-        """Add an output that no module gave, if the open step saves it."""
+        """Add an output that no module returned, if the open step saves it."""
         if self.engine.due is not NOTHING:
             value = self._sources.saver.copied(name, tensor)
             if value is not None:
                 self.engine.open_step.add_loss(name, value)
 
     def begin(self) -> bool:
-        """Begin the run though no step was made, so that it can end. Return False in a helper process."""
+        """Begin the run although no step was made, so that it can end. Return False in a helper process."""
         return self.adapter.has_begun or self.adapter.begin()
 
     def flush(self, timeout_seconds: float = SIGTERM_SECONDS) -> None:
@@ -147,7 +149,7 @@ class ScriptControl:
     # What calls of modules mean: see `Director`.
 
     def model_called(self, module: torch.nn.Module) -> None:
-        """See `Director`."""
+        """Begin a step with this call if it begins one; see `Director`."""
         strategy = self._strategy
         if not strategy.has_seen_any:
             strategy.has_seen_any = True
@@ -160,13 +162,13 @@ class ScriptControl:
         self._sources.parameters.step_begins_with_call()
 
     def loss_returned(self, module: torch.nn.Module, output: Any) -> None:
-        """See `Director`."""
+        """Save the output of a registered loss module; see `Director`."""
         is_wanted = self.engine.due.losses and not self._sources.validation.is_on
         if is_wanted and self._sources.losses.module_returned(module, output):
             self._strategy.was_loss_called = True
 
     def _step_after_end(self) -> StepPosition | None:
-        """The step that has ended last, while the script is still in it."""
+        """Return the step that has ended last, while the script is still in it."""
         can_add = self.last.destination is not None and self._strategy.is_after_step()
         return self._strategy.ended if can_add else None
 

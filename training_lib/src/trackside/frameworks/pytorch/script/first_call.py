@@ -12,9 +12,10 @@ from trackside.frameworks.pytorch.compiling.tracing import skip_frame
 
 
 class FirstCall:
-    """Calls `begin` right before the first call of a module that is one, or the first backward pass if `may_be_loss`.
+    """A wrapper that calls `begin` once.
 
-    Then it is gone.
+    The moment is right before the first call of a module for which `is_one` is True, or before the first backward pass
+    if `may_be_loss` is True.
     """
 
     def __init__(
@@ -32,7 +33,7 @@ class FirstCall:
         ]
 
     def remove(self) -> None:
-        """Takes it away."""
+        """Remove the wrapper."""
         self._is_pending = False
         for undo in self._undo:
             undo()
@@ -69,7 +70,10 @@ class FirstCall:
 
 
 def _replaced(owner: Any, name: str, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[[], None]:
-    """Puts a wrapper in the place of a function. Gives what undoes it; below another's it stays, inert."""
+    """Replace a function by a wrapper.
+
+    Return the function that undoes it; below another library's wrapper it stays, inert.
+    """
     original = getattr(owner, name)
     stand_in = wrapper(original)
     skip_frame(stand_in)

@@ -1,4 +1,4 @@
-"""The explicit API: a hook in the script, for whoever wants to say what is watched, and when a step ends."""
+"""The explicit API: a hook in the script, to choose the models to watch and the ends of steps."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from trackside.frameworks.pytorch.script.capture import ScriptedCapture
 
 
 class Hook:
-    """Watches one training and writes its run.
+    """A hook in the script that watches one training and writes its run.
 
-    Nothing that it does can end the training: what fails is said once, and the rest goes on. Only a wrong argument
-    raises, at once. None of it is needed under `trackside run`; where TRACKSIDE_RUN is set, the run lies there.
+    No failure in it can end the training: a failure is logged once, and the rest goes on. Only a wrong argument raises,
+    at once. None of it is needed under `trackside run`; if TRACKSIDE_RUN is set, it is the address of the run.
 
     Example:
         with trackside.Hook("runs/first", save={"losses": 1, "gradients": 100}) as hook:
@@ -29,10 +29,14 @@ class Hook:
     """
 
     def __init__(self, run: str = "", *, save: CaptureRequest | Mapping[str, int] | None = None) -> None:
-        """`run` is a new folder, or `s3://bucket/prefix`.
+        """Set the address of the run and the data to save.
 
-        `save` is a whole request, or for each collection every how many steps it is saved; by default losses, every
-        500 steps. Errors: `ConfigurationError` with every problem at once.
+        Args:
+            run: A new folder, or `s3://bucket/prefix`.
+            save: A whole request, or an interval of steps for each collection; by default losses, every 500 steps.
+
+        Raises:
+            ConfigurationError: With every problem at once.
         """
         request = request_of(save, run, subject="The hook")
         self._capture = ScriptedCapture(lambda: request, place=Place(run=run))
@@ -44,10 +48,15 @@ class Hook:
         loss: torch.nn.Module | None = None,
         optimizer: Optimizer | Iterable[Optimizer] | None = None,
     ) -> None:
-        """Names a model; from then on only named ones are captured, and only steps of optimizers that train them count.
+        """Register a model. From then on only registered ones are captured, and only steps of their optimizers count.
 
-        `loss`: a loss module that is saved under the name of its class; others are found by themselves. `optimizer`:
-        needed only for one that is neither built nor stepped by `torch.optim`.
+        Args:
+            model: The model.
+            loss: A loss module to save under the name of its class; others are found by themselves.
+            optimizer: Needed only for one that is neither built nor stepped by `torch.optim`.
+
+        Raises:
+            TypeError: The model is no `torch.nn.Module`.
         """
         if not isinstance(model, torch.nn.Module):
             raise TypeError(f"A model is a torch.nn.Module, not a {type(model).__name__}.")
@@ -66,7 +75,7 @@ class Hook:
         return self._capture.now.step
 
     def step(self) -> None:
-        """Ends the step here. From the first call on, steps end by these calls, and no longer with the optimizer's.
+        """End the step here. From the first call on, steps end by these calls, and no longer with the optimizer's.
 
         Call it at the end of the loop's body, or at its beginning: a first call before anything has happened ends
         nothing.
@@ -74,15 +83,33 @@ class Hook:
         self._capture.end_step()
 
     def set_mode(self, mode: str = TRAIN) -> None:
-        """Says what the next steps are for: "TRAIN", "EVAL", "PREDICT" or "GLOBAL". Errors: `ValueError`."""
+        """Set the mode of the next steps.
+
+        Args:
+            mode: "TRAIN", "EVAL", "PREDICT" or "GLOBAL".
+
+        Raises:
+            ValueError: It is none of these.
+        """
         self._capture.set_mode(mode.upper())
 
     def save_tensor(self, name: str, value: Any, *, collection: str = "default") -> None:
-        """Saves a tensor, array or list with the open step, whatever the schedules say."""
+        """Save a tensor, array or list with the open step, regardless of the schedules.
+
+        Args:
+            name: Name of the tensor.
+            value: A tensor, array, number, text or list.
+            collection: The collection that it belongs to.
+        """
         self._capture.save_tensor(name, value, collections=(collection,))
 
     def save_scalar(self, name: str, value: Any) -> None:
-        """Saves a number as `scalar/<name>` with the open step, whatever the schedules say."""
+        """Save a number with the open step, regardless of the schedules.
+
+        Args:
+            name: Its name; it is saved as `scalar/<name>`.
+            value: A single number.
+        """
         self._capture.save_scalar(name, value)
 
     @property
@@ -91,7 +118,7 @@ class Hook:
         return self._capture.is_over
 
     def close(self) -> None:
-        """Ends the run: the last step is saved, and nothing is captured any more. At the process's end by itself."""
+        """End the run: the last step is saved, and nothing more is captured. The end of the process does so too."""
         self._capture.close()
 
     def __enter__(self) -> Hook:

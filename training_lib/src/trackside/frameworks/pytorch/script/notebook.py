@@ -11,11 +11,21 @@ _watching: dict[str, Hook] = {}  # by the run; one at most
 
 
 def watch(run: str, *, save: CaptureRequest | Mapping[str, int] | None = None) -> Hook:
-    """Captures every training of this process from here on into `run`: a new folder, or `s3://bucket/prefix`.
+    """Capture every training of this process from now on into a run.
 
-    For notebooks: torch may be imported and the model built already, and nothing else has to be changed. Called again
-    for the same run, as when a cell is run twice, it goes on with it; for another run, it ends the one before. The run
-    ends with the process, or with `close()` of what is returned. `save` and errors: as in `trackside.Hook`.
+    For notebooks: torch may be imported and the model built already, and nothing else has to be changed. A second call
+    for the same run, as when a cell is run twice, continues it; a call for another run ends the one before. The run
+    ends with the process, or with `close()` of the returned hook.
+
+    Args:
+        run: A new folder, or `s3://bucket/prefix`.
+        save: A whole request, or an interval of steps for each collection; by default losses, every 500 steps.
+
+    Returns:
+        The hook of the run.
+
+    Raises:
+        ConfigurationError: With every problem at once.
 
     Example:
         trackside.watch("runs/first", save={"losses": 1, "gradients": 100})

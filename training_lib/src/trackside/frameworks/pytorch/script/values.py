@@ -12,7 +12,7 @@ from trackside.frameworks.pytorch.saving.copying import copy_to_array
 
 
 def tensor_value(name: str, value: Any, guard: Guard) -> np.ndarray | None:
-    """Return a copy of a tensor of the script's; None, and a warning once, for what is no tensor."""
+    """Return a copy of a tensor of the script; for any other value log a warning once and return None."""
     array = _array(value)
     if array is None:
         guard.say_once(f"value/{name}", "%s cannot be saved, as a %s is no tensor.", name, type(value).__name__)
@@ -20,7 +20,7 @@ def tensor_value(name: str, value: Any, guard: Guard) -> np.ndarray | None:
 
 
 def scalar_value(name: str, value: Any, guard: Guard) -> np.ndarray | None:
-    """Return a number of the script's, of shape (1,); None, and a warning once, for what is no single number."""
+    """Return a number of the script, of shape (1,); for any other value log a warning once and return None."""
     try:
         array = np.asarray(value.detach().cpu() if isinstance(value, torch.Tensor) else value, np.float64)
     except (TypeError, ValueError) as error:
@@ -33,7 +33,10 @@ def scalar_value(name: str, value: Any, guard: Guard) -> np.ndarray | None:
 
 
 def _array(value: Any) -> np.ndarray | None:
-    """A copy of what the user gave; a scalar has the shape (1,), as smdebug saves it. None for what is no tensor."""
+    """Return a copy of the user's value; a scalar has the shape (1,), as smdebug saves it.
+
+    None for a value of other kinds.
+    """
     if isinstance(value, torch.Tensor):
         return copy_to_array(value)
     if isinstance(value, dict) or value is None:

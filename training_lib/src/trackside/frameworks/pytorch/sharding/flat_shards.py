@@ -1,8 +1,8 @@
-"""Where the parts of FSDP1 (`FullyShardedDataParallel`) lie: it lays a module's parameters in one row and cuts that.
+"""The parts of FSDP1 (`FullyShardedDataParallel`), which lays a module's parameters in one row and cuts that.
 
 With `use_orig_params=True` each parameter has its name, and this rank's part of it is a piece of its elements in a row.
-Without, the row is one parameter, `_flat_param`, which this rank has a piece of. All of it is read off private fields,
-which have been there since PyTorch 2.1; where they are not, parts are saved without a note of where they lie.
+Without, the row is one parameter, `_flat_param`, and this rank has a piece of it. All of it is read from private
+fields, which exist since PyTorch 2.1; without them, parts are saved without a note of their place.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _PREFIXES = ("", "gradient/", "raw_gradient/")
 
 
 def flat_collection(name: str) -> str:
-    """The collection that a parameter belongs to whatever its name says: a row of several is in "weights"."""
+    """Return the collection of a parameter regardless of its name: a row of several is in "weights"."""
     return "weights" if name.endswith(FLAT) else ""
 
 
 class FlatShards:
-    """Notes in `shards`, by tensor name, which part this rank holds. Asks no other rank."""
+    """Notes of the part that this rank holds, in `shards`, by tensor name. Needs no other rank."""
 
     def __init__(self, names: ParameterNames, shards: dict[str, Shard], guard: Guard) -> None:
         self._names, self._shards, self._guard = names, shards, guard
         self._has_noted: weakref.WeakSet[Optimizer] = weakref.WeakSet()
 
     def note(self, optimizer: Optimizer) -> None:
-        """Notes the parameters of an optimizer, their gradients and what it keeps for them: right after its step.
+        """Note the parameters of an optimizer, their gradients and its state for them. Call it right after its step.
 
-        Looks through all live objects, once for each optimizer, where FSDP1 has been imported.
+        Looks through all live objects, once for each optimizer, if FSDP1 has been imported.
         """
         if "torch.distributed.fsdp.fully_sharded_data_parallel" not in sys.modules or optimizer in self._has_noted:
             return
@@ -65,7 +65,7 @@ class FlatShards:
 
 
 def _parts() -> Iterator[tuple[torch.Tensor, Shard]]:
-    """(parameter, this rank's part of it) for all that FSDP1 has cut in this process."""
+    """Return (parameter, this rank's part of it) for all that FSDP1 has cut in this process."""
     for module in instances(torch.nn.Module):
         if type(module).__name__ != "FullyShardedDataParallel":
             continue

@@ -1,7 +1,8 @@
-"""Which rank this process is, and how all ranks count on from the same step after an interruption.
+"""The rank of this process, and the step from which all ranks continue after an interruption.
 
-What each rank finds in the run may differ, for they are killed at different moments. Rank 0 looks for all and tells the
-others through the key-value store that `torch.distributed` has open anyway: no collective, nothing on a device.
+Ranks may find different positions in the run, because they are killed at different moments. Rank 0 looks for all and
+passes its result on through the key-value store that `torch.distributed` has open anyway: no collective, nothing on a
+device.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ WAIT_SECONDS = 8.0
 
 
 def rank_of_this_process(environment: CaptureEnvironment) -> Rank:
-    """Return which worker of how many this is: as `torch.distributed` knows it, else the environment."""
+    """Return the rank of this process and the number of ranks, from `torch.distributed`, else the environment."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return Rank(distributed.get_rank(), distributed.get_world_size())
@@ -30,9 +31,9 @@ def rank_of_this_process(environment: CaptureEnvironment) -> Rank:
 
 
 def agreed(rank: Rank, find: Callable[[], TrainingState | None]) -> TrainingState | None:
-    """What rank 0 finds, in every rank; what `find` finds where ranks cannot talk to each other.
+    """Return the state that rank 0 finds, in every rank; the result of `find` if ranks have no common store.
 
-    Errors: `OSError` of `find`, in rank 0; `TimeoutError`, an `OSError` too, where rank 0 has not told yet.
+    Errors: `OSError` of `find`, in rank 0; `TimeoutError`, an `OSError` too, if rank 0 has not stored it in time.
     """
     store = _key_value_store() if rank.of > 1 else None
     if store is None:
@@ -42,7 +43,7 @@ def agreed(rank: Rank, find: Callable[[], TrainingState | None]) -> TrainingStat
         store.set(KEY, encode_states([state] if state else []))
         return state
     deadline = time.monotonic() + WAIT_SECONDS
-    while not store.check([KEY]):  # `get` alone would block whoever else uses the store
+    while not store.check([KEY]):  # `get` alone would block other users of the store
         if time.monotonic() > deadline:
             raise TimeoutError("rank 0 has not told yet where an earlier process of this run stopped")
         time.sleep(POLL_SECONDS)
@@ -51,7 +52,7 @@ def agreed(rank: Rank, find: Callable[[], TrainingState | None]) -> TrainingStat
 
 
 def _key_value_store() -> Any:
-    """The store of the default process group; None where there is none, or this PyTorch does not show it."""
+    """Return the store of the default process group; None without one, or if this PyTorch does not show it."""
     distributed = torch.distributed
     if not (distributed.is_available() and distributed.is_initialized()):
         return None

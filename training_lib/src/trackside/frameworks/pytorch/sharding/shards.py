@@ -1,4 +1,4 @@
-"""Which part of a sharded tensor (DTensor: FSDP2, tensor parallelism) this rank holds. Asks no other rank."""
+"""The part of a sharded tensor (DTensor: FSDP2, tensor parallelism) that this rank holds. Needs no other rank."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from trackside.records.shards import Shard
 
 
 def shard_of(tensor: torch.Tensor) -> Shard | None:
-    """This rank's part of `tensor`; None for one that is whole on every rank, or that this rank has nothing of.
+    """Return this rank's part of `tensor`; None for one that is whole on every rank, or if this rank has nothing of it.
 
     Each mesh dimension with `Shard(d)` cuts the part that the dimensions before it left, as `torch.chunk` cuts. FSDP2's
-    strided shards under tensor parallelism are cut after those. Of another placement (a sum that is still to be made)
+    strided shards under tensor parallelism are cut after those. For another placement (a sum that is still to be made)
     the part is no rectangle, and its placement is noted instead.
     """
     placements = getattr(tensor, "placements", None)
     if placements is None or all(placement.is_replicate() for placement in placements):
         return None
-    value: Any = tensor  # a DTensor, whose class is not worth its import here
+    value: Any = tensor  # a DTensor; its class is not worth its import here
     coordinate = value.device_mesh.get_coordinate()
     if coordinate is None:
         return None
@@ -42,9 +42,10 @@ _Part = tuple[Any, int, int]  # a placement, this rank's place along its dimensi
 
 
 def _in_order_of_cuts(parts: Sequence[_Part]) -> list[_Part] | None:
-    """The parts as they were cut one after the other; None where that is not known.
+    """Return the parts in the order of their cuts; None if that is unknown.
 
-    `_StridedShard(d, split_factor=n)` cut what plain shards of the same dimension, later in the mesh, had made n of.
+    `_StridedShard(d, split_factor=n)` cut the n parts that plain shards of the same dimension, later in the mesh, had
+    made.
     """
     strided = [i for i, (placement, _, _) in enumerate(parts) if type(placement).__name__ == "_StridedShard"]
     for i in strided:
@@ -57,7 +58,7 @@ def _in_order_of_cuts(parts: Sequence[_Part]) -> list[_Part] | None:
 
 
 def _rectangle(shape: tuple[int, ...], parts: Sequence[_Part] | None) -> _Rectangle | None:
-    """The part; None where a placement is neither a shard nor a replica."""
+    """Return the part; None if a placement is neither a shard nor a replica."""
     offset, size = [0] * len(shape), list(shape)
     for placement, place, count in parts or ():
         if placement.is_replicate():

@@ -1,13 +1,13 @@
-"""Tells whether the gradients of a step were cleared before those of the next were added to them.
+"""The check if the gradients of a step were cleared before those of the next were added to them.
 
-After an optimizer's step two of its gradients are remembered: which object each is, and how often it had been
-written to. The backward passes up to its next step tell the rest. A gradient is kept if one of them added to what the
-step before had used; it is cleared if, before that, it was gone, replaced or written to. So it does not matter where
-the script clears, nor how; accumulation over several backward passes is none of this, for only what an optimizer has
-used already counts. Nothing is held, nothing is computed while all is as it should be, and no device is waited for.
+After an optimizer's step two of its gradients are remembered: the object, and the number of writes to it. The backward
+passes up to its next step show the rest. A gradient is kept if one of them added to the values that the step before had
+used; it is cleared if, before that, it was gone, replaced or written to. So the place and the way of clearing do not
+matter. Accumulation over several backward passes does not count, because only values that an optimizer has used already
+do. Nothing is held, nothing is computed while all is as it should be, and no device is waited for.
 
 A gradient that was gone before the last backward pass is expected to be gone before the next, as `zero_grad` leaves it:
-then nothing is remembered, which takes longer than all else here. If it is there after all, its values alone tell.
+then nothing is remembered, which takes longer than all else here. If it exists after all, its values alone decide.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _MOST_LOOKED_AT = 1 << 12  # elements of a gradient that seems to be kept
 
 
 class ClearedGradients:
-    """Remembers by optimizer. `is_waiting`: some gradient was not yet seen to be cleared, so backward passes matter."""
+    """The remembered gradients of each optimizer.
+
+    `is_waiting`: some gradient was not yet seen to be cleared, so backward passes matter.
+    """
 
     def __init__(self, numbers: DeviceNumbers) -> None:
         self.is_waiting = False
@@ -37,24 +40,27 @@ class ClearedGradients:
         self._found: list[bool | torch.Tensor] = []  # of the open step: one for each step of an optimizer
 
     def before_backward(self) -> None:
-        """To be called right before gradients are computed, by no backward pass that runs inside of another."""
+        """Check the gradients. Call it right before they are computed, but not in a backward pass inside of another."""
         waiting = False
         for remembered in self._remembered.values():
             waiting |= remembered.before_backward(self._numbers.is_late)
         self.is_waiting = waiting
 
     def after_backward(self) -> None:
-        """To be called right after."""
+        """Check the gradients. Call it right after they are computed."""
         for remembered in self._remembered.values():
             remembered.after_backward()
 
     @property
     def are_expected_gone(self) -> bool:
-        """True if there is one optimizer, whose gradients were gone before its last step's backward passes."""
+        """True for one optimizer with gradients that were gone before the backward passes of its last step."""
         return len(self._remembered) == 1 and all(one.are_expected_gone for one in self._remembered.values())
 
     def are_gone(self) -> bool:
-        """`before_backward` where all are gone: few steps are otherwise. False, and nothing done, where one is not."""
+        """Do the work of `before_backward` for the usual case that all gradients are gone.
+
+        Return False, with nothing done, if one is not.
+        """
         for remembered in self._remembered.values():
             if not remembered.are_gone():
                 return False
@@ -62,7 +68,10 @@ class ClearedGradients:
         return True
 
     def are_there(self) -> bool:
-        """`after_step` of the only optimizer, after `are_gone`. False, and nothing done, if a gradient is gone."""
+        """Do the work of `after_step` for the only optimizer, after `are_gone`.
+
+        Return False, with nothing done, if a gradient is gone.
+        """
         for remembered in self._remembered.values():
             if not remembered.are_there():
                 return False
@@ -70,7 +79,7 @@ class ClearedGradients:
         return True
 
     def after_step(self, optimizer: Optimizer) -> None:
-        """To be called right after each step of an optimizer."""
+        """Remember the gradients. Call it right after each step of an optimizer."""
         number = id(optimizer)
         remembered = self._remembered.get(number)
         if remembered is None or remembered.optimizer() is not optimizer:
@@ -85,9 +94,9 @@ class ClearedGradients:
         self.is_waiting = True
 
     def end_step(self) -> float | Values | None:
-        """1 if any optimizer of the ended step used gradients of its step before again, 0 if none; None: nobody knows.
+        """Return 1 if any optimizer of the ended step reused gradients of its step before, 0 if none, None if unknown.
 
-        On a device, when it has come.
+        On a device the number comes later.
         """
         found, self._found = self._found, []
         if not found:
@@ -101,7 +110,7 @@ class ClearedGradients:
 
 
 class _OfOptimizer:
-    """What is remembered of one."""
+    """The remembered gradients of one optimizer."""
 
     def __init__(self, optimizer: weakref.ref[Optimizer]) -> None:
         self.optimizer = optimizer
@@ -130,7 +139,7 @@ class _OfOptimizer:
         return True
 
     def are_there(self) -> bool:
-        """What `remember` does with those that are expected to be gone before the next backward pass."""
+        """Do the work of `remember` for gradients that are expected to be gone before the next backward pass."""
         for gradient in self._gradients:
             parameter = gradient.parameter()
             if parameter is None or parameter.grad is None:
@@ -153,7 +162,7 @@ class _OfOptimizer:
                 gradient.after_backward()
 
     def answer(self) -> bool | torch.Tensor | None:
-        """Whether gradients were kept; a tensor of one truth that lies on a device; None if that cannot be said."""
+        """Return True if gradients were kept; a tensor of one truth value on a device; None if unknown."""
         if not self._is_open:  # each is known to have been cleared, as it should be
             return False if self._gradients else None
         kept = [g.is_kept for g in self._gradients if not g.is_cleared and g.is_kept is not None]
@@ -166,7 +175,7 @@ class _OfOptimizer:
 
 
 def _chosen(optimizer: Optimizer) -> list[torch.Tensor]:
-    """The parameters that are looked at: those with the smallest gradients."""
+    """Return the parameters to look at: those with the smallest gradients."""
     parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
     return sorted(parameters, key=lambda p: p.grad.numel())[:MOST_REMEMBERED]
 
@@ -174,7 +183,8 @@ def _chosen(optimizer: Optimizer) -> list[torch.Tensor]:
 class _Gradient:
     """The gradient of a parameter, from an optimizer's step to its next.
 
-    `is_kept` None: no backward pass has reached it; `was_gone` right before the last time that one was to begin.
+    - `is_kept`: None if no backward pass has reached it
+    - `was_gone`: True if it was gone right before the last backward pass began
     """
 
     __slots__ = ("_seen", "_suspect", "_version", "is_cleared", "is_kept", "parameter", "was_gone")
@@ -186,7 +196,7 @@ class _Gradient:
         self._version = 0
 
     def remember(self) -> bool:
-        """Begins anew with the gradient as it is now; False if there is none."""
+        """Start again with the gradient as it is now. Return False if it is gone."""
         parameter = self.parameter()
         gradient = None if parameter is None else parameter.grad
         if gradient is None or not (gradient.is_cpu or _can_be_remembered(gradient)):
@@ -201,7 +211,7 @@ class _Gradient:
         return True
 
     def before_backward(self, is_late: Callable[[torch.Tensor], bool]) -> bool:
-        """False once it is known to have been cleared."""
+        """Return False once the gradient is known to have been cleared."""
         if self.is_cleared:
             return False
         parameter = self.parameter()
@@ -229,7 +239,7 @@ class _Gradient:
             self._seen, self._version = weakref.ref(gradient), gradient._version
 
     def _has_changed(self, gradient: torch.Tensor) -> bool:
-        """Whether it is another one than was remembered, or was written to since."""
+        """Return True if the gradient is another object than the remembered one, or was written to since."""
         return self._seen is not None and (gradient is not self._seen() or gradient._version != self._version)
 
     def _gradient(self) -> torch.Tensor | None:
@@ -242,7 +252,7 @@ def _can_be_remembered(gradient: torch.Tensor) -> bool:
 
 
 def _is_anywhere_nonzero(gradient: torch.Tensor, is_late: Callable[[torch.Tensor], bool]) -> bool | torch.Tensor:
-    """Whether the gradient, of a large one the first row of the last dimensions, is not all zero."""
+    """Return True if the gradient is not all zero; for a large one, the first row of the last dimensions."""
     with torch.no_grad():
         part: Any = gradient.detach()
         if hasattr(part, "to_local"):

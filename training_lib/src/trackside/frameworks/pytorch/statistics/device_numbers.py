@@ -18,12 +18,12 @@ _POLL_SECONDS = 0.001
 
 
 def is_on_device(tensor: torch.Tensor) -> bool:
-    """True if reading the tensor would make training wait for a device."""
+    """Return True if reading the tensor would make training wait for a device."""
     return not tensor.is_cpu
 
 
 class DeviceNumbers:
-    """Collects the numbers of a step on each device, and sends them with one copy."""
+    """The numbers of a step on each device, sent with one copy."""
 
     def __init__(self, is_late: Callable[[torch.Tensor], bool] = is_on_device) -> None:
         self.is_late = is_late
@@ -32,14 +32,14 @@ class DeviceNumbers:
         self._turn = 0
 
     def take(self, tensor: torch.Tensor) -> Values:
-        """The tensor's numbers, once they have come. Shape (n,)."""
+        """Return the tensor's numbers, which may arrive later. Shape (n,)."""
         sending = self._open.get(tensor.device)
         if sending is None:
             sending = self._open[tensor.device] = _Sending(self)
         return sending.take(tensor)
 
     def take_loss(self, value: torch.Tensor, scale: float | LateScale) -> float | Values:
-        """What a loss was before it was multiplied by `scale`, now or once it has come; `value` has one element."""
+        """Return the value of a loss before it was multiplied by `scale`, now or later. `value` has one element."""
         if not self.is_late(value):  # then the script has waited for the device itself
             return value.item() / (scale.read() if isinstance(scale, LateScale) else scale)
         taken = self.take(value.detach().reshape(1))
@@ -49,11 +49,11 @@ class DeviceNumbers:
 
     @property
     def is_used(self) -> bool:
-        """True if any are waiting to be sent, or on their way."""
+        """True if any numbers are waiting to be sent, or on their way."""
         return bool(self._open or self._sent)
 
     def send(self) -> None:
-        """Sends what was taken since the last time."""
+        """Send the numbers taken since the last call."""
         self._turn += 1
         while self._sent and self._sent[0].is_here():
             self._sent.popleft()
@@ -64,7 +64,7 @@ class DeviceNumbers:
             self._open = {}
 
     def wait(self, seconds: float) -> None:
-        """Waits until all that was sent has come, at most so long."""
+        """Wait until all sent numbers have arrived, at most so long."""
         self._turn += _SENDINGS_APART
         end = time.monotonic() + seconds
         while any(not sending.is_here() for sending in self._sent) and time.monotonic() < end:
@@ -72,7 +72,7 @@ class DeviceNumbers:
 
     @property
     def turn(self) -> int:
-        """How often numbers were sent."""
+        """Number of times that numbers were sent."""
         return self._turn
 
 
@@ -125,7 +125,7 @@ class _Sending:
 
 
 class _Slice:
-    """Some of them."""
+    """Some of the numbers of one step on one device."""
 
     def __init__(self, sending: _Sending, start: int, end: int) -> None:
         self._sending, self._start, self._end = sending, start, end

@@ -1,4 +1,4 @@
-"""Numbers of a step about its gradients: whether they were cleared, and how they were clipped.
+"""Numbers of a step about its gradients: cleared or not, and clipping.
 
 `capture/step_numbers.py` declares them.
 """
@@ -25,9 +25,11 @@ MOST_LIMITS = 8  # that are remembered, for a limit that follows the gradients i
 
 
 class GradientNumbers:
-    """Gathers them while `statistics` are on. Nothing raises: the first error ends this, and nothing else.
+    """The gradient numbers of a step, while `statistics` are on.
 
-    `before_backward` and `after_backward` are to be called around each backward pass while `cleared.is_waiting`.
+    Nothing raises: the first error ends this, and nothing else.
+
+    Call `before_backward` and `after_backward` around each backward pass while `cleared.is_waiting`.
     """
 
     def __init__(
@@ -60,12 +62,12 @@ class GradientNumbers:
             self._record.budget.spend(EVERY_STEP, started)
 
     def end_cleared_step(self) -> None:
-        """`after_step` and `end_step` where all gradients are known to have been cleared. May raise."""
+        """Do the work of `after_step` and `end_step` if all gradients are known to have been cleared. May raise."""
         self._clippings = 0
         self._record.recorder.numbers.added[GRADIENTS_KEPT, "mean"] = 0.0
 
     def _clipped(self, function: str, args: Any, kwargs: Any, result: Any) -> None:
-        """Sees a call of a clipping function, with its arguments after the parameters."""
+        """Note a call of a clipping function, with its arguments after the parameters."""
         limit = args[0] if args else kwargs.get("max_norm", kwargs.get("clip_value"))
         if isinstance(limit, bool) or not isinstance(limit, (int, float)):
             return  # a tensor may lie on a device

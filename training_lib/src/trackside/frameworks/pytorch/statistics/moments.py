@@ -1,8 +1,8 @@
-"""The moments of many tensors on the CPU, which all their reductions follow from.
+"""The moments of many tensors on the CPU, from which all their reductions follow.
 
-A call costs as much as it takes to read thousands of numbers, so tensors of up to 65,536 elements are copied side by
-side into a buffer that the cache holds, and reduced there together. Larger ones are walked through in blocks, and never
-copied. Values are single precision; rows of 256 of them are added up in it, and rows in double.
+A call costs as much as reading thousands of numbers, so tensors of up to 65,536 elements are copied side by side into a
+buffer that the cache holds, and reduced together. Larger ones are walked through in blocks, and never copied. Values
+are single precision; rows of 256 of them are added up in it, and rows in double.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _View = tuple[torch.Tensor, NDArray[np.float32]]
 
 
 class MomentReader:
-    """Reads moments. It holds a buffer, so one serves one thread."""
+    """A reader of moments. It holds a buffer, so one serves one thread."""
 
     def __init__(self) -> None:
         self._buffer = torch.empty(_BUFFER)  # memory that is not used before the first reading
@@ -36,7 +36,10 @@ class MomentReader:
         self._views: dict[int, _View] = {}
 
     def read(self, tensors: Tensors) -> Moments:
-        """Of tensors on the CPU: float32, in one piece, at least one element each. Gradients are not recorded."""
+        """Return the moments of tensors on the CPU: float32, contiguous, at least one element each.
+
+        No gradient is recorded.
+        """
         shapes = tuple([tensor.shape for tensor in tensors])
         plan = self._plans.get(shapes)
         if plan is None:
@@ -78,7 +81,7 @@ class MomentReader:
         return total, abs_total, buffer.sum().item(), np.minimum.reduce(array), np.maximum.reduce(array)
 
     def _spread(self, flat: torch.Tensor, mean: float) -> float:
-        """Σ(x - mean)², by way of a number near the mean that single precision can hold."""
+        """Return Σ(x - mean)², computed around a number near the mean that single precision can hold."""
         near = float(np.float32(mean))
         total = squares = 0.0
         for block in torch.split(flat, _BLOCK):
@@ -88,7 +91,7 @@ class MomentReader:
         return max(0.0, squares - total * total / len(flat))
 
     def _view(self, count: int) -> _View:
-        """So much of the buffer."""
+        """Return the first `count` elements of the buffer."""
         found = self._views.get(count)
         if found is None:
             if len(self._views) >= _MOST_VIEWS:
@@ -99,7 +102,7 @@ class MomentReader:
 
 
 class _Plan:
-    """How tensors of these shapes are read."""
+    """The way to read tensors of these shapes."""
 
     def __init__(self, shapes: Sequence[torch.Size], buffer: torch.Tensor) -> None:
         counts = [shape.numel() for shape in shapes]
@@ -146,7 +149,7 @@ class _Group:
         self._wanted = np.searchsorted(self._cuts, starts)
 
     def read(self, tensors: Tensors, sums: Numbers) -> None:
-        """Fills in Σx, Σ|x|, Σx², min x and max x of its members, rows of `sums`."""
+        """Fill in Σx, Σ|x|, Σx², min x and max x of its members, rows of `sums`."""
         members, array = self._members, self._array
         torch._foreach_copy_(self._copies, [tensors[place] for place in members])
         if len(self._padding):
@@ -166,5 +169,5 @@ class _Group:
 
 
 def _padded(count: Any) -> Any:
-    """So many elements, and what is missing of a whole row."""
+    """Return the number of elements, rounded up to whole rows."""
     return -(-count // _ROW) * _ROW

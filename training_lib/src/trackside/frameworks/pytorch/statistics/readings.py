@@ -1,7 +1,7 @@
-"""What the always-on statistics need of PyTorch: losses, learning rates, norms of gradients, weights and updates.
+"""Readings of PyTorch for the always-on statistics: losses, learning rates, norms of gradients, weights and updates.
 
-The arithmetic is one call per kind over all tensors, on the device where they lie, with one conversion at the end. On
-a GPU nothing waits: numbers travel while training goes on, and are taken when they have come, a step or two later.
+The arithmetic is one call per kind over all tensors, on their own device, with one conversion at the end. On a GPU
+nothing waits: numbers travel while training goes on, and are recorded when they have arrived, a step or two later.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from trackside.frameworks.pytorch.optimizers.source import fused_scale
 from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
 from trackside.frameworks.pytorch.statistics.device_numbers import DeviceNumbers, is_on_device
 
-PART_BYTES = 64 << 20  # of weights whose update is measured in one step: they are copied for it
+PART_BYTES = 64 << 20  # of weights with an update measured in one step: they are copied for it
 MOST_PARTS = 100
 MOST_TENSORS_A_PART = 4096
 MOST_COPIED_BYTES = 512 << 20  # a larger tensor's update is never measured
@@ -40,15 +40,15 @@ Tensors = list[torch.Tensor]
 
 
 class PyTorchStatistics:
-    """Reads losses and optimizers for the always-on statistics of a session. No method raises.
+    """A reader of losses and optimizers for the always-on statistics of a session. No method raises.
 
-    What is called at every step has no layers of its own, for each function costs a training of small steps a
-    microsecond, whatever it does.
+    Code that runs at every step has no layers, because each function call costs a training of small steps a
+    microsecond.
 
     Args:
         record: The session's statistics.
         names: Names of parameters.
-        optimizer_name: Returns the word that an optimizer's learning rates are recorded under.
+        optimizer_name: Returns the name under which an optimizer's learning rates are recorded.
         is_late: Returns True if the value of a tensor has to travel from a device.
     """
 
@@ -85,11 +85,11 @@ class PyTorchStatistics:
 
     @property
     def numbers(self) -> DeviceNumbers:
-        """What is on its way from devices, sent with the end of each step."""
+        """The numbers on their way from devices, sent with the end of each step."""
         return self._device
 
     def before_step(self, optimizer: Optimizer) -> None:
-        """Reads what this step of the optimizer uses. Gradients must be what it gets."""
+        """Read the values that this step of the optimizer uses. Gradients must be as it gets them."""
         if not self.record.is_on:
             return
         try:
@@ -105,7 +105,7 @@ class PyTorchStatistics:
             self.record.give_up(error)
 
     def after_step(self, optimizer: Optimizer) -> None:
-        """Reads what the step did to the weights."""
+        """Read the change of the weights by the step."""
         if not self.record.is_on:
             return
         try:
@@ -120,7 +120,7 @@ class PyTorchStatistics:
             self.record.give_up(error)
 
     def reading_without_norms(self, optimizer: Optimizer) -> Reading:
-        """What `before_step` reads where no norms are taken; for `hold`. May raise, as what follows.
+        """Return the reading of `before_step` for a step without norms; for `hold`. May raise, as the next two.
 
         Then only its learning rates matter, not whether its parameters are still the same.
         """
@@ -135,7 +135,7 @@ class PyTorchStatistics:
         return plan.plain
 
     def hold(self, optimizer: Optimizer, reading: Reading) -> None:
-        """Makes it what `after_step` finds."""
+        """Store the reading for `after_step`."""
         self._open[id(optimizer)] = reading
 
     def end_step(self, engine: StepEngine, *, keep_unsettled: bool = False) -> None:
@@ -167,7 +167,7 @@ class PyTorchStatistics:
         return reading
 
     def _closed(self, open_reading: _OpenReading, started: float) -> tuple[Reading, float]:
-        """What a step told, and the time at which that is spent."""
+        """Return the reading of a step, and the time up to which its cost is counted."""
         dear: DearReading | None = None
         if open_reading.part is not None:
             with torch.no_grad():
@@ -198,7 +198,7 @@ class PyTorchStatistics:
         return plan
 
     def _plain_reading(self, plan: _Plan, optimizer: Optimizer) -> Reading:
-        """Of learning rates alone."""
+        """Return a reading of learning rates alone."""
         groups = optimizer.param_groups
         rates = [groups[number]["lr"] for number in plan.rate_groups]
         for rate in rates:
@@ -228,7 +228,7 @@ class PyTorchStatistics:
         reading.norms = self._spread(Here(norms), reading)
 
     def _spread(self, numbers: Values, reading: _OpenReading) -> Values:
-        """Of those that have a gradient -> of all."""
+        """Return numbers of all parameters, from those of the parameters with a gradient."""
         return numbers if reading.has_gradient is None else _Spread(numbers, reading.has_gradient)
 
     def _take_weights(self, reading: _OpenReading, part: _Part, scale: float | torch.Tensor) -> None:
@@ -265,7 +265,7 @@ class PyTorchStatistics:
 
 
 class _Plan:
-    """What is watched of one optimizer, as long as its parameters are the same."""
+    """The watched values of one optimizer, valid while its parameters stay the same."""
 
     def __init__(
         self,
@@ -294,7 +294,7 @@ class _Plan:
         self._next = 0
 
     def next_part(self) -> _Part:
-        """The parameters whose turn it is: all of them, but for a model too large to be copied at once."""
+        """Return the next slice of parameters to measure: all, unless the model exceeds PART_BYTES."""
         part = self._parts[self._next % len(self._parts)]
         if len(self._parts) > 1:
             self._parts[self._next % len(self._parts) - 1].forget()
@@ -311,7 +311,7 @@ class _Part:
         self._copies: Tensors = []
 
     def copied(self, tensors: Tensors) -> Tensors:
-        """Copies, in memory that is kept: fresh pages cost more than the copying."""
+        """Return copies, in memory that is kept: fresh pages cost more than the copying."""
         if not self._copies or any(
             a.device != b.device or a.dtype != b.dtype or a.shape != b.shape
             for a, b in zip(self._copies, tensors, strict=True)
@@ -322,12 +322,12 @@ class _Part:
         return self._copies
 
     def forget(self) -> None:
-        """Gives the memory back."""
+        """Free the memory."""
         self._copies = []
 
 
 class _OpenReading:
-    """What is known of a step of an optimizer before it is made."""
+    """The known values of a step of an optimizer before it is made."""
 
     def __init__(self, plan: _Plan, rates: list[float] | Values) -> None:
         self.plan, self.rates = plan, rates
@@ -344,7 +344,7 @@ class _OpenReading:
         self.sizes: list[Any] = []
 
     def count(self, name: str, tensor: torch.Tensor) -> int:
-        """Notes how many elements are not finite, and how many of those are NaN. How many are not finite."""
+        """Note the number of elements that are not finite, and of NaN. Return the number that are not finite."""
         broken = tensor.numel() - int(torch.isfinite(tensor).sum().item())
         if broken:
             self.counts[name, "nonfinite_count"] = broken
@@ -362,7 +362,7 @@ class _OpenReading:
 
 
 class _Spread:
-    """Numbers of those that are flagged, as numbers of all."""
+    """Numbers of the flagged parameters, as numbers of all."""
 
     def __init__(self, numbers: Values, flags: Flags) -> None:
         self._numbers, self._flags = numbers, flags
@@ -375,7 +375,7 @@ class _Spread:
 
 
 class _Joined:
-    """Several as one."""
+    """Several groups of numbers as one."""
 
     def __init__(self, parts: list[Values]) -> None:
         self._parts = parts
@@ -388,7 +388,7 @@ class _Joined:
 
 
 def fused_scale_of(optimizer: Optimizer) -> float | torch.Tensor:
-    """`fused_scale`, left on its device: to ask for the number would make training wait."""
+    """Return `fused_scale`, left on its device: reading the number would make training wait."""
     scale = getattr(optimizer, "grad_scale", None)
     if isinstance(scale, torch.Tensor) and is_on_device(scale):
         return scale.detach()
@@ -396,7 +396,7 @@ def fused_scale_of(optimizer: Optimizer) -> float | torch.Tensor:
 
 
 def _present(gradients: list[torch.Tensor | None], reading: _OpenReading) -> Tensors:
-    """Those that are there, as plain tensors; which these are is noted."""
+    """Return the gradients that exist, as plain tensors. Note in `reading` which ones exist."""
     there = [gradient for gradient in gradients if gradient is not None]
     if len(there) < len(gradients):
         reading.has_gradient = np.array([gradient is not None for gradient in gradients])
@@ -406,7 +406,7 @@ def _present(gradients: list[torch.Tensor | None], reading: _OpenReading) -> Ten
 
 
 def _local(tensor: torch.Tensor) -> torch.Tensor:
-    """A plain tensor: this rank's part of a sharded one, the rows that are there of a sparse one."""
+    """Return a plain tensor: this rank's part of a sharded one, the stored rows of a sparse one."""
     if hasattr(tensor, "to_local"):
         tensor = tensor.to_local()
     if tensor.layout == torch.strided:
@@ -417,7 +417,7 @@ def _local(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _is_countable(parameter: torch.Tensor) -> bool:
-    """False for one without elements here, or one that cannot be calculated with: a meta tensor, a class of its own."""
+    """Return False for a tensor without elements here, or unfit for arithmetic: a meta tensor, a class of its own."""
     try:
         local = _local(parameter)
         return local.numel() > 0 and local.device.type != "meta" and len(_norms([local])) == 1
@@ -435,7 +435,7 @@ def _is_number(rate: Any) -> bool:
 
 
 def _norms(tensors: Tensors) -> torch.Tensor:
-    """The L2 of each, shape (tensors,), on the device of the first; half precision is summed in single."""
+    """Return the L2 norm of each, shape (tensors,), on the device of the first; half precision is summed in single."""
     if not tensors:
         return torch.empty(0)
     dtype = tensors[0].dtype
@@ -450,9 +450,9 @@ def _norms(tensors: Tensors) -> torch.Tensor:
 
 
 def _size(gradients: Tensors, elements: Sequence[int], scale: float) -> list[Any]:
-    """Mean |g|, share of zeros and max |g| of each, on the CPU: three arrays of shape (gradients,).
+    """Return mean |g|, share of zeros and max |g| of each, on the CPU: three arrays of shape (gradients,).
 
-    `elements` counts those of the whole tensors: of a sparse gradient, the rows that are not there are zeros.
+    `elements` counts those of the whole tensors: the missing rows of a sparse gradient are zeros.
     """
     buffer = torch.empty(max((min(gradient.numel(), _PIECE) for gradient in gradients), default=0))
     rows = np.empty((3, len(gradients)))
@@ -465,7 +465,7 @@ def _size(gradients: Tensors, elements: Sequence[int], scale: float) -> list[Any
 
 
 def _piece(piece: torch.Tensor, buffer: torch.Tensor) -> tuple[float, float, float]:
-    """Sum and maximum of the absolute values, and how many are not zero."""
+    """Return sum and maximum of the absolute values, and the number that are not zero."""
     if not len(piece):
         return 0.0, 0.0, 0.0
     sizes = torch.abs(piece, out=buffer[: len(piece)]) if piece.dtype is torch.float32 else _wide(piece.abs())
@@ -476,7 +476,7 @@ def _piece(piece: torch.Tensor, buffer: torch.Tensor) -> tuple[float, float, flo
 
 
 def _size_on_device(gradients: Tensors, elements: Sequence[int], scale: float | torch.Tensor) -> list[Any]:
-    """The same, by few kernels and without waiting: three tensors of shape (gradients,)."""
+    """Return the values of `_size`, by few kernels and without waiting: three tensors of shape (gradients,)."""
     if not gradients:
         return [torch.empty(0)] * 3
     wide = [_wide(gradient.abs() if gradient.is_complex() else gradient) for gradient in gradients]
@@ -492,7 +492,7 @@ def _wide(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _count_exactly(reading: _OpenReading, norms: Numbers, scale: float) -> None:
-    """Counts in gradients whose norm is not finite; one that was too large for its type only gets its norm."""
+    """Count in gradients with a norm that is not finite. One that is only too large for its type gets its norm."""
     names = reading.plan.watched.gradients
     places = np.arange(len(names)) if reading.has_gradient is None else np.flatnonzero(reading.has_gradient)
     for place in np.flatnonzero(~np.isfinite(norms)):

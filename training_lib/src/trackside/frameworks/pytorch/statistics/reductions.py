@@ -1,7 +1,8 @@
-"""Reductions of parameters and gradients, computed where they lie: a copy of them would take longer.
+"""Reductions of parameters and gradients, computed in place: a copy of them would take longer.
 
-Only what is saved as reductions and nothing else, of usual tensors on the CPU, and reductions that follow from a few
-sums. All else is copied, and reduced on the writer thread: what is not taken here must be saved like any other tensor.
+Only tensors that are saved as reductions and nothing else, usual tensors on the CPU, and reductions that follow from a
+few sums. Others are copied, and reduced on the writer thread: a tensor that is not taken here must be saved like any
+other.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _Tokens = tuple[str, ...]
 
 
 class ReductionSource:
-    """Adds reductions to the open step. Off until `start`: somebody may want the tensors themselves."""
+    """A source of reductions for the open step. Off until `start`, because a script may want the tensors themselves."""
 
     def __init__(self, engine: StepEngine) -> None:
         self._engine = engine
@@ -33,13 +34,15 @@ class ReductionSource:
         self._layouts: dict[tuple[tuple[str, ...], frozenset[str]], ReducedLayout] = {}
 
     def start(self) -> None:
-        """Begins to take reductions."""
+        """Begin to take reductions."""
         self._is_on = True
 
     def add(self, parameters: Iterable[tuple[str, torch.Tensor]], *, gradient_scale: float = 1.0) -> frozenset[str]:
-        """Adds what can be computed here of (name, parameter) pairs and of their gradients. The names of those.
+        """Add the reductions that can be computed here, of (name, parameter) pairs and of their gradients.
 
-        Gradients that bear a scale are left to others.
+        Return their names.
+
+        Gradients with a scale are left out.
         """
         engine = self._engine
         if not self._is_on or torch._C._len_torch_dispatch_stack():
@@ -82,7 +85,7 @@ class ReductionSource:
         return found
 
     def _tokens(self, name: str) -> _Tokens:
-        """The reductions that are saved of it, if all of them can be computed here and nothing else is saved."""
+        """Return the saved reductions of it, if all can be computed here and nothing else of it is saved."""
         saved = self._engine.open_step.saved(name)
         if saved is None or saved.is_raw or saved.has_shape or not FROM_MOMENTS.keys() >= {*saved.reductions}:
             return ()

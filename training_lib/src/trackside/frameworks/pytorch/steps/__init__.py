@@ -1,1 +1,1 @@
-"""A step: its events, where it ends, what is captured."""
+"""A step: its events, its end, and the data captured of it."""

@@ -1,7 +1,7 @@
-"""Where a step ends if the script directs the capture: where it says so, with a call of the model, or the optimizer.
+"""The end of a step if the script directs the capture: by the script, a call of the model, or the optimizer.
 
-- A step ends where the script says so, if it ever does. Else with the optimizer's step. In the modes EVAL and PREDICT,
-  and where there is no optimizer, it ends with the next call of the model, or with the mode.
+- A step ends where the script ends it, if it ever does; else with the optimizer's step. In the modes EVAL and PREDICT,
+  and without an optimizer, it ends with the next call of the model, or with the mode.
 - Optimizers that train no registered model make no steps, once a model is registered.
 """
 
@@ -28,17 +28,17 @@ _BY_CALLS = frozenset({EVAL, PREDICT})
 
 
 class Director(Protocol):
-    """Carries out what calls of modules mean to the script's steps."""
+    """The part that carries out calls of modules for the script's steps."""
 
     def model_called(self, module: torch.nn.Module) -> None:
-        """A model is about to be called, by no other."""
+        """Handle a call of a model, by no other."""
 
     def loss_returned(self, module: torch.nn.Module, output: Any) -> None:
-        """A registered loss module has returned."""
+        """Handle the output of a registered loss module."""
 
 
 class ByScript:
-    """See the module, and `StepStrategy`.
+    """The strategy of a script that directs its steps; see the module, and `StepStrategy`.
 
     Attributes:
         losses: Loss modules that the script has registered.
@@ -65,25 +65,25 @@ class ByScript:
         self.has_roots = self.has_seen_any = False
         self.is_step_begun = self.has_gradients = self.was_loss_called = False
         self.ended: StepPosition | None = None
-        self._scripted_modes: set[str] = set()  # in which the script has said where a step ends
-        self._marker: weakref.ref[torch.nn.Module] | None = None  # whose next call is the next step
+        self._scripted_modes: set[str] = set()  # in which the script has ended a step itself
+        self._marker: weakref.ref[torch.nn.Module] | None = None  # its next call is the next step
         self._call_flag: CallFlag | None = None
 
     @property
     def is_scripted(self) -> bool:
-        """True if the script says where steps of the current mode end."""
+        """True if the script ends the steps of the current mode itself."""
         return self._engine.mode in self._scripted_modes
 
     @property
     def ends_by_calls(self) -> bool:
-        """See `StepStrategy`."""
+        """True if the open step ends with the next call of the model; see `StepStrategy`."""
         if self.is_scripted or self._validation.is_on:
             return False
         return self._engine.mode in _BY_CALLS or not any(self.trained_here())
 
     @property
     def saves_seen_losses(self) -> bool:
-        """See `StepStrategy`."""
+        """True unless a registered loss module was called in the step; see `StepStrategy`."""
         return not self.was_loss_called
 
     def optimizers(self) -> list[Optimizer]:
@@ -95,24 +95,24 @@ class ByScript:
         return (optimizer for optimizer in self._optimizers if self.counts(optimizer))
 
     def watcher(self) -> CallWatcher:
-        """See `StepStrategy`."""
+        """Return the observer of calls: the validation and the director; see `StepStrategy`."""
         return _Watcher(self, self._validation, self._director)
 
     def needs_calls(self, due: Due) -> bool:
-        """See `StepStrategy`."""
+        """Return True if calls of modules must be observed in the open step; see `StepStrategy`."""
         return not self.has_seen_any or self.ends_by_calls or (bool(self.losses) and due.losses)
 
     def created(self, optimizer: Optimizer) -> None:
-        """See `StepStrategy`."""
+        """Add a new optimizer; see `StepStrategy`."""
         self._optimizers.add(optimizer)
         self.boundary.created(optimizer)
 
     def loss_seen(self) -> None:
-        """See `StepStrategy`."""
+        """Note a backward pass; see `StepStrategy`."""
         self.has_seen_any = self.has_gradients = True
 
     def takes(self, optimizer: Optimizer, *, has_closure: bool) -> bool:
-        """See `StepStrategy`."""
+        """Return True if the step about to be made is captured; see `StepStrategy`."""
         self._optimizers.add(optimizer)
         self.has_seen_any = True
         if not self.counts(optimizer):
@@ -124,22 +124,22 @@ class ByScript:
         return True
 
     def counts(self, optimizer: Optimizer) -> bool:
-        """See `StepStrategy`."""
+        """Return True if the optimizer trains a registered model, or no model is registered; see `StepStrategy`."""
         if not self.has_roots:
             return True
         parameters = (p for group in optimizer.param_groups for p in group["params"])
         return any(self._names.known(p) is not None for p in parameters)
 
     def ends_before(self, optimizer: Optimizer) -> bool:
-        """See `StepStrategy`."""
+        """Return True if the open step has ended before this optimizer's; see `StepStrategy`."""
         return not self.is_scripted and self.boundary.ends_before(optimizer)
 
     def ends_after(self, optimizer: Optimizer) -> bool:
-        """See `StepStrategy`."""
+        """Return True if the open step ends with this optimizer's; see `StepStrategy`."""
         return not self.is_scripted and self.boundary.ends_after(optimizer)
 
     def ends_with_script(self) -> bool:
-        """Return True if the script's word ends a step: not the first, at the beginning of a loop."""
+        """Return True if the script's call ends a step: not the first one, at the beginning of a loop."""
         is_first = not self.is_scripted
         self._scripted_modes.add(self._engine.mode)
         return not is_first or (self.has_seen_any and (self.is_step_begun or self.has_gradients))
@@ -158,7 +158,7 @@ class ByScript:
         return True
 
     def step_ends(self) -> None:
-        """See `StepStrategy`."""
+        """Note the end of the open step; see `StepStrategy`."""
         ended_by_call, engine = self.ends_by_calls, self._engine
         self.ended = None if ended_by_call else StepPosition(engine.step, engine.mode, engine.mode_step())
         self.is_step_begun = self.has_gradients = self.was_loss_called = False
@@ -166,7 +166,7 @@ class ByScript:
             self._call_flag.was_called = False
 
     def watch_calls(self) -> None:
-        """From here on, know whether a model was called since the last step ended."""
+        """From now on, record if a model was called since the last step ended."""
         if self._call_flag is None:
             self._call_flag = CallFlag()
 
@@ -183,7 +183,7 @@ class ByScript:
 
 
 class _Watcher:
-    """Calls the evaluation and the director."""
+    """An observer of calls that passes them to the validation and the director."""
 
     def __init__(self, strategy: ByScript, validation: Validation, director: Director) -> None:
         self._strategy, self._validation, self._director = strategy, validation, director

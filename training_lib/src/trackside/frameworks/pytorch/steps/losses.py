@@ -1,7 +1,7 @@
-"""Losses of training: the scalars that `backward` is called on, and what loss modules that the script names return.
+"""Losses of training: the scalars that `backward` is called on, and the outputs of loss modules that the script names.
 
-Where the graph of a loss ends in a loss function of PyTorch, constant factors behind it (accumulation, AMP) are undone
-and it bears that function's name; otherwise it is `loss`, as it is.
+If the graph of a loss ends in a loss function of PyTorch, constant factors behind it (accumulation, AMP) are undone and
+it has that function's name. Otherwise it is `loss`, unchanged.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
 
 
 class LossSource:
-    """Adds the losses of the open step, to what is saved, to the statistics and to the facts."""
+    """A source of the losses of the open step, for the saved data, the statistics and the facts."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class LossSource:
                     self._add(tensor, loss)
 
     def module_returned(self, module: torch.nn.Module, output: Any) -> bool:
-        """Add what a loss module has returned. Return True if there was any."""
+        """Add the output of a loss module. Return True if it held any loss."""
         name = name_of(module)
         self._validation.trained_on(name)
         values = [self._saver.copied(name, tensor) for tensor in flatten(output)]
@@ -96,7 +96,7 @@ class LossSource:
                 self._inputs.add(loss.name, inputs, is_call=False)
 
     def _value(self, tensor: torch.Tensor, loss: LossDescription) -> np.ndarray | None:
-        """What the loss was before it was scaled; on a GPU, on its way, unless the scale lies there too."""
+        """Return the value of the loss before it was scaled; on a GPU on its way, unless the scale lies on it too."""
         if self._saver.is_sent(tensor) and not isinstance(loss.scale, LateScale):
             return self._saver.sent(loss.name, tensor, scale=loss.scale)
         value = self._saver.copied(loss.name, tensor)
@@ -106,7 +106,7 @@ class LossSource:
         return value if scale == 1 else np.asarray(value / scale, value.dtype)
 
     def _add_parts(self, node: Any) -> None:
-        """Add the losses that a loss is the sum of, and what they were computed from."""
+        """Add the losses in the sum of a loss, and their inputs."""
         if not (self._engine.due.losses or self._inputs.is_wanted):
             return
         try:

@@ -1,8 +1,8 @@
 """Weights, gradients and buffers of the trained models, as an optimizer's step uses them.
 
 They are copied right before the optimizer's step: the weights that this forward pass used, and the gradients as the
-optimizer gets them (clipped, unscaled, averaged over ranks). Where the script or a call of the model ends a step, they
-are copied at that moment, or in the backward pass.
+optimizer gets them (clipped, unscaled, averaged over ranks). If the script or a call of the model ends a step, they are
+copied at that moment, or in the backward pass.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from trackside.frameworks.pytorch.statistics.reductions import ReductionSource
 
 
 class ParameterSource:
-    """Adds weights, gradients and buffers to the open step, if it saves them."""
+    """A source of weights, gradients and buffers for the open step, if it saves them."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class ParameterSource:
         self._protect = Fuse(session.guard, "copying gradients in the backward pass").protect
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
-        """Copy what this step's forward and backward passes used."""
+        """Copy the values that this step's forward and backward passes used."""
         engine, save = self._engine, self._saver.save
         if "buffers" in engine.due.kinds:
             save_buffers(self._modules, engine, self._saver)
@@ -78,7 +78,7 @@ class ParameterSource:
         self._saver.save_all(wanted)
 
     def step_begins_with_call(self) -> None:
-        """Copy the weights, and each gradient when it is whole: no optimizer shows that, nor when it is cleared."""
+        """Copy the weights, and each gradient when it is whole. No optimizer shows that moment, nor the clearing."""
         engine = self._engine
         if not engine.due.parameters:
             return
@@ -95,7 +95,7 @@ class ParameterSource:
                 self._handles.append(handle)
 
     def step_ends_by_script(self, optimizers: Iterable[Optimizer], *, has_gradients: bool) -> None:
-        """Copy what no optimizer's step has copied, where the script ends the step.
+        """Copy the values that no optimizer's step has copied, at a step end by the script.
 
         Args:
             optimizers: Those of the captured models.

@@ -1,9 +1,9 @@
-"""The short way through a training step of which only losses and learning rates are recorded.
+"""The short way through a training step with only losses and learning rates to record.
 
-Most steps of a small model are such, and there each of our functions is felt: code that runs once in two milliseconds
-finds the caches cold, and leaves them cold to the training. So what many parts do on the long way, most of it nothing,
-is here one function before the backward pass, one before the optimizer's step and one after it. Each says whether it
-did all that there is to do; where anything is not as it was in the step before, the long way does it.
+Most steps of a small model are such, and each of our function calls slows them: code that runs once in two milliseconds
+finds the caches cold, and leaves them cold to the training. So the work of many parts on the long way, most of it
+nothing, is one function here before the backward pass, one before the optimizer's step and one after it. Each returns
+True if it did all the work. If anything has changed since the step before, the long way does it.
 """
 
 from __future__ import annotations
@@ -31,9 +31,12 @@ NOT_READ = Reading(Watched(()), [])
 
 
 class ShortWay:
-    """`is_open` while the next step may take it, `is_stepping` within an optimizer's step that does. Nothing raises.
+    """The short way of one adapter. Nothing raises.
 
-    Neither is to be relied on, and nothing called, where torch.compile is in use: it would compile this.
+    - `is_open`: True while the next step may take it
+    - `is_stepping`: True within an optimizer's step that takes it
+
+    Where torch.compile is in use, neither is valid and nothing may be called: it would compile this.
     """
 
     def __init__(
@@ -48,7 +51,7 @@ class ShortWay:
         look_ahead: Callable[[], None],
     ) -> None:
         self.is_open = self.is_stepping = False
-        self._has_seen_loss = False  # in this step, whose gradients were therefore cleared
+        self._has_seen_loss = False  # in this step, so its gradients were cleared
         self._engine, self._guard = session.engine, session.guard
         self._statistics, self._record = statistics, session.statistics
         self._numbers, self._cleared = numbers, numbers.cleared
@@ -58,7 +61,7 @@ class ShortWay:
         self._reading = NOT_READ
 
     def open_after(self, optimizer: Optimizer) -> None:
-        """Says that a step of the only optimizer has ended, on the long way."""
+        """Open the short way, if possible, after the only optimizer has ended a step on the long way."""
         engine = self._engine
         self._has_seen_loss = False
         is_expected = self._cleared.are_expected_gone and not self._statistics.numbers.is_used
@@ -67,11 +70,11 @@ class ShortWay:
             self._optimizer = weakref.ref(optimizer)
 
     def close(self) -> None:
-        """From here on the long way is gone."""
+        """Close the short way. From now on steps take the long way."""
         self.is_open = self.is_stepping = False
 
     def see_loss(self, args: Any, kwargs: Any) -> bool:
-        """A call of `torch.autograd.backward`, with its arguments."""
+        """Handle a call of `torch.autograd.backward`, with its arguments. Return True if nothing is left to do."""
         if self._validation.is_watching or self._guard.is_off:
             self.is_open = False
             return False
@@ -94,7 +97,10 @@ class ShortWay:
         return True
 
     def begin(self, optimizer: Optimizer, args: Any, kwargs: Any) -> bool:
-        """Right before an optimizer's step, with the arguments of its hook."""
+        """Handle the moment before an optimizer's step, with the arguments of its hook.
+
+        Return True if nothing is left to do.
+        """
         if not self._has_seen_loss or kwargs or len(args) > 1 or self._guard.is_off or self._validation.is_watching:
             return False
         try:
@@ -112,7 +118,7 @@ class ShortWay:
         return True
 
     def end(self, optimizer: Optimizer) -> bool:
-        """Right after it. Ends the step."""
+        """Handle the moment after it, and end the step. Return True if nothing is left to do."""
         self.is_stepping = self._has_seen_loss = False
         engine, statistics, record = self._engine, self._statistics, self._record
         try:
@@ -137,7 +143,7 @@ class ShortWay:
         return True
 
     def _is_plain(self) -> bool:
-        """Whether nothing else is due in the open step."""
+        """Return True if nothing else is due in the open step."""
         return self._engine.due is NOTHING and not self._record.recorder.takes_norms
 
     def _give_up(self, error: Exception) -> bool:

@@ -1,4 +1,4 @@
-"""All that is captured of PyTorch, put together."""
+"""All sources of PyTorch, put together."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ ExtraSource = Callable[[RunSession, TrainedModules], object]
 
 
 class PyTorchSources:
-    """The sources of one session, by what they capture; `all` calls them as steps go on.
+    """The sources of one session, by the data they capture; `all` calls them as steps go on.
 
     Args:
-        session: Where they add to.
-        observer: Called with what they see.
-        strategy: Makes what decides where a step ends.
+        session: The session that they add to.
+        observer: Called with their observations.
+        strategy: Makes the strategy that decides where a step ends.
         extra: Makes further sources.
     """
 
@@ -136,7 +136,7 @@ class PyTorchSources:
         )
 
     def training_began(self, *, is_reduced: bool) -> None:
-        """The first optimizer step is about to be made, and the session has begun."""
+        """Note that the first optimizer step is about to be made, and the session has begun."""
         if is_reduced:
             self.parameters.reductions.start()
         self.saver.training_began()
@@ -144,11 +144,11 @@ class PyTorchSources:
         self.validation.training_began()
 
     def look_ahead(self, *, sees_calls: bool) -> None:
-        """Have calls of modules seen if the open step, an evaluation or `sees_calls` needs them."""
+        """Observe calls of modules if the open step, a validation or `sees_calls` needs them."""
         self.calls.look_ahead(is_validating=self.validation.is_watching or sees_calls)
 
     def stand_down(self) -> None:
-        """Take away what can be felt, once capture is switched off."""
+        """Remove everything with a noticeable cost, once capture is switched off."""
         self.calls.remove()
         self.validation.end()
 
@@ -162,6 +162,6 @@ class PyTorchSources:
         )
 
     def optimizer_created(self, optimizer: Any) -> None:
-        """Watch what a new optimizer trains."""
+        """Watch the parameters of a new optimizer."""
         self.modules.optimizer_created(optimizer)
         self.facts.optimizer_created(optimizer)

@@ -1,4 +1,4 @@
-"""Where a step ends: what decides it, and the strategy of a script that says nothing about it."""
+"""The end of a step: the protocol that decides it, and the strategy for a script that sets nothing about it."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from trackside.frameworks.pytorch.modules.source import CallWatcher
 
 
 class Observer(Protocol):
-    """What the sources have seen, for the one that carries out steps."""
+    """The receiver of the sources' observations, which carries out steps."""
 
     def step_skipped(self, optimizer: Optimizer) -> None:
-        """AMP has left out a step of this optimizer."""
+        """Handle a step of this optimizer that AMP has skipped."""
 
     def validation_counted(self) -> None:
-        """An evaluation in training mode was seen."""
+        """Handle a validation in training mode."""
 
     def validation_changed(self) -> None:
-        """An evaluation, or a step of one, has begun or ended."""
+        """Handle the begin or end of a validation, or of a step of one."""
 
     def validation_step_ends(self, mode: str) -> None:
-        """A step of an evaluation is about to end."""
+        """Handle the moment before a step of a validation ends."""
 
 
 class StepStrategy(Protocol):
-    """Decides where a step ends. It holds the state of that decision, and does nothing else.
+    """A strategy that decides where a step ends. It holds the state of that decision, and does nothing else.
 
     Attributes:
-        boundary: The optimizers, and which of them have stepped.
+        boundary: The optimizers, and their steps.
         takes: Returns True if a step that an optimizer is about to make is captured. None: each is.
         counts: Returns True if a step that an optimizer has made is one of the captured training. None: each is.
-        step_ends: Takes note that the open step ends now. None: nobody need know.
+        step_ends: Notes that the open step ends now. None: no note is needed.
     """
 
     boundary: StepBoundary
@@ -65,16 +65,16 @@ class StepStrategy(Protocol):
         """True if the open step saves the losses of backward passes."""
 
     def watcher(self) -> CallWatcher:
-        """Return what watches calls of modules."""
+        """Return the observer of calls of modules."""
 
     def needs_calls(self, due: Due) -> bool:
-        """Return True if calls of modules must be seen in the open step, which saves `due`."""
+        """Return True if calls of modules must be observed in the open step, which saves `due`."""
 
     def created(self, optimizer: Optimizer) -> None:
-        """Take note of a new optimizer."""
+        """Note a new optimizer."""
 
     def loss_seen(self) -> None:
-        """Take note of a backward pass."""
+        """Note a backward pass."""
 
     def ends_before(self, optimizer: Optimizer) -> bool:
         """Return True if the open step has ended before this optimizer's; see `StepBoundary`."""
@@ -87,7 +87,7 @@ MakeStrategy = Callable[[StepEngine, ParameterNames, Validation], StepStrategy]
 
 
 class ByOptimizer:
-    """A step ends with the optimizer's step, or after each of several has stepped; nothing else ends one."""
+    """The strategy by optimizers: a step ends with the optimizer's step, or after each of several has stepped."""
 
     takes_short_way = property(lambda self: self.boundary.has_one)
     ends_by_calls, saves_seen_losses = False, True
@@ -99,16 +99,16 @@ class ByOptimizer:
         self.ends_before, self.ends_after = self.boundary.ends_before, self.boundary.ends_after
 
     def watcher(self) -> CallWatcher:
-        """See `StepStrategy`."""
+        """Return the validation; see `StepStrategy`."""
         return self._validation
 
     def needs_calls(self, _due: Due) -> bool:
-        """See `StepStrategy`."""
+        """Return False: no step needs calls; see `StepStrategy`."""
         return False
 
     def created(self, optimizer: Optimizer) -> None:
-        """See `StepStrategy`."""
+        """Add a new optimizer; see `StepStrategy`."""
         self.boundary.created(optimizer)
 
     def loss_seen(self) -> None:
-        """See `StepStrategy`."""
+        """Do nothing; see `StepStrategy`."""

@@ -1,15 +1,15 @@
-"""Times the parts of a training step: data, forward and backward of each module, the optimizer.
+"""Times of the parts of a training step: data, forward and backward of each module, the optimizer.
 
-On the steps in between nothing is in place but three wrapped functions that compare one flag. On a timed step:
+On the steps in between only three wrapped functions are in place, which compare one flag. On a timed step:
 
-- forward: each call of a module, from call to return; a module's time holds that of the modules inside of it.
-- backward: a call of `backward` as a whole (`module` ""); and of each module that has none inside, from when the
-  gradient of its output is there until those of its inputs and its own parameters are.
+- forward: each call of a module, from call to return; a module's time includes that of the modules inside of it.
+- backward: a call of `backward` as a whole (`module` ""); and of each module that has none inside, from the arrival of
+  the gradient of its output to those of its inputs and its own parameters.
 - optimizer: one call of an optimizer's `step` (`module`: its class).
 - data: one batch fetched by a `DataLoader` (`module`: "DataLoader"); it counts to the step that is open then.
 
 On a GPU the device's own clock is read, where the work ends and not where it was queued; nothing waits before rows are
-asked for. Where a step also saves tensors, copying them is in its times.
+read. If a step also saves tensors, copying them is in its times.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _STATM = Path("/proc/self/statm")
 
 @dataclass(frozen=True)
 class TimeRow:
-    """How long one part of a step took.
+    """The time of one part of a step.
 
     start     seconds since the epoch
     duration  seconds
-    memory    bytes at the end of it: allocated on the GPU where there is one, else resident; None where unknown
+    memory    bytes at the end of it: allocated on the GPU if one is used, else resident; None where unknown
     """
 
     step: int
@@ -57,7 +57,7 @@ class TimeRow:
 
 
 class _Mark:
-    """A moment: on the host, and on the GPU when it gets there."""
+    """A moment: on the host, and on the GPU when the GPU reaches it."""
 
     __slots__ = ("event", "host")
 
@@ -69,7 +69,7 @@ class _Mark:
         self.host = time.perf_counter()
 
     def seconds_until(self, end: _Mark) -> float:
-        """Waits for the GPU where both were taken on it."""
+        """Return the seconds to another moment. Waits for the GPU if both were taken on it."""
         if self.event is None or end.event is None:
             return end.host - self.host
         end.event.synchronize()
@@ -78,7 +78,7 @@ class _Mark:
 
 @dataclass(frozen=True)
 class _Timing:
-    """A row whose duration may not be known yet."""
+    """A row with a duration that may not be known yet."""
 
     step: int
     phase: str
@@ -89,7 +89,7 @@ class _Timing:
 
 
 class StepTimes:
-    """Times every `interval`-th step. Keeps the latest `most_rows` rows."""
+    """A source of the times of every `interval`-th step. It keeps the latest `most_rows` rows."""
 
     def __init__(self, interval: int, *, most_rows: int = MOST_ROWS) -> None:
         self._interval = interval
@@ -104,7 +104,7 @@ class StepTimes:
         self._names: TrainedModules | None = None
 
     def rows(self) -> list[TimeRow]:
-        """What was timed so far, by start. On a GPU this waits for what is still under way."""
+        """Return the rows so far, by start. On a GPU this waits for work that is still under way."""
         self._close_backwards()
         rows = [
             TimeRow(t.step, t.phase, t.module, self._epoch + t.begin.host, t.begin.seconds_until(t.end), t.memory)
@@ -121,7 +121,7 @@ class StepTimes:
         return self
 
     def install(self) -> Callable[[], None]:
-        """Put the timers in place. Return what undoes it."""
+        """Put the timers in place. Return the function that undoes it."""
         fuse = self._fuse
         fuse.when_blown = self._switch_off
         self._before = untraced(fuse.protect(self._module_called))
@@ -143,7 +143,7 @@ class StepTimes:
         return undo_all
 
     def step_began(self, step: int) -> None:
-        """Tells that a step is open from now on."""
+        """Switch the timers on if the step that begins is to be timed."""
         self._switch_off()
         self._step = step
         if step % self._interval == 0:
@@ -262,7 +262,7 @@ class StepTimes:
                 self._handles.append(tensor.register_hook(mark))  # type: ignore[no-untyped-call] # as above
 
     def _close_backwards(self) -> None:
-        """Notes the backward passes of modules that have been watched."""
+        """Note the backward passes of modules that have been watched."""
         for watched in self._backward_of.values():
             if watched.begin is not None and watched.end is not None:
                 self._timings.append(

@@ -23,7 +23,7 @@ from trackside.frameworks.pytorch.steps.training_steps import TrainingSteps
 
 
 def install_torch_calls(session: RunSession, steps: TrainingSteps) -> list[Callable[[], None]]:
-    """Watch the functions, under the session's guard. Return what undoes it."""
+    """Watch the functions, under the session's guard. Return the functions that undo it."""
     return [
         register_optimizer_step_pre_hook(_before_optimizer(session, steps)).remove,
         register_optimizer_step_post_hook(_after_optimizer(session, steps)).remove,

@@ -20,17 +20,17 @@ from trackside.frameworks.pytorch.steps.strategy import MakeStrategy
 
 
 class TrainingSteps:
-    """Carries out the events of a step. Where one ends, the strategy decides; what is captured, the sources know.
+    """The handlers of the events of a step. The strategy decides where one ends; the sources capture.
 
     Attributes:
-        sources: What is captured.
-        short_way: The way through a step of which only losses and learning rates are recorded.
-        is_down: True once capture is switched off and nothing of it can be felt.
+        sources: The sources.
+        short_way: The way through a step with only losses and learning rates to record.
+        is_down: True once capture is switched off and has no noticeable cost.
 
     Args:
         session: The run.
-        begin: Begins it; returns False where this process captures none.
-        strategy: Makes what decides where a step ends.
+        begin: Begins it; returns False if this process captures none.
+        strategy: Makes the strategy that decides where a step ends.
         extra: Makes further sources.
     """
 
@@ -64,7 +64,7 @@ class TrainingSteps:
     # What PyTorch shows.
 
     def optimizer_created(self, optimizer: Optimizer) -> None:
-        """An optimizer was built."""
+        """Handle a new optimizer."""
         self.short_way.close()
         if not is_being_spawned():
             self.read_request()
@@ -74,7 +74,7 @@ class TrainingSteps:
             self.look_ahead()
 
     def backward_called(self, tensors: Any, grad_tensors: Any = None, *_: Any, **__: Any) -> None:
-        """A backward pass begins, with the arguments of `torch.autograd.backward`."""
+        """Handle a backward pass that begins, with the arguments of `torch.autograd.backward`."""
         self._strategy.loss_seen()
         self.read_request()
         if self._validation.is_watching:
@@ -83,7 +83,7 @@ class TrainingSteps:
             self.sources.losses.backward_called(tensors, is_saved=self._strategy.saves_seen_losses)
 
     def before_optimizer(self, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
-        """An optimizer is about to step. Return the arguments it gets instead of its own, if any."""
+        """Handle the moment before an optimizer's step. Return the arguments it gets instead of its own, if any."""
         has_arguments = bool(kwargs) or len(args) > 1
         closure = _closure(args, kwargs) if has_arguments else None
         if self._takes is not None and not self._takes(optimizer, has_closure=closure is not None):
@@ -113,7 +113,7 @@ class TrainingSteps:
         return None
 
     def after_optimizer(self, optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
-        """An optimizer has stepped."""
+        """Handle the moment after an optimizer's step."""
         if not self._session.has_begun or (self._counts is not None and not self._counts(optimizer)):
             return
         self._closure_is_done = False
@@ -125,7 +125,7 @@ class TrainingSteps:
             self._statistics.after_step(optimizer)
             if not ends_by_calls:
                 self._numbers.after_step(optimizer)
-        if ends_by_calls:  # a training in the mode of an evaluation
+        if ends_by_calls:  # a training in the mode of a validation
             return
         if self._strategy.ends_after(optimizer):
             self.end_step()
@@ -141,7 +141,10 @@ class TrainingSteps:
     # What sources have seen: see `Observer`.
 
     def step_skipped(self, optimizer: Optimizer) -> None:
-        """What led to a step that AMP has left out is of no step; the others of the step do not wait for it."""
+        """Drop the data that led to a step that AMP has skipped.
+
+        The other optimizers of the step do not wait for it.
+        """
         if self._engine.due is not NOTHING:
             self._engine.open_step.drop_unsettled()
             for drop in self.sources.all.drop_unsettled:
@@ -150,18 +153,18 @@ class TrainingSteps:
             self.end_step()
 
     def validation_counted(self) -> None:
-        """See `Observer`."""
+        """Look at the model facts again; see `Observer`."""
         self._facts.is_looking = True  # as the open step ends
 
     def validation_changed(self) -> None:
-        """See `Observer`."""
+        """End the open training step if it has ended with the validation; see `Observer`."""
         is_training = self._validation.is_on and self._engine.mode == TRAIN
         if is_training and not self.is_down and self._strategy.boundary.ends_with_evaluation():
             self.end_step(keep_unsettled=True)
         self.look_ahead()
 
     def validation_step_ends(self, mode: str) -> None:
-        """See `Observer`."""
+        """Record the losses of the validation step; see `Observer`."""
         self._record.end_validation_step(self._engine, self._validation.losses)
         for end in self.sources.all.step_ended:
             end(mode, keep_unsettled=False)
@@ -169,7 +172,7 @@ class TrainingSteps:
     # The end of a step.
 
     def end_step(self, *, keep_unsettled: bool = False) -> None:
-        """End the open step. `keep_unsettled`: what was added since the last `settle` is the next step's."""
+        """End the open step. With `keep_unsettled`, data added since the last `settle` belong to the next step."""
         engine, sources = self._engine, self.sources.all
         due = engine.due
         for see in sources.step_ending:
@@ -190,19 +193,19 @@ class TrainingSteps:
             begin(engine.step)
 
     def look_ahead(self) -> None:
-        """Have seen what the open step needs. Call it when a step or an evaluation begins or ends."""
+        """Observe the calls that the open step needs. Call it when a step or a validation begins or ends."""
         if not self.is_down:
             self.sources.look_ahead(sees_calls=self._strategy.needs_calls(self._engine.due))
 
     def finish(self) -> None:
-        """End the steps that are open, as the run ends. Nothing raises."""
+        """End the open steps with the run. Nothing raises."""
         if not self._guard.is_off:
             self._guard.attempt("saving the last step of the evaluation", self._end_validation)
         if self._strategy.boundary.is_open and not self._guard.is_off:
             self._guard.attempt("saving the last step", self.end_step)
 
     def stand_down(self) -> None:
-        """Take away what can be felt, once capture is switched off."""
+        """Remove everything with a noticeable cost, once capture is switched off."""
         self.is_down = True
         self.sources.stand_down()
 
@@ -215,13 +218,13 @@ class TrainingSteps:
             self._facts.end_step(max(0, self._engine.step - 1))
 
     def read_request(self) -> None:
-        """Read a request that lies elsewhere, with the first sign that this process trains."""
+        """Read a request that lies at an address, at the first sign that this process trains."""
         if self._session.asked.is_unread and torch.utils.data.get_worker_info() is None:
             self._session.read_request()
             self.sources.calls.eager.is_allowed = self._session.request.compiled == "eager_step"
 
     def _copy(self, optimizer: Optimizer) -> None:
-        """Copy what is there right before an optimizer's step: what this step's forward and backward passes used."""
+        """Copy the values right before an optimizer's step: those that this step's forward and backward passes used."""
         self._statistics.before_step(optimizer)
         if self._engine.due is not NOTHING:
             for see in self.sources.all.before_optimizer:
@@ -233,7 +236,7 @@ class TrainingSteps:
         """Return the arguments of `step` with the closure wrapped.
 
         A closure runs forward and backward inside of `step`, perhaps many times: before it the gradients are the last
-        step's. Its first call is the one that stands for the step.
+        step's. Its first call stands for the step.
         """
         copy = self._guard.protect("capturing a step", self._copy)
 
@@ -251,6 +254,6 @@ class TrainingSteps:
 
 
 def _closure(args: Any, kwargs: Any) -> Callable[..., Any] | None:
-    """The closure among the arguments of `step`; None if there is none."""
+    """Return the closure among the arguments of `step`; None without one."""
     closure = kwargs.get("closure") if "closure" in kwargs else (args[1] if len(args) > 1 else None)
     return closure if callable(closure) else None
