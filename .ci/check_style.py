@@ -1,23 +1,18 @@
-"""Holds what a program can hold of docs/contributing/style.md: how docstrings open, and their sections on public API.
+"""Hold what a program can hold of docs/contributing/style.md: how docstrings open, and their sections on public API.
 
-.ci/check_style.py             exit 1 and list what is new, by package
-.ci/check_style.py --all       list everything, today's exceptions included
-.ci/check_style.py --shrink    write the exceptions that are left; they may move between packages, and never grow
+.ci/check_style.py             exit 1 and list every offence
 """
 
 from __future__ import annotations
 
 import ast
-import json
 import re
 import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-EXCEPTIONS = Path(__file__).with_name("style_exceptions.json")
 SOURCES = (
     "training_lib/src/trackside",
     "training_lib/localaccount/trackside_localaccount",
@@ -37,67 +32,27 @@ BANNED_OPENING = re.compile(
 BANNED_WORDS = re.compile(
     r"\b(said|says|say|told|tells|tell|there|whose|climbs?|hops?|heart|speaks?|spoken)\b", re.IGNORECASE
 )
+THIRD_PERSON = re.compile(r"(?!Pass\b|Process\b|This\b|Lines\b)[A-Z][a-z]+s\b")
 _CODE = re.compile(r"`[^`]*`|\"[^\"]*\"")
 _LIST = re.compile(r"`((?:trackside|trackside_localaccount)(?:\.[a-z_]+)+)`")
 
 
 @dataclass(frozen=True)
 class Offence:
-    """One docstring that breaks a rule: its package, place, kind, and the text that breaks it."""
+    """One docstring that breaks a rule: its place, the kind of rule, and the text that breaks it."""
 
-    package: str
     place: str
     kind: str
     text: str
 
 
-def main(arguments: list[str]) -> int:
-    """Return 0 if nothing is new, 1 if something is, 2 for unknown arguments."""
-    if arguments not in ([], ["--all"], ["--shrink"]):
-        sys.stderr.write(f"{__doc__}\n")
-        return 2
+def main() -> int:
+    """Return 1 and list the offences if there are any, else 0."""
     offences = list(find_offences(ROOT))
-    allowed: Counts = json.loads(EXCEPTIONS.read_text(encoding="utf-8")) if EXCEPTIONS.exists() else {}
-    if arguments == ["--shrink"]:
-        return shrink(count(offences), allowed, EXCEPTIONS)
-    if arguments == ["--all"]:
-        sys.stdout.writelines(f"{each.place}: {each.kind}: {each.text}\n" for each in offences)
-        return 0
-    problems = compare(offences, allowed)
-    sys.stderr.writelines(f"{problem}\n" for problem in problems)
-    return 1 if problems else 0
-
-
-Counts = Mapping[str, Mapping[str, int]]
-
-
-def count(offences: Iterable[Offence]) -> dict[str, dict[str, int]]:
-    """Return the number of offences by package and kind."""
-    counted = Counter((each.package, each.kind) for each in offences)
-    found: dict[str, dict[str, int]] = {}
-    for (package, kind), number in sorted(counted.items()):
-        found.setdefault(package, {})[kind] = number
-    return found
-
-
-def compare(offences: list[Offence], allowed: Counts) -> list[str]:
-    """Return one line for each package and kind that differs from its allowed number, with the offences if it grew."""
-    found = count(offences)
-    problems = []
-    for package in sorted(found.keys() | allowed.keys()):
-        for kind in (OPENING, WORD, SECTION):
-            number, limit = found.get(package, {}).get(kind, 0), allowed.get(package, {}).get(kind, 0)
-            if number > limit:
-                problems.append(f"{package}: {number} offences of kind {kind}, {limit} allowed:")
-                mine = [each for each in offences if (each.package, each.kind) == (package, kind)]
-                problems += [f"  {each.place}: {each.text}" for each in mine]
-            elif number < limit:
-                problems.append(
-                    f"{package}: {kind}: {number} left of {limit}. Run: .venv/bin/python .ci/check_style.py --shrink"
-                )
-    if problems:
-        problems.append("The rules: docs/contributing/style.md")
-    return problems
+    sys.stderr.writelines(f"{each.place}: {each.kind}: {each.text}\n" for each in offences)
+    if offences:
+        sys.stderr.write("The rules: docs/contributing/style.md\n")
+    return 1 if offences else 0
 
 
 def find_offences(root: Path) -> Iterator[Offence]:
@@ -119,17 +74,18 @@ def public_modules(root: Path) -> frozenset[str]:
 
 def check_source(source: str, *, module: str, is_public: bool) -> Iterator[Offence]:
     """Yield the offences of one file."""
-    package = ".".join(module.split(".")[:2])
     for node, names in _definitions(ast.parse(source), ()):
         place = f"{module}:{getattr(node, 'lineno', 1)}{' ' + '.'.join(names) if names else ''}"
         documentation = ast.get_docstring(node) or ""
         first = documentation.partition("\n")[0]
         if BANNED_OPENING.match(first):
-            yield Offence(package, place, OPENING, first)
+            yield Offence(place, OPENING, first)
+        if isinstance(node, ast.FunctionDef) and not _is_property(node) and THIRD_PERSON.match(first):
+            yield Offence(place, OPENING, f"{first!r}: begin with the verb, as an order")
         if found := BANNED_WORDS.search(_CODE.sub("", first)):
-            yield Offence(package, place, WORD, f"{found[0]!r} in {first!r}")
+            yield Offence(place, WORD, f"{found[0]!r} in {first!r}")
         if is_public and isinstance(node, ast.FunctionDef) and not any(name.startswith("_") for name in names):
-            yield from (Offence(package, place, SECTION, f"lacks {each}") for each in _lacking(node, documentation))
+            yield from (Offence(place, SECTION, f"lacks {each}") for each in _lacking(node, documentation))
 
 
 _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -144,8 +100,7 @@ def _definitions(node: _Documented, names: tuple[str, ...]) -> Iterator[tuple[_D
 
 def _lacking(function: ast.FunctionDef, documentation: str) -> Iterator[str]:
     """Yield the sections that a public function needs and lacks."""
-    decorators = {ast.unparse(each) for each in function.decorator_list}
-    if decorators & {"property", "cached_property", "overload"} or not documentation:
+    if _is_property(function) or not documentation:
         return
     arguments = function.args
     names = [each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
@@ -155,22 +110,15 @@ def _lacking(function: ast.FunctionDef, documentation: str) -> Iterator[str]:
         yield "Raises: (it has Errors:)"
 
 
+def _is_property(function: ast.FunctionDef) -> bool:
+    return bool({ast.unparse(each) for each in function.decorator_list} & {"property", "cached_property", "overload"})
+
+
 def _module(path: str) -> str:
     for prefix in _PREFIXES:
         path = path.removeprefix(prefix)
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
-def shrink(found: Counts, allowed: Counts, file: Path) -> int:
-    """Write the numbers that are left. Return 1, and write nothing, if a kind has more of them than before."""
-    for kind in (OPENING, WORD, SECTION):
-        now, before = (sum(each.get(kind, 0) for each in counts.values()) for counts in (found, allowed))
-        if allowed and now > before:
-            sys.stderr.write(f"{kind}: {now} offences, {before} allowed: exceptions never grow.\n")
-            return 1
-    file.write_text(json.dumps(found, indent=2, sort_keys=True) + "\n", encoding="utf-8", newline="\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

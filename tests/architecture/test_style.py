@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
 from tests.architecture.scripts import ROOT, load
@@ -16,28 +13,29 @@ def kinds(source: str, *, is_public: bool = False) -> list[str]:
     return [each.kind for each in style.check_source(source, module="trackside.x.y", is_public=is_public)]
 
 
-def test_nothing_new_breaks_the_style() -> None:
-    allowed = json.loads(style.EXCEPTIONS.read_text(encoding="utf-8"))
-    assert style.compare(list(style.find_offences(ROOT)), allowed) == []
+def test_nothing_breaks_the_style() -> None:
+    assert [f"{each.place}: {each.kind}: {each.text}" for each in style.find_offences(ROOT)] == []
 
 
 @pytest.mark.parametrize(
     ("line", "found"),
     [
         pytest.param("Return the workers that saved `step`.", [], id="verb and object"),
-        pytest.param("Jobs with a recorded state that may be stale.", [], id="noun"),
+        pytest.param("The recorded state of a job.", [], id="noun"),
         pytest.param("Return the name `said`.", [], id="a banned word as code"),
         pytest.param("Assemble the pages.", [], id="begins like a banned word"),
+        pytest.param("Stores the rows.", ["opening"], id="third person"),
+        pytest.param("Pass the rows on.", [], id="a verb that ends with s"),
         pytest.param("Into the log.", ["opening"], id="fragment"),
         pytest.param("What there is of a step.", ["opening", "word"], id="clause and word"),
         pytest.param("None for those who speak.", ["opening", "word"], id="the review's"),
         pytest.param("The last step whose rows are stored.", ["word"], id="whose"),
-        pytest.param("Tells how far a worker is.", ["word"], id="verb of speech"),
+        pytest.param("Tells how far a worker is.", ["opening", "word"], id="verb of speech"),
     ],
 )
 def test_first_lines(line: str, found: list[str]) -> None:
     assert kinds(f'def f():\n    """{line}"""\n') == found
-    assert kinds(f'"""{line}\n\nAs is said below.\n"""\n') == found, "only the first line counts"
+    assert kinds(f'def f():\n    """{line}\n\n    As is said below.\n    """\n') == found, "only the first line counts"
 
 
 ARGUMENTS = '    """Store it.\n\n    Args:\n        key: The key.\n    """\n'
@@ -57,24 +55,6 @@ ARGUMENTS = '    """Store it.\n\n    Args:\n        key: The key.\n    """\n'
 def test_sections_are_for_public_api(source: str, found: list[str]) -> None:
     assert kinds(source, is_public=True) == found
     assert kinds(source) == []
-
-
-def test_a_number_that_grew_or_shrank_is_named() -> None:
-    offences = list(style.check_source('"""Into the log."""\n', module="trackside.x.y", is_public=False))
-    (grown, offence, rules) = style.compare(offences, {})
-    assert grown == "trackside.x: 1 offences of kind opening, 0 allowed:"
-    assert "Into the log." in offence
-    assert "style.md" in rules
-    assert style.compare(offences, {"trackside.x": {"opening": 1}}) == []
-    assert "--shrink" in style.compare(offences, {"trackside.x": {"opening": 2}})[0]
-
-
-def test_exceptions_move_and_shrink_but_never_grow(tmp_path: Path) -> None:
-    file = tmp_path / "exceptions.json"
-    assert style.shrink({"b": {"opening": 1}}, {"a": {"opening": 2}}, file) == 0
-    assert json.loads(file.read_text()) == {"b": {"opening": 1}}
-    assert style.shrink({"b": {"opening": 2}}, {"b": {"opening": 1}}, file) == 1
-    assert json.loads(file.read_text()) == {"b": {"opening": 1}}
 
 
 def test_public_modules_are_those_of_the_page_and_of_the_package() -> None:

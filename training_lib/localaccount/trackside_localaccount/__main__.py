@@ -22,7 +22,7 @@ _LOOK_EVERY_SECONDS = 0.5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serves until a signal comes."""
+    """Serve until a signal comes."""
     asked = _parse(arguments)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -70,7 +70,7 @@ def _datapoint(
 
 
 def statistic(name: str, values: Sequence[float]) -> float:
-    """Errors: `ValueError` for a statistic that is not known here."""
+    """Return a statistic of the values. Errors: `ValueError` for an unknown one."""
     simple: Mapping[str, Callable[[Sequence[float]], float]] = {
         "Sum": sum,
         "Minimum": min,

@@ -40,7 +40,7 @@ class Alarms:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the thread."""
+        """End the thread."""
         self._closing.set()
         self._thread.join()
 
@@ -52,7 +52,7 @@ class Alarms:
                 _logger.exception("The alarms could not be evaluated")
 
     def look(self) -> None:
-        """Publishes the queues' metrics, then evaluates every alarm."""
+        """Publish the queues' metrics, then evaluate every alarm."""
         self._publish_queues()
         for account, regions in list(cloudwatch_backends.items()):
             for region, backend in list(regions.items()):

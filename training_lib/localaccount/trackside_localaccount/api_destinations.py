@@ -39,13 +39,13 @@ class ApiDestinations:
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def register(self, url: str, local_url: str) -> None:
-        """Calls of `url` go to `local_url`, which is `http://127.0.0.1:…`."""
+        """Send calls of `url` to `local_url`, which is `http://127.0.0.1:…`."""
         if not local_url.startswith("http://127.0.0.1:"):
             raise ValueError(f"{local_url!r} is not on this machine: it must begin with http://127.0.0.1:")
         self._here[url] = local_url
 
     def turn(self, arn: str) -> float:
-        """Takes the next call that the destination's rate allows; it may be made after so many seconds."""
+        """Reserve the next call that the rate of the destination allows. Return the seconds to wait before it."""
         rate = float(_destination(arn).invocation_rate_limit_per_second or 300)
         with self._lock:
             now = time.monotonic()
@@ -54,7 +54,7 @@ class ApiDestinations:
         return at - now
 
     def call(self, arn: str, text: str) -> None:
-        """Errors: `CallError`."""
+        """Send the text to the endpoint of a destination. Errors: `CallError`."""
         destination = _destination(arn)
         local = self._here.get(destination.invocation_endpoint)
         if local is None:

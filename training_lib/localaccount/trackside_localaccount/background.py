@@ -26,7 +26,7 @@ class Background:
         self._timer.start()
 
     def run(self, task: Callable[[], None], *, after_seconds: float = 0.0) -> None:
-        """Runs the task on another thread. After `close` it does nothing."""
+        """Run the task on another thread. After `close` it does nothing."""
         with self._changed:
             if self._is_closed:
                 return
@@ -37,7 +37,7 @@ class Background:
             self._start(task)
 
     def close(self) -> None:
-        """Forgets what is not yet due, and waits for what is running."""
+        """Forget what is not yet due, and wait for what is running."""
         with self._changed:
             self._is_closed = True
             self._due.clear()

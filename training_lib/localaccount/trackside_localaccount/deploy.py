@@ -30,7 +30,7 @@ class DeploymentError(RuntimeError):
 
 
 def deploy(assembly: Path, account: Account) -> Mapping[str, Mapping[str, str]]:
-    """Deploys every stack of the assembly, each once. Returns the outputs: stack (as the app calls it) ->
+    """Deploy every stack of the assembly, each once. Return the outputs: stack (as the app calls it) ->
     output name -> value.
 
     Errors: `DeploymentError`.
@@ -58,7 +58,7 @@ class _Place:
         return cls(sts.get_caller_identity()["Account"], sts.meta.region_name)
 
     def fill_in(self, text: str) -> str:
-        """Replaces the placeholders that CDK leaves in an assembly that knows no account yet."""
+        """Replace the placeholders that CDK leaves in an assembly that knows no account yet."""
         values = {"AWS::AccountId": self.account_id, "AWS::Region": self.region, "AWS::Partition": "aws"}
         for name, value in values.items():
             text = text.replace(f"${{{name}}}", value)

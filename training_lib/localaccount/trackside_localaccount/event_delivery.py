@@ -97,7 +97,7 @@ class EventDelivery:
         self._destinations = destinations
 
     def send(self, rule: Any, original: Mapping[str, Any]) -> None:
-        """Sends an event to the targets of moto's `Rule`, if the rule is enabled and its pattern matches."""
+        """Send an event to the targets of moto's `Rule`, if the rule is enabled and its pattern matches."""
         event = envelope(original, account=rule.account_id, region=rule.region_name)
         pattern = rule.event_pattern.get_pattern()
         if rule.state == "DISABLED" or not pattern or not matches(pattern, event):
@@ -199,7 +199,7 @@ def envelope(original: Mapping[str, Any], *, account: str, region: str) -> dict[
 def send_to_queue(
     queue_arn: str, text: str, *, group: str | None = None, attributes: Mapping[str, str] | None = None
 ) -> None:
-    """Errors: moto's `QueueDoesNotExist`."""
+    """Send a message to a queue. Errors: moto's `QueueDoesNotExist`."""
     arn = parse_arn(queue_arn)
     message_attributes = {
         name: {"DataType": "String", "StringValue": value or "-"} for name, value in (attributes or {}).items()

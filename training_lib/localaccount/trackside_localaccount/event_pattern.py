@@ -35,7 +35,7 @@ def matches(pattern: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
 
 
 def check_pattern(pattern: Any) -> None:
-    """Errors: `PatternError` for what EventBridge refuses."""
+    """Raise `PatternError` for a pattern that EventBridge refuses."""
     if not isinstance(pattern, dict) or not pattern:
         raise PatternError("Event pattern must be a JSON object with at least one field.")
     _check_object(pattern, where="")

@@ -55,7 +55,7 @@ class Faults:
 
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any]) -> Faults:
-        """Errors: `ConfigurationError` with every problem at once."""
+        """Return the faults that a mapping names. Errors: `ConfigurationError` with every problem at once."""
         types, problems, values = get_type_hints(cls), [], {}
         for name, value in given.items():
             if name not in types:

@@ -31,7 +31,7 @@ def framework_container() -> list[str]:
 
 
 def main() -> None:
-    """Prepares the folder of this job, and becomes the user's script. Errors: `SystemExit` with what is missing."""
+    """Prepare the folder of this job, and become the user's script. Errors: `SystemExit` with what is missing."""
     import boto3
 
     root = EvaluatorEnvironment.read().ml_root

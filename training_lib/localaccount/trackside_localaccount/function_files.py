@@ -46,7 +46,7 @@ class FunctionFiles:
 
 
 def lay_out_runtime(folder: Path) -> Path:
-    """Links the packages that the runtime offers into `folder`. Errors: `ConfigurationError` if one is missing."""
+    """Link the packages that the runtime offers into `folder`. Errors: `ConfigurationError` if one is missing."""
     folder.mkdir(parents=True)
     missing = []
     for name in _OFFERED:
@@ -64,7 +64,7 @@ def lay_out_runtime(folder: Path) -> Path:
 
 
 def unpack(code: bytes, layers: Iterable[bytes], folder: Path) -> FunctionFiles:
-    """Unpacks the function's zip and its layers' zips, later layers over earlier ones, as Lambda does."""
+    """Unpack the function's zip and its layers' zips, later layers over earlier ones, as Lambda does."""
     files = FunctionFiles(folder / "task", folder / "opt")
     for target, archives in ((files.task, (code,)), (files.layers, tuple(layers))):
         target.mkdir(parents=True)

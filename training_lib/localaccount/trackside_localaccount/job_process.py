@@ -65,7 +65,7 @@ class JobProcess:
     """A running job: its own process group, stdout and stderr in the job's log file."""
 
     def __init__(self, job: Job, *, image: Image, account_environment: Mapping[str, str]) -> None:
-        """Starts it. Errors: `CannotStartError`."""
+        """Start it. Errors: `CannotStartError`."""
         self._job = job
         self._stopped_after: threading.Timer | None = None
         command = _command_of(job, image)
@@ -103,7 +103,7 @@ class JobProcess:
             os.killpg(self.pid, signal.SIGKILL)
 
     def wait(self) -> Ending:
-        """Waits for the end. Children that the process left behind end with it, as in a container."""
+        """Wait for the end. Children that the process left behind end with it, as in a container."""
         exit_code = self._process.wait()
         if self._stopped_after:
             self._stopped_after.cancel()

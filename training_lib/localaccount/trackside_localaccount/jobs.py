@@ -78,7 +78,7 @@ class Jobs:
     # The API --------------------------------------------------------------------------------------------------------
 
     def create(self, kind: JobKind, request: Mapping[str, Any], *, arn_prefix: str) -> Job:
-        """Starts the job and answers at once. Errors: `ResourceInUse`, `ValidationException`."""
+        """Start the job and answer at once. Errors: `ResourceInUse`, `ValidationException`."""
         _check_request(kind, request)
         name = request[f"{kind.name}JobName"]
         with self._lock:
@@ -97,7 +97,7 @@ class Jobs:
     # `asked_in`: the account of whoever asks; another account's jobs are not known to it.
 
     def describe(self, kind: JobKind, name: str, *, asked_in: str = "") -> dict[str, Any]:
-        """Errors: `ValidationException` for an unknown job, as AWS."""
+        """Return the description of a job. Errors: `ValidationException` for an unknown one, as AWS."""
         with self._lock:
             return self._get(kind, name, asked_in).describe()
 
@@ -129,7 +129,7 @@ class Jobs:
                 process.stop(grace_seconds=self._settings.stop_grace_seconds)
 
     def update_training_job(self, request: Mapping[str, Any]) -> str:
-        """Takes over what may change while a job runs; its ARN. Errors: `ValidationException` if it does not run.
+        """Take over what may change while a job runs. Return its ARN. Errors: `ValidationException` if it does not run.
 
         https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateTrainingJob.html
         """
@@ -179,7 +179,7 @@ class Jobs:
             self._tell(job)
 
     def close(self) -> None:
-        """Ends every process with SIGKILL, and waits until all are gone."""
+        """End every process with SIGKILL, and wait until all are gone."""
         with self._lock:
             self._is_closed = True
             for process in self._processes.values():

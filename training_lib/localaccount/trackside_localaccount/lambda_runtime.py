@@ -58,7 +58,7 @@ class LambdaRuntime:
         self._is_closed = False
 
     def invoke(self, function: Any, payload: bytes) -> Outcome:
-        """Runs moto's `LambdaFunction` with that event, and waits."""
+        """Run moto's `LambdaFunction` with that event, and wait."""
         sandbox = self._take(function)
         outcome = sandbox.invoke(payload)
         self._give_back(sandbox)
@@ -100,7 +100,7 @@ class LambdaRuntime:
             sandbox.kill()
 
     def close(self) -> None:
-        """Kills every process. An invocation that still runs ends with an error."""
+        """Kill every process. An invocation that still runs ends with an error."""
         with self._lock:
             self._is_closed = True
             sandboxes = self._all()

@@ -68,7 +68,7 @@ class ApiDestination(Resource, CloudFormationModel):
 
 
 def _resolve(text: str, account: str, region: str) -> str:
-    """Puts a secret's value where CloudFormation's dynamic reference to it stands."""
+    """Put a secret's value where CloudFormation's dynamic reference to it stands."""
 
     def value_of(reference: re.Match[str]) -> str:
         backend = secretsmanager_backends[account][region]

@@ -44,7 +44,7 @@ _applied: list[str] = []
 
 
 def apply() -> None:
-    """Mends moto in this process. A second call does nothing."""
+    """Mend moto in this process. A second call does nothing."""
     for repair in REPAIRS:
         if repair.name not in _applied:
             repair.mend()
@@ -61,7 +61,7 @@ def _replace(owner: Any, name: str, value: Any) -> None:
 
 
 def _prepare(model: type[Any], prepare: Callable[[dict[str, Any]], None]) -> None:
-    """Lets `prepare` change the template's properties before moto creates the resource."""
+    """Let `prepare` change the template's properties before moto creates the resource."""
     original = model.create_from_cloudformation_json
 
     def create(resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **more: Any) -> Any:
@@ -72,7 +72,7 @@ def _prepare(model: type[Any], prepare: Callable[[dict[str, Any]], None]) -> Non
 
 
 def _complete(model: type[Any], complete: Callable[[Any, Mapping[str, Any], str, str], None]) -> None:
-    """Lets `complete(resource, properties, account, region)` add what moto left out of the new resource."""
+    """Let `complete(resource, properties, account, region)` add what moto left out of the new resource."""
     original = model.create_from_cloudformation_json
 
     def create(resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **more: Any) -> Any:

@@ -30,11 +30,11 @@ class Resource:
 
     @classmethod
     def create(cls, name: str, properties: Mapping[str, Any], account: str, region: str) -> str:
-        """Makes the resource and returns its physical id."""
+        """Make the resource and return its physical id."""
         raise NotImplementedError
 
     def delete(self, account_id: str, region_name: str) -> None:
-        """Undoes it."""
+        """Undo it."""
         raise NotImplementedError
 
     @classmethod

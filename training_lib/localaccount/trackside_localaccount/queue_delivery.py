@@ -66,7 +66,7 @@ class QueueDelivery:
         self._woken.set()
 
     def close(self) -> None:
-        """Takes no more messages, and waits for the batches that are under way."""
+        """Take no more messages, and wait for the batches that are under way."""
         self._is_closed = True
         self._woken.set()
         self._thread.join()
@@ -132,7 +132,7 @@ class QueueDelivery:
         self.wake()
 
     def _settle(self, queue: Any, messages: Sequence[Any], failed: set[str]) -> None:
-        """Deletes what was done, and makes visible again what was not."""
+        """Delete what was done, and make visible again what was not."""
         with QUEUE_LOCK:
             for message in messages:
                 if message.id not in failed:

@@ -69,7 +69,7 @@ _attached: list[Account] = []
 
 
 def apply() -> None:
-    """Mends moto in this process, CloudFormation included. A second call does nothing."""
+    """Mend moto in this process, CloudFormation included. A second call does nothing."""
     moto_cloudformation.apply()
     if not _applied:
         _report_objects()
@@ -92,7 +92,7 @@ def detach() -> None:
 
 
 def _while_attached(owner: type[Any], name: str, mended: Callable[..., Any]) -> None:
-    """Replaces a method: `mended(account, stock, self, *args, **more)` while an account is attached."""
+    """Replace a method: `mended(account, stock, self, *args, **more)` while an account is attached."""
     stock = getattr(owner, name, None)
 
     def choose(self: Any, *args: Any, **more: Any) -> Any:

@@ -59,11 +59,11 @@ class RuntimeApi:
         return f"127.0.0.1:{self._server.server_port}"
 
     def send(self, invocation: Invocation) -> None:
-        """Hands the runtime its next event."""
+        """Hand the runtime its next event."""
         self._invocations.put(invocation)
 
     def close(self) -> None:
-        """Ends the server and the request that still waits for an event."""
+        """End the server and the request that still waits for an event."""
         self._is_closed = True
         self._invocations.put(None)
         with socket.create_connection(("127.0.0.1", self._server.server_port), timeout=1):

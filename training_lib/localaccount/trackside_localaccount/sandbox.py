@@ -86,7 +86,7 @@ class Sandbox:
         return self._process.pid
 
     def invoke(self, payload: bytes, *, request_id: str | None = None) -> Outcome:
-        """Runs the handler. Never raises for what the function does: its errors are outcomes."""
+        """Run the handler. Never raises for what the function does: its errors are outcomes."""
         request_id = request_id or str(uuid.uuid4())
         is_cold, begun = not self._is_initialized, time.monotonic()
         self._log(f"START RequestId: {request_id} Version: $LATEST")
@@ -102,7 +102,7 @@ class Sandbox:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Kills the process group, and waits for it and for its last words."""
+        """Kill the process group, and wait for it and for its last output."""
         self.is_broken = True
         self.kill()
         self._process.wait()

@@ -67,7 +67,7 @@ class LocalAccount:
         alarm_tick_seconds: float = 0.25,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Errors: `OSError` if the port is taken; `RuntimeError` if another account is open in this process."""
+        """Open the account. Errors: `OSError` if the port is taken; `RuntimeError` if another one is open here."""
         _check_is_free(port)
         repairs.apply()
         repairs.attach(self)
@@ -129,7 +129,7 @@ class LocalAccount:
         self.close()
 
     def close(self) -> None:
-        """Ends everything: no process, thread or port is left behind. A second call does nothing."""
+        """End everything: no process, thread or port is left behind. A second call does nothing."""
         if not self._is_open:
             return
         self._is_open = False
@@ -284,7 +284,7 @@ class LocalAccount:
         self._watched.append(place)
 
     def emit_official_rule_status(self, job: str, statuses: Iterable[tuple[str, str, str]]) -> None:
-        """Sends what SageMaker Debugger would: the job's event with (rule, status, details) of each of its rules."""
+        """Send what SageMaker Debugger would: the job's event with (rule, status, details) of each of its rules."""
         self.jobs.emit_official_rule_status(job, statuses)
 
     # For the repairs ------------------------------------------------------------------------------------------------
@@ -294,25 +294,25 @@ class LocalAccount:
         self._events.send(rule, event)
 
     def invoke(self, function: Any, payload: bytes) -> Outcome:
-        """Runs moto's `LambdaFunction`, waits for its outcome."""
+        """Run moto's `LambdaFunction`, and wait for its outcome."""
         return self._lambdas.invoke(function, payload)
 
     def invoke_later(self, function: Any, payload: bytes) -> None:
-        """Runs moto's `LambdaFunction` on another thread, with Lambda's retries."""
+        """Run moto's `LambdaFunction` on another thread, with Lambda's retries."""
         self._lambdas.invoke_later(function, payload)
 
     def queues_changed(self) -> None:
-        """Looks for messages that a function waits for."""
+        """Look for messages that a function waits for."""
         if self._is_open:
             self._queues.wake()
 
     def message_arrived(self, queue: str) -> None:
-        """Writes it into the journal, and looks for a function that waits for it."""
+        """Write it into the journal, and look for a function that waits for it."""
         self.hops.write("message", queue=queue)
         self.queues_changed()
 
     def object_stored(self, bucket: str, key: str) -> None:
-        """Writes it into the journal, if somebody watches its place."""
+        """Write it into the journal, if somebody watches its place."""
         if f"{bucket}/{key}".startswith(tuple(self._watched)):
             self.hops.write("object", bucket=bucket, key=key)
 
