@@ -136,6 +136,10 @@ class Report:
         return not self.missing
 
 
+_WRITING = ("InProgress", "Stopping")  # states of jobs that may still write into the run
+_LONGEST_END_SECONDS = 180.0  # SageMaker gives a stopped job 120 s
+
+
 class HopFailedError(TracksideError):
     """An effect that can no longer arrive; the message is the reason."""
 
@@ -176,6 +180,7 @@ class Drill:
     _subscription_arn: str = ""
     _messages: list[dict[str, Any]] = field(default_factory=list)
     _is_started: bool = False
+    _has_settled: bool = False
 
     def __post_init__(self) -> None:
         deployment = Deployment(self.calls, environment=self.environment)
@@ -552,7 +557,30 @@ class Drill:
                     stopped += 1
         return f"{stopped} processing job{'s' if stopped != 1 else ''} stopped" if stopped else ""
 
+    def _await_writers(self) -> None:
+        """Wait until nothing writes into the run any more, at most `_LONGEST_END_SECONDS`, and once."""
+        until = self.clock() + _LONGEST_END_SECONDS
+        while self._is_started and not self._has_settled and not self._writers_have_ended() and self.clock() < until:
+            self.sleep(self.settings.poll_seconds)
+        self._has_settled = True
+
+    def _writers_have_ended(self) -> bool:
+        """Return True once training and evaluators have ended, and finish_run has marked the end."""
+        try:
+            if self._describe()["TrainingJobStatus"] in _WRITING:
+                return False
+        except LocationNotFoundError:  # it was refused
+            return True
+        jobs = (
+            self.calls.ask("sagemaker", "describe_processing_job", ProcessingJobName=name)
+            for name in self._evaluators()
+        )
+        return all(job["ProcessingJobStatus"] not in _WRITING for job in jobs) and bool(
+            self._keys(f"{TENSORS}/{END_MARKER_KEY}")
+        )
+
     def _delete_run(self) -> str:
+        self._await_writers()
         deleted = 0
         while keys := self._keys(""):
             for key in keys:
