@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from lambdas.reconcile.settings import ReconcileSettings
 from trackside.contracts.deployment.run_table import JobRecord
-from trackside.contracts.event import AWS_DETAIL_TYPE, PROCESSING_DETAIL_TYPE, TOLD_AGAIN_SOURCE
+from trackside.contracts.event import AWS_DETAIL_TYPE, PROCESSING_DETAIL_TYPE, REPEATED_SOURCE
 
 T = TypeVar("T")
 
@@ -132,7 +132,7 @@ def missed_event(description: Mapping[str, Any], *, tags: Mapping[str, str]) -> 
     name, status = detail["TrainingJobName"], detail["TrainingJobStatus"]
     return {
         "id": f"reconcile-{name}-{status}",
-        "source": TOLD_AGAIN_SOURCE,
+        "source": REPEATED_SOURCE,
         "detail-type": AWS_DETAIL_TYPE,
         "detail": {**detail, "Tags": dict(tags)},
     }
@@ -143,7 +143,7 @@ def missed_end(description: Mapping[str, Any]) -> dict[str, Any]:
     detail = {name: _in_milliseconds(description[name]) for name in _PROCESSING_DETAIL if name in description}
     return {
         "id": f"reconcile-{detail['ProcessingJobName']}-{detail['ProcessingJobStatus']}",
-        "source": TOLD_AGAIN_SOURCE,
+        "source": REPEATED_SOURCE,
         "detail-type": PROCESSING_DETAIL_TYPE,
         "detail": detail,
     }

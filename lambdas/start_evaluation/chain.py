@@ -24,7 +24,7 @@ from trackside.contracts.deployment.evaluators import (
     MOST_RESTARTS,
     RESTARTS,
 )
-from trackside.contracts.event import TERMINAL_JOB_STATUSES, TOLD_AGAIN_SOURCE, TrainingJob, detail_of, moment
+from trackside.contracts.event import REPEATED_SOURCE, TERMINAL_JOB_STATUSES, TrainingJob, detail_of, moment
 from trackside.contracts.run_layout import RunLocation
 
 # Exit codes of the evaluator (trackside.evaluation.exit_codes) that another attempt would repeat: the request is wrong,
@@ -95,7 +95,7 @@ def read_end(event: Mapping[str, Any]) -> EvaluatorEnd:
         started_at=moment(fields, "ProcessingStartTime"),
         ended_at=moment(fields, "ProcessingEndTime"),
         max_runtime_seconds=int(limit) if isinstance(limit, int | float) else 0,
-        is_told_again=event.get("source") == TOLD_AGAIN_SOURCE,
+        is_told_again=event.get("source") == REPEATED_SOURCE,
     )
     fields.finish(subject=f"The event {event.get('id', '')!r}")
     return end

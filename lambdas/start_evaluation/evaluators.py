@@ -9,7 +9,7 @@ from lambdas.shared.decisions import Nothing
 from lambdas.shared.processing_jobs import evaluator_name
 from lambdas.start_evaluation.logic import StartEvaluation
 from lambdas.start_evaluation.settings import StartEvaluationSettings
-from trackside.contracts.deployment.custom_rule_job import CONFIGURATION, MOST_VALUE_CHARACTERS, judged_apart
+from trackside.contracts.deployment.custom_rule_job import CONFIGURATION, MOST_VALUE_CHARACTERS, judged_separately
 from trackside.contracts.deployment.evaluators import FLEET, MAX_RUNTIME, PER_RULE, RULES_AFTER
 from trackside.contracts.deployment.lease import LeaseRecord
 from trackside.contracts.event import TrainingJob
@@ -68,7 +68,7 @@ def _one_for_each_rule(
 
 def _names(request: RuleRequest, *, place: str) -> list[str]:
     """Return the names of the configurations, in order; "" for one that a rule file in a job of its own judges."""
-    apart = judged_apart(request, place=place)
+    apart = judged_separately(request, place=place)
     return ["" if rule in apart else rule.name for rule in request.rules] or list(built_in_catalogue().usual)
 
 

@@ -11,7 +11,12 @@ from lambdas.shared.processing_jobs import processing_job_name
 from lambdas.shared.runs import find_run
 from lambdas.start_evaluation.placement import cluster_of, network_of
 from lambdas.start_evaluation.settings import StartEvaluationSettings
-from trackside.contracts.deployment.custom_rule_job import MOST_JOBS, MOST_VALUE_CHARACTERS, CustomRuleJob, judged_apart
+from trackside.contracts.deployment.custom_rule_job import (
+    MOST_JOBS,
+    MOST_VALUE_CHARACTERS,
+    CustomRuleJob,
+    judged_separately,
+)
 from trackside.contracts.event import TrainingJob, TrainingJobStateChange
 from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run_layout import RunLocation
@@ -66,7 +71,7 @@ def decide_custom(
 
     For the others, yield the reason. The evaluator reports on the bus that they are not judged.
     """
-    apart = judged_apart(request, place=settings.custom_rules_from)
+    apart = judged_separately(request, place=settings.custom_rules_from)
     for rule in request.rules:
         if rule.custom is None:
             continue

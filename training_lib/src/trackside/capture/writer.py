@@ -350,7 +350,7 @@ class Writer:
                 )
             except Exception as error:  # noqa: BLE001 - what is broken is switched off, and nothing else
                 self._background = tuple(other for other in self._background if other is not part)
-                self._guard.warn_once("background", "%s is given up: %s.", type(part).__name__, describe(error))
+                self._guard.warn_once("background", "%s is switched off: %s.", type(part).__name__, describe(error))
 
     def _done(self, step: StepTensors) -> None:
         with self._lock:

@@ -101,10 +101,10 @@ def _to_tensorboard(
     tell_damage(trial, color=wants_color())
 
 
-def _chosen(asked: tuple[str, ...], *, default: tuple[str, ...]) -> tuple[str, ...]:
+def _chosen(requested: tuple[str, ...], *, default: tuple[str, ...]) -> tuple[str, ...]:
     from trackside.trial.statistics import STATISTICS
 
-    names = [name for one in asked for name in (STATISTICS if one == "all" else (one,))]
+    names = [name for one in requested for name in (STATISTICS if one == "all" else (one,))]
     return tuple(dict.fromkeys(names)) or default
 
 
