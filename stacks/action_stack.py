@@ -33,12 +33,12 @@ from stacks.event_patterns import (
     issue_found,
     nothing_judged,
     official_issue_found,
-    official_issue_found_and_asks_for,
+    official_issue_found_with_action,
     rule_status_changed,
     wrong_choice,
 )
 from stacks.spokes import spoke_role_name
-from stacks.webhooks import create_webhooks, let_tell_webhooks
+from stacks.webhooks import create_webhooks, let_publish_to_webhooks
 from trackside.contracts.action import Action
 from trackside.contracts.deployment.metrics import issue_namespace
 
@@ -204,7 +204,7 @@ class ActionStack(Stack):
         why = "What a rule finds while it is quiet waits in the queue."
         allow(function, "TellLater", ["sqs:SendMessage"], [queue], why=why)
         if self.webhooks:
-            let_tell_webhooks(function, self.bus)
+            let_publish_to_webhooks(function, self.bus)
         about = "A processing job that judges by a rule from a file failed: its owner must know"
         reaction.react_to("CustomRuleFailed", custom_rule_failed(runs.bucket_name), description=about)
         reaction.react_to(
@@ -281,7 +281,7 @@ class ActionStack(Stack):
         else:
             reaction.react_to(
                 "OfficialIssueFoundAndAsked",
-                official_issue_found_and_asks_for(action),
+                official_issue_found_with_action(action),
                 description="A rule of SageMaker Debugger itself found an issue in a job whose tag asks for this",
             )
         return reaction

@@ -105,9 +105,9 @@ def doubts(
         left.append(f"more than {len(listed)} jobs run: of older ones only what events say is known")
 
     def first(some: Sequence[T], what: str) -> tuple[T, ...]:
-        if len(some) > settings.most_asked:
-            left.append(f"{len(some) - settings.most_asked} jobs that {what}")
-        return tuple(some[: settings.most_asked])
+        if len(some) > settings.most_described:
+            left.append(f"{len(some) - settings.most_described} jobs that {what}")
+        return tuple(some[: settings.most_described])
 
     return Doubts(
         # Whoever was held longest is asked about first, so that none starves; of what runs the newest.
@@ -115,7 +115,9 @@ def doubts(
         unknown=first(unknown, "nothing is known of"),
         unjudged=first(sorted(unjudged, key=lambda one: -one.created_at), "may not be judged"),
         judged_by_debugger=_in_turn(
-            [one for one in held if not one.run_uri and one.job.arn in running], most=settings.most_asked, sweep=sweep
+            [one for one in held if not one.run_uri and one.job.arn in running],
+            most=settings.most_described,
+            sweep=sweep,
         ),
         judged_by_us=_in_turn(
             [one for one in held if one.evaluator and one.job.arn in running and one.created_at <= long_ago],

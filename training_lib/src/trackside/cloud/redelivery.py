@@ -149,7 +149,9 @@ class Redelivery:
         if last > now:
             problems.append(Problem("--to", f"{last:%Y-%m-%d %H:%M} is still to come.", "Give a moment that is past."))
         if first < now - timedelta(days=REMEMBERED_DAYS) and not act_again:
-            why = f"lies more than {REMEMBERED_DAYS} days back: its actions are no longer on record, and would be repeated."
+            why = (
+                f"lies more than {REMEMBERED_DAYS} days back: actions of then are not on record, and would be repeated."
+            )
             problems.append(Problem("--from", why, "Choose a later moment, or add --act-again."))
         if problems:
             raise ConfigurationError(problems, subject="The replay")
