@@ -12,6 +12,7 @@ from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.recipient import Recipient
 from trackside.contracts.rule_catalogue import RuleCatalogue, built_in_catalogue
 from trackside.contracts.rule_request import AWS_DOCS, CALIBRATED, PRESETS, RuleConfiguration, RuleRequest
+from trackside.documents.actions import DEBUGGERS
 from trackside.documents.hook import MOST_COLLECTIONS, HookReading, hook_document
 from trackside.documents.rule_names import RULE_IDS, known_rule
 from trackside.documents.rules import (
@@ -197,8 +198,8 @@ def training_job_document(
         problems += wrong
         known = known_rule(RULE_IDS.get(rule.rule_id, rule.rule_id))
         found[PROFILER_RULES if known and known.is_profiler_rule and not rule.custom else RULES].append(document)
-        if Action.PUBLISH_METRIC in rule.actions:
-            notes.append(f"{rule.name}: PublishMetric is no action of SageMaker Debugger.")
+        foreign = [action.value for action in rule.actions if action not in DEBUGGERS]
+        notes += [f"{rule.name}: {word} is no action of SageMaker Debugger." for word in foreign]
         if Action.NOTIFY in rule.actions and not told:
             notes.append(f"{rule.name}: Notify needs the addresses of those who are told, and none is given.")
     for key, documents in found.items():
