@@ -141,7 +141,7 @@ class Simulation:
         self._most_workers = 0
         self._mails = 0
         self._until = max(training.ends_at for training in self.trainings) + 2 * HOUR
-        self._finish_settings = FinishRunSettings(run_bucket=BUCKET)
+        self._finish_settings = FinishRunSettings(run_bucket=BUCKET, spoke_accounts=())
         reactions = {
             "start_evaluation": self._start,
             "finish_run": self._finish,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lambdas.shared.settings import EnvironmentSettings
-from trackside.contracts.deployment.evaluators import PER_JOB
 
 
 @dataclass(frozen=True)
@@ -36,15 +35,15 @@ class ReconcileSettings(EnvironmentSettings):
     finish_queue_url: str
     record_queue_url: str
     run_bucket: str
-    retention_days: int = 365
-    evaluator_mode: str = PER_JOB
-    lease_table: str = ""
-    silence_minutes: int = 30
+    retention_days: int
+    evaluator_mode: str
+    lease_table: str
+    silence_minutes: int
+    every_minutes: int
+    sends_untagged: bool
     most_looked_after: int = 100
-    every_minutes: int = 5
     grace_seconds: int = 300
     most_pages: int = 100
     most_described: int = 50
     list_pause_seconds: int = 1
-    sends_untagged: bool = False
     untagged_seconds: int = 1200

@@ -75,6 +75,18 @@ class EnvironmentSettings:
         return cls(**values)
 
 
+@dataclasses.dataclass(frozen=True)
+class ActionSettings(EnvironmentSettings):
+    """Settings of an action that has none of its own.
+
+    idempotency_table  table of the actions that were carried out
+    default_actions    of events that name none
+    """
+
+    idempotency_table: str
+    default_actions: tuple[Action, ...]
+
+
 def _variable(field_name: str) -> str:
     return PREFIX + field_name.upper()
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from lambdas.notify_owner.handler import handle
 from lambdas.notify_owner.quiet import Quiet, SendNow, WasCovered, weigh
 from lambdas.notify_owner.settings import NotifyOwnerSettings
+from tests.lambda_settings import made
 
 HOUR = 3600.0
 
@@ -55,7 +56,9 @@ def test_a_flickering_rule_sends_two_messages_for_four_findings(
 ) -> None:
     sqs = boto3.client("sqs")
     own = sqs.create_queue(QueueName="notify")["QueueUrl"]
-    settings = NotifyOwnerSettings(account.topic, "done", queue_url=own, quiet_minutes=60)
+    settings = made(
+        NotifyOwnerSettings, topic_arn=account.topic, idempotency_table="done", queue_url=own, quiet_minutes=60
+    )
     for name, value in settings.to_environment().items():
         monkeypatch.setenv(name, value)
     now = [1_795_226_674.0]
@@ -86,7 +89,9 @@ def test_a_flickering_rule_sends_two_messages_for_four_findings(
 def test_a_rule_may_ask_for_each_message_at_once(
     account: Any, golden: Callable[..., Any], deliver: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = NotifyOwnerSettings(account.topic, "done", queue_url="none", quiet_minutes=60)
+    settings = made(
+        NotifyOwnerSettings, topic_arn=account.topic, idempotency_table="done", queue_url="none", quiet_minutes=60
+    )
     for name, value in settings.to_environment().items():
         monkeypatch.setenv(name, value)
     for step in (1, 2):

@@ -10,13 +10,15 @@ import pytest
 
 from lambdas.reconcile.logic import Doubts, Listed, doubts, missed_event
 from lambdas.reconcile.settings import ReconcileSettings
+from tests.lambda_settings import made
 from trackside.contracts.deployment.run_table import JobRecord
 from trackside.contracts.event import TrainingJob, read_rule_evaluations, read_training_job_state_change
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job/"
 NOW = 1_795_226_674.0
 HOUR = 3600
-SETTINGS = ReconcileSettings(
+SETTINGS = made(
+    ReconcileSettings,
     run_table="runs",
     start_queue_url="start",
     finish_queue_url="finish",

@@ -16,6 +16,7 @@ from lambdas.record_verdict.record import MOST_TRIES, record
 from lambdas.record_verdict.settings import RecordVerdictSettings
 from lambdas.shared.clients import client
 from lambdas.shared.run_table import RunTable
+from tests.lambda_settings import made
 from trackside.contracts.deployment.run_table import HistoryRecord, JobRecord, RuleRecord
 from trackside.contracts.event import read_rule_evaluations
 
@@ -27,7 +28,9 @@ MS = 1795226674000
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (
-        RecordVerdictSettings(run_table="runs", run_bucket="runs-bucket", retention_days=10).to_environment().items()
+        made(RecordVerdictSettings, run_table="runs", run_bucket="runs-bucket", retention_days=10)
+        .to_environment()
+        .items()
     ):
         monkeypatch.setenv(name, value)
 

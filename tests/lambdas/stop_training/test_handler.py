@@ -16,6 +16,7 @@ from lambdas.shared.run_table import RunTable
 from lambdas.stop_training import stop_decisions
 from lambdas.stop_training.handler import handle
 from lambdas.stop_training.settings import StopTrainingSettings
+from tests.lambda_settings import made
 from trackside.contracts.action import Action
 from trackside.contracts.deployment.run_table import JobRecord
 from trackside.contracts.deployment.stop_record import DecisionRecord, Savings, VetoRecord
@@ -30,7 +31,8 @@ Deliver = Callable[..., list[str]]
 def settle(monkeypatch: pytest.MonkeyPatch, *, dry_run: str = "false", **changes: Any) -> None:
     queue = boto3.client("sqs").create_queue(QueueName="stop-training")["QueueUrl"]
     boto3.client("ssm").put_parameter(Name=SWITCH, Value=dry_run, Type="String", Overwrite=True)
-    settings = StopTrainingSettings(
+    settings = made(
+        StopTrainingSettings,
         idempotency_table="done",
         run_table="runs",
         queue_url=queue,

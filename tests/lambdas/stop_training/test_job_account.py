@@ -9,9 +9,11 @@ from moto import mock_aws
 from lambdas.shared.decisions import Nothing
 from lambdas.stop_training.job_account import account_to_enter, sagemaker_in
 from lambdas.stop_training.settings import StopTrainingSettings
+from tests.lambda_settings import made
 
 FUNCTION = "arn:aws:lambda:eu-central-1:123456789012:function:TracksideAction-StopTraining"
-SETTINGS = StopTrainingSettings(
+SETTINGS = made(
+    StopTrainingSettings,
     idempotency_table="done",
     run_table="runs",
     queue_url="queue",

@@ -19,6 +19,7 @@ from lambdas.stop_training.logic import (
     weigh,
 )
 from lambdas.stop_training.settings import StopTrainingSettings
+from tests.lambda_settings import made
 from trackside.contracts.action import Action
 from trackside.contracts.deployment.run_table import JobRecord, merged
 from trackside.contracts.deployment.stop_record import DecisionRecord, Savings, StopOutcome, VetoRecord
@@ -35,8 +36,13 @@ ISSUE = RuleEvaluation(
     actions=(Action.STOP_TRAINING, Action.NOTIFY),
     modified_at=NOW - 5,
 )
-SETTINGS = StopTrainingSettings(
-    idempotency_table="done", run_table="runs", queue_url="queue", topic_arn="topic", dry_run_parameter="switch"
+SETTINGS = made(
+    StopTrainingSettings,
+    idempotency_table="done",
+    run_table="runs",
+    queue_url="queue",
+    topic_arn="topic",
+    dry_run_parameter="switch",
 )
 JOB = JobRecord(
     ISSUE.job,

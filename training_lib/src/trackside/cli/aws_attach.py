@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trackside.cli.terminal.options import shared_options
+from trackside.contracts.action import Action
 
 if TYPE_CHECKING:
     from trackside.sagemaker.attachment import Attachment
@@ -23,7 +24,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--rules", metavar="WORDS", help="Which rules judge it.  [default: the deployment's]")
 @click.option("--rules-file", type=_FILE, help="Rules as JSON or YAML, as for `trackside run`.")
 @click.option(
-    "--actions", metavar="WORDS", help="What follows from an issue: StopTraining, Notify, PublishMetric; none."
+    "--actions",
+    metavar="WORDS",
+    help=f"What follows from an issue: {', '.join(action.value for action in Action)}; none.",
 )
 @click.option("--capture", type=_FILE, help="What to save, a capture request as JSON.  [default: what rules need]")
 @click.option("--source-dir", type=_FOLDER, help="Puts the library beside the training script in this folder.")

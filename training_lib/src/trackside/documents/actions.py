@@ -20,6 +20,8 @@ from trackside.contracts.recipient import Recipient, email_problem, phone_proble
 ACTION_PARAMETER = "action_json"
 STOP, EMAIL, SMS = "stoptraining", "email", "sms"
 PREFIX, ENDPOINT = "training_job_prefix", "endpoint"
+DEBUGGERS = (Action.STOP_TRAINING, Action.NOTIFY)
+"""The actions that SageMaker Debugger has, too."""
 
 _JOB_PREFIX = re.compile(r"[A-Za-z0-9-]+", re.ASCII)
 

@@ -405,7 +405,7 @@ def rule_document(
 ) -> tuple[dict[str, Any], list[Problem]]:
     """Return the `DebugRuleConfiguration` for `rule`, and the reasons for which Amazon would refuse it.
 
-    `Notify` becomes one entry for each of `recipients`; `PublishMetric` is no action of the original.
+    `Notify` becomes one entry for each of `recipients`; actions that the original lacks are left out.
     """
     custom = rule.custom
     parameters = dict(custom.parameters if custom else rule.parameters)
