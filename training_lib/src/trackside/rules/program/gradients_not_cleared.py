@@ -45,7 +45,7 @@ class GradientsNotCleared(Rule):
 
         assert kept_share(np.ones(20), steps=10) == 1.0
         assert kept_share(np.zeros(20), steps=10) == 0.0
-        assert kept_share(np.ones(5), steps=10) is None  # too early to tell
+        assert kept_share(np.ones(5), steps=10) is None  # too early to decide
         ```
 
     References:
@@ -80,7 +80,7 @@ class GradientsNotCleared(Rule):
         columns = window.statistic(GRADIENTS_KEPT, "mean", mode=None)
         if any(len(column.values) >= self.steps for column in columns):
             return ""
-        return f"{self.steps} steps whose always-on statistics were recorded"
+        return f"{self.steps} steps with always-on statistics"
 
     def _judge(self, window: Window, column: Column) -> Finding | None:
         share = kept_share(column.values, steps=self.steps)

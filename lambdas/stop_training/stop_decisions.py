@@ -17,6 +17,7 @@ from lambdas.shared.once import once
 from lambdas.shared.pace import pace
 from lambdas.shared.run_table import RunTable
 from lambdas.stop_training import messages
+from lambdas.stop_training.job_account import account_to_enter, sagemaker_in
 from lambdas.stop_training.known import read_known
 from lambdas.stop_training.logic import (
     SECONDS_AN_HOUR,
@@ -25,16 +26,15 @@ from lambdas.stop_training.logic import (
     Known,
     StopRun,
     Wait,
-    asked,
     needs_others,
     read_refusal,
+    requested_stop,
     savings,
     veto_minutes,
-    was_asked,
+    was_requested,
     weigh,
 )
 from lambdas.stop_training.settings import StopTrainingSettings
-from lambdas.stop_training.whose import account_to_enter, sagemaker_in
 from trackside.contracts.action import Action
 from trackside.contracts.deployment.stop_record import DecisionRecord, Savings, StopOutcome
 from trackside.contracts.event import RuleEvaluation
@@ -42,7 +42,7 @@ from trackside.contracts.event import RuleEvaluation
 MOST_DELAY_SECONDS = 900  # API_SendMessage
 
 
-class Ladder:
+class StopDecisions:
     """The decisions about one event. `wait_seconds` is the time until it must be looked at again; None: never."""
 
     def __init__(
@@ -56,28 +56,32 @@ class Ladder:
         self._table = RunTable(settings.run_table, retention_days=settings.retention_days, clock=clock)
         self.wait_seconds: int | None = None
 
-    def climb(self, said: RuleEvaluation) -> Done | Nothing:
+    def decide(self, evaluation: RuleEvaluation) -> Done | Nothing:
         """Decide about one finding, and carry it out.
 
         Errors: `ClientError`; then no wrong action was done, and the next delivery continues where this one ended.
         """
-        stop = self._asked(said)
+        stop = self._requested_stop(evaluation)
         if isinstance(stop, Nothing):
             return stop
-        if needs_others(said, self._settings):
+        if needs_others(evaluation, self._settings):
             # Written before it is read what others wrote: of two findings that come at once one sees the other.
-            self._record(said, StopOutcome.UNCONFIRMED, f"{said.finding_id} of {said.job.name} asks for a stop.")
-        known = read_known(said.job.arn, self._table, dry_run_parameter=self._settings.dry_run_parameter)
-        decision = weigh(said, stop, known, self._settings, now=self._clock())
+            self._record(
+                evaluation,
+                StopOutcome.UNCONFIRMED,
+                f"{evaluation.finding_id} of {evaluation.job.name} asks for a stop.",
+            )
+        known = read_known(evaluation.job.arn, self._table, dry_run_parameter=self._settings.dry_run_parameter)
+        decision = weigh(evaluation, stop, known, self._settings, now=self._clock())
         if isinstance(decision, Nothing):
             return decision
         if isinstance(decision, Answer):
-            return self._answer(said, decision)
+            return self._answer(evaluation, decision)
         if isinstance(decision, Wait):
             return self._wait(decision.seconds, decision.reason)
         if isinstance(decision, Announce):
-            return self._announce(said, decision)
-        return self._stop_within_budget(said, decision, known)
+            return self._announce(evaluation, decision)
+        return self._stop_within_budget(evaluation, decision, known)
 
     def look_again(self) -> None:
         """Send the event to its own queue again, if any of it waits. A new message has all its attempts."""
@@ -88,83 +92,87 @@ class Ladder:
                 DelaySeconds=max(0, min(self.wait_seconds, MOST_DELAY_SECONDS)),
             )
 
-    def _answer(self, said: RuleEvaluation, answer: Answer) -> Nothing:
-        if answer.outcome is StopOutcome.STOPPED and not self._stopped_it(said):
-            answer = Answer(StopOutcome.ALREADY_ENDED, f"{said.job.name} was stopped for another finding.")
-        self._record(said, answer.outcome, answer.reason)
+    def _answer(self, evaluation: RuleEvaluation, answer: Answer) -> Nothing:
+        if answer.outcome is StopOutcome.STOPPED and not self._stopped_it(evaluation):
+            answer = Answer(StopOutcome.ALREADY_ENDED, f"{evaluation.job.name} was stopped for another finding.")
+        self._record(evaluation, answer.outcome, answer.reason)
         return Nothing(answer.reason, surprising=answer.surprising)
 
     def _wait(self, seconds: int, reason: str, *, surprising: bool = False) -> Nothing:
         self.wait_seconds = seconds if self.wait_seconds is None else min(seconds, self.wait_seconds)
         return Nothing(reason, surprising=surprising)
 
-    def _announce(self, said: RuleEvaluation, announce: Announce) -> Done | Nothing:
-        minutes = veto_minutes(said, self._settings)
-        reason = f"{said.job.name} is stopped in {minutes} minutes unless somebody vetoes it."
+    def _announce(self, evaluation: RuleEvaluation, announce: Announce) -> Done | Nothing:
+        minutes = veto_minutes(evaluation, self._settings)
+        reason = f"{evaluation.job.name} is stopped in {minutes} minutes unless somebody vetoes it."
 
         def act() -> Done:
-            self._tell(*messages.announcement(said, minutes=minutes))
-            self._record(said, StopOutcome.ANNOUNCED, reason)
+            self._publish(*messages.announcement(evaluation, minutes=minutes))
+            self._record(evaluation, StopOutcome.ANNOUNCED, reason)
             return Done(f"Announced: {reason}")
 
-        answer = self._once(said, act, part="announce")
+        answer = self._once(evaluation, act, part="announce")
         self._wait(announce.wait_seconds, reason)
         return answer
 
-    def _stop_within_budget(self, said: RuleEvaluation, stop: StopRun, known: Known) -> Done | Nothing:
+    def _stop_within_budget(self, evaluation: RuleEvaluation, stop: StopRun, known: Known) -> Done | Nothing:
         now, most = self._clock(), self._settings.stops_per_hour
         hour = datetime.fromtimestamp(now, tz=timezone.utc).strftime("%Y-%m-%dT%H")
-        if not most or self._table.take_turn(said.job.arn, hour=hour, most=most):
-            return self._once(said, partial(self._stop, said, stop, known))
-        reason = f"{said.job.name} is NOT stopped: {most} jobs were in this hour. It is tried again in the next one."
+        if not most or self._table.take_turn(evaluation.job.arn, hour=hour, most=most):
+            return self._once(evaluation, partial(self._stop, evaluation, stop, known))
+        reason = (
+            f"{evaluation.job.name} is NOT stopped: {most} jobs were in this hour. It is tried again in the next one."
+        )
 
-        def tell() -> Done:
-            if self._table.is_first_to_tell(hour=hour):
-                self._tell(*messages.over_budget(said, most=most))
-            self._record(said, StopOutcome.OVER_BUDGET, reason)
+        def report() -> Done:
+            if self._table.is_first_to_report(hour=hour):
+                self._publish(*messages.over_budget(evaluation, most=most))
+            self._record(evaluation, StopOutcome.OVER_BUDGET, reason)
             return Done(reason)
 
-        self._once(said, tell, part=f"over budget {hour}")
+        self._once(evaluation, report, part=f"over budget {hour}")
         return self._wait(SECONDS_AN_HOUR - int(now) % SECONDS_AN_HOUR, reason, surprising=True)
 
-    def _stop(self, said: RuleEvaluation, stop: StopRun, known: Known) -> Done | Nothing:
+    def _stop(self, evaluation: RuleEvaluation, stop: StopRun, known: Known) -> Done | Nothing:
         """Stop the job. The request is recorded first, so that after a crash its finding is known."""
-        was_tried = was_asked(said, known.decisions)
-        self._record(said, StopOutcome.STOPPING, f"SageMaker is asked to stop {stop.job_name}.")
+        was_tried = was_requested(evaluation, known.decisions)
+        self._record(evaluation, StopOutcome.STOPPING, f"SageMaker is asked to stop {stop.job_name}.")
         pace("stop", pause_milliseconds=self._settings.pause_milliseconds, context=self._context)
         try:
-            self._sagemaker_of(said).stop_training_job(TrainingJobName=stop.job_name)
+            self._sagemaker_of(evaluation).stop_training_job(TrainingJobName=stop.job_name)
         except ClientError as error:
             refusal = read_refusal(stop.job_name, code=code_of(error), message=message_of(error))
             if refusal is None:
                 raise
-            if not was_tried or refusal.outcome is not StopOutcome.ALREADY_ENDED or not self._stopped_it(said):
-                return self._answer(said, refusal)
+            if not was_tried or refusal.outcome is not StopOutcome.ALREADY_ENDED or not self._stopped_it(evaluation):
+                return self._answer(evaluation, refusal)
         else:
-            self._stopped_it(said)
+            self._stopped_it(evaluation)
         spared = savings(known.job, self._settings, now=self._clock())
-        self._record(said, StopOutcome.STOPPED, f"Stopped {stop.job_name}.{_told(spared)}", spared)
+        self._record(evaluation, StopOutcome.STOPPED, f"Stopped {stop.job_name}.{_savings_sentence(spared)}", spared)
         return Done(f"Stopped {stop.job_name}.")
 
-    def _stopped_it(self, said: RuleEvaluation) -> bool:
+    def _stopped_it(self, evaluation: RuleEvaluation) -> bool:
         """Return True if this finding stopped the job: of two calls without an answer, the first to claim it did."""
-        return self._table.claim_stop(said.job.arn, finding=said.finding_id)
+        return self._table.claim_stop(evaluation.job.arn, finding=evaluation.finding_id)
 
-    def _asked(self, said: RuleEvaluation) -> StopRun | Nothing:
-        stop = asked(said, self._settings)
+    def _requested_stop(self, evaluation: RuleEvaluation) -> StopRun | Nothing:
+        stop = requested_stop(evaluation, self._settings)
         if isinstance(stop, Nothing):
             return stop
-        where = account_to_enter(said.job.arn, self._settings, function_arn=self._context.invoked_function_arn)
+        where = account_to_enter(evaluation.job.arn, self._settings, function_arn=self._context.invoked_function_arn)
         return where if isinstance(where, Nothing) else stop
 
-    def _sagemaker_of(self, said: RuleEvaluation) -> Any:
+    def _sagemaker_of(self, evaluation: RuleEvaluation) -> Any:
         function_arn = self._context.invoked_function_arn
-        account = account_to_enter(said.job.arn, self._settings, function_arn=function_arn)
+        account = account_to_enter(evaluation.job.arn, self._settings, function_arn=function_arn)
         return sagemaker_in(str(account), self._settings, function_arn=function_arn)
 
-    def _record(self, said: RuleEvaluation, outcome: StopOutcome, reason: str, spared: Savings | None = None) -> None:
+    def _record(
+        self, evaluation: RuleEvaluation, outcome: StopOutcome, reason: str, spared: Savings | None = None
+    ) -> None:
         record = DecisionRecord(
-            evaluation=said,
+            evaluation=evaluation,
             outcome=outcome,
             at=self._clock(),
             reason=reason,
@@ -173,15 +181,15 @@ class Ladder:
         )
         self._table.put_once(record.to_item(expires_at=self._table.expires_at))
 
-    def _once(self, said: RuleEvaluation, act: Callable[[], Done | Nothing], *, part: str = "") -> Done | Nothing:
+    def _once(self, evaluation: RuleEvaluation, act: Callable[[], Done | Nothing], *, part: str = "") -> Done | Nothing:
         table = self._settings.idempotency_table
-        return once(Action.STOP_TRAINING, said, act, table=table, context=self._context, part=part)
+        return once(Action.STOP_TRAINING, evaluation, act, table=table, context=self._context, part=part)
 
-    def _tell(self, subject: str, body: str) -> None:
+    def _publish(self, subject: str, body: str) -> None:
         client("sns").publish(TopicArn=self._settings.topic_arn, Subject=subject, Message=body)
 
 
-def _told(spared: Savings) -> str:
+def _savings_sentence(spared: Savings) -> str:
     if not spared.remaining_seconds:
         return ""
     hours = f"{spared.remaining_seconds / SECONDS_AN_HOUR:.1f} h of {spared.instances} until its time limit"

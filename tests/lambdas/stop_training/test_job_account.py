@@ -7,8 +7,8 @@ import pytest
 from moto import mock_aws
 
 from lambdas.shared.decisions import Nothing
+from lambdas.stop_training.job_account import account_to_enter, sagemaker_in
 from lambdas.stop_training.settings import StopTrainingSettings
-from lambdas.stop_training.whose import account_to_enter, sagemaker_in
 from tests.lambda_settings import made
 
 FUNCTION = "arn:aws:lambda:eu-central-1:123456789012:function:TracksideAction-StopTraining"

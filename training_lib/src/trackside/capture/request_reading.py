@@ -90,7 +90,7 @@ def read_capture_request(text: str) -> CaptureRequest:
     return _read_where_it_lies(text.strip()) if lies_elsewhere(text) else CaptureRequest.from_json(text)
 
 
-class AskedRequest:
+class RequestReading:
     """The capture request of this process.
 
     A request at an address is read at the first sign that the process trains: helper processes import the framework
@@ -132,8 +132,8 @@ class AskedRequest:
             self._misfit = error
             return CaptureRequest(())
         except StorageError as error:
-            what = "the capture request cannot be read: %s. What is saved by default is saved instead."
-            self._guard.say_once("request", what, describe(error))
+            message = "the capture request cannot be read: %s. The default request is used instead."
+            self._guard.warn_once("request", message, describe(error))
             return CaptureRequest()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lambdas.shared.asked import reason_not_to
+from lambdas.shared.action_requests import reason_not_to
 from trackside.contracts.action import Action
 from trackside.contracts.event import read_rule_evaluations
 

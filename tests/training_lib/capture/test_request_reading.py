@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.patience import HANGS_SECONDS, ends_early
-from trackside.capture import asked_request
-from trackside.capture.asked_request import lies_elsewhere, read_capture_request
+from trackside.capture import request_reading
+from trackside.capture.request_reading import lies_elsewhere, read_capture_request
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.errors import ConfigurationError, StorageError
 from trackside.sagemaker.attachment import Attachment, put_objects
@@ -65,7 +65,7 @@ def test_a_store_that_hangs_holds_training_up_for_a_bounded_time(
 ) -> None:
     over = threading.Event()
     monkeypatch.setattr(LocalStore, "get", lambda *_, **__: over.wait(HANGS_SECONDS) and b"")
-    monkeypatch.setattr(asked_request, "READ_SECONDS", 0.05)
+    monkeypatch.setattr(request_reading, "READ_SECONDS", 0.05)
     try:
         with ends_early(), pytest.raises(StorageError, match=r"has not come within 0\.05 s"):
             read_capture_request(f"{tmp_path}/capture-request.json")

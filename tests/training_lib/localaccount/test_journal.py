@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from trackside_localaccount.hops import Hop, Journal
+from trackside_localaccount.journal import Journal, JournalEntry
 
 
 def journal() -> Journal:
@@ -18,7 +18,10 @@ def test_keeps_order_time_and_names() -> None:
     written.write("job-state", kind="Training", attempt=1)
     written.write("alarm")
 
-    assert list(written) == [Hop(0.0, "job-state", {"kind": "Training", "attempt": "1"}), Hop(1.0, "alarm", {})]
+    assert list(written) == [
+        JournalEntry(0.0, "job-state", {"kind": "Training", "attempt": "1"}),
+        JournalEntry(1.0, "alarm", {}),
+    ]
     assert [hop.at for hop in written.find("job-state", attempt=1)] == [0.0]
     assert written.find("job-state", attempt=2) == ()
     assert str(written.find("job-state")[0]) == "job-state kind=Training attempt=1"

@@ -18,7 +18,7 @@ def read_unjudged(event: Mapping[str, Any]) -> RuleEvaluation:
     environment = Fields(fields.mapping("Environment", {}), where="detail.Environment", problems=fields.problems)
     name, status = fields.text("ProcessingJobName"), fields.text("ProcessingJobStatus")
     why = fields.text("ExitMessage", "") or fields.text("FailureReason", "") or "It does not say why."
-    said = RuleEvaluation(
+    evaluation = RuleEvaluation(
         job=TrainingJob(environment.text("TRAINING_JOB_NAME"), environment.text("TRAINING_JOB_ARN")),
         configuration_name=name,
         status=RuleEvaluationStatus.ERROR,
@@ -29,4 +29,4 @@ def read_unjudged(event: Mapping[str, Any]) -> RuleEvaluation:
         run_uri=environment.text("TRACKSIDE_RUN", ""),
     )
     fields.finish(subject="The event of a processing job")
-    return said
+    return evaluation

@@ -17,9 +17,9 @@ def reason_not_to(action: Action, evaluation: RuleEvaluation, *, default_actions
     rule = evaluation.configuration_name
     if not evaluation.found_issues:
         return Nothing(f"{rule} of {evaluation.job.name} is {evaluation.status.value}.")
-    if action not in evaluation.asked_actions(tuple(default_actions)):
-        whose = _who_decides(evaluation)
-        return Nothing(f"{whose} asks for no {action.value} when {rule} finds an issue.")
+    if action not in evaluation.requested_actions(tuple(default_actions)):
+        source = _who_decides(evaluation)
+        return Nothing(f"{source} asks for no {action.value} when {rule} finds an issue.")
     return None
 
 
