@@ -167,7 +167,8 @@ class ModelFactsSource:
             input_shape=graph.input_shape,
             class_count=graph.class_count,
             is_weighted=graph.is_weighted,
-            is_broadcast=graph.is_broadcast,
+            is_broadcast=graph.compared_with > 0,
+            compared_with=graph.compared_with,
             margin=graph.margin,
             lowers_likelihood=graph.lowers_likelihood,
         )
