@@ -24,7 +24,7 @@ from benchmarks.scale.quotas import Quotas
 from benchmarks.scale.simulation import Load, Result, Simulation
 from trackside.capture.watermark import REMOTE_FLUSH_SECONDS, SIGN_OF_LIFE_SECONDS
 from trackside.environment import FleetEnvironment
-from trackside.evaluation.pace import LONGEST_SECONDS, Pace
+from trackside.evaluation.poll_interval import LONGEST_SECONDS, PollInterval
 from trackside.trial.watermarks import QUIET_SECONDS
 
 PRICES = Path(__file__).with_name("prices.json")
@@ -113,7 +113,7 @@ def requests_an_hour(*, step_seconds: float, poll_seconds: float) -> Requests:
     between = max(step_seconds, REMOTE_FLUSH_SECONDS)
     flushes = int(HOUR / between)
     signs_of_life = flushes * int(between / SIGN_OF_LIFE_SECONDS)
-    pace = Pace(shortest_seconds=poll_seconds, longest_seconds=LONGEST_SECONDS, now=0.0)
+    interval = PollInterval(shortest_seconds=poll_seconds, longest_seconds=LONGEST_SECONDS, now=0.0)
     now = gets = seen = 0.0
     while now < HOUR:
         gets += 1
@@ -121,10 +121,10 @@ def requests_an_hour(*, step_seconds: float, poll_seconds: float) -> Requests:
         if there > seen:
             gets += 1
             seen = there
-            pace.note_news(now)
+            interval.note_new_steps(now)
         elif now - seen * between >= QUIET_SECONDS:
             gets += 1
-        now += pace.pause_seconds(now)
+        now += interval.pause_seconds(now)
     return Requests(flushes + signs_of_life, 2 * flushes + signs_of_life, int(gets))
 
 

@@ -24,7 +24,7 @@ from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.verdict import Verdict
 from trackside.environment import EvaluatorEnvironment
 from trackside.evaluation.evaluator import evaluate
-from trackside.evaluation.rule_container import FirstWord, Job, check_owner, message_of, patiently, run_container
+from trackside.evaluation.rule_container import FirstVerdict, Job, check_owner, message_of, patiently, run_container
 from trackside.evaluation.rule_request_file import read_rule_request
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
 from trackside.evaluation.sinks.sink import Sink
@@ -48,12 +48,12 @@ def _judge(job: Job) -> Summary:
         notebook = open_store(folder)
         # Only a managed container has a place for verdicts, which SageMaker uploads: /opt/ml/processing/output/rule.
         verdicts = notebook if job.environment.run_uri else job.open_store(job.run.rule_output)
-        first_word = FirstWord()
+        first_verdict = FirstVerdict()
 
         def store_of(uri: str) -> Store:
             return notebook if uri == job.run.rule_output else job.open_store(uri)
 
-        sinks: list[Sink] = [JsonLinesSink(verdicts), first_word, _Log()]
+        sinks: list[Sink] = [JsonLinesSink(verdicts), first_verdict, _Log()]
         return evaluate(
             job.run,
             request,
@@ -61,7 +61,7 @@ def _judge(job: Job) -> Summary:
             poll_seconds=job.environment.poll_seconds,
             clock=time.time,
             sleep=stop.sleep,
-            should_stop=lambda: stop.is_set or first_word.was_said or job.is_asked_to_end(time.time()),
+            should_stop=lambda: stop.is_set or first_verdict.has_come or job.must_end(time.time()),
             stores=store_of,
         )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from trackside.contracts.deployment.lease import LeaseRecord
 from trackside.environment import FLEET_PREFIX, inherited
 from trackside.evaluation import exit_codes
-from trackside.evaluation.lifeline import news_line, until_line
+from trackside.evaluation.worker_lease import news_line, until_line
 
 # Exit codes that judging again from the last checkpoint would not change: see `exit_codes`.
 FINAL = frozenset({exit_codes.BAD_CONFIGURATION, exit_codes.RULE_CRASHED})

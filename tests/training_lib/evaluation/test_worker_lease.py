@@ -11,8 +11,8 @@ import pytest
 
 from tests.patience import HANGS_SECONDS, ends_early
 from trackside.evaluation import exit_codes
-from trackside.evaluation.lifeline import LeasedStore, Lifeline, news_line, until_line
 from trackside.evaluation.stop_signal import StopSignal
+from trackside.evaluation.worker_lease import LeasedStore, WorkerLease, news_line, until_line
 from trackside.storage.memory import MemoryStore
 
 
@@ -26,7 +26,7 @@ class Line:
     def __init__(self) -> None:
         self.read, self.write = os.pipe()
         self.now, self.woken = 1000.0, 0
-        self.lifeline = Lifeline(self.read, wake=self._wake, clock=lambda: self.now, end=self._end)
+        self.lease = WorkerLease(self.read, wake=self._wake, clock=lambda: self.now, end=self._end)
 
     def _wake(self) -> None:
         self.woken += 1
@@ -35,10 +35,10 @@ class Line:
         assert code == exit_codes.LEASE_LOST
         raise Ended
 
-    def say(self, *lines: bytes) -> None:
+    def send(self, *lines: bytes) -> None:
         os.write(self.write, b"".join(lines))
 
-    def let_go(self) -> None:
+    def close(self) -> None:
         os.close(self.write)
 
 
@@ -52,25 +52,25 @@ def line() -> Iterator[Line]:
 
 
 def test_it_ends_with_the_worker_and_heard_all_before(line: Line) -> None:
-    line.say(until_line(2000.0), news_line(), news_line(), b"something new\n", b"half a li")
-    line.let_go()
+    line.send(until_line(2000.0), news_line(), news_line(), b"something new\n", b"half a li")
+    line.close()
     with pytest.raises(Ended):
-        line.lifeline.watch()
+        line.lease.watch()
     assert line.woken == 2
 
 
 def test_it_ends_with_the_lease_although_the_worker_lives(line: Line) -> None:
-    line.say(until_line(1000.0))
+    line.send(until_line(1000.0))
     with pytest.raises(Ended):
-        line.lifeline.watch()
+        line.lease.watch()
 
 
 def test_what_woke_up_too_late_writes_nothing(line: Line) -> None:
     store = MemoryStore()
-    leased = LeasedStore(store, line.lifeline)
+    leased = LeasedStore(store, line.lease)
     leased.put("early.txt", b"1")  # before the worker has said anything
     watcher = threading.Thread(target=lambda: _ended(line))
-    line.say(until_line(1010.0), news_line())
+    line.send(until_line(1010.0), news_line())
     watcher.start()
     while not line.woken:  # the thread has read both
         assert watcher.is_alive()
@@ -86,7 +86,7 @@ def test_what_woke_up_too_late_writes_nothing(line: Line) -> None:
         False,
         ["in-time.txt"],
     )
-    line.let_go()
+    line.close()
     watcher.join(HANGS_SECONDS)
     assert not watcher.is_alive()
 
@@ -109,7 +109,7 @@ def test_news_end_a_sleep_and_are_not_taken_for_an_end() -> None:
 
 def _ended(line: Line) -> None:
     with suppress(Ended):
-        line.lifeline.watch()
+        line.lease.watch()
 
 
 def test_news_that_come_at_the_very_end_are_written_nowhere() -> None:

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from trackside.evaluation.pace import Pace
+from trackside.evaluation.poll_interval import PollInterval
 
 
 def looks(step_seconds: float, *, steps: int, shortest: float = 1.0, longest: float = 10.0) -> tuple[int, float]:
     """How many looks a run of equal steps takes, and the longest time that a step goes unnoticed."""
-    pace, now, count, noticed, late = Pace(shortest_seconds=shortest, longest_seconds=longest, now=0.0), 0.0, 0, 0, 0.0
+    interval, now, count, noticed, late = (
+        PollInterval(shortest_seconds=shortest, longest_seconds=longest, now=0.0),
+        0.0,
+        0,
+        0,
+        0.0,
+    )
     while noticed < steps:
-        now += pace.pause_seconds(now)
+        now += interval.pause_seconds(now)
         count += 1
         there = int(now // step_seconds)
         if there > noticed:
             late = max(late, now - (noticed + 1) * step_seconds)
             noticed = there
-            pace.note_news(now)
+            interval.note_new_steps(now)
     return count, late
 
 
@@ -39,22 +45,22 @@ def test_looks_follow_the_pace_of_the_steps(step_seconds: float, most_looks_a_st
 
 
 def test_an_hour_of_silence_is_asked_every_ten_seconds() -> None:
-    pace, now, count = Pace(shortest_seconds=1.0, longest_seconds=10.0, now=0.0), 0.0, 0
+    interval, now, count = PollInterval(shortest_seconds=1.0, longest_seconds=10.0, now=0.0), 0.0, 0
     while now < 3600:
-        now += pace.pause_seconds(now)
+        now += interval.pause_seconds(now)
         count += 1
     assert count < 400
 
 
 def test_after_a_pause_the_first_quick_steps_are_seen_at_the_old_pace_once() -> None:
-    pace = Pace(shortest_seconds=1.0, longest_seconds=10.0, now=0.0)
-    pace.note_news(1.0)
-    pace.note_news(300.0)  # after an evaluation of five minutes
-    assert pace.pause_seconds(300.0) == 10.0
-    pace.note_news(310.0)
-    assert pace.pause_seconds(310.0) == 1.0
+    interval = PollInterval(shortest_seconds=1.0, longest_seconds=10.0, now=0.0)
+    interval.note_new_steps(1.0)
+    interval.note_new_steps(300.0)  # after an evaluation of five minutes
+    assert interval.pause_seconds(300.0) == 10.0
+    interval.note_new_steps(310.0)
+    assert interval.pause_seconds(310.0) == 1.0
 
 
 @pytest.mark.parametrize("silence", [0.0, 5.0, 5000.0])
 def test_a_run_in_a_folder_is_always_looked_at_alike(silence: float) -> None:
-    assert Pace(shortest_seconds=0.5, longest_seconds=0.5, now=0.0).pause_seconds(silence) == 0.5
+    assert PollInterval(shortest_seconds=0.5, longest_seconds=0.5, now=0.0).pause_seconds(silence) == 0.5

@@ -1,4 +1,4 @@
-"""The lifeline between a worker and its judging process: the process ends with the worker, or with its lease.
+"""The link between a worker and its judging process: the process ends with the worker, or with its lease.
 
 The worker writes lines to the process's standard input:
 
@@ -34,8 +34,8 @@ def news_line() -> bytes:
     return f"{NEWS}\n".encode()
 
 
-class Lifeline:
-    """The process's end of the lifeline, read in a thread of its own.
+class WorkerLease:
+    """The worker's lease as its judging process reads it, in a thread of its own.
 
     descriptor  the file that the worker writes to
     wake        called when the run has new data
@@ -56,7 +56,7 @@ class Lifeline:
 
     def start(self) -> None:
         """Start the thread that watches."""
-        threading.Thread(target=self.watch, name="lifeline", daemon=True).start()
+        threading.Thread(target=self.watch, name="worker lease", daemon=True).start()
 
     def watch(self) -> None:
         """Read lines until the worker or the lease ends, then end the process."""
@@ -92,8 +92,8 @@ class Lifeline:
 class LeasedStore:
     """A store that is written to only while the lease holds."""
 
-    def __init__(self, store: Store, lifeline: Lifeline) -> None:
-        self._store, self._lifeline = store, lifeline
+    def __init__(self, store: Store, lease: WorkerLease) -> None:
+        self._store, self._lease = store, lease
 
     @property
     def uri(self) -> str:
@@ -102,7 +102,7 @@ class LeasedStore:
 
     def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
         """Implement `Store.put`. End the process instead if the lease is over."""
-        self._lifeline.check()
+        self._lease.check()
         self._store.put(key, data)
 
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
@@ -119,5 +119,5 @@ class LeasedStore:
 
     def delete(self, key: str) -> None:
         """Implement `Store.delete`. End the process instead if the lease is over."""
-        self._lifeline.check()
+        self._lease.check()
         self._store.delete(key)

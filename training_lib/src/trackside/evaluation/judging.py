@@ -1,4 +1,4 @@
-"""Judging of one step by one rule: findings are counted and weighed, and become a verdict when one is due."""
+"""Judging of one step by one rule: findings are counted, and become a verdict when enough came in a row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trackside.rules.rule import FoldingRule
 from trackside.trial.trial import Trial
 from trackside.trial.window import Window
 
-FEWEST_QUIET_STEPS = 3  # judged steps in a row without a finding, until an issue has recovered
+FEWEST_CLEAN_STEPS = 3  # judged steps in a row without a finding, until an issue has recovered
 MOST_ISSUES = 10  # issues of one rule: one that comes and goes for hours is not reported each time
 
 _logger = logging.getLogger(__name__)
@@ -44,15 +44,15 @@ class StepToJudge:
     is_last: bool  # of a run that has ended
 
 
-class Asking(Enum):
+class VisibleData(Enum):
     """The data that a rule is shown of a step."""
 
-    WHOLE = "all that there is"
-    RECORDED = "the statistics that were recorded, which may not be those that it needs"
+    WHOLE = "saved tensors and recorded statistics"
+    RECORDED = "recorded statistics only, perhaps without the ones that the rule needs"
 
 
 @dataclass(frozen=True)
-class Answer:
+class Judgement:
     """The result of judging one step.
 
     progress   the rule's progress after the step
@@ -65,11 +65,10 @@ class Answer:
     recovered: Moment | None = None
 
 
-class Asker:
+class RuleJudge:
     """Judges the steps of one run by one rule at a time.
 
-    The evaluator's thread and the rules' own threads use it at the same time: it changes no state, and returns an
-    answer.
+    The evaluator's thread and the rules' own threads use it at the same time: it changes no state.
 
     trial  the run
     run    the run's name in verdicts
@@ -79,61 +78,61 @@ class Asker:
     def __init__(self, trial: Trial, *, run: str, lock: RLock) -> None:
         self._trial, self._run, self._lock = trial, run, lock
 
-    def ask(self, configured: ConfiguredRule, progress: RuleProgress, there: StepToJudge) -> Answer:
-        """Return a rule's answer for one step. A rule that raises gives the answer of `crashed`.
+    def judge(self, configured: ConfiguredRule, progress: RuleProgress, pending_step: StepToJudge) -> Judgement:
+        """Return a rule's judgement of one step. For a rule that raises it is the judgement of `crashed`.
 
         Errors: `StorageError`.
         """
         try:
-            return self._ask(configured, replace(progress), there)
+            return self._judge(configured, replace(progress), pending_step)
         except StorageError:
             raise
         except Exception as error:  # noqa: BLE001  a rule may be anybody's code, and must not end the others
-            return self.crashed(configured, progress, self._moment(there.window), error)
+            return self.crashed(configured, progress, self._moment(pending_step.window), error)
 
-    def ask_again(self, configured: ConfiguredRule, progress: RuleProgress, window: Window) -> Answer:
-        """Return a rule's answer for the newest step once more, while no newer step exists.
+    def judge_again(self, configured: ConfiguredRule, progress: RuleProgress, window: Window) -> Judgement:
+        """Return a rule's judgement of the newest step once more, while no newer step exists.
 
         Errors: `StorageError`.
         """
         try:
-            return self._ask_again(configured, replace(progress), window)
+            return self._judge_again(configured, replace(progress), window)
         except StorageError:
             raise
-        except Exception as error:  # noqa: BLE001  as in `ask`
+        except Exception as error:  # noqa: BLE001  as in `judge`
             return self.crashed(configured, progress, self._moment(window), error)
 
     def crashed(
         self, configured: ConfiguredRule, progress: RuleProgress, moment: Moment, error: BaseException
-    ) -> Answer:
-        """Log the error of a rule. Return the answer that ends the rule: a verdict, and no further judging."""
+    ) -> Judgement:
+        """Log the error of a rule. Return the judgement that ends the rule: a verdict, and no further judging."""
         _logger.error("The rule %s crashed at step %d", configured.rule.rule_id, moment.step, exc_info=error)
-        told = f"{type(error).__name__}: {error}"[:500]
-        progress = replace(progress, judged_through=moment.step, has_concluded=True, error=told)
-        return Answer(progress, verdicts.crashed(configured, moment, error=told))
+        message = f"{type(error).__name__}: {error}"[:500]
+        progress = replace(progress, judged_through=moment.step, has_concluded=True, error=message)
+        return Judgement(progress, verdicts.crashed(configured, moment, error=message))
 
-    def _ask(self, configured: ConfiguredRule, progress: RuleProgress, there: StepToJudge) -> Answer:
-        rule, window = configured.rule, there.window
+    def _judge(self, configured: ConfiguredRule, progress: RuleProgress, pending_step: StepToJudge) -> Judgement:
+        rule, window = configured.rule, pending_step.window
         findings: tuple[Finding, ...] | None = None
         lacks = ""
-        how = how_to_ask(configured, there)
+        how = visible_data(configured, pending_step)
         try:
-            if how is Asking.WHOLE:
+            if how is VisibleData.WHOLE:
                 findings = _check(configured, progress, window)
-            elif how is Asking.RECORDED:
+            elif how is VisibleData.RECORDED:
                 findings = self._check_recorded(configured, progress, window)
             if findings is not None:
                 lacks = "" if findings else rule.lacks(window)
         except RecordError:  # a damaged file is no fault of the rule; the trial has noted it
             findings = ()
         progress.judged_through = window.step
-        return Answer(progress) if findings is None else self._weigh(configured, progress, findings, lacks, window)
+        return Judgement(progress) if findings is None else self._weigh(configured, progress, findings, lacks, window)
 
-    def _ask_again(self, configured: ConfiguredRule, progress: RuleProgress, window: Window) -> Answer:
+    def _judge_again(self, configured: ConfiguredRule, progress: RuleProgress, window: Window) -> Judgement:
         memory = progress.memory  # a step is remembered once, however often it is looked at
         findings = _check(configured, progress, window)
         progress.memory = memory
-        return self._with_patience(configured, progress, findings, window) if findings else Answer(progress)
+        return self._with_patience(configured, progress, findings, window) if findings else Judgement(progress)
 
     def _check_recorded(
         self, configured: ConfiguredRule, progress: RuleProgress, window: Window
@@ -145,7 +144,7 @@ class Asker:
         source = WatchedSource(window.source, step=window.step, collections=configured.rule.watches)
         try:
             findings = _check(configured, progress, replace(window, source=source))
-        except TensorNotSavedError:  # it asks for whole tensors
+        except TensorNotSavedError:  # it needs whole tensors
             return None
         return findings if findings or source.has_shown else None
 
@@ -156,7 +155,7 @@ class Asker:
         findings: tuple[Finding, ...],
         lacks: str,
         window: Window,
-    ) -> Answer:
+    ) -> Judgement:
         """Count the step as judged, missing its inputs, or unreadable.
 
         Open an issue once the rule's patience is over.
@@ -171,12 +170,12 @@ class Asker:
                 return self._with_patience(configured, progress, findings, window)
             progress.streak, progress.since = 0, {}
             if _has_recovered(configured, progress):
-                return Answer(progress, recovered=self._moment(window))
-        return Answer(progress)
+                return Judgement(progress, recovered=self._moment(window))
+        return Judgement(progress)
 
     def _with_patience(
         self, configured: ConfiguredRule, progress: RuleProgress, findings: tuple[Finding, ...], window: Window
-    ) -> Answer:
+    ) -> Judgement:
         progress.streak += 1
         before = progress.since
         progress.since = {
@@ -186,7 +185,7 @@ class Asker:
         rule = configured.rule
         is_known = progress.is_open and not (rule.escalates and rule.severity_of(findings).rank > progress.severity)
         if is_known or progress.issues >= MOST_ISSUES or progress.streak < rule.findings_in_a_row:
-            return Answer(progress)
+            return Judgement(progress)
         progress.severity = rule.severity_of(findings).rank
         progress.issues, progress.is_open = progress.issues + 1, True
         progress.has_concluded = rule.judges_until_found
@@ -204,7 +203,7 @@ class Asker:
             suspicions=_suspicions(configured, ordered, window),
             occurrence=progress.issues,
         )
-        return Answer(progress, verdict)
+        return Judgement(progress, verdict)
 
     def _is_damaged(self, step: int) -> bool:
         with self._lock:
@@ -214,17 +213,17 @@ class Asker:
         return Moment(self._run, window.step, window.now)
 
 
-def how_to_ask(configured: ConfiguredRule, there: StepToJudge) -> Asking | None:
+def visible_data(configured: ConfiguredRule, pending_step: StepToJudge) -> VisibleData | None:
     """Return the data to show a rule at a step; None if the step holds nothing for it."""
     rule = configured.rule
-    if rule.paced or (there.is_saved and (rule.judges_every_step or rule.is_watching(there.saved))):
-        return Asking.WHOLE
-    if rule.judges_every_step or not rule.is_watching(there.all) or sees_only_what_was_saved(configured):
+    if rule.paced or (pending_step.is_saved and (rule.judges_every_step or rule.is_watching(pending_step.saved))):
+        return VisibleData.WHOLE
+    if rule.judges_every_step or not rule.is_watching(pending_step.all) or sees_saved_steps_only(configured):
         return None
-    return Asking.RECORDED
+    return VisibleData.RECORDED
 
 
-def sees_only_what_was_saved(configured: ConfiguredRule) -> bool:
+def sees_saved_steps_only(configured: ConfiguredRule) -> bool:
     """Return True for a rule of an Amazon preset, which counts saved steps only.
 
     Rules that judge while waiting are excepted: any step ends a stall.
@@ -246,12 +245,12 @@ def _check(configured: ConfiguredRule, progress: RuleProgress, window: Window) -
 def _has_recovered(configured: ConfiguredRule, progress: RuleProgress) -> bool:
     """Close the open issue after enough steps without a finding. Return True if this step closed it.
 
-    Enough is the number of findings in a row that opened it, and at least `FEWEST_QUIET_STEPS`.
+    Enough is the number of findings in a row that opened it, and at least `FEWEST_CLEAN_STEPS`.
     """
     if not progress.is_open:
         return False
     progress.quiet += 1
-    if progress.quiet < max(FEWEST_QUIET_STEPS, configured.rule.findings_in_a_row):
+    if progress.quiet < max(FEWEST_CLEAN_STEPS, configured.rule.findings_in_a_row):
         return False
     progress.is_open = False
     return True

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from trackside.contracts.verdict import Verdict
 from trackside.evaluation import verdicts
+from trackside.evaluation.missing_inputs import verdict_without_inputs
 from trackside.evaluation.progress import RuleProgress
 from trackside.evaluation.verdicts import Moment
-from trackside.evaluation.without_inputs import without_inputs
 from trackside.rules.catalogue import ConfiguredRule
 from trackside.trial.trial import Trial
 
 
-def last_word(configured: ConfiguredRule, progress: RuleProgress, moment: Moment, trial: Trial) -> Verdict | None:
+def final_verdict(configured: ConfiguredRule, progress: RuleProgress, moment: Moment, trial: Trial) -> Verdict | None:
     """Return the final verdict of a rule; None if the rule found an issue, recovered or not."""
     if progress.issues:
         return None
     answered = progress.judged > 0 and not progress.lacks
-    if (unjudged := without_inputs(configured, moment, trial, answered=answered)) is not None:
-        return unjudged
+    if (without_input := verdict_without_inputs(configured, moment, trial, answered=answered)) is not None:
+        return without_input
     if progress.judged < configured.rule.findings_in_a_row and progress.lacks:
         return verdicts.not_ready(configured, moment, lacks=progress.lacks)
     if progress.judged == 0:

@@ -40,7 +40,7 @@ def last_word(
     trial = recorded_trial(tensors or TENSORS, facts=of, collections={"labels": ["_input_1$"]})
     evaluator = Evaluator(trial, rules, (), ProgressFile(MemoryStore()), run="r", clock=lambda: 1e9)
     while not evaluator.is_done:
-        evaluator.sweep()
+        evaluator.poll()
     (verdict,) = evaluator.summary().verdicts
     return verdict
 

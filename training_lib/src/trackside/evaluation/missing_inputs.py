@@ -24,7 +24,9 @@ COLLECTIONS, REGEX = "collection_names", "tensor_regex"  # the parameters, where
 _logger = logging.getLogger(__name__)
 
 
-def without_inputs(configured: ConfiguredRule, moment: Moment, trial: Trial, *, answered: bool) -> Verdict | None:
+def verdict_without_inputs(
+    configured: ConfiguredRule, moment: Moment, trial: Trial, *, answered: bool
+) -> Verdict | None:
     """Return the verdict on a rule without input; None if the rule had something to judge.
 
     answered  True if the rule judged a step and lacked nothing
@@ -36,11 +38,11 @@ def without_inputs(configured: ConfiguredRule, moment: Moment, trial: Trial, *, 
     if not answered and sees_no_loss(configured.rule, trial.model_facts) and not trial.tensor_names(collection=LOSSES):
         return verdicts.no_loss(configured, moment)
     parameters = configured.configuration.parameters
-    told = {name: text for name in (COLLECTIONS, REGEX) if (text := parameters.get(name, "").strip())}
-    if not told or not trial.names or any(_selected(told, trial)):
+    selection = {name: text for name in (COLLECTIONS, REGEX) if (text := parameters.get(name, "").strip())}
+    if not selection or not trial.names or any(_selected(selection, trial)):
         return None
-    named = " or ".join(f"{name} {text!r}" for name, text in told.items())
-    return verdicts.selects_nothing(configured, moment, told=named, fix=_fix(told, trial))
+    sentence = " or ".join(f"{name} {text!r}" for name, text in selection.items())
+    return verdicts.selects_nothing(configured, moment, selection=sentence, fix=_fix(selection, trial))
 
 
 def nothing_to_judge(rule: Rule, facts: ModelFacts | None, *, answered: bool = False) -> str:
@@ -50,7 +52,7 @@ def nothing_to_judge(rule: Rule, facts: ModelFacts | None, *, answered: bool = F
     try:
         reason = rule.nothing_to_judge(facts)
     except Exception as error:  # a rule may be anybody's code, and must not end the others
-        _logger.error("The rule %s cannot say whether it applies", rule.rule_id, exc_info=error)
+        _logger.error("The rule %s failed to decide whether it applies", rule.rule_id, exc_info=error)
         reason = ""
     return reason or ("" if answered else without_members(rule.watches, facts))
 
@@ -60,10 +62,10 @@ def sees_no_loss(rule: Rule, facts: ModelFacts | None) -> bool:
     return set(rule.watches) == {LOSSES} and facts is not None and bool(facts.parameters) and not facts.losses
 
 
-def _selected(told: Mapping[str, str], trial: Trial) -> Iterator[str]:
-    for collection in words(told.get(COLLECTIONS, "")):
+def _selected(selection: Mapping[str, str], trial: Trial) -> Iterator[str]:
+    for collection in words(selection.get(COLLECTIONS, "")):
         yield from trial.tensor_names(collection=collection)
-    regexes = _regexes(told.get(REGEX, ""))
+    regexes = _regexes(selection.get(REGEX, ""))
     yield from (name for name in trial.names if any(regex.search(name) for regex in regexes))
 
 
@@ -74,10 +76,10 @@ def _regexes(text: str) -> tuple[re.Pattern[str], ...]:
         return ()
 
 
-def _fix(told: Mapping[str, str], trial: Trial) -> str:
+def _fix(selection: Mapping[str, str], trial: Trial) -> str:
     """Return a setting that would select a tensor."""
-    if COLLECTIONS in told:
+    if COLLECTIONS in selection:
         known = sorted(name for name, members in trial.collections.items() if members)
-        return did_you_mean(next(iter(words(told[COLLECTIONS])), ""), known)
+        return did_you_mean(next(iter(words(selection[COLLECTIONS])), ""), known)
     shown, rest = ", ".join(trial.names[:MOST_NAMED]), len(trial.names) - MOST_NAMED
     return f"The run has {shown}{f' and {rest} more' if rest > 0 else ''}."

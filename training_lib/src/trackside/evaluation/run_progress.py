@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.verdict import Verdict
 from trackside.evaluation import verdicts
-from trackside.evaluation.asking import Answer
+from trackside.evaluation.judging import Judgement
 from trackside.evaluation.outbox import Outbox
 from trackside.evaluation.progress import ProgressFile, RuleProgress, keep_only
 from trackside.evaluation.sinks.sink import Sink
@@ -17,7 +17,7 @@ from trackside.rules.catalogue import ConfiguredRule
 REFUSED = "not run here"  # the progress's error for code that may not run here; another evaluator may run it
 
 
-class Ledger:
+class RunProgress:
     """The progress of the judged and the refused configurations, continued from an earlier evaluator of the run.
 
     rules    judged rules, by configuration name
@@ -59,14 +59,14 @@ class Ledger:
         """Return the configurations with a rule that raised."""
         return tuple(name for name, rule in self.progress.rules.items() if rule.error and name not in self.refused)
 
-    def note(self, name: str, answer: Answer) -> Verdict | None:
-        """Store the progress of an answer. Return the verdict to send: an issue, a recovery, or None."""
-        if answer.progress != self.progress.rules[name]:
-            self.progress.rules[name], self.outbox.has_moved = answer.progress, True
-        opened = self.outbox.last_issue(name) if answer.recovered is not None else None
-        if answer.recovered is not None and opened is not None:
-            return verdicts.recovered(opened, answer.recovered)
-        return answer.verdict
+    def note(self, name: str, judgement: Judgement) -> Verdict | None:
+        """Store the progress of a judgement. Return the verdict to send: an issue, a recovery, or None."""
+        if judgement.progress != self.progress.rules[name]:
+            self.progress.rules[name], self.outbox.has_moved = judgement.progress, True
+        opened = self.outbox.last_issue(name) if judgement.recovered is not None else None
+        if judgement.recovered is not None and opened is not None:
+            return verdicts.recovered(opened, judgement.recovered)
+        return judgement.verdict
 
     def pass_over(self, name: str, step: int) -> None:
         """Store that the steps up to `step` hold nothing for the rule."""
@@ -83,11 +83,13 @@ class Ledger:
         for configuration in unanswered:
             self.progress.rules[configuration.name].error = REFUSED
             self.progress.rules[configuration.name].has_concluded = True
-        self.outbox.say([verdicts.refused(one, Moment(self._run, 0, now)) for one in unanswered])
+        self.outbox.send([verdicts.refused(one, Moment(self._run, 0, now)) for one in unanswered])
 
     def _forget_refusals(self) -> None:
         """Reset the configurations that an earlier evaluator refused and this one judges."""
         rules = self.progress.rules
         again = {name for name in self.rules if rules[name].error == REFUSED}
         rules.update({name: RuleProgress() for name in again})
-        self.progress.said = [said for said in self.progress.said if said.verdict.configuration_name not in again]
+        self.progress.deliveries = [
+            delivery for delivery in self.progress.deliveries if delivery.verdict.configuration_name not in again
+        ]
