@@ -118,7 +118,7 @@ class AlwaysOn:
         self._recorded = self.budget.intervals
         self._began_at: float | None = None
         self._has_logged = False
-        self.takes_norms = self.takes_dear = True  # by the open step
+        self.takes_norms = self.takes_dear = self.takes_update = True  # by the open step
         self._decide()
 
     def connect(self, log: StatisticsLog) -> None:
@@ -232,6 +232,7 @@ class AlwaysOn:
         intervals, steps = self.budget.intervals, self._steps
         self.takes_dear = steps < self._tiers.dense_until or steps % intervals.dear == 0
         self.takes_norms = self.takes_dear or steps % intervals.norms == 0
+        self.takes_update = steps % intervals.updates == 0
 
     def _take_losses(self, mode: str, *, keep_unsettled: bool) -> list[tuple[str, float | Values]]:
         losses = self._losses.get(mode, [])

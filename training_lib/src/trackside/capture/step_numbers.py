@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from trackside.capture.statistic_rows import Values
-from trackside.contracts.recorded_names import CLIPPING, GRADIENTS_KEPT
+from trackside.contracts.recorded_names import CLIPPING, GRADIENTS_KEPT, UPDATE_SIZE
 
 MOST_CLIPPINGS = 4  # of one step
 
@@ -46,6 +46,7 @@ def clipping_name(number: int) -> str:
 
 STEP_NUMBERS: tuple[StepNumber, ...] = (
     StepNumber(GRADIENTS_KEPT, "mean", "1 where a step used the gradients of the one before again, else 0"),
+    StepNumber(UPDATE_SIZE, "mean", "the change of all weights since it was last measured, over their size (a sample)"),
     *(
         StepNumber(clipping_name(number), statistic, meaning)
         for number in range(MOST_CLIPPINGS)
