@@ -10,7 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from trackside.capture.statistic_rows import Values
-from trackside.contracts.recorded_names import CLIPPING, GRADIENTS_KEPT
+from trackside.contracts.recorded_names import (
+    BACKWARD_PASSES,
+    CLIPPING,
+    GRADIENTS_KEPT,
+    PASSES_WITHOUT_STEP,
+    WITHOUT_GRADIENTS,
+)
 
 MOST_CLIPPINGS = 4  # of one step
 
@@ -46,6 +52,15 @@ def clipping_name(number: int) -> str:
 
 STEP_NUMBERS: tuple[StepNumber, ...] = (
     StepNumber(GRADIENTS_KEPT, "mean", "1 where a step used the gradients of the one before again, else 0"),
+    StepNumber(
+        BACKWARD_PASSES, "mean", "backward passes since the optimizer's step before; the fewest of several optimizers"
+    ),
+    StepNumber(WITHOUT_GRADIENTS, "mean", "1 where no optimizer of the step had any gradient; not recorded elsewhere"),
+    StepNumber(
+        PASSES_WITHOUT_STEP,
+        "mean",
+        "backward passes of the training since the run's newest step, once they are many more than a step has",
+    ),
     *(
         StepNumber(clipping_name(number), statistic, meaning)
         for number in range(MOST_CLIPPINGS)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 GRADIENTS_KEPT = "trackside/gradients_kept"
+BACKWARD_PASSES = "trackside/backward_passes"
+WITHOUT_GRADIENTS = "trackside/without_gradients"
+PASSES_WITHOUT_STEP = "trackside/passes_without_step"
 CLIPPING = "trackside/clipping"
 OVERHEAD = "trackside/overhead_share"
 NORMS_INTERVAL = "trackside/norms_interval"

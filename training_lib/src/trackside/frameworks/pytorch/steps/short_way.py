@@ -130,7 +130,7 @@ class ShortWay:
             started = record.budget.clock()
             recorder = record.recorder
             recorder.add(self._reading)
-            self._numbers.end_cleared_step()
+            self._numbers.end_cleared_step(optimizer)
             record.budget.spend(EVERY_STEP, started)
             recorder.end_step(step=engine.step, mode_step=engine.mode_step())
             self._facts.end_step(engine.step)

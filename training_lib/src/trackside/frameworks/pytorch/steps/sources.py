@@ -86,7 +86,9 @@ class PyTorchSources:
             is_eager_allowed=session.request.compiled == "eager_step",
         )
         self.gradient_numbers = GradientNumbers(
-            self.statistics, protect=Fuse(guard, "watching whether gradients are cleared").protect
+            self.statistics,
+            is_of_training=lambda place: self.facts.has_loss_at(place),  # noqa: PLW0108 - made below
+            protect=Fuse(guard, "watching whether gradients are cleared").protect,
         )
         self.raw_gradients = RawGradients(
             engine,
