@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from trackside.capture.statistic_rows import Values
 from trackside.contracts.recorded_names import (
     BACKWARD_PASSES,
+    BATCH,
+    BATCH_OF_ONE_ROW,
+    BATCH_REPEATED,
     CLIPPING,
     GRADIENTS_KEPT,
     PASSES_WITHOUT_STEP,
@@ -60,6 +63,13 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
         PASSES_WITHOUT_STEP,
         "mean",
         "backward passes of the training since the run's newest step, once they are many more than a step has",
+    ),
+    StepNumber(
+        BATCH, "mean", "a fingerprint of the newest batch of a DataLoader, below 2 ** 24: equal for equal batches"
+    ),
+    StepNumber(BATCH_OF_ONE_ROW, "mean", "1 where all rows of the newest batch were equal, else 0"),
+    StepNumber(
+        BATCH_REPEATED, "mean", "1 where the newest batch came before, less than half of the data set ago, else 0"
     ),
     *(
         StepNumber(clipping_name(number), statistic, meaning)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 import torch
 from torch.optim.optimizer import Optimizer
 
-
 FEWEST_WITHOUT_STEP = 50  # backward passes without a step, before they are reported
 MANY_STEPS = 10  # and they are as many as the most passes of a step, times this
 

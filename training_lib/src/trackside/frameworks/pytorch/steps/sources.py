@@ -10,6 +10,7 @@ import torch
 from trackside.capture.session import RunSession
 from trackside.contracts.model_facts import ProgramFacts
 from trackside.frameworks.adapter import Sources
+from trackside.frameworks.pytorch.data.batches import BatchSource
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsSource
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.numbering import Numbering
@@ -97,6 +98,11 @@ class PyTorchSources:
             protect=Fuse(guard, "watching gradients before clipping").protect,
             clipped=self.gradient_numbers.clipped,
         )
+        self.batches = BatchSource(
+            session.statistics,
+            is_evaluating=lambda: self.validation.is_on,
+            protect=Fuse(guard, "looking at batches").protect,
+        )
         self.skipped_steps = SkippedSteps(
             engine, protect=Fuse(guard, "counting skipped steps").protect, skipped=observer.step_skipped
         )
@@ -134,6 +140,7 @@ class PyTorchSources:
             self.calls,
             self.loss_inputs,
             self.numbering,
+            self.batches,
             *(make(session, self.modules) for make in extra),
         )
 
@@ -161,6 +168,7 @@ class PyTorchSources:
             has_grad_scaler=self.skipped_steps.has_scaler,
             world_size=rank_of_this_process(session.environment).of,
             is_compiled=self.calls.eager.is_compiler_used,
+            shared_randomness=self.batches.shared_randomness,
         )
 
     def optimizer_created(self, optimizer: Any) -> None:
