@@ -276,9 +276,7 @@ class LossSpike(FoldingRule):
         )
 
 
-def first_of_spike(
-    losses: Losses, *, threshold: float, rise_percent: float, window_losses: int = 100
-) -> int | None:
+def first_of_spike(losses: Losses, *, threshold: float, rise_percent: float, window_losses: int = 100) -> int | None:
     """Return the index of the first loss of the spike that the newest loss completes; None without one.
 
     Args:

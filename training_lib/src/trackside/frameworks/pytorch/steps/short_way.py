@@ -133,7 +133,7 @@ class ShortWay:
             started = record.budget.clock()
             recorder = record.recorder
             recorder.add(self._reading)
-            self._numbers.end_cleared_step()
+            self._numbers.end_cleared_step(optimizer)
             record.budget.spend(EVERY_STEP, started)
             if recorder.takes_update:
                 self._update_size.after_step(optimizer)

@@ -111,6 +111,8 @@ class TrainingSteps:
             return None
         if closure is not None:
             return self._with_observed(closure, optimizer, args, kwargs)
+        if self._record.is_on:
+            self._numbers.before_step(optimizer)
         self._copy(optimizer)
         return None
 
