@@ -13,6 +13,7 @@ import argparse
 import hashlib
 import json
 import os
+import statistics
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -28,6 +29,7 @@ from benchmarks.wild.stored_runs import Job, Outcome, jobs
 from trackside.contracts.verdict import Severity, State, Verdict
 from trackside.contracts.verdict import Outcome as VerdictOutcome
 from trackside.evaluation.backtest import backtest
+from trackside.trial.trial import Trial, open_trial
 
 _LIBRARY = Path(trackside.__file__).parent
 _JUDGING = ("rules", "evaluation", "trial", "records", "contracts")  # the packages that decide on verdicts
@@ -58,11 +60,16 @@ class Alarm:
 
 @dataclass(frozen=True)
 class Judged:
-    """The judgement of one run. `crashed` are rules that raised."""
+    """The judgement of one run.
+
+    losses   median of the first and of the last five training losses, which no rule had a part in; empty without any
+    crashed  rules that raised
+    """
 
     program: str
     seed: int
     steps: int
+    losses: tuple[float, ...]
     alarms: tuple[Alarm, ...]
     crashed: tuple[str, ...] = ()
 
@@ -90,20 +97,35 @@ class Judged:
             )
             for each in document["alarms"]
         )
-        return cls(**{**document, "alarms": alarms, "crashed": tuple(document["crashed"])})
+        rest = {"losses": tuple(document["losses"]), "crashed": tuple(document["crashed"])}
+        return cls(**{**document, "alarms": alarms, **rest})
 
 
 def judge(job: Job, folder: Path) -> Judged:
     """Judge a stored run by the usual rules."""
-    found = backtest(str((folder / "run").absolute()), default_plan().request.rules, clock=lambda: 0.0)
+    run = str((folder / "run").absolute())
+    found = backtest(run, default_plan().request.rules, clock=lambda: 0.0)
     last = {each.configuration_name: each for each in found.verdicts if each.outcome is VerdictOutcome.ISSUE_FOUND}
     return Judged(
         program=job.program.name,
         seed=job.seed,
         steps=found.last_step + 1,
+        losses=_first_and_last(open_trial(run)),
         alarms=tuple(_alarm(each, last[each.configuration_name].state is not State.OPENED) for each in found.issues),
         crashed=found.crashed,
     )
+
+
+def _first_and_last(trial: Trial) -> tuple[float, ...]:
+    """Return the medians at both ends of the training loss with most values."""
+    columns = [
+        column
+        for name in trial.tensor_names(collection="losses")
+        if "_input_" not in name
+        for column in trial.columns(name, "mean", last_step=trial.recorded_through, mode="TRAIN")
+    ]
+    values = max((list(column.values) for column in columns), key=len, default=[])
+    return tuple(round(statistics.median(part), 4) for part in (values[:5], values[-5:])) if values else ()
 
 
 def _alarm(verdict: Verdict, is_recovered: bool) -> Alarm:
@@ -173,7 +195,8 @@ def lines(job: Job, judged: Judged, *, has_cards: bool) -> Iterator[str]:
     """Yield the alarms of a run, for people."""
     for each in judged.at_least(Severity.WARNING):
         recovered = ", recovered" if each.is_recovered else ""
-        yield f"{job.name}: {each.severity.value} {each.rule} at step {each.step} of {judged.steps}{recovered}"
+        at = f"at step {each.step} of {judged.steps}{recovered}, loss {' to '.join(map(str, judged.losses))}"
+        yield f"{job.name}: {each.severity.value} {each.rule} {at}"
         if has_cards:
             yield f"    {each.message}"
             yield f"    observed since step {each.since}: {each.lead}"

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import json
 import os
 import random
@@ -38,11 +39,24 @@ def main() -> int:
     from benchmarks.wild.catalogue import family
 
     chosen = family(arguments.family)
+    _let_torchvision_load()
     job = _fork_for_each(chosen.imports) if arguments.warm else arguments
     if job is not None:
         _seed(job.seed)
         chosen.programs[job.program].train(job.seed)
     return 0
+
+
+def _let_torchvision_load() -> None:
+    """Declare the one operator without which torchvision's import fails.
+
+    The index has torchvision for CUDA only. Beside a CPU build of torch its library of operators does not load, and its
+    Python half then stops at `nms`, which no program here calls.
+    """
+    import torch
+
+    if torch.version.cuda is None and importlib.util.find_spec("torchvision") is not None:
+        torch.library.define("torchvision::nms", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
 
 def _seed(seed: int) -> None:

@@ -298,6 +298,6 @@ def darts_tide(seed: int) -> None:
 
 
 @FAMILY.program("darts", data="made: sixteen seasonal series")
-def darts_rnn(seed: int) -> None:
-    """A GRU forecasts sales."""
-    _darts("BlockRNNModel", seed, model="GRU", hidden_dim=16)
+def darts_nhits(seed: int) -> None:
+    """N-HiTS of darts forecasts sales."""
+    _darts("NHiTSModel", seed, num_stacks=2, layer_widths=32)
