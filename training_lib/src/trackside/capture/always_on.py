@@ -116,9 +116,10 @@ class AlwaysOn:
         self._tiers = TierSchedule(request)
         self._loss_jumps, self._norm_jumps = Jumps(), Jumps()
         self._recorded = self.budget.intervals
+        self._newest: Marks | None = None  # of the newest training step
         self._began_at: float | None = None
         self._has_logged = False
-        self.takes_norms = self.takes_dear = True  # by the open step
+        self.takes_norms = self.takes_dear = self.takes_update = True  # by the open step
         self._decide()
 
     def connect(self, log: StatisticsLog) -> None:
@@ -154,6 +155,7 @@ class AlwaysOn:
             if losses:
                 self._keep(_Step(marks, losses, [], None, {}, {}), now=self.budget.clock())
             return
+        self._newest = marks
         budget = self.budget
         overhead = budget.end_step()
         started = budget.ended_at
@@ -176,6 +178,16 @@ class AlwaysOn:
         self._decide()
         started = budget.spend(EVERY_STEP, started)
         self._keep(ended, now=started)
+
+    def note(self, values: Mapping[tuple[str, str], float]) -> None:
+        """Record numbers beside those of the newest training step, which has ended. Nothing waits for a step to come.
+
+        Lost if another thread records at this moment: they come again with the next note.
+        """
+        with self._sole_recorder(0.0) as is_sole:
+            if is_sole and self._rows is not None and self._newest is not None:
+                self._record_all(self._rows, self._arrived())
+                self._rows.record_mixed(values, {**self._newest, "wall_time": self._clock()})
 
     def drain(self, *, wait_seconds: float = 0.0) -> None:
         """Record the ended steps that have all their numbers.
@@ -232,6 +244,7 @@ class AlwaysOn:
         intervals, steps = self.budget.intervals, self._steps
         self.takes_dear = steps < self._tiers.dense_until or steps % intervals.dear == 0
         self.takes_norms = self.takes_dear or steps % intervals.norms == 0
+        self.takes_update = steps % intervals.updates == 0
 
     def _take_losses(self, mode: str, *, keep_unsettled: bool) -> list[tuple[str, float | Values]]:
         losses = self._losses.get(mode, [])

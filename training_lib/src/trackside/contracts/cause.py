@@ -46,6 +46,10 @@ class Cause(str, Enum):
     CONVERGED = "converged"
     REPLICAS_DIFFER = "replicas-differ"
     STALLED = "stalled"
+    STEP_ORDER = "step-order"
+    REPEATED_DATA = "repeated-data"
+    RANDOM_EVALUATION = "random-evaluation"
+    LOST_UPDATES = "lost-updates"
 
 
 @dataclass(frozen=True)
@@ -184,6 +188,22 @@ EXPLANATIONS = {
         "the training hangs",
         "Look at the process's stacks: py-spy dump --pid PID.",
     ),
+    Cause.STEP_ORDER: Explanation(
+        "zero_grad, backward and step are called in a wrong order or not equally often",
+        "For each batch call zero_grad, backward and step once, in this order.",
+    ),
+    Cause.REPEATED_DATA: Explanation(
+        "the same data come again and again instead of all data in turn",
+        "Print a few elements of each batch: make the iterator once per epoch, and seed each worker otherwise.",
+    ),
+    Cause.RANDOM_EVALUATION: Explanation(
+        "random functions or unused statistics make evaluations differ from the model",
+        "Give dropout functions training=self.training, and evaluate the same batch twice: are the outputs equal?",
+    ),
+    Cause.LOST_UPDATES: Explanation(
+        "updates are smaller than the rounding of the weights' number format, and are lost",
+        "Keep weights in float32 (autocast computes in half precision), or raise the learning rate.",
+    ),
 }
 
 
@@ -229,5 +249,10 @@ LOOKS_LIKE: Mapping[Cause, frozenset[Cause]] = {
     | _NOTHING_IS_LEARNED
     | {Cause.LOSS_SIGN, Cause.WRONG_LOSS, Cause.OVERFITTING},
     Cause.PRECISION_OVERFLOW: _BREAKS_UP | {Cause.NON_FINITE_DATA},
+    Cause.STEP_ORDER: _BREAKS_UP
+    | _NOTHING_IS_LEARNED
+    | {Cause.FROZEN_PARAMETERS, Cause.PARAMETERS_NOT_IN_OPTIMIZER, Cause.MISSING_ZERO_GRAD, Cause.STALLED},
+    Cause.REPEATED_DATA: frozenset([Cause.OVERFITTING, Cause.CONSTANT_INPUTS, Cause.DATA_ORDER]),
+    Cause.LOST_UPDATES: _NOTHING_IS_LEARNED | {Cause.FROZEN_PARAMETERS},
     Cause.TRAIN_EVAL_MODE: frozenset([Cause.WRONG_LABELS, Cause.OVERFITTING, Cause.CLASS_IMBALANCE]),
 }

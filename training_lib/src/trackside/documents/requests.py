@@ -201,7 +201,7 @@ def training_job_document(
         foreign = [action.value for action in rule.actions if action not in DEBUGGERS]
         notes += [f"{rule.name}: {word} is no action of SageMaker Debugger." for word in foreign]
         if Action.NOTIFY in rule.actions and not addresses:
-            notes.append(f"{rule.name}: Notify needs the addresses of those who are told, and none is given.")
+            notes.append(f"{rule.name}: Notify needs the recipients' addresses, and none is given.")
     for key, documents in found.items():
         if len(documents) > MOST_RULES:
             problems.append(Problem(key, f"has {len(documents)} rules; Amazon takes {MOST_RULES}."))
@@ -261,7 +261,7 @@ def _note_what_is_not_judged(reading: RuleReading, notes: list[str]) -> None:
     if reading.recipients:
         addresses = ", ".join(f"{each.endpoint} ({each.protocol})" for each in reading.recipients)
         notes.append(
-            f"Subscribe to the topic of your deployment, which is who Notify tells: {addresses}. "
+            f"Subscribe to the topic of your deployment, to which Notify publishes: {addresses}. "
             "E-mail addresses can be given as its setting owner_emails."
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -56,6 +57,8 @@ class LocalRun:
     grace_seconds              time between SIGTERM and SIGKILL
     shares_terminal            True if the command runs in the terminal's foreground group
     reports_inapplicable_rules  True: show rules with nothing to judge in the model, since the user chose them
+    limit_seconds              time after which the command is stopped; None: it may run for ever
+    is_output_on_stderr        True: the command's stdout goes to stderr
     """
 
     command: tuple[str, ...]
@@ -66,6 +69,8 @@ class LocalRun:
     grace_seconds: float = 30.0
     shares_terminal: bool = False
     reports_inapplicable_rules: bool = False
+    limit_seconds: float | None = None
+    is_output_on_stderr: bool = False
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,7 @@ def run_locally(
             # The command may train more than once, one after the other: only we know when it is over.
             environment={**run.environment, **capture_environment(str(run.folder), run.capture), **ENDED_BY_US},
             shares_terminal=run.shares_terminal,
+            is_output_on_stderr=run.is_output_on_stderr,
         )
         watch = _Watch(run, training, inbox, observer=observer, monotonic=monotonic, evaluator=evaluator)
         status = watch.until_the_training_ends()
@@ -158,6 +164,7 @@ class _Watch:
         self._interrupted_at: float | None = None
         self._kill_at: float | None = None
         self._give_up_at: float | None = None
+        self._stop_at = math.inf if run.limit_seconds is None else monotonic() + run.limit_seconds
         self._is_off = False
         self._failures: set[str] = set()
         self.stopped_for: Verdict | None = None
@@ -276,6 +283,8 @@ class _Watch:
 
     def _enforce_stop(self) -> None:
         now = self._monotonic()
+        if now >= self._stop_at and self._kill_at is None:
+            self._stop(f"The command has run for {self._run.limit_seconds:g} s, its limit.")
         if self._kill_at is None or now < self._kill_at or not self._training.is_alive():
             return
         if self._give_up_at is None:

@@ -12,6 +12,8 @@ from pathlib import Path
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.local.process_table import Process, family, living_processes, signal_all
 
+_STDERR = 2  # the descriptor, whatever `sys.stderr` is
+
 
 class TrainingProcess:
     """A started command.
@@ -20,13 +22,21 @@ class TrainingProcess:
     Trackside. Elsewhere it leads a group of its own, which can be signalled as one.
     """
 
-    def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], shares_terminal: bool) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        shares_terminal: bool,
+        is_output_on_stderr: bool = False,
+    ) -> None:
         self.shares_terminal = shares_terminal
         self._seen: frozenset[Process] = frozenset()
         self._requested: frozenset[Process] = frozenset()
         self._process = subprocess.Popen(
             command,
             env=dict(environment),
+            stdout=_STDERR if is_output_on_stderr else None,
             # `process_group=` is Python 3.11's; we have no threads that could hold a lock across the fork
             preexec_fn=None if shares_terminal else os.setpgrp,  # noqa: PLW1509
         )

@@ -57,7 +57,7 @@ class UnsuitableLoss(Rule):
         3. One class: cross entropy over a single output, which is zero whatever the model says.
         4. Broadcasting: a column of n predictions met a row of n targets, so that each prediction was compared with
            every target. Or each of k scores met the number of the class, as one target for all of them. Of losses by
-           hand, too.
+           hand, too, and of programs with several optimizers, such as an actor and its critic.
         5. Running away, a warning only: what is minimised has fallen below -`runaway` times its largest size over the
            first steps, falls ever faster, and gradients or weights grow. A loss whose minimum is not where the model
            is right has the wrong sign; a likelihood of densities, a reward or an adversary's loss goes below zero too,
@@ -187,8 +187,9 @@ class Misuse:
 
 def misuse(loss: LossFacts, *, level: float, has_several_aims: bool) -> Misuse | None:
     """Return the misuse of a loss with the value `level`; None without evidence of one."""
-    if loss.is_broadcast and not has_several_aims:
-        return Misuse(BROADCAST, 1 / loss.input_shape[0] if loss.input_shape and loss.input_shape[0] > 1 else 0.5, 1.0)
+    if loss.is_broadcast:
+        of_input = loss.input_shape[0] if loss.input_shape else 0  # of facts that lack the number: at least two
+        return Misuse(BROADCAST, 1 / (loss.compared_with or max(of_input, 2)), 1.0)
     if loss.lowers_likelihood and not has_several_aims:
         return Misuse(LIKELIHOOD, -1.0, 0.0)
     if loss.type_name not in _NEVER_NEGATIVE:

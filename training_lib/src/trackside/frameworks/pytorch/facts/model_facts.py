@@ -7,6 +7,7 @@ Findings are worked out, looked up in the script's source, and stored on the wri
 from __future__ import annotations
 
 import gc
+import itertools
 import math
 import time
 import weakref
@@ -112,6 +113,7 @@ class ModelFactsSource:
         self._optimizers: weakref.WeakKeyDictionary[Optimizer, OptimizerFacts] = weakref.WeakKeyDictionary()
         self._states: weakref.WeakKeyDictionary[Optimizer, tuple[Any, ...]] = weakref.WeakKeyDictionary()
         self._losses: dict[str, tuple[LossFacts, Place | None]] = {}
+        self._followed_losses = 0  # of these, the number that a step followed
         self._seen_losses: dict[str, int] = {}
         self._autocast_dtype: torch.dtype | None = None
         self._modules: list[weakref.ref[nn.Module]] = []
@@ -132,6 +134,7 @@ class ModelFactsSource:
     def end_step(self, step: int) -> None:
         """Look at the models if it is time. Call it right before a training step ends, as `StepEngine.end_step`."""
         if self.is_looking:
+            self._followed_losses = len(self._losses)
             self._look(step)
         self._steps += 1
         self.is_looking = self._steps < FIRST_LOOKS or self._steps % self._interval == 0
@@ -140,6 +143,11 @@ class ModelFactsSource:
         """Return True if this loss is looked at: each loss of the first step, later only the first of a name."""
         count = self._seen_losses.get(name, 0)
         return not (count and self._steps) and count < MOST_OF_A_LOSS and len(self._losses) < MOST_LOSSES
+
+    def has_loss_at(self, place: Place | None) -> bool:
+        """Return True if a loss that a training step followed was seen at this place of the script."""
+        followed = itertools.islice(self._losses.values(), self._followed_losses)
+        return place is not None and any(place == seen for _, seen in followed)
 
     def _optimizer_created(self, optimizer: Optimizer) -> None:
         self._places[optimizer] = user_place()
@@ -167,7 +175,8 @@ class ModelFactsSource:
             input_shape=graph.input_shape,
             class_count=graph.class_count,
             is_weighted=graph.is_weighted,
-            is_broadcast=graph.is_broadcast,
+            is_broadcast=graph.compared_with > 0,
+            compared_with=graph.compared_with,
             margin=graph.margin,
             lowers_likelihood=graph.lowers_likelihood,
         )

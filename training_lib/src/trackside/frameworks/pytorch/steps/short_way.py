@@ -26,6 +26,7 @@ from trackside.frameworks.pytorch.modes.validation import Validation
 from trackside.frameworks.pytorch.optimizers.source import SkippedSteps
 from trackside.frameworks.pytorch.statistics.gradient_numbers import GradientNumbers
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
+from trackside.frameworks.pytorch.statistics.update_size import UpdateSize
 
 NOT_READ = Reading(Watched(()), [])
 
@@ -45,6 +46,7 @@ class ShortWay:
         *,
         statistics: PyTorchStatistics,
         numbers: GradientNumbers,
+        update_size: UpdateSize,
         facts: ModelFactsSource,
         validation: Validation,
         skipped_steps: SkippedSteps,
@@ -55,6 +57,7 @@ class ShortWay:
         self._engine, self._guard = session.engine, session.guard
         self._statistics, self._record = statistics, session.statistics
         self._numbers, self._cleared = numbers, numbers.cleared
+        self._update_size = update_size
         self._facts, self._validation, self._skipped_steps = facts, validation, skipped_steps
         self._look_ahead = look_ahead
         self._optimizer: Callable[[], Optimizer | None] = lambda: None
@@ -130,8 +133,10 @@ class ShortWay:
             started = record.budget.clock()
             recorder = record.recorder
             recorder.add(self._reading)
-            self._numbers.end_cleared_step()
+            self._numbers.end_cleared_step(optimizer)
             record.budget.spend(EVERY_STEP, started)
+            if recorder.takes_update:
+                self._update_size.after_step(optimizer)
             recorder.end_step(step=engine.step, mode_step=engine.mode_step())
             self._facts.end_step(engine.step)
             engine.end_step()

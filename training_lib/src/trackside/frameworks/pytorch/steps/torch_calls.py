@@ -73,6 +73,7 @@ def _wrap_backward(session: RunSession, steps: TrainingSteps) -> Callable[[], No
     see_loss = untraced(session.guard.protect("reading the loss", steps.backward_called))
     engine, validation, statistics = session.engine, steps.sources.validation, session.statistics
     numbers, cleared = steps.sources.gradient_numbers, steps.sources.gradient_numbers.cleared
+    ended = numbers.order.backward_ended
     short_way = steps.short_way
 
     @functools.wraps(original)
@@ -86,6 +87,7 @@ def _wrap_backward(session: RunSession, steps: TrainingSteps) -> Callable[[], No
         original(*args, **kwargs)
         if cleared.is_waiting:
             numbers.after_backward()
+        ended()
 
     skip_frame(backward)
     torch.autograd.backward = backward

@@ -50,11 +50,13 @@ class TrainingSteps:
         decides = self._strategy = sources.strategy
         self._takes, self._counts, self._step_ends = decides.takes, decides.counts, decides.step_ends
         self._statistics, self._numbers = sources.statistics, sources.gradient_numbers
+        self._update_size = sources.update_size
         self._validation, self._facts = sources.validation, sources.facts
         self.short_way = ShortWay(
             session,
             statistics=sources.statistics,
             numbers=sources.gradient_numbers,
+            update_size=sources.update_size,
             facts=sources.facts,
             validation=sources.validation,
             skipped_steps=sources.skipped_steps,
@@ -109,6 +111,8 @@ class TrainingSteps:
             return None
         if closure is not None:
             return self._with_observed(closure, optimizer, args, kwargs)
+        if self._record.is_on:
+            self._numbers.before_step(optimizer)
         self._copy(optimizer)
         return None
 
@@ -125,6 +129,7 @@ class TrainingSteps:
             self._statistics.after_step(optimizer)
             if not ends_by_calls:
                 self._numbers.after_step(optimizer)
+                self._update_size.after_step(optimizer)
         if ends_by_calls:  # a training in the mode of a validation
             return
         if self._strategy.ends_after(optimizer):
