@@ -107,7 +107,7 @@ class RunawayUpdates(Rule):
         return "" if most >= FEWEST else f"{FEWEST} measured updates; the run has {most}"
 
     def nothing_to_judge(self, facts: ModelFacts) -> str:
-        """Return why there are no measurements, if there can be none.
+        """Return the reason why the run can have no measurements; "" if it can.
 
         Args:
             facts: The facts about the program.
