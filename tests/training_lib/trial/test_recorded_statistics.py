@@ -777,7 +777,7 @@ def test_following_a_long_run_costs_what_is_new() -> None:
         reader.columns(*LOSS, last_step=last_step, mode="TRAIN")
 
         def answer() -> object:
-            reader._version += after_a_row
+            reader._logs.version += after_a_row
             return reader.columns(*LOSS, last_step=last_step, mode="TRAIN")
 
         return calls_and_bytes(answer)

@@ -63,28 +63,9 @@ class PyTorchSources:
             counted=observer.validation_counted,
             fuse=Fuse(guard, "watching for evaluations in training mode"),
         )
-        self.validation = Validation(
-            engine,
-            modules=self.modules,
-            saver=self.saver,
-            loss_inputs=self.loss_inputs,
-            changed=observer.validation_changed,
-            ended=observer.validation_step_ends,
-            reads_every_loss=lambda loss: session.statistics.is_on and not self.statistics.numbers.is_late(loss),
-            in_training_mode=self.in_training_mode,
-            fuse=Fuse(guard, "watching evaluation"),
-        )
+        self.validation = self._make_validation(session, observer)
         self.strategy = strategy(engine, self.names, self.validation)
-        self.calls = ModuleSource(
-            engine,
-            fuse=Fuse(guard, "watching modules"),
-            saver=self.saver,
-            modules=self.modules,
-            watcher=self.strategy.watcher(),
-            loss_inputs=self.loss_inputs,
-            numbering=self.numbering,
-            is_eager_allowed=session.request.compiled == "eager_step",
-        )
+        self.calls = self._make_calls(session)
         self.gradient_numbers = GradientNumbers(
             self.statistics, protect=Fuse(guard, "watching whether gradients are cleared").protect
         )
@@ -98,15 +79,7 @@ class PyTorchSources:
         self.skipped_steps = SkippedSteps(
             engine, protect=Fuse(guard, "counting skipped steps").protect, skipped=observer.step_skipped
         )
-        self.facts = ModelFactsSource(
-            names=self.names,
-            optimizer_name=self.optimizers.name,
-            program=lambda: self._program(session),
-            clipping=self.gradient_numbers.clipping_places,
-            unmasked=self.calls.unmasked,
-            training_mode_evaluations=lambda: (self.in_training_mode.count, self.in_training_mode.place),
-            protect=Fuse(guard, "recording what the model is made of").protect,
-        )
+        self.facts = self._make_facts(session)
         self.losses = LossSource(
             session,
             statistics=self.statistics,
@@ -151,6 +124,42 @@ class PyTorchSources:
         """Remove everything with a noticeable cost, once capture is switched off."""
         self.calls.remove()
         self.validation.end()
+
+    def _make_validation(self, session: RunSession, observer: Observer) -> Validation:
+        return Validation(
+            session.engine,
+            modules=self.modules,
+            saver=self.saver,
+            loss_inputs=self.loss_inputs,
+            changed=observer.validation_changed,
+            ended=observer.validation_step_ends,
+            reads_every_loss=lambda loss: session.statistics.is_on and not self.statistics.numbers.is_late(loss),
+            in_training_mode=self.in_training_mode,
+            fuse=Fuse(session.guard, "watching evaluation"),
+        )
+
+    def _make_calls(self, session: RunSession) -> ModuleSource:
+        return ModuleSource(
+            session.engine,
+            fuse=Fuse(session.guard, "watching modules"),
+            saver=self.saver,
+            modules=self.modules,
+            watcher=self.strategy.watcher(),
+            loss_inputs=self.loss_inputs,
+            numbering=self.numbering,
+            is_eager_allowed=session.request.compiled == "eager_step",
+        )
+
+    def _make_facts(self, session: RunSession) -> ModelFactsSource:
+        return ModelFactsSource(
+            names=self.names,
+            optimizer_name=self.optimizers.name,
+            program=lambda: self._program(session),
+            clipping=self.gradient_numbers.clipping_places,
+            unmasked=self.calls.unmasked,
+            training_mode_evaluations=lambda: (self.in_training_mode.count, self.in_training_mode.place),
+            protect=Fuse(session.guard, "recording what the model is made of").protect,
+        )
 
     def _program(self, session: RunSession) -> ProgramFacts:
         return ProgramFacts(
