@@ -50,7 +50,7 @@ class Design:
     queues: Mapping[str, QueueDesign] = field(default_factory=dict)
     fleet: FleetDesign = FleetDesign()
     reconcile_most_pages: int = ReconcileSettings.most_pages
-    reconcile_most_asked: int = ReconcileSettings.most_asked
+    reconcile_most_described: int = ReconcileSettings.most_described
     one_mail_an_hour: bool = True
     remembers_starts: bool = True
 
@@ -117,9 +117,9 @@ class Design:
             evaluator_mode=self.settings.evaluator.mode,
             lease_table="",
             every_minutes=self.settings.monitoring.reconcile_minutes,
-            tells_untagged=False,
+            sends_untagged=False,
             most_pages=self.reconcile_most_pages,
-            most_asked=self.reconcile_most_asked,
+            most_described=self.reconcile_most_described,
         )
 
 
@@ -128,7 +128,11 @@ def before() -> Design:
     at_once = DeploymentSettings().evaluator.started_at_once
     queues = {"start_evaluation": QueueDesign(most_at_once=at_once), "reconcile": QueueDesign(most_at_once=2)}
     return Design(
-        queues=queues, reconcile_most_pages=10, reconcile_most_asked=20, one_mail_an_hour=False, remembers_starts=False
+        queues=queues,
+        reconcile_most_pages=10,
+        reconcile_most_described=20,
+        one_mail_an_hour=False,
+        remembers_starts=False,
     )
 
 

@@ -28,7 +28,7 @@ from lambdas.reconcile.logic import Doubts, Listed, doubts
 from lambdas.shared.decisions import Nothing
 from lambdas.shared.processing_jobs import processing_job_name
 from lambdas.start_evaluation.logic import decide as decide_start
-from lambdas.stop_training.logic import Answer, Known, StopRun, Wait, asked, weigh
+from lambdas.stop_training.logic import Answer, Known, StopRun, Wait, requested_stop, weigh
 from trackside.contracts.action import Action
 from trackside.contracts.deployment.run_table import JobRecord, job_record
 from trackside.contracts.deployment.stop_record import DecisionRecord, StopOutcome
@@ -42,7 +42,7 @@ from trackside.contracts.event import (
 
 START = datetime(2026, 11, 21, tzinfo=timezone.utc).timestamp()
 HOUR = 3600.0
-MOST_DELAY_SECONDS = 900.0  # lambdas.stop_training.ladder: SQS's longest delay
+MOST_DELAY_SECONDS = 900.0  # lambdas.stop_training.stop_decisions: SQS's longest delay
 RULE = "exploding-tensor"
 # A training job's secondary states while it is InProgress, each told by an event, and how long each lasts in seconds.
 STATES = (("Starting", 60.0), ("Downloading", 90.0), ("Training", 0.0))
@@ -401,7 +401,7 @@ class Simulation:
 
     def _stop(self, said: RuleEvaluation, environment: Environment) -> Steps:
         settings = self.design.stop
-        stop = asked(said, settings)
+        stop = requested_stop(said, settings)
         if not isinstance(stop, StopRun):
             return
         yield from environment.small_calls(dynamodb_read=1)

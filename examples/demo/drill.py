@@ -107,7 +107,7 @@ def plant_a_fault(account: LocalAccount) -> str:
     missing = [each["hop"] for each in report["missing"]]
     require(outcome.returncode == 0, f"trackside drill: did not happen: {', '.join(missing)}")
     after = {each["hop"]: each["seconds_since_fault"] for each in report["hops"]}
-    words = {"verdict": "a rule finds it", "message": "owners are told", "stop": "training is stopped"}
+    words = {"verdict": "a rule finds it", "message": "owners are notified", "stop": "training is stopped"}
     return "fault found: " + ", ".join(f"{word} {max(after[hop], 0.0):.1f} s" for word, hop in words.items())
 
 

@@ -32,7 +32,7 @@ from trackside.storage.s3 import S3Store
 from trackside.storage.store import Store
 from trackside_localaccount.deploy import deploy
 from trackside_localaccount.event_pattern import matches
-from trackside_localaccount.hops import Hop as JournalEntry
+from trackside_localaccount.journal import Hop as JournalEntry
 from trackside_localaccount.server import LocalAccount
 from trackside_localaccount.start_time import limit_seconds, seconds_to_start
 

@@ -7,7 +7,7 @@ from stacks.constructs.action_reaction import ActionParts, create_reaction, let_
 from stacks.constructs.allow import allow
 from stacks.constructs.queue_backed_function import QueueBackedFunction
 from stacks.event_patterns import custom_rule_failed, nothing_judged, wrong_choice
-from stacks.webhooks import let_tell_webhooks
+from stacks.webhooks import let_publish_to_webhooks
 from trackside.contracts.action import Action
 
 
@@ -32,7 +32,7 @@ def create(action: Action, parts: ActionParts) -> QueueBackedFunction:
     why = "What a rule finds while it is quiet waits in the queue."
     allow(function, "TellLater", ["sqs:SendMessage"], [queue], why=why)
     if parts.has_webhooks:
-        let_tell_webhooks(function, parts.bus)
+        let_publish_to_webhooks(function, parts.bus)
     about = "A processing job that judges by a rule from a file failed: its owner must know"
     reaction.react_to("CustomRuleFailed", custom_rule_failed(parts.runs.bucket_name), description=about)
     about = "No rule could judge a run: its owner must know"

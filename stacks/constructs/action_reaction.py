@@ -20,7 +20,7 @@ from stacks.constructs.allow import allow
 from stacks.constructs.queue_backed_function import MOST_BATCH_SIZE, QueueBackedFunction
 from stacks.constructs.run_table import RunTable
 from stacks.deployment_settings import DeploymentSettings
-from stacks.event_patterns import issue_found, official_issue_found, official_issue_found_and_asks_for
+from stacks.event_patterns import issue_found, official_issue_found, official_issue_found_with_action
 from trackside.contracts.action import Action
 
 PACKAGE = "stacks.actions"
@@ -116,7 +116,7 @@ def create_reaction(
     else:
         reaction.react_to(
             "OfficialIssueFoundAndAsked",
-            official_issue_found_and_asks_for(action),
+            official_issue_found_with_action(action),
             description="A rule of SageMaker Debugger itself found an issue in a job whose tag asks for this",
         )
     return reaction

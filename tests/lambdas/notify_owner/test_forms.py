@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lambdas.notify_owner.ended_evaluations import read_unjudged
 from lambdas.notify_owner.forms import document_of, message_structure, short_text, slack_text
 from lambdas.notify_owner.handler import handle
 from lambdas.notify_owner.settings import NotifyOwnerSettings
-from lambdas.notify_owner.unjudged import read_unjudged
 from tests.lambda_settings import made
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.event import RuleEvaluation, RuleEvaluationStatus, TrainingJob

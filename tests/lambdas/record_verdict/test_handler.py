@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from lambdas.record_verdict.handler import handle
-from lambdas.record_verdict.remember import MOST_TRIES, remember
+from lambdas.record_verdict.record import MOST_TRIES, record
 from lambdas.record_verdict.settings import RecordVerdictSettings
 from lambdas.shared.clients import client
 from lambdas.shared.run_table import RunTable
@@ -82,9 +82,9 @@ def test_official_events_repeat_themselves_and_are_recorded_once(
 
 def test_items_are_forgotten_in_time(account: Any, golden: Golden) -> None:
     (said,) = read_rule_evaluations(golden("ours_issues_found"))
-    remember(HistoryRecord(said), RunTable("runs", retention_days=10, clock=lambda: 1000.0))
+    record(HistoryRecord(said), RunTable("runs", retention_days=10, clock=lambda: 1000.0))
     assert {item["expires_at"]["N"] for item in account.items().values()} == {str(1000 + 10 * 86_400)}
-    remember(HistoryRecord(said), RunTable("runs", retention_days=0))
+    record(HistoryRecord(said), RunTable("runs", retention_days=0))
 
 
 def test_a_table_that_is_throttled_returns_the_message_and_loses_nothing(
@@ -115,13 +115,13 @@ def test_a_twin_at_work_makes_it_look_again(account: Any, golden: Golden, monkey
         if (step := next(steps)) < overtakings:
             other = golden("ours_issues_found", LastModifiedTime=step, StatusDetails=f"number {step}")
             twin = HistoryRecord(read_rule_evaluations(other)[0])
-            assert table.put_said(twin, RuleRecord(twin.evaluation, revision=step + 1), known=known) == ""
+            assert table.put_evaluation(twin, RuleRecord(twin.evaluation, revision=step + 1), known=known) == ""
         return known
 
     monkeypatch.setattr(RunTable, "rule", look_and_be_overtaken)
     overtakings = MOST_TRIES
     with pytest.raises(TimeoutError, match="kept changing"):
-        remember(HistoryRecord(said), table)
+        record(HistoryRecord(said), table)
     overtakings = 0
     assert len(account.items("history#")) == MOST_TRIES
 

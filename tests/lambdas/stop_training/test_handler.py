@@ -13,7 +13,7 @@ from botocore.stub import Stubber
 from moto.sqs.models import sqs_backends
 
 from lambdas.shared.run_table import RunTable
-from lambdas.stop_training import ladder
+from lambdas.stop_training import stop_decisions
 from lambdas.stop_training.handler import handle
 from lambdas.stop_training.settings import StopTrainingSettings
 from tests.lambda_settings import made
@@ -357,7 +357,7 @@ def test_two_findings_that_come_at_once_do_not_overlook_one_another(
 ) -> None:
     """The second is handled from its beginning to its end between what the first writes and what it reads."""
     settle(monkeypatch, after_findings=2)
-    read: Any = vars(ladder)["read_known"]
+    read: Any = vars(stop_decisions)["read_known"]
     overtaken: list[Any] = []
 
     def read_late(*given: Any, **more: Any) -> Any:
@@ -366,7 +366,7 @@ def test_two_findings_that_come_at_once_do_not_overlook_one_another(
             assert deliver(handle, golden("ours_issues_found", RuleConfigurationName="dead-relu")) == []
         return read(*given, **more)
 
-    monkeypatch.setattr(ladder, "read_known", read_late)
+    monkeypatch.setattr(stop_decisions, "read_known", read_late)
     sagemaker.add_response("stop_training_job", {}, JOB)
     assert deliver(handle, golden("ours_issues_found")) == []
     assert outcomes(account) == {"Unconfirmed", "Stopping", "Stopped", "CoolingDown"}

@@ -13,8 +13,8 @@ from lambdas.stop_training.logic import (
     Known,
     StopRun,
     Wait,
-    asked,
     read_refusal,
+    requested_stop,
     savings,
     weigh,
 )
@@ -92,7 +92,7 @@ def weighed(about: Known, settings: StopTrainingSettings = SETTINGS, said: RuleE
     ],
 )
 def test_is_asked_to_stop_exactly_that_job(evaluation: RuleEvaluation, settings: StopTrainingSettings) -> None:
-    assert asked(evaluation, settings) == StopRun("digits-01")
+    assert requested_stop(evaluation, settings) == StopRun("digits-01")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_is_asked_to_stop_exactly_that_job(evaluation: RuleEvaluation, settings:
     ],
 )
 def test_is_not_asked_to_stop(evaluation: RuleEvaluation, settings: StopTrainingSettings, surprising: bool) -> None:
-    decision = asked(evaluation, settings)
+    decision = requested_stop(evaluation, settings)
     assert isinstance(decision, Nothing)
     assert decision.surprising is surprising
 

@@ -110,13 +110,15 @@ class Hook(CallbackHook):
 
     def _request(self) -> CaptureRequest:
         for collection in self.collections_to_save():
-            for asked in getattr(collection, "module_tensors", ()):
-                name = self._name_of(asked.module)
+            for requested in getattr(collection, "module_tensors", ()):
+                name = self._name_of(requested.module)
                 if name is None:
                     what = "a %s in the collection %s belongs to no registered model, and is not captured."
-                    self._say_once(f"module/{collection.name}", what, type(asked.module).__name__, collection.name)
+                    self._say_once(f"module/{collection.name}", what, type(requested.module).__name__, collection.name)
                     continue
-                sides = [side for side, wanted in (("input", asked.inputs), ("output", asked.outputs)) if wanted]
+                sides = [
+                    side for side, wanted in (("input", requested.inputs), ("output", requested.outputs)) if wanted
+                ]
                 collection.include([f"^{re.escape(name)}_{side}_" for side in sides])
         return self._capture_request()
 

@@ -46,9 +46,11 @@ class BackgroundParts:
             except OSError as error:
                 if is_outage_known:  # the outage of the steps, which is logged
                     continue
-                what = "%s cannot store what it has: %s. Training goes on; it is tried again now and then."
+                message = "%s cannot store its data: %s. Training goes on; it is tried again now and then."
                 # Not in the class of the steps' failures: a lost step is logged all the same.
-                self._guard.say_once(f"background/{type(error).__name__}", what, type(part).__name__, describe(error))
+                self._guard.warn_once(
+                    f"background/{type(error).__name__}", message, type(part).__name__, describe(error)
+                )
             except Exception as error:  # noqa: BLE001 - what is broken is switched off, and nothing else
                 self._parts = tuple(other for other in self._parts if other is not part)
-                self._guard.say_once("background", "%s is given up: %s.", type(part).__name__, describe(error))
+                self._guard.warn_once("background", "%s is switched off: %s.", type(part).__name__, describe(error))

@@ -39,7 +39,7 @@ class EnduringTarget:
         self._lock = threading.RLock()
         self._retry_at = 0.0
         self._retry_seconds = 0.0
-        self._why_failing = ""
+        self._failure = ""
         self.saved_steps = 0
         self.lost_steps = 0
 
@@ -61,36 +61,36 @@ class EnduringTarget:
     def save(self, step: StepTensors) -> None:
         """Store one step, or lose it."""
         if self.is_failing and self._monotonic() < self._retry_at:
-            self.note_lost(step, self._why_failing)
+            self.note_lost(step, self._failure)
             return
         try:
             self._target.save(step)
         except OSError as error:
-            self._why_failing = describe(error)
-            self.lose(f"store/{type(error).__name__}", step, self._why_failing)
+            self._failure = describe(error)
+            self.lose(f"store/{type(error).__name__}", step, self._failure)
             self._retry_seconds = min(self._retry_seconds * 2 or self._first_retry_seconds, self._last_retry_seconds)
             self._retry_at = self._monotonic() + self._retry_seconds
             return
         self.saved_steps += 1
         if self.is_failing:
             self._retry_seconds = 0.0
-            self._guard.say_once("recovered", "saving works again from step %d on.", step.step)
+            self._guard.warn_once("recovered", "saving works again from step %d on.", step.step)
 
-    def lose(self, failure_class: str, step: StepTensors, why: str) -> None:
+    def lose(self, failure_class: str, step: StepTensors, reason: str) -> None:
         """Count a lost step, and log one warning for each class of failures."""
-        self.note_lost(step, why)
-        self._guard.say_once(
+        self.note_lost(step, reason)
+        self._guard.warn_once(
             failure_class,
             "step %d could not be saved: %s. Training goes on; later steps are tried again now and then.",
             step.step,
-            why,
+            reason,
         )
 
-    def note_lost(self, step: StepTensors, why: str) -> None:
+    def note_lost(self, step: StepTensors, reason: str) -> None:
         """Count a lost step without a warning."""
         with self._lock:
             self.lost_steps += 1
-        self._target.lost(step.step, why)
+        self._target.lost(step.step, reason)
 
     def finish(self, *, is_interrupted: bool) -> None:
         """Store the end of the run, or log one warning."""
@@ -98,7 +98,7 @@ class EnduringTarget:
             self._target.finish(is_interrupted=is_interrupted)
         except OSError as error:
             if not self.is_failing:
-                self._guard.say_once("finish", "the end of the run could not be stored: %s.", describe(error))
+                self._guard.warn_once("finish", "the end of the run could not be stored: %s.", describe(error))
 
     def _has_arrived(self, step: StepTensors) -> bool:
         try:

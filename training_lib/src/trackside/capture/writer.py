@@ -69,7 +69,7 @@ class Writer:
         self._is_stuck = False
         self._is_closing = self._is_interrupted = False
         self._flushes = 0
-        self._background_wanted = self._background_done = 0  # flushes of the background that were asked for, and made
+        self._background_wanted = self._background_done = 0  # requested and completed flushes of the background
         self._has_ended = False
         self._thread: threading.Thread | None = None
         self._stored_late: list[StepTensors] = []  # while the writer is being closed
@@ -104,9 +104,9 @@ class Writer:
             if not self._has_room(step) and not self._is_stuck:
                 self._progress.wait_for(lambda: self._has_room(step), self._limits.block_seconds)
             if self._has_ended:  # a thread that trains on while the process ends around it
-                why = "its run is closed"
-                self._target.note_lost(step, why)
-                self._guard.say_once("closed", "step %d could not be saved: %s.", step.step, why)
+                reason = "its run is closed"
+                self._target.note_lost(step, reason)
+                self._guard.warn_once("closed", "step %d could not be saved: %s.", step.step, reason)
                 return False
             if not self._has_room(step):
                 self._is_stuck = True
@@ -151,7 +151,7 @@ class Writer:
         if in_time:
             self._await_thread()
         if lost:
-            self._guard.say_once("lost", "%d of %d steps could not be saved.", lost, total)
+            self._guard.warn_once("lost", "%d of %d steps could not be saved.", lost, total)
         return in_time
 
     def _await_thread(self) -> None:
@@ -208,8 +208,8 @@ class Writer:
                     return self._first_in_queue()
                 if self._is_closing:
                     return []
-                wanted, is_asked = self._background_wanted, self._is_background_asked()
-            tend = self._background.flush if is_asked else self._background.flush_if_due
+                wanted, is_requested = self._background_wanted, self._is_background_requested()
+            tend = self._background.flush if is_requested else self._background.flush_if_due
             tend(is_outage_known=self._target.is_failing)
             with self._lock:
                 self._background_done = wanted
@@ -224,9 +224,9 @@ class Writer:
         return steps
 
     def _has_work(self) -> bool:
-        return bool(self._queue) or self._is_closing or self._is_background_asked()
+        return bool(self._queue) or self._is_closing or self._is_background_requested()
 
-    def _is_background_asked(self) -> bool:
+    def _is_background_requested(self) -> bool:
         return self._background_wanted > self._background_done
 
     def _done(self, step: StepTensors) -> None:

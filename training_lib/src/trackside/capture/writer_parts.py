@@ -14,7 +14,7 @@ class Target(Protocol):
     def save(self, step: StepTensors) -> None:
         """Store one step whole. Errors: `OSError` for an outage, after which a later step may succeed."""
 
-    def lost(self, step: int, why: str) -> None:
+    def lost(self, step: int, reason: str) -> None:
         """Note that nothing of a step will be stored. Called on any thread; never raises, never waits."""
 
     def finish(self, *, is_interrupted: bool) -> None:

@@ -182,10 +182,13 @@ class RuleJudge:
             (f.worker, f.subject): min(f.since_step, before.get((f.worker, f.subject), f.since_step)) for f in findings
         }
         progress.quiet = 0
-        if progress.is_open or progress.issues >= MOST_ISSUES or progress.streak < configured.rule.findings_in_a_row:
+        rule = configured.rule
+        is_known = progress.is_open and not (rule.escalates and rule.severity_of(findings).rank > progress.severity)
+        if is_known or progress.issues >= MOST_ISSUES or progress.streak < rule.findings_in_a_row:
             return Judgement(progress)
+        progress.severity = rule.severity_of(findings).rank
         progress.issues, progress.is_open = progress.issues + 1, True
-        progress.has_concluded = configured.rule.judges_until_found
+        progress.has_concluded = rule.judges_until_found
         dated = [replace(f, since_step=progress.since[f.worker, f.subject]) for f in findings]
         ordered = verdicts.worst_first(dated)
         with self._lock:

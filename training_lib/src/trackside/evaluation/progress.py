@@ -56,6 +56,7 @@ class RuleProgress:
     since      the first step of each subject that was found throughout the streak
     error      set once the rule has crashed
     memory     the state of a rule that folds
+    severity   the rank of the severity of the last issue
     """
 
     judged_through: int = field(default=-1, metadata=stored(INTEGER, absent=REQUIRED))
@@ -68,6 +69,7 @@ class RuleProgress:
     issues: int = field(default=0, metadata=stored(INTEGER))
     is_open: bool = field(default=False, metadata=stored(BOOLEAN))
     quiet: int = field(default=0, metadata=stored(INTEGER))
+    severity: int = field(default=0, metadata=stored(INTEGER))
     has_concluded: bool = field(default=False, metadata=stored(BOOLEAN))
     memory: str = field(default="", metadata=stored(TEXT))
 

@@ -216,7 +216,7 @@ class RecordedStatistics:
             blocks_size = sum(HEAD_BYTES + len(block.payload) + FOOTER_BYTES for block in found.blocks)
             file.lost_bytes += found.end - file.offset - blocks_size
             if file.lost_bytes > MOST_LOST_BYTES:
-                what = f"the rest is given up: {file.lost_bytes} bytes so far are no blocks"
+                what = f"the rest is left out: {file.lost_bytes} bytes so far are no blocks"
                 found = ReadBlocks(found.blocks, found.end, (*found.damage, RecordError(file.key, found.end, what)))
             file.offset = found.end
             yield found

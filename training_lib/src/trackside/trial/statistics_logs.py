@@ -108,7 +108,7 @@ class StatisticsLogs:
     def _take_schema(self, log: _Log, block: Block, file: str) -> None:
         number, schema = self._schemas.read(block, key=file)
         if log.schemas.setdefault(number, schema) is not schema:
-            raise RecordError(file, block.offset, f"schema {number} is said to be two things")
+            raise RecordError(file, block.offset, f"schema {number} is described in two ways")
         for orphan, orphan_file in log.orphans_of(number):
             self._take(log, orphan, orphan_file)
 
@@ -157,7 +157,7 @@ class _Log:
     def keep_orphan(self, schema_id: int, block: Block, key: str) -> None:
         """Keep rows of an unknown schema. Errors: `RecordError` if their bytes exceed `MOST_ORPHAN_BYTES`."""
         if self._orphan_bytes + len(block.payload) > MOST_ORPHAN_BYTES:
-            raise RecordError(key, block.offset, f"nothing says what the rows of schema {schema_id} are")
+            raise RecordError(key, block.offset, f"nothing describes the rows of schema {schema_id}")
         self._orphans.setdefault(schema_id, []).append((block, key))
         self._orphan_bytes += len(block.payload)
 
@@ -170,7 +170,7 @@ class _Log:
     def complaint(self) -> str:
         """Return a sentence about missing blocks or schemas; "" if the log is complete."""
         if self._orphans:
-            return f"nothing says what the rows of schema {min(self._orphans)} are"
+            return f"nothing describes the rows of schema {min(self._orphans)}"
         if self.numbers.missing:
             first, last = self.numbers.first_gap
             return f"blocks {first} to {last} are missing: the writer could not store them in time, and dropped them"
