@@ -5,24 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
 from trackside.capture.session import RunSession
-from trackside.contracts.model_facts import ProgramFacts
 from trackside.frameworks.adapter import Sources
 from trackside.frameworks.pytorch.data.batches import BatchSource
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsSource
+from trackside.frameworks.pytorch.facts.program_facts import program_facts
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.numbering import Numbering
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
 from trackside.frameworks.pytorch.losses.inputs import LossInputSource
 from trackside.frameworks.pytorch.modes.validation import Validation
-from trackside.frameworks.pytorch.modes.validation_in_training_mode import ValidationInTrainingMode
 from trackside.frameworks.pytorch.modules.source import ModuleSource, TrainedModules
 from trackside.frameworks.pytorch.optimizers.raw_gradients import RawGradients
 from trackside.frameworks.pytorch.optimizers.source import OptimizerSource, SkippedSteps
 from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
-from trackside.frameworks.pytorch.sharding.ranks import rank_of_this_process
 from trackside.frameworks.pytorch.statistics.gradient_numbers import GradientNumbers
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
 from trackside.frameworks.pytorch.statistics.update_size import UpdateSize
@@ -59,12 +55,6 @@ class PyTorchSources:
         self.loss_inputs = LossInputSource(engine, guard, saver=self.saver, numbering=self.numbering)
         self.optimizers = OptimizerSource(engine, saver=self.saver, names=self.names)
         self.statistics = PyTorchStatistics(session.statistics, names=self.names, optimizer_name=self.optimizers.name)
-        self.in_training_mode = ValidationInTrainingMode(
-            modules=self.modules,
-            step=lambda: engine.step,
-            counted=observer.validation_counted,
-            fuse=Fuse(guard, "watching for evaluations in training mode"),
-        )
         self.validation = self._make_validation(session, observer)
         self.strategy = strategy(engine, self.names, self.validation)
         self.calls = self._make_calls(session)
@@ -145,8 +135,9 @@ class PyTorchSources:
             changed=observer.validation_changed,
             ended=observer.validation_step_ends,
             reads_every_loss=lambda loss: session.statistics.is_on and not self.statistics.numbers.is_late(loss),
-            in_training_mode=self.in_training_mode,
+            counted=observer.validation_counted,
             fuse=Fuse(session.guard, "watching evaluation"),
+            training_mode_fuse=Fuse(session.guard, "watching for evaluations in training mode"),
         )
 
     def _make_calls(self, session: RunSession) -> ModuleSource:
@@ -165,21 +156,16 @@ class PyTorchSources:
         return ModelFactsSource(
             names=self.names,
             optimizer_name=self.optimizers.name,
-            program=lambda: self._program(session),
+            program=lambda: program_facts(
+                session.environment,
+                has_grad_scaler=self.skipped_steps.has_scaler,
+                is_compiled=self.calls.eager.is_compiler_used,
+                shared_randomness=self.batches.shared_randomness,
+            ),
             clipping=self.gradient_numbers.clipping_places,
             unmasked=self.calls.unmasked,
-            training_mode_evaluations=lambda: (self.in_training_mode.count, self.in_training_mode.place),
+            training_mode_evaluations=lambda: self.validation.in_training_mode.seen,
             protect=Fuse(session.guard, "recording what the model is made of").protect,
-        )
-
-    def _program(self, session: RunSession) -> ProgramFacts:
-        return ProgramFacts(
-            framework="pytorch",
-            framework_version=torch.__version__.partition("+")[0],
-            has_grad_scaler=self.skipped_steps.has_scaler,
-            world_size=rank_of_this_process(session.environment).of,
-            is_compiled=self.calls.eager.is_compiler_used,
-            shared_randomness=self.batches.shared_randomness,
         )
 
     def optimizer_created(self, optimizer: Any) -> None:
