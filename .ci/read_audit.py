@@ -1,6 +1,6 @@
-"""What pip-audit found, in a few lines; and that it asked nobody, which it takes for finding nothing.
+"""The result of pip-audit in a few lines. An audit that reached no server is no clean result.
 
-python .ci/read_audit.py REPORT SAID CODE
+python .ci/read_audit.py REPORT WARNINGS CODE
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ OWN = ("trackside", "trackside-smdebug")  # not on PyPI
 
 
 def judge(report: dict[str, Any]) -> tuple[int, list[str]]:
-    """(exit code, lines) for pip-audit's JSON report."""
+    """Return (exit code, lines) for pip-audit's JSON report."""
     packages = [each for each in report["dependencies"] if each["name"] not in OWN]
     audited = [each for each in packages if "skip_reason" not in each]
     if not audited:
@@ -33,7 +33,7 @@ def judge(report: dict[str, Any]) -> tuple[int, list[str]]:
 
 
 def main() -> int:
-    """Prints what was found; the exit code of the audit."""
+    """Print the vulnerabilities. Return the exit code of the audit."""
     report, warnings, code = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
     if code not in (0, 1) or not report.is_file():
         print(f"pip-audit ended with {code}:\n{warnings.read_text()[-1000:]}", file=sys.stderr)

@@ -8,8 +8,8 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from lambdas.record_verdict.logic import read
-from lambdas.record_verdict.record import record_in_time, record_job
 from lambdas.record_verdict.settings import RecordVerdictSettings
+from lambdas.record_verdict.table_writer import record_in_time, record_job
 from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.each import each
 from lambdas.shared.reaction import reaction

@@ -17,9 +17,10 @@ PREFIX = "TRACKSIDE_"
 
 @dataclasses.dataclass(frozen=True)
 class EnvironmentSettings:
-    """Base of a Lambda's settings: field `event_bus` is the variable TRACKSIDE_EVENT_BUS.
+    """Base of a Lambda's settings.
 
-    Fields are texts, whole numbers, booleans, or tuples of actions or of texts without commas.
+    Each field is an environment variable: `event_bus` is TRACKSIDE_EVENT_BUS. Fields are texts, whole
+    numbers, booleans, or tuples of actions or of texts without commas.
     """
 
     @classmethod

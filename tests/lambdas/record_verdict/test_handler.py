@@ -12,8 +12,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from lambdas.record_verdict.handler import handle
-from lambdas.record_verdict.record import MOST_TRIES, record
 from lambdas.record_verdict.settings import RecordVerdictSettings
+from lambdas.record_verdict.table_writer import MOST_TRIES, record
 from lambdas.shared.clients import client
 from lambdas.shared.run_table import RunTable
 from tests.lambda_settings import made
@@ -169,7 +169,7 @@ def test_counts_how_long_a_verdict_took_to_its_record(
     latencies: list[float] | None,
 ) -> None:
     now = MS / 1000 + seconds_later
-    monkeypatch.setattr("lambdas.record_verdict.remember.time", SimpleNamespace(time=lambda: now))
+    monkeypatch.setattr("lambdas.record_verdict.table_writer.time", SimpleNamespace(time=lambda: now))
     given = golden(event, LastModifiedTime=MS)
     assert deliver(handle, given) == []
     assert counted().get("DetectionLatency") == latencies

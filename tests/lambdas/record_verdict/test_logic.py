@@ -68,7 +68,7 @@ def test_reads_official_statuses_in_every_state_of_the_job(golden: Any, status: 
 
 def test_a_status_without_a_moment_has_that_of_its_event(golden: Any) -> None:
     statuses = [{"RuleConfigurationName": "Overfit", "RuleEvaluationStatus": "InProgress"}]
-    (said,) = read(golden("official_issues_found", DebugRuleEvaluationStatuses=statuses)).said
+    (said,) = read(golden("official_issues_found", DebugRuleEvaluationStatuses=statuses)).history
     assert said.evaluation.modified_at == 1795226674
 
 

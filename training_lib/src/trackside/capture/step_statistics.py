@@ -55,26 +55,26 @@ class StepStatistics:
             try:
                 self.recorder.add_loss(name, value, mode=mode)
                 self.budget.spend(EVERY_STEP, started)
-            except Exception as error:  # noqa: BLE001 - as `switch_off` says
+            except Exception as error:  # noqa: BLE001 - see `switch_off`
                 self.switch_off(error)
 
     def settle(self, mode: str) -> None:
-        """Mark the losses added so far as the open step's own, as `OpenStep.settle`."""
+        """Mark the losses added so far as the open step's: `keep_unsettled` moves only later ones to the next step."""
         self.recorder.settle(mode)
 
     def end_step(self, engine: StepEngine, *, keep_unsettled: bool = False) -> None:
-        """End the engine's open step here as well. Call it right before the engine's own `end_step`."""
+        """Record the engine's open step. Call it right before the engine's own `end_step`."""
         if not self.is_on:
             return
         try:
             self.recorder.end_step(
                 step=engine.step, mode=engine.mode, mode_step=engine.mode_step(), keep_unsettled=keep_unsettled
             )
-        except Exception as error:  # noqa: BLE001 - as `switch_off` says
+        except Exception as error:  # noqa: BLE001 - see `switch_off`
             self.switch_off(error)
 
     def end_validation_step(self, engine: StepEngine, losses: Sequence[tuple[str, Any]]) -> None:
-        """Record the losses of a validation step, which are arrays of one element; as `end_step`."""
+        """End a validation step with these losses, arrays of one element each. Does nothing without one."""
         if not losses:
             return
         for name, value in losses:
@@ -82,12 +82,15 @@ class StepStatistics:
         self.end_step(engine)
 
     def recorded_through(self, step: int) -> int | None:
-        """Return the result of `AlwaysOn.recorded_through`; `step` if nothing is recorded. For the writer's thread."""
+        """Return the last step, up to `step`, with all its rows in the log; None if another thread is recording.
+
+        Without statistics it is `step`. For the writer's thread.
+        """
         if not self.is_on:
             return step
         try:
             return self.recorder.recorded_through(step)
-        except Exception as error:  # noqa: BLE001 - as `switch_off` says
+        except Exception as error:  # noqa: BLE001 - see `switch_off`
             self.switch_off(error)
             return step
 

@@ -118,7 +118,7 @@ class EvaluatorProcess:
             return
         how = _describe(status)
         if status == BAD_CONFIGURATION or self._restarts == MOST_RESTARTS:
-            self.state, self.problem = EvaluatorState.GIVEN_UP, f"{how}{self._last_words()}"
+            self.state, self.problem = EvaluatorState.GIVEN_UP, f"{how}{self._last_log_line()}"
             self._note(f"The rules are no longer judged: {self.problem} The training goes on.")
             return
         self._start_at = self._monotonic() + RESTART_PAUSE_SECONDS[self._restarts]
@@ -127,7 +127,7 @@ class EvaluatorProcess:
             f"The evaluator ended ({how}); it continues where it was (restart {self._restarts}/{MOST_RESTARTS})."
         )
 
-    def _last_words(self) -> str:
+    def _last_log_line(self) -> str:
         log = self._folder / EVALUATOR_LOG
         lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
         last = next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -80,7 +80,7 @@ class PyTorchStatistics:
         try:
             record.recorder.add_loss(name, self._device.take_loss(value, scale), mode=mode)
             record.budget.spend(EVERY_STEP, started)
-        except Exception as error:  # noqa: BLE001 - as `switch_off` says
+        except Exception as error:  # noqa: BLE001 - see `switch_off`
             record.switch_off(error)
 
     @property
@@ -101,7 +101,7 @@ class PyTorchStatistics:
             started = self.record.budget.spend(EVERY_STEP, started)
             if self.record.recorder.takes_norms and plan.parameters:
                 self._open[id(optimizer)] = self._measured(plan, reading.rates, optimizer, started)
-        except Exception as error:  # noqa: BLE001 - as `switch_off` says
+        except Exception as error:  # noqa: BLE001 - see `switch_off`
             self.record.switch_off(error)
 
     def after_step(self, optimizer: Optimizer) -> None:
@@ -116,7 +116,7 @@ class PyTorchStatistics:
             if reading is not None:
                 self.record.recorder.add(reading)
                 self.record.budget.spend(EVERY_STEP, started)
-        except Exception as error:  # noqa: BLE001 - as `switch_off` says
+        except Exception as error:  # noqa: BLE001 - see `switch_off`
             self.record.switch_off(error)
 
     def reading_without_norms(self, optimizer: Optimizer) -> Reading:
@@ -151,7 +151,7 @@ class PyTorchStatistics:
             record.recorder.end_step(
                 step=engine.step, mode=engine.mode, mode_step=engine.mode_step(), keep_unsettled=keep_unsettled
             )
-        except Exception as error:  # noqa: BLE001 - as `switch_off` says
+        except Exception as error:  # noqa: BLE001 - see `switch_off`
             record.switch_off(error)
 
     def _measured(self, plan: _Plan, rates: list[float] | Values, optimizer: Optimizer, started: float) -> _OpenReading:

@@ -95,7 +95,7 @@ class ShortWay:
             self._has_seen_loss = True
             self._record.recorder.add_loss(name, loss.item() / scale)
             self._record.budget.spend(EVERY_STEP, started)
-        except Exception as error:  # noqa: BLE001 - as `switch_off` says
+        except Exception as error:  # noqa: BLE001 - see `switch_off`
             return self._switch_off(error)
         return True
 
@@ -116,7 +116,7 @@ class ShortWay:
             self._reading = self._statistics.reading_without_norms(optimizer)
             self._record.budget.spend(EVERY_STEP, started)
             self.is_stepping = True
-        except Exception as error:  # noqa: BLE001 - as `switch_off` says
+        except Exception as error:  # noqa: BLE001 - see `switch_off`
             return self._switch_off(error)
         return True
 
@@ -143,7 +143,7 @@ class ShortWay:
             self.is_open = self._is_plain()
             if engine.due is not NOTHING_DUE:
                 self._look_ahead()
-        except Exception as error:  # noqa: BLE001 - as `switch_off` says
+        except Exception as error:  # noqa: BLE001 - see `switch_off`
             return self._switch_off(error)
         return True
 
