@@ -638,7 +638,7 @@ class TestDamage:
         second = store.inner.get(f"worker_1/{STARTED}-000000000-000000000.tss")
         store.inner.put(f"worker_0/{STARTED}-000000001-000000001.tss", second)
         reader = read(store)
-        assert "said to be two things" in reader.errors[0].what
+        assert "described in two ways" in reader.errors[0].what
         assert reader.points(*LOSS) == {"worker_0": [(0, 1.0)]}
 
 

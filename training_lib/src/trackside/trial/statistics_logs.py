@@ -67,7 +67,7 @@ class StatisticsLogs:
         return self._take(self._log(key), block, file)
 
     def damaged(self, key: LogKey, error: RecordError) -> None:
-        """Report damage in a log, whose gaps need no report any more."""
+        """Report damage in a log. Its gaps are not reported afterwards."""
         self._damaged(self._log(key), error)
 
     def sort_tables(self) -> None:

@@ -38,7 +38,7 @@ class StepCompletion:
         return min(self._lacking, default=None)
 
     def set_through(self, step: int | None) -> bool:
-        """Set the step up to which watermarks say that all is stored. Return True if it is another one."""
+        """Set the step up to which all is stored by the watermarks. Return True if it is another one."""
         is_new = step != self._through
         self._through = step
         return is_new
