@@ -198,6 +198,8 @@ class ProgramFacts:
     training_mode_evaluations   number of losses computed in training mode with gradients off, as an evaluation does;
                       counted to 3, and 0 if it happens at every step
     evaluation_line   "train.py:88", the line of the latest such call of the model
+    shared_randomness   source of random numbers that are the same in all workers of a DataLoader: an attribute of its
+                      data ("Crops.rng"), or "worker_init_fn"; "" if none was found
     """
 
     script: str = ""
@@ -211,6 +213,7 @@ class ProgramFacts:
     clipping: tuple[ClippingFacts, ...] = ()
     training_mode_evaluations: int = 0
     evaluation_line: str = ""
+    shared_randomness: str = ""
 
 
 @dataclass(frozen=True)

@@ -39,11 +39,11 @@ class ParametersNotTrained(Rule):
 
     Why it matters:
         A layer that was left out of the optimizer, or that no gradient reaches, stays at its random start. The rest of
-        the model learns around it: the loss falls, only not as far as it could, and nobody is told.
+        the model learns around it: the loss falls, only not as far as it could, and nothing reports it.
 
     How it decides:
-        For each parameter, with what the hook tells of the program (which optimizer holds it, whether it requires a
-        gradient), and the always-on statistics of the newest `steps` steps. Parameters are told apart by identity: a
+        For each parameter, with the hook's facts about the program (its optimizer, and whether it requires a
+        gradient), and the always-on statistics of the newest `steps` steps. Parameters are kept apart by identity: a
         layer and the one that replaced it have the same name.
 
         1. *In no optimizer*: it requires a gradient and gets one, no optimizer holds it, and its values are still those
@@ -67,8 +67,8 @@ class ParametersNotTrained(Rule):
            frozen parameters were trained in this run, further frozen ones are information.
 
         Severity: critical if points 1, 2 and 4 together hold for more than half of the numbers that should train, for
-        200 steps, else a warning. Weights that no optimizer holds, but that look trained, are told as information: a
-        backbone may be kept so on purpose. Amazon's Debugger has no such rule.
+        200 steps, else a warning. Weights that no optimizer holds, but that look trained, are reported as information:
+        a backbone may be kept so on purpose. Amazon's Debugger has no such rule.
 
     What to do:
         Build the optimizer from the parameters of the whole model, after the last layer was added, replaced or

@@ -46,8 +46,8 @@ class VanishingGradient(Rule):
         At each step at which the always-on statistics measured gradients, or at which they were saved, for each worker:
 
         1. The size of a gradient tensor g is the mean of |g| over the entries of g that are not exactly zero. Entries
-           that took no part in the step (rows of an embedding that no sample used, units a ReLU switched off) say
-           nothing about how far a gradient travels. A tensor of zeros only, or a parameter without a gradient (frozen),
+           that took no part in the step (rows of an embedding that no sample used, units a ReLU switched off) do
+           not show how far a gradient travels. A tensor of zeros only, or a parameter without a gradient (frozen),
            takes no part at all and is never reported; the finding counts such tensors as `zero_gradients`.
         2. A tensor is quiet when its size < `threshold`, and a module is quiet when all its gradients are. A tiny
            gradient beside a sound one in the same module is mathematics, not a fault: a bias before batch
