@@ -89,9 +89,7 @@ class PyTorchSources:
         self.gradient_numbers = GradientNumbers(
             self.statistics, protect=Fuse(guard, "watching whether gradients are cleared").protect
         )
-        self.update_size = UpdateSize(
-            self.statistics, protect=Fuse(guard, "measuring the size of updates").protect
-        )
+        self.update_size = UpdateSize(self.statistics, protect=Fuse(guard, "measuring the size of updates").protect)
         self.raw_gradients = RawGradients(
             engine,
             saver=self.saver,
