@@ -26,7 +26,8 @@ _NOISE = np.random.default_rng(0).normal(0, 1, 2000)
 
 def learned(steps: int = 200, *, level: float = 2.4, noise: float = 0.05) -> list[float]:
     """Losses that fall from 4.9 to a level, with noise."""
-    return (level + (4.9 - level) * np.exp(-np.arange(steps) / 20) + noise * _NOISE[:steps]).tolist()
+    losses = level + (4.9 - level) * np.exp(-np.arange(steps) / 20) + noise * _NOISE[:steps]
+    return [float(loss) for loss in losses]
 
 
 def case(

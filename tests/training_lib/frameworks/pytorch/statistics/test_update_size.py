@@ -119,6 +119,11 @@ def _with_bias_only(model: nn.Linear) -> nn.Module:
     return model
 
 
+def _transposed(model: nn.Linear) -> nn.Module:
+    model.weight = nn.Parameter(torch.randn(6, 3).t())
+    return model
+
+
 class OnlyComplex(nn.Module):
     """No weight that could be sampled."""
 
@@ -135,7 +140,7 @@ class OnlyComplex(nn.Module):
     [
         pytest.param(lambda: _with_bias_only(nn.Linear(6, 3)), True, id="biases-alone"),
         pytest.param(OnlyComplex, False, id="complex"),
-        pytest.param(lambda: nn.Linear(6, 3).to(memory_format=torch.contiguous_format), True, id="plain"),
+        pytest.param(lambda: _transposed(nn.Linear(6, 3)), True, id="not-contiguous"),
     ],
 )
 def test_odd_weights(tmp_path: Path, model_class: Callable[[], nn.Module], *, has_any: bool) -> None:
