@@ -123,9 +123,9 @@ class Block(nn.Module):
         self.units: nn.Module = Experts() if has_experts else _dense()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = x + self.attention(self.before(x))
-        x = x + self.units(self.between(x))
-        return x
+        attended = x + self.attention(self.before(x))
+        out: torch.Tensor = attended + self.units(self.between(attended))
+        return out
 
 
 class CharacterModel(nn.Module):

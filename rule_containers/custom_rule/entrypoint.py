@@ -75,8 +75,8 @@ def _configuration(job: Job) -> RuleConfiguration:
     problems = _missing(environment)
     if problems:
         raise ConfigurationError(problems, subject="The environment of the custom rule")
-    asked = patiently(lambda: read_rule_request(open_store(job.run.uri)))
-    rules = {rule.name: rule for rule in asked.rules}
+    request = patiently(lambda: read_rule_request(open_store(job.run.uri)))
+    rules = {rule.name: rule for rule in request.rules}
     rule = rules.get(environment.rule_configuration)
     if rule is None:
         what = f"has no configuration {environment.rule_configuration!r}."
@@ -99,7 +99,7 @@ def _check_place(rule: RuleConfiguration, place: str) -> None:
     """Raise `ConfigurationError` for a file that the deployment does not run."""
     if rule.custom is not None and not lies_below(rule.custom.source, place):
         what = f"{rule.custom.source} does not lie below {place}, and no other file is run here."
-        fix = "Ask whoever owns that place to put the file there."
+        fix = "The owner of that location must put the file there."
         raise ConfigurationError([Problem(rule.name, what, fix)], subject="The rule request")
 
 

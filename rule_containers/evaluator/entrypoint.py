@@ -27,7 +27,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from trackside.contracts.deployment.custom_rule_job import judged_apart
+from trackside.contracts.deployment.custom_rule_job import judged_separately
 from trackside.contracts.deployment.evaluators import CONTINUED_PREFIX, hand_over_seconds
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.rule_request import RuleRequest
@@ -78,7 +78,7 @@ def main() -> int:
 def _judge(hand_over: HandOver, job: Job) -> Summary:
     environment, run = job.environment, job.run
     request = job.request or _left_to_this_job(
-        _asked_of_this_job(patiently(lambda: read_rule_request(open_store(run.uri))), environment),
+        _request_of_this_job(patiently(lambda: read_rule_request(open_store(run.uri))), environment),
         environment.custom_rules_from,
     )
     patiently(partial(_claim, job))
@@ -138,7 +138,7 @@ def _message_of(hand_over: HandOver, summary: Summary) -> str:
     return message_of(summary)
 
 
-def _asked_of_this_job(request: RuleRequest, environment: EvaluatorEnvironment) -> RuleRequest:
+def _request_of_this_job(request: RuleRequest, environment: EvaluatorEnvironment) -> RuleRequest:
     """Return all rules, the one that this job is for, or those without a job of their own.
 
     Errors: `ConfigurationError`.
@@ -154,8 +154,8 @@ def _asked_of_this_job(request: RuleRequest, environment: EvaluatorEnvironment) 
 
 def _left_to_this_job(request: RuleRequest, place: str) -> RuleRequest:
     """Return the request without the rules from files that the deployment has judged by jobs of their own."""
-    apart = judged_apart(request, place=place)
-    return RuleRequest(tuple(rule for rule in request.rules if rule not in apart))
+    separate_rules = judged_separately(request, place=place)
+    return RuleRequest(tuple(rule for rule in request.rules if rule not in separate_rules))
 
 
 def _is_over(first_verdict: FirstVerdict | None, job: Job) -> bool:

@@ -234,7 +234,7 @@ def test_three_outcomes_never_collapse(world: World) -> None:
     assert clean.message == "4 steps judged up to step 3, no issue found."
     assert clean.actions == ()
     assert blind.message == "The run saved no losses, so there was nothing to judge."
-    assert "'losses' in the capture request, every 10 steps" in blind.what_to_do[0]
+    assert "'losses' to the capture request, every 10 steps" in blind.what_to_do[0]
 
 
 def test_a_run_without_a_step_was_not_evaluated(world: World) -> None:

@@ -68,7 +68,7 @@ def built(rule_id: str, *, preset: str = "", **parameters: str) -> list[Configur
             "Nothing to judge: no module of the model is a sigmoid or tanh.", id="aws-docs-saturated",
         ),
         pytest.param(
-            built("class-imbalance"), facts(), "Nothing to judge: the loss tells no classes apart (MSELoss).",
+            built("class-imbalance"), facts(), "Nothing to judge: the loss separates no classes (MSELoss).",
             id="regression",
         ),
         pytest.param(

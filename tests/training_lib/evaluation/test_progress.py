@@ -233,7 +233,7 @@ rule_progress = st.builds(
 @given(rules=st.dictionaries(names, rule_progress, max_size=3), sinks=st.lists(names, max_size=2, unique=True))
 def test_progress_is_read_as_it_was_written(rules: dict[str, RuleProgress], sinks: list[str]) -> None:
     verdict = Verdict("r", "rule", "rule", Outcome.CLEAN, Severity.INFO, 3, "All is well.", 1.5)
-    progress = Progress(rules=rules, said=[Delivery(verdict, tuple(sinks))])
+    progress = Progress(rules=rules, deliveries=[Delivery(verdict, tuple(sinks))])
     assert Progress.from_json(progress.to_json()) == progress
 
 
@@ -241,10 +241,10 @@ def test_what_is_no_longer_judged_or_sent_to_is_dropped() -> None:
     def said(name: str) -> Delivery:
         return Delivery(Verdict("r", name, name, Outcome.CLEAN, Severity.INFO, 3, "Well.", 1.5), ("bus", "gone"))
 
-    progress = Progress(rules={"a": RuleProgress(judged=3), "old": RuleProgress()}, said=[said("a"), said("old")])
+    progress = Progress(rules={"a": RuleProgress(judged=3), "old": RuleProgress()}, deliveries=[said("a"), said("old")])
     kept = keep_only(progress, configurations=["a", "new"], sinks=["bus"])
     assert kept.rules == {"a": RuleProgress(judged=3), "new": RuleProgress()}
-    assert [(s.verdict.rule_id, s.undelivered) for s in kept.said] == [("a", ("bus",))]
+    assert [(s.verdict.rule_id, s.undelivered) for s in kept.deliveries] == [("a", ("bus",))]
 
 
 class CountedPuts(MemoryStore):

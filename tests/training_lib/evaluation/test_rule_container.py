@@ -180,13 +180,13 @@ def verdict(outcome: Outcome) -> Verdict:
 def test_the_first_word_is_remembered_over_a_restart(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     word = FirstVerdict(store)
-    assert not word.was_said
+    assert not word.has_come
     word.emit([])
-    assert not word.was_said
+    assert not word.has_come
     word.emit([verdict(Outcome.NOT_EVALUATED)])
-    assert word.was_said
+    assert word.has_come
     store.put("verdicts.jsonl", b"{}\n")
-    assert FirstVerdict(store).was_said
+    assert FirstVerdict(store).has_come
 
 
 def test_a_rule_that_crashed_before_the_end_was_not_stopped_on_request() -> None:

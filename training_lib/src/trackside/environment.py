@@ -56,6 +56,38 @@ class CaptureEnvironment:
 
 
 @dataclass(frozen=True)
+class RehearsalEnvironment:
+    """Settings of a training process that `trackside check` has started, beside `CaptureEnvironment`.
+
+    TRACKSIDE_CHECK_STEPS    number of optimizer steps before the probes; 0 or unset: this is no rehearsal
+    TRACKSIDE_CHECK_SECONDS  time after the first step at which the probes begin all the same (default 120)
+    TRACKSIDE_PROBE_SECONDS  time that all probes together may take (default 90)
+    """
+
+    steps: int = 0
+    seconds: float = 120.0
+    probe_seconds: float = 90.0
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str] | None = None) -> RehearsalEnvironment:
+        """Return the settings in the process's environment, or in `environ`."""
+        env = _environ(environ)
+        return cls(
+            steps=_whole(env.get("TRACKSIDE_CHECK_STEPS"), 0),
+            seconds=_positive(env.get("TRACKSIDE_CHECK_SECONDS"), cls.seconds),
+            probe_seconds=_positive(env.get("TRACKSIDE_PROBE_SECONDS"), cls.probe_seconds),
+        )
+
+    def variables(self) -> dict[str, str]:
+        """Return the variables that `read` reads."""
+        return {
+            "TRACKSIDE_CHECK_STEPS": str(self.steps),
+            "TRACKSIDE_CHECK_SECONDS": repr(self.seconds),
+            "TRACKSIDE_PROBE_SECONDS": repr(self.probe_seconds),
+        }
+
+
+@dataclass(frozen=True)
 class EvaluatorEnvironment:
     """Settings of an evaluator.
 

@@ -134,6 +134,7 @@ class LossFacts:
     is_weighted    it has weights of classes or samples (`weight`, `pos_weight`)
     is_broadcast   n predictions and n targets were broadcast to n times n (a column minus a row), or k scores met the
                    number of a class
+    compared_with  number of targets that each prediction was compared with by broadcasting; 0 without broadcasting
     margin         amount by which one distance is to be smaller than another, for a triplet loss that is a mean; None
                    for others
     lowers_likelihood   written by hand, and it adds chosen log-probabilities with a plus sign, alone or times
@@ -151,6 +152,7 @@ class LossFacts:
     backward_line: str = ""
     is_weighted: bool = False
     is_broadcast: bool = False
+    compared_with: int = 0
     margin: float | None = None
     lowers_likelihood: bool = False
 
@@ -194,6 +196,8 @@ class ProgramFacts:
     training_mode_evaluations   number of losses computed in training mode with gradients off, as an evaluation does;
                       counted to 3, and 0 if it happens at every step
     evaluation_line   "train.py:88", the line of the latest such call of the model
+    shared_randomness   source of random numbers that are the same in all workers of a DataLoader: an attribute of its
+                      data ("Crops.rng"), or "worker_init_fn"; "" if none was found
     """
 
     script: str = ""
@@ -207,6 +211,7 @@ class ProgramFacts:
     clipping: tuple[ClippingFacts, ...] = ()
     training_mode_evaluations: int = 0
     evaluation_line: str = ""
+    shared_randomness: str = ""
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,7 @@ def abandoned(configured: ConfiguredRule, moment: Moment, *, seconds: float) -> 
         message=message,
         what_to_do=(
             "Look in the rule for a loop without an end, or for something that it waits for; the other rules went on.",
-            f"Once it is mended, ask it about this run: trackside rules test RUN --rule {_spelled(configured)}",
+            f"Once it is mended, judge this run by it: trackside rules test RUN --rule {_spelled(configured)}",
         ),
     )
 
@@ -174,8 +174,8 @@ def out_of_time(configured: ConfiguredRule, moment: Moment, *, last_step: int, s
         Outcome.NOT_EVALUATED,
         message=message,
         what_to_do=(
-            f"Ask it afterwards, without a limit: trackside rules test RUN --rule {_spelled(configured)}",
-            "Or have it do less at each step, or save what it watches less often (save_interval).",
+            f"Run it afterwards, without a limit: trackside rules test RUN --rule {_spelled(configured)}",
+            "Or have it do less at each step, or save its tensors less often (save_interval).",
         ),
     )
 
@@ -198,7 +198,7 @@ def refused(configuration: RuleConfiguration, moment: Moment) -> Verdict:
         detected_at=moment.detected_at,
         what_to_do=(
             "Judge the run from a machine that may run its code: python -m trackside.evaluation --run <the run>",
-            "Or install the rule in the container's image, by the entry point `trackside.rules`, and ask for its id.",
+            "Or install the rule in the container's image, by the entry point `trackside.rules`, and request its id.",
         ),
     )
 

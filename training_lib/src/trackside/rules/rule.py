@@ -280,7 +280,7 @@ class FoldingRule(Rule):
             return start
 
 
-@lru_cache(maxsize=64)  # all paced rules of a run are asked the same
+@lru_cache(maxsize=64)  # the same arguments come from all paced rules of a run
 def is_paced_step(step: int, judged_through: int) -> bool:
     """Return True if a paced rule judges this step.
 
@@ -288,7 +288,7 @@ def is_paced_step(step: int, judged_through: int) -> bool:
 
     Args:
         step: The step.
-        judged_through: The newest step that the rule was asked about; -1 for none.
+        judged_through: The newest step that the rule has judged; -1 for none.
     """
     pace = next((every for limit, every in _PACES if step <= limit), _SLOWEST_PACE)
     return step // pace > judged_through // pace

@@ -16,7 +16,7 @@ import torch
 from torch.optim.optimizer import Optimizer
 
 from trackside.capture.budget import EVERY_STEP
-from trackside.capture.schedule import NOTHING
+from trackside.capture.schedule import NOTHING_DUE
 from trackside.capture.session import RunSession
 from trackside.capture.statistic_rows import Reading, Watched
 from trackside.capture.step_engine import TRAIN
@@ -95,8 +95,8 @@ class ShortWay:
             self._has_seen_loss = True
             self._record.recorder.add_loss(name, loss.item() / scale)
             self._record.budget.spend(EVERY_STEP, started)
-        except Exception as error:  # noqa: BLE001 - as `give_up` says
-            return self._give_up(error)
+        except Exception as error:  # noqa: BLE001 - see `switch_off`
+            return self._switch_off(error)
         return True
 
     def begin(self, optimizer: Optimizer, args: Any, kwargs: Any) -> bool:
@@ -116,8 +116,8 @@ class ShortWay:
             self._reading = self._statistics.reading_without_norms(optimizer)
             self._record.budget.spend(EVERY_STEP, started)
             self.is_stepping = True
-        except Exception as error:  # noqa: BLE001 - as `give_up` says
-            return self._give_up(error)
+        except Exception as error:  # noqa: BLE001 - see `switch_off`
+            return self._switch_off(error)
         return True
 
     def end(self, optimizer: Optimizer) -> bool:
@@ -127,13 +127,13 @@ class ShortWay:
         try:
             is_as_before = record.is_on and not (self._guard.is_off or self._validation.is_watching)
             is_as_before = is_as_before and not statistics.numbers.is_used
-            if not is_as_before or self._optimizer() is not optimizer or not self._cleared.are_there():
+            if not is_as_before or self._optimizer() is not optimizer or not self._cleared.are_present():
                 statistics.hold(optimizer, self._reading)
                 return False
             started = record.budget.clock()
             recorder = record.recorder
             recorder.add(self._reading)
-            self._numbers.end_cleared_step()
+            self._numbers.end_cleared_step(optimizer)
             record.budget.spend(EVERY_STEP, started)
             if recorder.takes_update:
                 self._update_size.after_step(optimizer)
@@ -141,17 +141,17 @@ class ShortWay:
             self._facts.end_step(engine.step)
             engine.end_step()
             self.is_open = self._is_plain()
-            if engine.due is not NOTHING:
+            if engine.due is not NOTHING_DUE:
                 self._look_ahead()
-        except Exception as error:  # noqa: BLE001 - as `give_up` says
-            return self._give_up(error)
+        except Exception as error:  # noqa: BLE001 - see `switch_off`
+            return self._switch_off(error)
         return True
 
     def _is_plain(self) -> bool:
         """Return True if nothing else is due in the open step."""
-        return self._engine.due is NOTHING and not self._record.recorder.takes_norms
+        return self._engine.due is NOTHING_DUE and not self._record.recorder.takes_norms
 
-    def _give_up(self, error: Exception) -> bool:
+    def _switch_off(self, error: Exception) -> bool:
         self.close()
-        self._record.give_up(error)
+        self._record.switch_off(error)
         return False

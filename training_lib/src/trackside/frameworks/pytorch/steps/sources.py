@@ -10,6 +10,7 @@ import torch
 from trackside.capture.session import RunSession
 from trackside.contracts.model_facts import ProgramFacts
 from trackside.frameworks.adapter import Sources
+from trackside.frameworks.pytorch.data.batches import BatchSource
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsSource
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.numbering import Numbering
@@ -87,7 +88,9 @@ class PyTorchSources:
             is_eager_allowed=session.request.compiled == "eager_step",
         )
         self.gradient_numbers = GradientNumbers(
-            self.statistics, protect=Fuse(guard, "watching whether gradients are cleared").protect
+            self.statistics,
+            is_of_training=lambda place: self.facts.has_loss_at(place),  # noqa: PLW0108 - made below
+            protect=Fuse(guard, "watching whether gradients are cleared").protect,
         )
         self.update_size = UpdateSize(self.statistics, protect=Fuse(guard, "measuring the size of updates").protect)
         self.raw_gradients = RawGradients(
@@ -96,6 +99,11 @@ class PyTorchSources:
             modules=self.modules,
             protect=Fuse(guard, "watching gradients before clipping").protect,
             clipped=self.gradient_numbers.clipped,
+        )
+        self.batches = BatchSource(
+            session.statistics,
+            is_evaluating=lambda: self.validation.is_on,
+            protect=Fuse(guard, "looking at batches").protect,
         )
         self.skipped_steps = SkippedSteps(
             engine, protect=Fuse(guard, "counting skipped steps").protect, skipped=observer.step_skipped
@@ -134,6 +142,7 @@ class PyTorchSources:
             self.calls,
             self.loss_inputs,
             self.numbering,
+            self.batches,
             *(make(session, self.modules) for make in extra),
         )
 
@@ -161,6 +170,7 @@ class PyTorchSources:
             has_grad_scaler=self.skipped_steps.has_scaler,
             world_size=rank_of_this_process(session.environment).of,
             is_compiled=self.calls.eager.is_compiler_used,
+            shared_randomness=self.batches.shared_randomness,
         )
 
     def optimizer_created(self, optimizer: Any) -> None:
