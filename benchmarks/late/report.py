@@ -137,8 +137,9 @@ def main() -> int:
     lightning: dict[str, int | None] = {}
     if arguments.lightning:
         asked = [arguments.lightning, str(Path(__file__).with_name("lightning_alarm.py")), str(arguments.root)]
-        printed = subprocess.run(asked, check=True, capture_output=True, text=True).stdout
-        lightning = json.loads(printed.splitlines()[-1])
+        lightning = json.loads(
+            subprocess.run(asked, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
+        )
     judged = [judge(training, arguments.root) for training in stored]
     lines = [*summary(judged, lightning), "", *table(judged, lightning)]
     print("\n".join(lines))

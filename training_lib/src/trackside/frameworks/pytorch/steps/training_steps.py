@@ -216,7 +216,7 @@ class TrainingSteps:
 
     def _end_validation(self) -> None:
         self._validation.end()
-        unseen = self.sources.in_training_mode
+        unseen = self.sources.validation.in_training_mode
         before = unseen.count
         unseen.training_goes_on()
         if unseen.count > before and not self._strategy.boundary.is_open:  # no step will end after it
