@@ -47,7 +47,7 @@ def test_the_message_says_what_where_since_when_and_what_to_do() -> None:
     assert message.subject == "Trackside: vanishing-gradient in digits-01"
     assert message.body == (
         "The rule vanishing-gradient found an issue in the training job\n"
-        "digits-01, which it asks to stop.\n"
+        "digits-01, which it requests to stop.\n"
         "\n"
         "What:     Gradients of 9 of 10 layers have vanished.\n"
         "Severity: critical\n"

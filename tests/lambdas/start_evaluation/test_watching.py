@@ -145,7 +145,7 @@ def test_watched(
             BOTH,
             change("nightly-7"),
             environment_with(TRACKSIDE_WATCH="no"),
-            "does not want to be watched",
+            "its environment forbids it",
             id="it does not want to, by its environment",
         ),
         pytest.param(HUB, of_spoke(), never_read, "by its tag only", id="a spoke's job: here may run one of its name"),
