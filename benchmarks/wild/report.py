@@ -121,7 +121,9 @@ def _share(runs: Sequence[Judged], holds: Callable[[Judged], bool]) -> Share:
 
 def page(chosen: Sequence[Job], found: Sequence[tuple[Job, Judged]], answers: Answers, *, root: Path) -> Iterator[str]:
     """Yield the written part of the page."""
-    programs = sorted({job.program.name: job.program for job in chosen}.values(), key=lambda one: (one.family, one.name))
+    programs = sorted(
+        {job.program.name: job.program for job in chosen}.values(), key=lambda one: (one.family, one.name)
+    )
     outcomes = [outcome for job, _ in found if (outcome := Outcome.read(job.folder(root)))]
     by = Counter(outcome.by for outcome in outcomes)
     seeds = max((job.seed for job in chosen), default=-1) + 1

@@ -98,9 +98,7 @@ def ignite_accumulated(seed: int) -> None:
 
     model = _layers()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    trainer = create_supervised_trainer(
-        model, optimizer, torch.nn.CrossEntropyLoss(), gradient_accumulation_steps=4
-    )
+    trainer = create_supervised_trainer(model, optimizer, torch.nn.CrossEntropyLoss(), gradient_accumulation_steps=4)
     rate = PiecewiseLinear(optimizer, "lr", milestones_values=[(0, 1e-4), (60, 5e-3), (300, 0.0)])
     trainer.add_event_handler(Events.ITERATION_STARTED, rate)
     trainer.run(_loaders(batch=16)[0], max_epochs=5)

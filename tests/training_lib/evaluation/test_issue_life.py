@@ -78,6 +78,25 @@ class OnlyOnce(TooLarge):
 
 
 @dataclass(frozen=True)
+class Worsening(TooLarge):
+    """A gradient is too large, and may become far too large."""
+
+    rule_id = "worsening"
+    escalates = True
+
+    def severity_of(self, findings: Sequence[Finding]) -> Severity:
+        return Severity.CRITICAL if findings[0].observed > 100 else Severity.WARNING
+
+
+@dataclass(frozen=True)
+class Unmoved(Worsening):
+    """The same, said once."""
+
+    rule_id = "unmoved"
+    escalates = False
+
+
+@dataclass(frozen=True)
 class Counts:
     """What `Third` remembers."""
 
@@ -178,12 +197,34 @@ def told(verdicts: Iterable[Verdict]) -> list[tuple[str, int, int]]:
             [("opened", 1, 4), ("recovered", 1, 9)],
             id="as-patient-when-it-comes-again",
         ),
+        pytest.param(Worsening(), [BAD, BAD, 900.0, 900.0], [("opened", 1, 0), ("opened", 2, 2)], id="worse"),
+        pytest.param(
+            Worsening(), [BAD, 900.0, BAD, 900.0], [("opened", 1, 0), ("opened", 2, 1)], id="no-worse-than-it-was"
+        ),
+        pytest.param(
+            Worsening(),
+            [900.0, BAD, *[GOOD] * 3, BAD, 900.0],
+            [("opened", 1, 0), ("recovered", 1, 4), ("opened", 2, 5), ("opened", 3, 6)],
+            id="worse-after-recovery",
+        ),
+        pytest.param(Unmoved(), [BAD, 900.0, 900.0], [("opened", 1, 0)], id="worse-but-said-once"),
         pytest.param(OnlyOnce(), [BAD, *[GOOD] * 4, BAD], [("opened", 1, 0)], id="until-found"),
         pytest.param(TooLarge(), [GOOD] * 5, [("clean", 1, 4)], id="never-an-issue-is-clean-and-never-recovers"),
     ],
 )
 def test_life(rule: Rule, values: Sequence[float], expected: list[tuple[str, int, int]]) -> None:
     assert World(rule).judge(values) == expected
+
+
+def test_an_issue_that_becomes_worse_has_its_new_severity_even_after_a_restart() -> None:
+    world = World(Worsening())
+    world.write([BAD, BAD])
+    world.evaluator.poll()
+    world.evaluator = world.start()
+    world.write([900.0], start=2)
+    end_run(world.tensors)
+    world.evaluator.poll()
+    assert [(v.severity, v.step) for v in world.sent] == [(Severity.WARNING, 0), (Severity.CRITICAL, 2)]
 
 
 def test_what_recovered_says_of_which_issue_and_asks_for_nothing() -> None:

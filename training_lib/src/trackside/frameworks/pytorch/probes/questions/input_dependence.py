@@ -21,7 +21,7 @@ class InputDependence(Probe):
         "If the learning rate is high, the first steps may have driven all units of a layer to zero: lower it.",
     )
 
-    def ask(self, subject: Subject) -> Answer:
+    def answer(self, subject: Subject) -> Answer:
         """Return a fault where no output changes."""
         inputs = subject.program.inputs()
         if not inputs:
@@ -34,7 +34,7 @@ class InputDependence(Probe):
         rows = {key: value for key, value in before.items() if value.ndim and value.shape[0] == batch.size}
         if not rows:
             raise NotTriedError("no output has a row for each sample")
-        apart = difference(rows, subject.evaluated(inputs=turned))
-        if apart > _NOTHING:
-            return self.ok(f"with other samples the outputs change by {apart:.2g} of the largest")
-        return self.fault(f"with other samples the outputs change by {apart:.1g} of the largest")
+        change = difference(rows, subject.evaluated(inputs=turned))
+        if change > _NOTHING:
+            return self.ok(f"with other samples the outputs change by {change:.2g} of the largest")
+        return self.fault(f"with other samples the outputs change by {change:.1g} of the largest")
