@@ -355,8 +355,7 @@ class Evaluator:
 
     def _final_verdict(self, name: str, now: float) -> Verdict | None:
         progress = self._run_progress.of(name)
-        moment = Moment(self._run, max(progress.judged_through, 0), now)
-        return final_verdict(self._rules[name], progress, moment, self._trial)
+        return final_verdict(self._rules[name], progress, self._trial, run=self._run, now=now)
 
     def _log_damage(self) -> None:
         damaged = self._trial.damaged
