@@ -93,7 +93,7 @@ def read_trial(run: Path, random: Random, wrap: Callable[[Store], Store]) -> See
     trial = open_trial(wrap(open_store(str(run))))
     seen = Seen()
     for name in trial.names:
-        for saved in trial.saved_steps(name):
+        for saved in trial.parts.saved.saved(name):
             try:
                 seen.values[name, saved.step, saved.worker] = trial.value(name, step=saved.step, worker=saved.worker)
             except TracksideError as error:
@@ -127,15 +127,15 @@ def _read_answer(trial: Trial) -> None:
         trial.steps(mode)
     steps = trial.steps()
     for step in itertools.chain(steps[:5], steps[-5:]):
-        trial.collections_at(step)
+        trial.parts.steps.collections_at(step)
         trial.mode_of(step)
-        trial.is_damaged(step)
+        trial.parts.steps.is_damaged(step)
         for worker in trial.workers:
-            trial.event_key(step, worker)
+            trial.parts.steps.event_key(step, worker)
     for collection in trial.collections:
         trial.tensors(collection=collection)
     series = trial.tensors(regex=".", steps="0:100:2")
-    trial.heads(trial.tensors())
+    trial.parts.heads(trial.tensors())
     for one in (*series[:3], *trial.tensors(mode="TRAIN")[-2:]):
         _printable((repr(one), one._repr_html_(), one.steps, one.workers))
         one.to_columns()

@@ -13,7 +13,7 @@ REACTIONS = sorted(path.parent.name for path in LAMBDAS.glob("*/handler.py"))
 
 def construct_name(reaction: str) -> str:
     """The name of a reaction's construct: the word of an action, or the name of its folder without underscores."""
-    words = {action.unit.name: action.value for action in Action}
+    words: dict[str, str] = {action.unit.name: action.value for action in Action}
     return words.get(reaction, "".join(part.capitalize() for part in reaction.split("_")))
 
 

@@ -121,7 +121,7 @@ def test_an_index(run: Path, replace: Replace, said: str) -> None:
     replaced(run, f"debug-output/{index_key(7, WORKER)}", replace)
     trial = open_trial(str(run))
     assert said in damage_of(trial.damaged, index_key(7, WORKER)).what
-    assert trial.is_damaged(7)
+    assert trial.parts.steps.is_damaged(7)
     for step in set(range(STEPS)) - {7}:
         assert trial.value("Net_w", step=step, worker=WORKER).tolist() == [step] * 3
     trial.refresh()

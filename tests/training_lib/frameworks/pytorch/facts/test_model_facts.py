@@ -61,7 +61,7 @@ def facts_of(capturing: Any, body: Callable[[], None], **collections: int) -> tu
     trial = Trial(store, store)
     trial.refresh()
     assert not trial.damaged
-    return trial.model_facts_of("worker_0")
+    return trial.parts.facts.revisions("worker_0")
 
 
 class Attentive(nn.Module):
