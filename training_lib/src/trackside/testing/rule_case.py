@@ -100,7 +100,8 @@ class RuleCase:
     @property
     def window(self) -> Window:
         """The window that the rule judges."""
-        window = self.trial.window(self.newest_step if self.step is None else self.step, now=WALL_TIME)
+        step = self.newest_step if self.step is None else self.step
+        window = replace(self.trial.window(step, now=WALL_TIME), is_last=step == self.newest_step)
         others = {
             name: recorded_trial(t, mode=self.mode, collections=self.collections) for name, t in self.others.items()
         }
