@@ -16,6 +16,7 @@ from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.numbering import Numbering
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
 from trackside.frameworks.pytorch.losses.inputs import LossInputSource
+from trackside.frameworks.pytorch.modes.random_evaluation import RandomEvaluation
 from trackside.frameworks.pytorch.modes.validation import Validation
 from trackside.frameworks.pytorch.modes.validation_in_training_mode import ValidationInTrainingMode
 from trackside.frameworks.pytorch.modules.source import ModuleSource, TrainedModules
@@ -64,6 +65,11 @@ class PyTorchSources:
             counted=observer.validation_counted,
             fuse=Fuse(guard, "watching for evaluations in training mode"),
         )
+        self.random_evaluation = RandomEvaluation(
+            counted=observer.validation_counted,
+            is_compiler_used=lambda: self.calls.eager.is_compiler_used,
+            fuse=Fuse(guard, "watching for dropout in evaluations"),
+        )
         self.validation = Validation(
             engine,
             modules=self.modules,
@@ -73,6 +79,7 @@ class PyTorchSources:
             ended=observer.validation_step_ends,
             reads_every_loss=lambda loss: session.statistics.is_on and not self.statistics.numbers.is_late(loss),
             in_training_mode=self.in_training_mode,
+            random=self.random_evaluation,
             fuse=Fuse(guard, "watching evaluation"),
         )
         self.strategy = strategy(engine, self.names, self.validation)
@@ -112,7 +119,7 @@ class PyTorchSources:
             program=lambda: self._program(session),
             clipping=self.gradient_numbers.clipping_places,
             unmasked=self.calls.unmasked,
-            training_mode_evaluations=lambda: (self.in_training_mode.count, self.in_training_mode.place),
+            evaluations=(self.in_training_mode, self.random_evaluation),
             protect=Fuse(guard, "recording what the model is made of").protect,
         )
         self.losses = LossSource(
