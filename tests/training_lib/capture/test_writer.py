@@ -479,7 +479,7 @@ def test_a_failing_part_costs_no_step(
 @pytest.mark.parametrize(
     ("is_part_first", "said"),
     [
-        pytest.param(True, ["Part cannot store what it has", "step 0 could not be saved", "1 of 1 steps"], id="part"),
+        pytest.param(True, ["Part cannot store its data", "step 0 could not be saved", "1 of 1 steps"], id="part"),
         pytest.param(False, ["step 0 could not be saved", "1 of 1 steps"], id="step"),
     ],
 )

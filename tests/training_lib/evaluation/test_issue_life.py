@@ -15,8 +15,8 @@ from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.errors import RecordError, StorageUnavailableError
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.verdict import Finding, Outcome, Severity, State, Verdict
-from trackside.evaluation.asking import FEWEST_QUIET_STEPS, MOST_ISSUES
 from trackside.evaluation.evaluator import Evaluator
+from trackside.evaluation.judging import FEWEST_CLEAN_STEPS, MOST_ISSUES
 from trackside.evaluation.progress import ProgressFile
 from trackside.rules.catalogue import ConfiguredRule
 from trackside.rules.rule import FoldingRule, Rule, parameter
@@ -134,7 +134,7 @@ class World:
     def judge(self, values: Iterable[float]) -> list[tuple[str, int, int]]:
         self.write(values)
         end_run(self.tensors)
-        self.evaluator.sweep()
+        self.evaluator.poll()
         return told(self.sent)
 
 
@@ -201,7 +201,7 @@ def test_what_recovered_says_of_which_issue_and_asks_for_nothing() -> None:
 
 def test_what_comes_and_goes_for_ever_is_told_ten_times() -> None:
     world = World(TooLarge())
-    told_of = world.judge([BAD, *[GOOD] * FEWEST_QUIET_STEPS] * (MOST_ISSUES + 3))
+    told_of = world.judge([BAD, *[GOOD] * FEWEST_CLEAN_STEPS] * (MOST_ISSUES + 3))
     assert [occurrence for what, occurrence, _ in told_of if what == "opened"] == [*range(1, MOST_ISSUES + 1)]
     assert sum(what == "recovered" for what, *_ in told_of) == MOST_ISSUES
     assert len({verdict.verdict_id for verdict in world.sent}) == 2 * MOST_ISSUES
@@ -236,11 +236,11 @@ def test_portions_and_restarts_change_nothing(values: list[float], cuts: list[tu
     for length, restarts in [*cuts, (len(values), False)]:
         growing.write(values[step : step + length], start=step)
         step = min(len(values), step + length)
-        growing.evaluator.sweep()
+        growing.evaluator.poll()
         if restarts:
             growing.evaluator = growing.start()
     end_run(growing.tensors)
-    growing.evaluator.sweep()
+    growing.evaluator.poll()
     assert by_rule(growing.sent) == by_rule(whole.sent)
     assert len({v.verdict_id for v in growing.sent}) == len(growing.sent)
 
@@ -253,7 +253,7 @@ def test_a_folding_rule_remembers_over_a_restart() -> None:
     world = World(Third())
     for step, value in enumerate([BAD, GOOD, BAD, GOOD, BAD, GOOD]):
         write_tensors(world.tensors, step, {G: value})
-        world.evaluator.sweep()
+        world.evaluator.poll()
         world.evaluator = world.start()
     assert told(world.sent) == [("opened", 1, 4)]
     state = Third().load(ProgressFile(world.output).load().rules["third"].memory)
@@ -437,14 +437,14 @@ def test_an_outage_while_a_rule_is_asked_loses_nothing(where: str, fails_with: C
     world.write([GOOD, GOOD, GOOD if where == "lacks" else BAD, BAD])
     for _ in range(2):
         with pytest.raises(StorageUnavailableError):
-            world.evaluator.sweep()
+            world.evaluator.poll()
     world.evaluator = world.start()
     fails_with(ZeroDivisionError("which never comes"))
     world.rules = [one for one in world.rules if one.rule.rule_id != "breaks"] + [
         ConfiguredRule(RuleConfiguration("breaks"), Breaks(where="nothing"))
     ]
     world.evaluator = world.start()
-    world.evaluator.sweep()
+    world.evaluator.poll()
     issues = {v.configuration_name: told([v]) for v in world.sent}
     assert issues["too-large"] == issues["breaks"] == [("opened", 1, first)]
     assert len(world.sent) == len(issues)

@@ -490,7 +490,7 @@ class TestWhatIsMissing:
         reader = read(store)
         reader.refresh()
         (error,) = reader.errors
-        assert "nothing says what the rows of schema 0 are" in error.what
+        assert "nothing describes the rows of schema 0" in error.what
 
 
 def recorded(kind: Any, *, steps: int = 60) -> Any:

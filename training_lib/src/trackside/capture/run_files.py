@@ -216,9 +216,9 @@ class RunFiles:
         if self._tensorboard:
             self._tensorboard.add(step, content.histogram_names)
 
-    def lost(self, step: int, why: str) -> None:
+    def lost(self, step: int, reason: str) -> None:
         """Note a step that is not stored. The capture report of the run lists it."""
-        self._losses.add(step, why)
+        self._losses.add(step, reason)
 
     def finish(self, *, is_interrupted: bool = False) -> None:
         """Store what is still due (collections file, packed index, files for TensorBoard), and remove the claim.
@@ -229,7 +229,7 @@ class RunFiles:
             self._finish(is_interrupted)
         finally:
             if self._lock is not None:
-                self._lock.give_back()
+                self._lock.release()
 
     def _finish(self, is_interrupted: bool) -> None:
         self.start()  # else what an earlier process has stored could be overwritten
@@ -330,7 +330,7 @@ class NoFiles:
     def save(self, step: StepTensors) -> None:
         """Do nothing."""
 
-    def lost(self, step: int, why: str) -> None:
+    def lost(self, step: int, reason: str) -> None:
         """Do nothing."""
 
     def finish(self, *, is_interrupted: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Choose the content of a stored step: of each tensor its shape, its reductions, itself, as its due collections ask."""
+"""Choose the content of a stored step: of each tensor its shape, its reductions, itself, by its due collections."""
 
 from __future__ import annotations
 

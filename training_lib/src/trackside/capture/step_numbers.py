@@ -19,6 +19,7 @@ from trackside.contracts.recorded_names import (
     GRADIENTS_KEPT,
     LOST_UPDATES,
     PASSES_WITHOUT_STEP,
+    UPDATE_SIZE,
     WITHOUT_GRADIENTS,
 )
 
@@ -56,6 +57,7 @@ def clipping_name(number: int) -> str:
 
 STEP_NUMBERS: tuple[StepNumber, ...] = (
     StepNumber(GRADIENTS_KEPT, "mean", "1 where a step used the gradients of the one before again, else 0"),
+    StepNumber(UPDATE_SIZE, "mean", "the change of all weights since it was last measured, over their size (a sample)"),
     StepNumber(
         BACKWARD_PASSES, "mean", "backward passes since the optimizer's step before; the fewest of several optimizers"
     ),

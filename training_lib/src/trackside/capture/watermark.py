@@ -201,7 +201,7 @@ class MarkedParts:
                 failure = failure or error
             except Exception as error:  # noqa: BLE001 - what is broken is switched off, and nothing else
                 self._parts = tuple(other for other in self._parts if other is not part)
-                self._guard.say_once("background", "%s is given up: %s.", type(part).__name__, describe(error))
+                self._guard.warn_once("background", "%s is switched off: %s.", type(part).__name__, describe(error))
         if failure is not None:
             raise failure
 

@@ -60,7 +60,7 @@ class Target(Protocol):
     def save(self, step: StepTensors) -> None:
         """Store one step whole. Errors: `OSError` for an outage, after which a later step may succeed."""
 
-    def lost(self, step: int, why: str) -> None:
+    def lost(self, step: int, reason: str) -> None:
         """Note that nothing of a step will be stored. Called on any thread; never raises, never waits."""
 
     def finish(self, *, is_interrupted: bool) -> None:
@@ -144,13 +144,13 @@ class Writer:
         self._is_stuck = False
         self._is_closing = self._is_interrupted = False
         self._flushes = 0
-        self._background_wanted = self._background_done = 0  # flushes of the background that were asked for, and made
+        self._background_wanted = self._background_done = 0  # requested and completed flushes of the background
         self._has_ended = False
         self._thread: threading.Thread | None = None
         self._stored_late: list[StepTensors] = []  # while the writer is being closed
         self._retry_at = 0.0
         self._retry_seconds = 0.0
-        self._why_failing = ""
+        self._failure = ""
         self.saved_steps = 0
         self.lost_steps = 0
 
@@ -179,9 +179,9 @@ class Writer:
             if not self._has_room(step) and not self._is_stuck:
                 self._progress.wait_for(lambda: self._has_room(step), self._limits.block_seconds)
             if self._has_ended:  # a thread that trains on while the process ends around it
-                why = "its run is closed"
-                self._note_lost(step, why)
-                self._guard.say_once("closed", "step %d could not be saved: %s.", step.step, why)
+                reason = "its run is closed"
+                self._note_lost(step, reason)
+                self._guard.warn_once("closed", "step %d could not be saved: %s.", step.step, reason)
                 return False
             if not self._has_room(step):
                 self._is_stuck = True
@@ -226,7 +226,7 @@ class Writer:
         if in_time:
             self._await_thread()
         if lost:
-            self._guard.say_once("lost", "%d of %d steps could not be saved.", lost, total)
+            self._guard.warn_once("lost", "%d of %d steps could not be saved.", lost, total)
         return in_time
 
     def _await_thread(self) -> None:
@@ -248,19 +248,19 @@ class Writer:
     def _must_hurry(self) -> bool:
         return self._is_closing or self._flushes > 0 or 2 * self._pending_bytes >= self._limits.memory_bytes
 
-    def _lose(self, failure_class: str, step: StepTensors, why: str) -> None:
-        self._note_lost(step, why)
-        self._guard.say_once(
+    def _lose(self, failure_class: str, step: StepTensors, reason: str) -> None:
+        self._note_lost(step, reason)
+        self._guard.warn_once(
             failure_class,
             "step %d could not be saved: %s. Training goes on; later steps are tried again now and then.",
             step.step,
-            why,
+            reason,
         )
 
-    def _note_lost(self, step: StepTensors, why: str) -> None:
+    def _note_lost(self, step: StepTensors, reason: str) -> None:
         with self._lock:
             self.lost_steps += 1
-        self._target.lost(step.step, why)
+        self._target.lost(step.step, reason)
 
     def _run(self) -> None:
         try:
@@ -309,8 +309,8 @@ class Writer:
                     return self._first_in_queue()
                 if self._is_closing:
                     return []
-                wanted, is_asked = self._background_wanted, self._is_background_asked()
-            self._tend_background((lambda part: part.flush()) if is_asked else (lambda part: part.flush_if_due()))
+                wanted, is_requested = self._background_wanted, self._is_background_requested()
+            self._tend_background((lambda part: part.flush()) if is_requested else (lambda part: part.flush_if_due()))
             with self._lock:
                 self._background_done = wanted
                 self._progress.notify_all()
@@ -324,9 +324,9 @@ class Writer:
         return steps
 
     def _has_work(self) -> bool:
-        return bool(self._queue) or self._is_closing or self._is_background_asked()
+        return bool(self._queue) or self._is_closing or self._is_background_requested()
 
-    def _is_background_asked(self) -> bool:
+    def _is_background_requested(self) -> bool:
         return self._background_wanted > self._background_done
 
     def _background_due_in_seconds(self) -> float | None:
@@ -343,12 +343,14 @@ class Writer:
             except OSError as error:
                 if self.is_failing:  # the outage of the steps, which is logged
                     continue
-                what = "%s cannot store what it has: %s. Training goes on; it is tried again now and then."
+                message = "%s cannot store its data: %s. Training goes on; it is tried again now and then."
                 # Not in the class of the steps' failures: a lost step is logged all the same.
-                self._guard.say_once(f"background/{type(error).__name__}", what, type(part).__name__, describe(error))
+                self._guard.warn_once(
+                    f"background/{type(error).__name__}", message, type(part).__name__, describe(error)
+                )
             except Exception as error:  # noqa: BLE001 - what is broken is switched off, and nothing else
                 self._background = tuple(other for other in self._background if other is not part)
-                self._guard.say_once("background", "%s is given up: %s.", type(part).__name__, describe(error))
+                self._guard.warn_once("background", "%s is switched off: %s.", type(part).__name__, describe(error))
 
     def _done(self, step: StepTensors) -> None:
         with self._lock:
@@ -362,13 +364,13 @@ class Writer:
 
     def _save(self, step: StepTensors) -> None:
         if self.is_failing and self._monotonic() < self._retry_at:
-            self._note_lost(step, self._why_failing)
+            self._note_lost(step, self._failure)
             return
         try:
             self._target.save(step)
         except OSError as error:
-            self._why_failing = describe(error)
-            self._lose(f"store/{type(error).__name__}", step, self._why_failing)
+            self._failure = describe(error)
+            self._lose(f"store/{type(error).__name__}", step, self._failure)
             longest = self._limits.last_retry_seconds
             self._retry_seconds = min(self._retry_seconds * 2 or self._limits.first_retry_seconds, longest)
             self._retry_at = self._monotonic() + self._retry_seconds
@@ -376,11 +378,11 @@ class Writer:
         self.saved_steps += 1
         if self.is_failing:
             self._retry_seconds = 0.0
-            self._guard.say_once("recovered", "saving works again from step %d on.", step.step)
+            self._guard.warn_once("recovered", "saving works again from step %d on.", step.step)
 
     def _finish(self) -> None:
         try:
             self._target.finish(is_interrupted=self._is_interrupted)
         except OSError as error:
             if not self.is_failing:
-                self._guard.say_once("finish", "the end of the run could not be stored: %s.", describe(error))
+                self._guard.warn_once("finish", "the end of the run could not be stored: %s.", describe(error))

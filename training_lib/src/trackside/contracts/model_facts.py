@@ -137,6 +137,7 @@ class LossFacts:
     is_weighted    it has weights of classes or samples (`weight`, `pos_weight`)
     is_broadcast   n predictions and n targets were broadcast to n times n (a column minus a row), or k scores met the
                    number of a class
+    compared_with  number of targets that each prediction was compared with by broadcasting; 0 without broadcasting
     margin         amount by which one distance is to be smaller than another, for a triplet loss that is a mean; None
                    for others
     lowers_likelihood   written by hand, and it adds chosen log-probabilities with a plus sign, alone or times
@@ -154,6 +155,7 @@ class LossFacts:
     backward_line: str = ""
     is_weighted: bool = False
     is_broadcast: bool = False
+    compared_with: int = 0
     margin: float | None = None
     lowers_likelihood: bool = False
 

@@ -249,7 +249,7 @@ class RecordedStatistics:
             blocks_size = sum(HEAD_BYTES + len(block.payload) + FOOTER_BYTES for block in found.blocks)
             file.lost_bytes += found.end - file.offset - blocks_size
             if file.lost_bytes > MOST_LOST_BYTES:
-                what = f"the rest is given up: {file.lost_bytes} bytes so far are no blocks"
+                what = f"the rest is left out: {file.lost_bytes} bytes so far are no blocks"
                 found = ReadBlocks(found.blocks, found.end, (*found.damage, RecordError(file.key, found.end, what)))
             file.offset = found.end
             yield found
@@ -280,7 +280,7 @@ class RecordedStatistics:
     def _take_schema(self, log: _Log, block: Block, key: str) -> None:
         number, schema = self._schemas.read(block, key=key)
         if log.schemas.setdefault(number, schema) is not schema:
-            raise RecordError(key, block.offset, f"schema {number} is said to be two things")
+            raise RecordError(key, block.offset, f"schema {number} is described in two ways")
         for orphan, orphan_key in log.orphans_of(number):
             self._take_block(log, orphan, orphan_key)
 
@@ -379,7 +379,7 @@ class _Log:
     def keep_orphan(self, schema_id: int, block: Block, key: str) -> None:
         """Keep rows of an unknown schema. Errors: `RecordError` if their bytes exceed `MOST_ORPHAN_BYTES`."""
         if self._orphan_bytes + len(block.payload) > MOST_ORPHAN_BYTES:
-            raise RecordError(key, block.offset, f"nothing says what the rows of schema {schema_id} are")
+            raise RecordError(key, block.offset, f"nothing describes the rows of schema {schema_id}")
         self._orphans.setdefault(schema_id, []).append((block, key))
         self._orphan_bytes += len(block.payload)
 
@@ -392,7 +392,7 @@ class _Log:
     def complaint(self) -> str:
         """Return a sentence about missing blocks or schemas; "" if the log is complete."""
         if self._orphans:
-            return f"nothing says what the rows of schema {min(self._orphans)} are"
+            return f"nothing describes the rows of schema {min(self._orphans)}"
         if self.numbers.missing:
             first, last = self.numbers.first_gap
             return f"blocks {first} to {last} are missing: the writer could not store them in time, and dropped them"

@@ -48,7 +48,7 @@ class GradientsNotCleared(Rule):
 
         assert kept_share(np.ones(20), steps=10) == 1.0
         assert kept_share(np.zeros(20), steps=10) == 0.0
-        assert kept_share(np.ones(5), steps=10) is None  # too early to tell
+        assert kept_share(np.ones(5), steps=10) is None  # too early to decide
         assert clearing_period(np.array([0, 1, 1, 0, 1, 1, 0, 1, 1, 0]), periods=3) == 3
         ```
 
@@ -85,7 +85,7 @@ class GradientsNotCleared(Rule):
         columns = window.statistic(GRADIENTS_KEPT, "mean", mode=None)
         if any(len(column.values) >= self.steps for column in columns):
             return ""
-        return f"{self.steps} steps whose always-on statistics were recorded"
+        return f"{self.steps} steps with always-on statistics"
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
         """Return a warning where gradients are cleared at every n-th step."""

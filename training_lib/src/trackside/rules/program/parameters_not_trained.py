@@ -33,10 +33,10 @@ class ParametersNotTrained(Rule):
 
     Why it matters:
         A layer that was left out of the optimizer, or that no gradient reaches, stays at its random start. The rest of
-        the model learns around it: the loss falls, only not as far as it could, and nobody is told.
+        the model learns around it: the loss falls, only not as far as it could, and nothing reports it.
 
     How it decides:
-        For each parameter, with what the hook tells of the program (which optimizer holds it, whether it requires a
+        For each parameter, with the hook's facts about the program (its optimizer, and whether it requires a
         gradient), and the always-on statistics of the newest `steps` steps:
 
         1. *In no optimizer*: it requires a gradient and gets one, but no optimizer holds it.
@@ -52,10 +52,10 @@ class ParametersNotTrained(Rule):
         6. A frozen weight that looks trained is left alone: that is what freezing is for. So are models of which no
            optimizer holds anything (a target network, an average of the weights).
 
-        Severity: critical if these, without those of point 2, which may have their turn yet, are more than half of the
-        numbers that should train, else a warning. Weights that no
-        optimizer holds, but that look trained, are told as information: a backbone may be kept so on purpose. Amazon's
-        Debugger has no such rule.
+        Severity: critical if these parameters are more than half of the numbers that should train, else a warning;
+        those of point 2 do not count, since a gradient may still reach them. Weights that no optimizer holds, but that
+        look trained, are reported as information: a backbone may be kept so on purpose. Amazon's Debugger has no such
+        rule.
 
     What to do:
         Build the optimizer from the parameters of the whole model, after the last layer was added, replaced or
@@ -117,7 +117,7 @@ class ParametersNotTrained(Rule):
         """Return a clause without facts about the program, or before `steps` steps of one program."""
         facts = window.facts
         if facts is None:
-            return "what a hook of this version tells of the program (modules, parameters, optimizers)"
+            return "facts about the program's modules, parameters and optimizers, which Trackside's hook records"
         return "" if window.step >= facts.from_step + self.steps else f"{self.steps} steps of one program"
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
@@ -172,11 +172,11 @@ class ParametersNotTrained(Rule):
         window: Window,
         facts: ModelFacts,
         held: ParameterFacts,
-        told: tuple[str, float, float],
+        measured: tuple[str, float, float],
         *,
         takes_turns: bool,
     ) -> Finding:
-        measure, observed, threshold = told
+        measure, observed, threshold = measured
         module = facts.module(held.module)
         trainable = sum(p.size for p in facts.parameters if not p.tied_to)
         return Finding(

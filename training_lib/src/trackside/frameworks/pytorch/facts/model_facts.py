@@ -128,7 +128,7 @@ class ModelFactsSource:
         self._modules: list[weakref.ref[nn.Module]] = []
         self._stale, self._with_state = StaleState(), list[weakref.ref[nn.Module]]()
         self._others: list[weakref.ref[torch.Tensor]] = []  # parameters that no optimizer holds
-        self._told: object = None
+        self._recorded_state: object = None
         self._revisions = 0
         self._steps = 0
         self._interval = LOOK_INTERVAL
@@ -185,7 +185,8 @@ class ModelFactsSource:
             input_shape=graph.input_shape,
             class_count=graph.class_count,
             is_weighted=graph.is_weighted,
-            is_broadcast=graph.is_broadcast,
+            is_broadcast=graph.compared_with > 0,
+            compared_with=graph.compared_with,
             margin=graph.margin,
             lowers_likelihood=graph.lowers_likelihood,
         )
@@ -207,7 +208,7 @@ class ModelFactsSource:
     def _looked(self, step: int) -> None:
         if self._file is None:
             return
-        if self._state() == self._told:
+        if self._state() == self._recorded_state:
             return
         is_first = not self._revisions
         self._file.add(self._gather(step))
@@ -217,7 +218,7 @@ class ModelFactsSource:
         if is_first:  # now that the modules are known
             for optimizer in list(self._states):
                 self._before_step(optimizer)
-        self._told = self._state()
+        self._recorded_state = self._state()
 
     def _state(self) -> object:
         """Return a value that differs once something has changed."""
@@ -248,9 +249,11 @@ class ModelFactsSource:
             for path, parameter in root.named_parameters(remove_duplicate=False):
                 place = without_wrappers(path)
                 module_name = place.rpartition(".")[0]
-                known = owners.facts(f"{root_name}_{place}", parameter)
-                parameters.append(replace(known, module=f"{prefix}{module_name}" if module_name else root_name))
-                if not known.optimizer and not known.tied_to:
+                parameter_facts = owners.facts(f"{root_name}_{place}", parameter)
+                parameters.append(
+                    replace(parameter_facts, module=f"{prefix}{module_name}" if module_name else root_name)
+                )
+                if not parameter_facts.optimizer and not parameter_facts.tied_to:
                     self._others.append(weakref.ref(parameter))
         parameters += owners.homeless()
         has_single = any(parameter.dtype == "float32" for parameter in parameters)
@@ -322,7 +325,7 @@ class _Owners:
     def facts(self, name: str, parameter: torch.Tensor) -> ParameterFacts:
         """Return the facts of a parameter under the name `name`, without its module."""
         optimizer, group, requires_grad = self._owner.get(id(parameter), ("", 0, parameter.requires_grad))
-        first = self._first_names.setdefault(id(parameter), self._names.known(parameter) or name)
+        first = self._first_names.setdefault(id(parameter), self._names.name_of(parameter) or name)
         placements = getattr(parameter, "placements", ())
         return ParameterFacts(
             name=name,
@@ -342,7 +345,7 @@ class _Owners:
     def homeless(self) -> Iterator[ParameterFacts]:
         """Return the parameters that optimizers hold and no module does."""
         for number, parameter in self._parameters.items():
-            if number not in self._first_names and (name := self._names.known(parameter)) is not None:
+            if number not in self._first_names and (name := self._names.name_of(parameter)) is not None:
                 yield self.facts(name, parameter)
 
 
@@ -413,7 +416,7 @@ class ModelFactsFile:
         self._added: list[_Found] = []  # by the training thread; taken from the front by the writer's
         self._revisions: list[ModelFacts] = []
         self._is_resumed = self._has_news = self._is_full = False
-        self._told = self.stored_revisions = 0
+        self._revision_count = self.stored_revisions = 0
         self._lines: tuple[object, list[dict[str, Place]]] = (None, [])
         self._source = SourceLines()
         self._retry_at = 0.0
@@ -464,8 +467,10 @@ class ModelFactsFile:
             del self._added[0]
             self._add(facts)
         if self._has_news:
-            self._store.put(model_facts_key(self._worker), encode_facts(self._revisions, told=self._told))
-            self._has_news, self.stored_revisions = False, self._told
+            self._store.put(
+                model_facts_key(self._worker), encode_facts(self._revisions, revision_count=self._revision_count)
+            )
+            self._has_news, self.stored_revisions = False, self._revision_count
 
     def _resume(self, store: Store) -> None:
         """Read the facts that an earlier process of the run has stored, once."""
@@ -475,7 +480,7 @@ class ModelFactsFile:
             self._revisions = list(read_facts(store, self._worker))
         except RecordError:  # it was damaged before: its content is lost already
             self._revisions = []
-        self._told = len(self._revisions)
+        self._revision_count = len(self._revisions)
         self._is_resumed = True
 
     def _add(self, facts: ModelFacts) -> None:
@@ -492,7 +497,7 @@ class ModelFactsFile:
             self._is_full = True
             return
         self._revisions = revisions
-        self._told += 1
+        self._revision_count += 1
         self._has_news = True
 
     def _with_lines(self, found: _Found) -> ModelFacts:
@@ -531,12 +536,12 @@ class ModelFactsFile:
 
     def _module_places(self, found: _Found, script: str) -> list[dict[str, Place]]:
         """Return the place of each module of each root. They are looked up again only if the modules changed."""
-        asked = [[(path, kind) for path, kind, _ in root] for root in found.roots]
-        if self._lines[0] != asked:
+        paths = [[(path, kind) for path, kind, _ in root] for root in found.roots]
+        if self._lines[0] != paths:
             seen = [p.file for _, p in (*found.optimizers, *found.losses) if p is not None]
             files = dict.fromkeys([*([script] if script else []), *seen])
-            places = [self._source.modules(_tree(modules), files=files) for modules in asked]
-            self._lines = asked, places
+            places = [self._source.modules(_tree(modules), files=files) for modules in paths]
+            self._lines = paths, places
         return self._lines[1]
 
 

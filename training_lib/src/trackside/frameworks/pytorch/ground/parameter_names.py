@@ -36,7 +36,7 @@ class ParameterNames:
         self._root_names: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}
         self._taken: dict[str, int] = {}
         self._homeless = 0
-        self._is_told = False
+        self._has_registered = False
         self._seen: list[weakref.ref[Optimizer]] | None = None
 
     def optimizers_seen(self) -> list[Optimizer] | None:
@@ -45,7 +45,7 @@ class ParameterNames:
 
     def register(self, root: torch.nn.Module) -> None:
         """Name the parameters of a model. From then on the parameters of unregistered models have no name."""
-        self._is_told = True
+        self._has_registered = True
         root = unwrapped(root)
         root_name = self._root_name(root)
         for path, parameter in root.named_parameters():
@@ -56,17 +56,17 @@ class ParameterNames:
         """Return (name, parameter) for each parameter of the roots named so far that has a name itself."""
         for _, root in self.roots():
             for parameter in root.parameters():
-                name = self._known(parameter)
+                name = self._name_of(parameter)
                 if name is not None:
                     yield name, parameter
 
     def of(self, optimizer: Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
         """Return (name, parameter) for each parameter of the optimizer, in its order."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        if not self._is_told and any(self._known(p) is None for p in parameters):
+        if not self._has_registered and any(self._name_of(p) is None for p in parameters):
             self._name_all(parameters)
         for parameter in parameters:
-            name = self._known(parameter)
+            name = self._name_of(parameter)
             if name is not None:
                 yield name, parameter
 
@@ -77,11 +77,11 @@ class ParameterNames:
             if root is not None:
                 yield name, root
 
-    def known(self, parameter: torch.Tensor) -> str | None:
+    def name_of(self, parameter: torch.Tensor) -> str | None:
         """Return the name of a parameter of an optimizer seen before; None for any other."""
-        return self._known(parameter)
+        return self._name_of(parameter)
 
-    def _known(self, parameter: torch.Tensor) -> str | None:
+    def _name_of(self, parameter: torch.Tensor) -> str | None:
         reference, name = self._names.get(id(parameter), (None, ""))
         # The object itself is compared, for an id is given again once its object is gone.
         return name if reference is not None and reference() is parameter else None
@@ -91,7 +91,7 @@ class ParameterNames:
             homes = _homes({id(p) for p in parameters})
             self._seen = [weakref.ref(optimizer) for optimizer in instances(Optimizer)]
         for parameter in parameters:
-            if self._known(parameter) is not None:
+            if self._name_of(parameter) is not None:
                 continue
             home = homes.get(id(parameter))
             if home is None:

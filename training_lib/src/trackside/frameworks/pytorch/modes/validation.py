@@ -86,7 +86,7 @@ class Validation:
         self._evaluated: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._marker: weakref.ref[torch.nn.Module] | None = None  # its next call is the next step
         self._had_gradients = False
-        fuse.when_blown = self._give_up
+        fuse.when_blown = self._switch_off
         self._protected = fuse.protect(lambda function, *args: function(*args))
         self._calls = FunctionCalls(LOSS_OF_FUNCTION, untraced(fuse.protect(self._losses.function_called)))
         self._see_mode = untraced(fuse.protect(self._mode_set))
@@ -149,7 +149,7 @@ class Validation:
         self._random.switch(on=self.is_on)
         self._changed()
 
-    def _give_up(self) -> None:
+    def _switch_off(self) -> None:
         self.is_on = self._losses.is_step_open = self._has_training_begun = False
         self._in_training_mode.stand_down()
         self._random.stand_down()

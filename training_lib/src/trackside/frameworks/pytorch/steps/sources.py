@@ -26,6 +26,7 @@ from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
 from trackside.frameworks.pytorch.sharding.ranks import rank_of_this_process
 from trackside.frameworks.pytorch.statistics.gradient_numbers import GradientNumbers
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
+from trackside.frameworks.pytorch.statistics.update_size import UpdateSize
 from trackside.frameworks.pytorch.steps.losses import LossSource
 from trackside.frameworks.pytorch.steps.parameters import ParameterSource
 from trackside.frameworks.pytorch.steps.strategy import MakeStrategy, Observer
@@ -98,6 +99,7 @@ class PyTorchSources:
             is_of_training=lambda place: self.facts.has_loss_at(place),  # noqa: PLW0108 - made below
             protect=Fuse(guard, "watching whether gradients are cleared").protect,
         )
+        self.update_size = UpdateSize(self.statistics, protect=Fuse(guard, "measuring the size of updates").protect)
         self.raw_gradients = RawGradients(
             engine,
             saver=self.saver,
