@@ -33,7 +33,7 @@ class StaleState:
         return tuple(self._stale.values())
 
     def of(self, module: nn.Module) -> str:
-        """Return the state of a module at the newest look, or as it is if there was none; "" for none."""
+        """Return the state of a module at the newest look, or now if it was not looked at; "" for none."""
         return self._stale[module] if module in self._stale else _stale_statistics(module)
 
     def _look_at(self, module: nn.Module) -> str:

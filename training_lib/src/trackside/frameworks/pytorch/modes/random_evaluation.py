@@ -119,7 +119,7 @@ class _AttentionCalls:
 
     def __init__(self, seen: Callable[..., None]) -> None:
         self._original: Any = getattr(functional, _ATTENTION, None)
-        original = self._original
+        original: Any = self._original
 
         def stand_in(*args: Any, **kwargs: Any) -> Any:
             if not torch.compiler.is_compiling():

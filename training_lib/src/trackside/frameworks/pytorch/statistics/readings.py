@@ -254,9 +254,9 @@ class PyTorchStatistics:
             return
         if isinstance(rates, list) and not any(rates):
             return  # it was to leave everything as it is
-        there = iter(reading.gradients_in(part))
+        present = iter(reading.gradients_in(part))
         flags = [True] * part.count if reading.part_has_gradient is None else reading.part_has_gradient.tolist()
-        gradients = [next(there) if is_there else None for is_there in flags]
+        gradients = [next(present) if has_one else None for has_one in flags]
         copied = [g for g, is_copied in zip(gradients, part.is_copied, strict=True) if is_copied]
         share = lost_share(measured, reading.copies, copied)
         if share is None:
