@@ -107,7 +107,9 @@ class TestStoredRuns:
 
 def alarm(rule: str = "overfit", severity: Severity = Severity.WARNING, *, is_recovered: bool = False) -> Alarm:
     """Return an alarm at step 10."""
-    return Alarm(rule, severity, 10, 5, "group", "Words.", "loss: mean 1 > 0", ("a cause (2 > 1)",), ("Do.",), is_recovered)
+    return Alarm(
+        rule, severity, 10, 5, "group", "Words.", "loss: mean 1 > 0", ("a cause (2 > 1)",), ("Do.",), is_recovered
+    )
 
 
 def judged(program: str, *alarms: Alarm) -> Judged:

@@ -37,7 +37,9 @@ def speechbrain_classifier(seed: int) -> None:
         torch.nn.Conv1d(16, 16, 9, 4), torch.nn.LeakyReLU(), torch.nn.AdaptiveMaxPool1d(1), torch.nn.Flatten(),
         torch.nn.Linear(16, 6),
     )  # fmt: skip
-    brain = Listener({"model": model}, lambda parameters: torch.optim.Adam(parameters, 1e-3), run_opts={"device": "cpu"})
+    brain = Listener(
+        {"model": model}, lambda parameters: torch.optim.Adam(parameters, 1e-3), run_opts={"device": "cpu"}
+    )
     brain.fit(
         range(6), _tones(), valid_set=_tones(96), progressbar=False,
         train_loader_kwargs={"batch_size": 16}, valid_loader_kwargs={"batch_size": 16},
