@@ -84,7 +84,7 @@ class Sweep:
     def _look_who_it_is(self, job: Listed, now: float) -> Done | Nothing:
         tags = sagemaker.tags_of(job.arn)
         run_uri = tags.get(RUN_TAG, "")
-        if not (is_in(self._settings.run_bucket, run_uri) if run_uri else self._settings.tells_untagged):
+        if not (is_in(self._settings.run_bucket, run_uri) if run_uri else self._settings.sends_untagged):
             self._table.mark_unwatched(job.arn)
             return Nothing(f"{job.name} did not ask for this deployment of Trackside.")
         description = sagemaker.describe(job.name)

@@ -64,7 +64,7 @@ def job_name_in(event: Mapping[str, Any]) -> str:
     return name if isinstance(name, str) else ""
 
 
-def told_at(event: Mapping[str, Any]) -> float:
+def sent_at(event: Mapping[str, Any]) -> float:
     """Return the time at which EventBridge took the event, in seconds since the epoch; 0 if it is not given."""
     try:
         # Python 3.10 knows no Z.

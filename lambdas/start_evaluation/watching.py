@@ -23,7 +23,7 @@ from trackside.contracts.job_choice import (
 )
 from trackside.contracts.run_layout import RunLocation
 
-AskEnvironment = Callable[[], Mapping[str, str]]
+ReadEnvironment = Callable[[], Mapping[str, str]]
 
 # A bucket that a deployment made: the name of its stack, of the bucket in it, and what CloudFormation rolled.
 _MADE_BUCKET = re.compile(r"(?P<stem>trackside[a-z0-9-]*-runs[0-9a-f]{8})-[a-z0-9]+")
@@ -59,7 +59,7 @@ class WrongPlace:
 
 
 def who_is_watched(
-    change: TrainingJobStateChange, settings: StartEvaluationSettings, *, environment_of_job: AskEnvironment
+    change: TrainingJobStateChange, settings: StartEvaluationSettings, *, environment_of_job: ReadEnvironment
 ) -> Watched | WrongPlace | Nothing:
     """Return the watched job, by its tags, then its environment, then its name.
 
@@ -95,15 +95,15 @@ def _placed(
 
 
 def _of_untagged(
-    job: TrainingJob, tagged: JobChoice, settings: StartEvaluationSettings, environment_of_job: AskEnvironment
+    job: TrainingJob, tagged: JobChoice, settings: StartEvaluationSettings, environment_of_job: ReadEnvironment
 ) -> JobChoice | Nothing:
     name = job.name
     if account_of(job.arn) in settings.spoke_accounts:
         return Nothing(f"{name} is a job of a spoke, which is watched by its tag only.")
     if _matches(name, settings.unwatched_jobs):
         return Nothing(f"{name} is not watched (unwatched_jobs).")
-    said = choice_in_environment(environment_of_job()) if settings.watch_by_environment else JobChoice()
-    choice = tagged.filled_up(said)
+    job_choice = choice_in_environment(environment_of_job()) if settings.watch_by_environment else JobChoice()
+    choice = tagged.filled_up(job_choice)
     if choice.watch == UNWATCHED:
         return Nothing(f"{name} does not want to be watched, as its environment says.")
     if choice.run:
@@ -118,8 +118,8 @@ def _is_of_another_deployment(uri: str, bucket: str) -> bool:
 
     A run in a bucket of an earlier deployment of this name is its owner's mistake, as in any other bucket.
     """
-    asked, own = (_MADE_BUCKET.fullmatch(name) for name in (uri.removeprefix("s3://").partition("/")[0], bucket))
-    return asked is not None and (own is None or asked["stem"] != own["stem"])
+    judged, own = (_MADE_BUCKET.fullmatch(name) for name in (uri.removeprefix("s3://").partition("/")[0], bucket))
+    return judged is not None and (own is None or judged["stem"] != own["stem"])
 
 
 def _new_tags(change: TrainingJobStateChange, run: RunLocation, choice: JobChoice) -> dict[str, str]:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from stacks.event_patterns import untagged_training_started
+from tests.stacks.registered import ISSUES_FOUND, OFFICIAL_ISSUES_FOUND, OFFICIAL_ISSUES_FOUND_AND_ASKED
+from trackside.contracts.action import Action
 from trackside_localaccount.event_pattern import matches
 
 EVENTS = Path(__file__).parents[1] / "lambdas" / "events"
@@ -92,12 +94,11 @@ def name_of_role(reference: Any) -> str:
 SAID = {"RecordVerdict/RuleStatusChanged"}
 CHANGED = {"RecordVerdict/TrainingChanged"}
 REPEATED = {"RecordVerdict/OfficialRuleStatusChanged"}
-ACTIONS = {"StopTraining/IssueFound", "Notify/IssueFound", "PublishMetric/IssueFound"}
-OURS = ACTIONS | SAID
+OURS = {f"{word}/IssueFound" for word in golden("ours_issues_found")["detail"]["Actions"]} | SAID
 TOLD = {"Slack/Told", "Webhook/Told"}
 ASKS = {"TRACKSIDE_ACTIONS": "StopTraining"}
 UNWATCHED = {"EvaluationFailed"}
-OFFICIAL = {"Notify/OfficialIssueFound", "PublishMetric/OfficialIssueFound"} | REPEATED  # stopping is not the default
+OFFICIAL = OFFICIAL_ISSUES_FOUND | REPEATED
 STARTED = {"StartEvaluation/TrainingStarted"} | CHANGED
 UNTAGGED = {"StartEvaluation/UntaggedTrainingStarted"}  # this deployment watches by environment
 ASKED = {"StopTraining/OfficialIssueFoundAndAsked"}
@@ -224,8 +225,24 @@ def test_reaches_these_rules_and_no_others(
 def test_our_events_are_awaited_on_our_bus_and_amazons_on_the_default_one(
     rules: dict[str, tuple[bool, Any]],
 ) -> None:
-    assert {name for name, (on_our_bus, _) in rules.items() if on_our_bus} == OURS | TOLD | {"Notify/WrongChoice"}
-    assert len(rules) == 21
+    ours = {name for name, (on_our_bus, _) in rules.items() if on_our_bus}
+    assert ours == ISSUES_FOUND | SAID | TOLD | {"Notify/WrongChoice"}
+    assert set(rules) - ours >= OFFICIAL_ISSUES_FOUND | OFFICIAL_ISSUES_FOUND_AND_ASKED
+
+
+@pytest.mark.parametrize("action", Action)
+def test_an_action_hears_of_what_asks_for_it_and_of_nothing_else(
+    rules: dict[str, tuple[bool, Any]], action: Action
+) -> None:
+    """Of those that nobody needs to ask for, the pattern of official events has no word to look for."""
+    others = [each.value for each in Action if each is not action]
+    _, ours = rules[f"{action.value}/IssueFound"]
+    assert matches(ours, golden("ours_issues_found", Actions=[action.value]))
+    assert not matches(ours, golden("ours_issues_found", Actions=others))
+    if (asked := f"{action.value}/OfficialIssueFoundAndAsked") in rules:
+        for words, is_reached in ((action.value, True), (" ".join(others), False)):
+            event = golden("official_issues_found", Tags={"trackside:actions": words})
+            assert matches(rules[asked][1], event) is is_reached
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lambdas.notify_owner.ended_evaluations import read_unjudged
 from lambdas.notify_owner.forms import document_of, message_structure, short_text, slack_text
 from lambdas.notify_owner.handler import handle
 from lambdas.notify_owner.settings import NotifyOwnerSettings
-from lambdas.notify_owner.unjudged import read_unjudged
+from tests.lambda_settings import made
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.event import RuleEvaluation, RuleEvaluationStatus, TrainingJob
 
@@ -68,7 +69,9 @@ def test_a_message_fits_whatever_it_says(said: RuleEvaluation, others: tuple[str
 
 
 def settle(monkeypatch: pytest.MonkeyPatch, account: Any, **changes: Any) -> None:
-    settings = NotifyOwnerSettings(account.topic, "done", **changes)
+    settings = made(
+        NotifyOwnerSettings, **{"topic_arn": account.topic, "idempotency_table": "done", "quiet_minutes": 0, **changes}
+    )
     for name, value in settings.to_environment().items():
         monkeypatch.setenv(name, value)
 

@@ -9,6 +9,7 @@ import pytest
 from lambdas.notify_owner.logic import SendMessage, decide
 from lambdas.notify_owner.settings import NotifyOwnerSettings
 from lambdas.shared.decisions import Nothing
+from tests.lambda_settings import made
 from trackside.contracts.action import Action
 from trackside.contracts.event import Evidence, RuleEvaluation, RuleEvaluationStatus, TrainingJob
 from trackside.contracts.verdict import Severity
@@ -32,7 +33,7 @@ ISSUE = RuleEvaluation(
         affected=9,
     ),
 )
-SETTINGS = NotifyOwnerSettings(topic_arn="arn:aws:sns:us-east-1:123456789012:issues", idempotency_table="done")
+SETTINGS = made(NotifyOwnerSettings, topic_arn="arn:aws:sns:us-east-1:123456789012:issues", idempotency_table="done")
 
 
 def told(evaluation: RuleEvaluation) -> SendMessage:

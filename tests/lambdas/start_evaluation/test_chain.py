@@ -102,7 +102,7 @@ def test_what_will_repeat_is_told_and_not_tried_again(end: EvaluatorEnd) -> None
     decision = decide_next(end, SETTINGS)
     assert isinstance(decision, GiveUp)
     assert "digits-01 is no longer watched" in decision.reason
-    again = decide_next(replace(end, is_told_again=True), SETTINGS)
+    again = decide_next(replace(end, is_repeated=True), SETTINGS)
     assert isinstance(again, Nothing), "a sweep that finds it again does not raise the alarm again"
 
 
@@ -153,7 +153,7 @@ def event(**detail: Any) -> dict[str, Any]:
 
 def test_reads_what_sagemaker_sends() -> None:
     assert read_end(event()) == CONTINUED
-    assert read_end({**event(), "source": "trackside.reconcile"}).is_told_again
+    assert read_end({**event(), "source": "trackside.reconcile"}).is_repeated
 
 
 @pytest.mark.parametrize("name", ["Environment", "StoppingCondition", "ProcessingStartTime", "ProcessingEndTime"])

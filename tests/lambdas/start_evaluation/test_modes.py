@@ -14,6 +14,7 @@ from benchmarks.fleet_kills import create_lease_table
 from lambdas.shared.processing_jobs import evaluator_name
 from lambdas.start_evaluation.handler import handle
 from lambdas.start_evaluation.settings import StartEvaluationSettings
+from tests.lambda_settings import made
 from tests.lambdas.start_evaluation.test_chain import TOLD, event
 from tests.lambdas.start_evaluation.test_handler import STARTED
 from trackside.contracts.deployment.evaluators import FLEET, PER_RULE
@@ -33,7 +34,8 @@ def deployed(account: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], d
         sqs = boto3.client("sqs")
         urls = {name: sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("fleet", "failed", "notify")}
         create_lease_table(boto3.client("dynamodb"), "leases")
-        settings = StartEvaluationSettings(
+        settings = made(
+            StartEvaluationSettings,
             image_uri="evaluator:0.1.0",
             role_arn="arn:aws:iam::123456789012:role/evaluator",
             run_bucket="runs-bucket",

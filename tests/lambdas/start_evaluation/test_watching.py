@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from lambdas.shared.decisions import Nothing
 from lambdas.start_evaluation.settings import StartEvaluationSettings
 from lambdas.start_evaluation.watching import Watched, WrongPlace, who_is_watched
+from tests.lambda_settings import made
 from trackside.contracts.event import TrainingJob, TrainingJobStateChange
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job/"
-TAGS_ONLY = StartEvaluationSettings(image_uri="i", role_arn="r", run_bucket="runs-bucket", event_bus="trackside")
+TAGS_ONLY = made(StartEvaluationSettings, image_uri="i", role_arn="r", run_bucket="runs-bucket", event_bus="trackside")
 BY_ENVIRONMENT = replace(TAGS_ONLY, watch_by_environment=True)
 BY_NAME = replace(
     TAGS_ONLY,

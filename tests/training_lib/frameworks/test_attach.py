@@ -461,7 +461,7 @@ def test_s3_down_in_mid_run_costs_the_steps_of_that_time_only(
         wait_until(lambda: "saving works again" in said.read_text())
         over.touch()
         assert training.wait() == 0
-    by_chance = (BUDGET, "cannot store what it has")  # the latter where the outage meets what is no step first
+    by_chance = (BUDGET, "cannot store its data")  # the latter where the outage meets what is no step first
     assert len([line for line in said.read_text().splitlines() if not any(p in line for p in by_chance)]) == 3
     trial = open_trial("s3://bucket/run")
     lost = trial.lost_steps()["worker_0"]

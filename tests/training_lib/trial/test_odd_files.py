@@ -14,7 +14,7 @@ import pytest
 from trackside.capture import event_files
 from trackside.capture.run_files import RunFiles
 from trackside.capture.statistics_log import StatisticsLog
-from trackside.capture.writer import StepTensors
+from trackside.capture.step_tensors import StepTensors
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest
 from trackside.contracts.errors import RecordError
 from trackside.contracts.run_layout import (

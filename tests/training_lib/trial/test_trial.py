@@ -22,7 +22,7 @@ from trackside.contracts.run_layout import event_key, index_key
 from trackside.storage.local import LocalStore
 from trackside.storage.memory import MemoryStore
 from trackside.testing.fake_trial import end_run, fake_trial, write_collections, write_tensors
-from trackside.trial import step_index
+from trackside.trial import step_completion
 from trackside.trial.trial import Trial, open_trial
 
 G = "gradient/Net_fc1.weight"
@@ -206,7 +206,7 @@ def test_a_late_worker_is_still_found_and_takes_its_place_in_the_columns() -> No
 
 
 def test_a_dead_worker_holds_the_run_up_for_a_bounded_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step_index, "INCOMPLETE_STEP_WINDOW", 10)
+    monkeypatch.setattr(step_completion, "INCOMPLETE_STEP_WINDOW", 10)
     store, trial = growing(workers=2)
     for step in range(25):
         write_tensors(store, step, {LOSS: 1.0}, worker="worker_0")

@@ -20,7 +20,7 @@ from tests.patience import HANGS_SECONDS
 from trackside.cloud.fleet.inbox import Inbox
 from trackside.cloud.fleet.judging import Judging
 from trackside.cloud.fleet.leases import Leases, LeaseTerms
-from trackside.cloud.fleet.run import metric_teller
+from trackside.cloud.fleet.run import metric_reporter
 from trackside.cloud.fleet.worker import MOST_CRASHES, OUTAGE_SECONDS, Load, Worker, WorkerSettings
 from trackside.contracts.deployment.lease import LeaseRecord, LeaseState, NewsRecord
 from trackside.contracts.event import TrainingJob
@@ -229,7 +229,7 @@ def test_an_outage_is_waited_out(fleet: Callable[[str], Fleet]) -> None:
 
 def test_the_load_is_a_line_that_cloudwatch_reads() -> None:
     stream = io.StringIO()
-    metric_teller(stream, fleet="trackside", clock=lambda: 5.0)(Load(3, 4, 2, 7.25))
+    metric_reporter(stream, fleet="trackside", clock=lambda: 5.0)(Load(3, 4, 2, 7.25))
     line = json.loads(stream.getvalue())
     (directive,) = line["_aws"]["CloudWatchMetrics"]
     assert line["_aws"]["Timestamp"] == 5000
@@ -314,12 +314,12 @@ def test_a_process_that_does_not_listen_holds_up_nobody(fleet: Callable[[str], F
     ours.turn_until(lambda: ours.judgings)
     judging, done = ours.judgings[0], threading.Event()
 
-    def tell() -> None:
+    def report() -> None:
         for _ in range(20_000):  # more than a pipe holds
             judging.look_now()
         done.set()
 
-    thread = threading.Thread(target=tell, daemon=True)
+    thread = threading.Thread(target=report, daemon=True)
     thread.start()
     assert done.wait(HANGS_SECONDS)
     thread.join()

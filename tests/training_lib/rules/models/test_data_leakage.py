@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts, OptimizerFacts
-from trackside.rules.models.data_leakage import DataLeakage, correlated_with, explained_by, following, tells_all
+from trackside.rules.models.data_leakage import (
+    DataLeakage,
+    correlated_with,
+    explained_by,
+    following,
+    separates_all_classes,
+)
 from trackside.testing.rule_case import RuleCase, assert_case, replay
 
 X, Y = "Net_input_0", "CrossEntropyLoss_input_1"
@@ -224,7 +230,7 @@ def test_scale_and_shift_of_a_column_change_nothing(seed: int, factor: float, sh
     inputs = random.normal(size=(40, 5))
     inputs[:, 2] = labels * factor + shift
     assert following(inputs, labels, explained=0.999).keys() == {2}
-    assert tells_all(inputs, labels, (2,))
+    assert separates_all_classes(inputs, labels, (2,))
 
 
 @given(seed=st.integers(0, 2**16), size=st.integers(16, 60))

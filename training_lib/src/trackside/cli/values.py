@@ -16,8 +16,8 @@ from trackside.cli.terminal.reading import (
     damage_of,
     filter_options,
     open_run,
-    tell_damage,
-    tell_nothing_selected,
+    print_damage,
+    print_nothing_selected,
 )
 from trackside.cli.terminal.rows import json_value, print_csv, print_json, print_json_lines, print_table
 from trackside.contracts.errors import ConfigurationError, Problem, RecordError, TensorNotSavedError
@@ -94,8 +94,8 @@ def command(
         if found or output != "table":
             _show_all(trial, found, output)
         else:
-            tell_nothing_selected(trial, wanted)
-    tell_damage(trial, color=wants_color())
+            print_nothing_selected(trial, wanted)
+    print_damage(trial, color=wants_color())
 
 
 def _check_options(
@@ -130,9 +130,9 @@ def _selected(trial: Trial, tensor: str, wanted: Filters) -> TensorSeries:
     first = series.selection.steps.first
     near = [max((s for s in saved if s < first), default=None), min((s for s in saved if s >= first), default=None)]
     nearest = " and ".join(str(s) for s in near if s is not None)
-    asked = f"none of the steps {wanted.steps}" if ":" in wanted.steps else f"step {wanted.steps}"
+    steps = f"none of the steps {wanted.steps}" if ":" in wanted.steps else f"step {wanted.steps}"
     raise TensorNotSavedError(
-        f"{tensor!r} was {'' if ':' in wanted.steps else 'not '}saved at {asked}. "
+        f"{tensor!r} was {'' if ':' in wanted.steps else 'not '}saved at {steps}. "
         f"The nearest: {nearest}. It holds {len(saved)} steps, {saved[0]} to {saved[-1]}."
     )
 

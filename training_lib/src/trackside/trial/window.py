@@ -248,11 +248,11 @@ def step_values(tensors: Sequence[str], columns_of: Callable[[str], tuple[Column
         step: The step.
     """
     columns = {name: columns_of(name) for name in tensors}
-    there = [column for some in columns.values() for column in some if column.steps[-1] == step]
+    columns_now = [column for some in columns.values() for column in some if column.steps[-1] == step]
     return StepValues(
-        tuple([column.tensor for column in there]),
-        tuple([column.worker for column in there]),
-        np.array([column.values[-1] for column in there], np.float64),
+        tuple([column.tensor for column in columns_now]),
+        tuple([column.worker for column in columns_now]),
+        np.array([column.values[-1] for column in columns_now], np.float64),
         tuple([name for name, some in columns.items() if not some]),
     )
 

@@ -310,31 +310,31 @@ def test_what_a_loss_is(capturing: Any, loss: Callable[[torch.Tensor], torch.Ten
 
 
 @pytest.mark.parametrize(
-    ("loss", "is_weighted", "is_broadcast"),
+    ("loss", "is_weighted", "compared_with"),
     [
-        pytest.param(lambda s: functional.cross_entropy(s, LABELS, weight=torch.ones(4)), True, False, id="classes"),
+        pytest.param(lambda s: functional.cross_entropy(s, LABELS, weight=torch.ones(4)), True, 0, id="classes"),
         pytest.param(
             lambda s: functional.binary_cross_entropy_with_logits(s, VALUES, pos_weight=torch.ones(4)),
             True,
-            False,
+            0,
             id="positives",
         ),
         pytest.param(
-            lambda s: functional.cross_entropy(s, LABELS, weight=torch.ones(4)) / 2, True, False, id="and a factor"
+            lambda s: functional.cross_entropy(s, LABELS, weight=torch.ones(4)) / 2, True, 0, id="and a factor"
         ),
-        pytest.param(lambda s: functional.cross_entropy(s, LABELS), False, False, id="plain"),
-        pytest.param(lambda s: functional.mse_loss(s, VALUES), False, False, id="alike"),
-        pytest.param(lambda s: functional.mse_loss(s[:, :1], torch.ones(5)), False, True, id="a column and a row"),
-        pytest.param(lambda s: functional.mse_loss(s, CLASSES), False, True, id="the number of the class"),
-        pytest.param(lambda s: functional.l1_loss(s, CLASSES + 0.5), False, False, id="one target for all"),
-        pytest.param(lambda s: (s[:, :1] - torch.ones(5)).pow(2).mean(), False, True, id="by hand"),
-        pytest.param(lambda s: (s[:, 0] - torch.ones(5, 1)).abs().mean(), False, True, id="a row and a column"),
-        pytest.param(lambda s: (s[:, :1] - s[:, 0]).pow(2).mean(), False, False, id="all pairs of predictions"),
-        pytest.param(lambda s: (s @ s.T).pow(2).mean(), False, False, id="similarities"),
+        pytest.param(lambda s: functional.cross_entropy(s, LABELS), False, 0, id="plain"),
+        pytest.param(lambda s: functional.mse_loss(s, VALUES), False, 0, id="alike"),
+        pytest.param(lambda s: functional.mse_loss(s[:, :1], torch.ones(5)), False, 5, id="a column and a row"),
+        pytest.param(lambda s: functional.mse_loss(s, CLASSES), False, 4, id="the number of the class"),
+        pytest.param(lambda s: functional.l1_loss(s, CLASSES + 0.5), False, 0, id="one target for all"),
+        pytest.param(lambda s: (s[:, :1] - torch.ones(5)).pow(2).mean(), False, 5, id="by hand"),
+        pytest.param(lambda s: (s[:, 0] - torch.ones(5, 1)).abs().mean(), False, 5, id="a row and a column"),
+        pytest.param(lambda s: (s[:, :1] - s[:, 0]).pow(2).mean(), False, 0, id="all pairs of predictions"),
+        pytest.param(lambda s: (s @ s.T).pow(2).mean(), False, 0, id="similarities"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:Using a target size")
-def test_what_a_loss_is_given(capturing: Any, loss: Any, is_weighted: bool, is_broadcast: bool) -> None:
+def test_what_a_loss_is_given(capturing: Any, loss: Any, is_weighted: bool, compared_with: int) -> None:
     def run() -> None:
         net = nn.Linear(3, 4)
         optimizer = torch.optim.SGD(net.parameters(), 0.1)
@@ -342,7 +342,11 @@ def test_what_a_loss_is_given(capturing: Any, loss: Any, is_weighted: bool, is_b
         optimizer.step()
 
     ((found,),) = [facts.losses for facts in told(capturing, run)]
-    assert (found.is_weighted, found.is_broadcast) == (is_weighted, is_broadcast)
+    assert (found.is_weighted, found.is_broadcast, found.compared_with) == (
+        is_weighted,
+        compared_with > 0,
+        compared_with,
+    )
 
 
 def test_the_parts_of_a_sum(capturing: Any) -> None:

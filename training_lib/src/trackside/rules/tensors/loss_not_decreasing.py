@@ -57,7 +57,7 @@ class LossNotDecreasing(Rule):
            certainly more than half a percent (then it learns); d = (median(before) - median(after)) / |median(before)|.
         3. s is the standard error of d. A median of n losses has the error 1.2533 x 1.4826 x MAD / sqrt(n), where MAD
            is the median absolute deviation; the errors of the two medians add in squares. Where noise could hide a
-           decrease, s is large and the rule stays silent until longer windows tell.
+           decrease, s is large and the rule stays silent until windows are longer.
         4. Where eight evaluations and more were never better than guessing (the loss of the best constant answer to the
            labels that were saved), and the last third of them no better than those before, start is at most that loss,
            and no decrease is enough for learning: a training loss that falls from too high to the level of guessing,
@@ -66,8 +66,8 @@ class LossNotDecreasing(Rule):
         6. Losses that are ever negative are left alone, and so are programs with several optimizers: the losses of a
            policy gradient or of two models that compete have no level that they should fall to. Of a sum of losses only
            the sum is judged: an addend may rise while it falls.
-        7. Two judged steps in a row must say so. A run that ends before `start_step`, and has not learned a tenth by
-           then, could not be evaluated: that is not a clean bill of health.
+        7. It must hold at two judged steps in a row. A run that ends before `start_step`, without having learned a
+           tenth, could not be evaluated: that is not a clean bill of health.
 
         Critical where the loss has risen above 1.5 x L0 (10 x L0 where it is computed by hand, for that may be the loss
         of a policy with seldom rewards, all positive), or is stuck for more than `num_steps` steps; else a warning.

@@ -98,8 +98,10 @@ def _calling_global(function: FunctionType) -> CodeType:
     """
     parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
     bare = [each.replace(annotation=inspect.Parameter.empty, default=inspect.Parameter.empty) for each in parameters]
-    given = ", ".join(each.name if place < 2 else f"{each.name}={each.name}" for place, each in enumerate(parameters))
-    source = f"def {function.__name__}{inspect.Signature(bare)}: return {_name_in_globals(function)}({given})"
+    arguments = ", ".join(
+        each.name if place < 2 else f"{each.name}={each.name}" for place, each in enumerate(parameters)
+    )
+    source = f"def {function.__name__}{inspect.Signature(bare)}: return {_name_in_globals(function)}({arguments})"
     made: dict[str, Any] = {}
     exec(source, made)  # noqa: S102  the names are those of torch's own function
     code: CodeType = made[function.__name__].__code__

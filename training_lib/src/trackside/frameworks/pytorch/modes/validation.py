@@ -45,6 +45,7 @@ class Validation:
 
     - `changed()` is called when a validation or one of its steps has begun or ended
     - `ended(mode)` is called right before a step ends
+    - `counted()` is called when a validation in training mode was seen
     - `reads_every_loss` returns True for a loss that is read even on a step that need not save any
     - `protect` makes a function of ours harmless to the script
     """
@@ -59,19 +60,22 @@ class Validation:
         changed: Callable[[], None],
         ended: Callable[[str], None],
         reads_every_loss: Callable[[torch.Tensor], bool],
-        in_training_mode: ValidationInTrainingMode,
+        counted: Callable[[], None],
         fuse: Fuse,
+        training_mode_fuse: Fuse,
     ) -> None:
         self._engine = engine
-        self._in_training_mode = in_training_mode
-        in_training_mode.look_changed = self._watching_changed
+        self.in_training_mode = ValidationInTrainingMode(
+            modules=modules, step=lambda: engine.step, counted=counted, fuse=training_mode_fuse
+        )
+        self.in_training_mode.look_changed = self._watching_changed
         self._modules = modules
         self._losses = ValidationLosses(
             engine,
             saver=saver,
             inputs=loss_inputs,
             reads_every_loss=reads_every_loss,
-            in_training_mode=in_training_mode,
+            in_training_mode=self.in_training_mode,
         )
         self.trained_on = self._losses.trained_on
         self._changed = changed
@@ -83,7 +87,7 @@ class Validation:
         self._evaluated: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._marker: weakref.ref[torch.nn.Module] | None = None  # its next call is the next step
         self._had_gradients = False
-        fuse.when_blown = self._give_up
+        fuse.when_blown = self._switch_off
         self._protected = fuse.protect(lambda function, *args: function(*args))
         self._calls = LossCalls(untraced(fuse.protect(self._losses.function_called)))
         self._see_mode = untraced(fuse.protect(self._mode_set))
@@ -103,7 +107,7 @@ class Validation:
 
         skip_frame(train)
         setattr(torch.nn.Module, "train", train)  # noqa: B010 - mypy forbids the plain assignment to a method
-        unwrap_switches = self._in_training_mode.install()
+        unwrap_switches = self.in_training_mode.install()
 
         def undo() -> None:
             unwrap_switches()
@@ -117,7 +121,7 @@ class Validation:
     def training_began(self) -> None:
         """Note that the first optimizer step is about to be made."""
         self._has_training_begun = True
-        self._in_training_mode.training_began()
+        self.in_training_mode.training_began()
 
     def training_goes_on(self) -> None:
         """Note a backward pass or optimizer's step about to be made, even if the model is still in eval mode."""
@@ -125,7 +129,7 @@ class Validation:
             self._trains_in_eval_mode = True
             self._losses.values = []
             self._close_step()
-        self._in_training_mode.training_goes_on()
+        self.in_training_mode.training_goes_on()
         self.end()
 
     def end(self) -> None:
@@ -139,13 +143,13 @@ class Validation:
         self._watching_changed()
 
     def _watching_changed(self) -> None:
-        self.is_watching = self.is_on or self._in_training_mode.is_looking
+        self.is_watching = self.is_on or self.in_training_mode.is_looking
         self._calls.switch(on=self.is_watching)
         self._changed()
 
-    def _give_up(self) -> None:
+    def _switch_off(self) -> None:
         self.is_on = self._losses.is_step_open = self._has_training_begun = False
-        self._in_training_mode.stand_down()
+        self.in_training_mode.stand_down()
         if self._engine.mode == EVAL:
             self._engine.set_mode(TRAIN)
         self._watching_changed()
@@ -166,7 +170,7 @@ class Validation:
         self._evaluated.add(module)
         if self.is_on:
             return
-        self._in_training_mode.stand_down()
+        self.in_training_mode.stand_down()
         self.is_on = True
         self._watching_changed()
 
@@ -188,8 +192,8 @@ class Validation:
         module = as_written(module)
         root = self._modules.root_of(module)
         is_trained = (root or module).training
-        if is_trained and root is not None and self._in_training_mode.is_looking:
-            self._in_training_mode.model_called()
+        if is_trained and root is not None and self.in_training_mode.is_looking:
+            self.in_training_mode.model_called()
         if is_trained or (torch.is_grad_enabled() and (self._trains_in_eval_mode or not self._has_training_begun)):
             self._end_step()
             return True

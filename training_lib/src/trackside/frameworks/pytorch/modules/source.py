@@ -89,7 +89,7 @@ class TrainedModules:
     def parameter_name(self, parameter: torch.Tensor) -> str | None:
         """Return the name of a parameter that an optimizer trains; None for any other."""
         self._refresh()
-        return self._names.known(parameter)
+        return self._names.name_of(parameter)
 
     def _found(self, module: torch.nn.Module) -> Any:
         self._refresh()

@@ -80,8 +80,8 @@ class PyTorchStatistics:
         try:
             record.recorder.add_loss(name, self._device.take_loss(value, scale), mode=mode)
             record.budget.spend(EVERY_STEP, started)
-        except Exception as error:  # noqa: BLE001 - as `give_up` says
-            record.give_up(error)
+        except Exception as error:  # noqa: BLE001 - see `switch_off`
+            record.switch_off(error)
 
     @property
     def numbers(self) -> DeviceNumbers:
@@ -101,8 +101,8 @@ class PyTorchStatistics:
             started = self.record.budget.spend(EVERY_STEP, started)
             if self.record.recorder.takes_norms and plan.parameters:
                 self._open[id(optimizer)] = self._measured(plan, reading.rates, optimizer, started)
-        except Exception as error:  # noqa: BLE001 - as `give_up` says
-            self.record.give_up(error)
+        except Exception as error:  # noqa: BLE001 - see `switch_off`
+            self.record.switch_off(error)
 
     def after_step(self, optimizer: Optimizer) -> None:
         """Read the change of the weights by the step."""
@@ -116,8 +116,8 @@ class PyTorchStatistics:
             if reading is not None:
                 self.record.recorder.add(reading)
                 self.record.budget.spend(EVERY_STEP, started)
-        except Exception as error:  # noqa: BLE001 - as `give_up` says
-            self.record.give_up(error)
+        except Exception as error:  # noqa: BLE001 - see `switch_off`
+            self.record.switch_off(error)
 
     def reading_without_norms(self, optimizer: Optimizer) -> Reading:
         """Return the reading of `before_step` for a step without norms; for `hold`. May raise, as the next two.
@@ -128,9 +128,9 @@ class PyTorchStatistics:
         groups = optimizer.param_groups
         if plan is None or plan.optimizer() is not optimizer or len(groups) != plan.group_count or plan.plain is None:
             return self._plain_reading(self._plan(optimizer), optimizer)
-        for number, known in plan.rates:
+        for number, known_rate in plan.rates:
             rate = groups[number]["lr"]
-            if type(rate) is not float or rate != known:
+            if type(rate) is not float or rate != known_rate:
                 return self._plain_reading(plan, optimizer)
         return plan.plain
 
@@ -151,8 +151,8 @@ class PyTorchStatistics:
             record.recorder.end_step(
                 step=engine.step, mode=engine.mode, mode_step=engine.mode_step(), keep_unsettled=keep_unsettled
             )
-        except Exception as error:  # noqa: BLE001 - as `give_up` says
-            record.give_up(error)
+        except Exception as error:  # noqa: BLE001 - see `switch_off`
+            record.switch_off(error)
 
     def _measured(self, plan: _Plan, rates: list[float] | Values, optimizer: Optimizer, started: float) -> _OpenReading:
         reading = _OpenReading(plan, rates)
@@ -178,16 +178,16 @@ class PyTorchStatistics:
         return Reading(plan.watched, rates, norms, has_gradient, dear, counts, total), started
 
     def _plan(self, optimizer: Optimizer) -> _Plan:
-        known = self._plans.get(id(optimizer))
+        plan = self._plans.get(id(optimizer))
         groups = optimizer.param_groups
         parameters = groups[0]["params"] if len(groups) == 1 else [p for group in groups for p in group["params"]]
         if (
-            known is not None
-            and known.optimizer() is optimizer
-            and len(parameters) == len(known.given)
-            and all(map(is_, parameters, known.given))
+            plan is not None
+            and plan.optimizer() is optimizer
+            and len(parameters) == len(plan.all_parameters)
+            and all(map(is_, parameters, plan.all_parameters))
         ):
-            return known
+            return plan
         number, plans = id(optimizer), self._plans
         # A plan holds the parameters, which must be free to go with their optimizer.
         reference = weakref.ref(optimizer, lambda _: plans.pop(number, None))
@@ -239,7 +239,7 @@ class PyTorchStatistics:
         has_gradient = reading.has_gradient_in(part)
         gradients = reading.gradients_in(part)
         flags = has_gradient if has_gradient is not None else [True] * part.count
-        elements = [weight.numel() for weight, is_there in zip(reading.weights, flags, strict=True) if is_there]
+        elements = [weight.numel() for weight, is_present in zip(reading.weights, flags, strict=True) if is_present]
         if self._device.is_late(reading.weights[0]):
             numbers = _size_on_device(gradients, elements, scale)
         else:
@@ -271,12 +271,12 @@ class _Plan:
         self,
         optimizer: Optimizer,
         reference: Callable[[], Optimizer | None],
-        given: tuple[torch.Tensor, ...],
+        all_parameters: tuple[torch.Tensor, ...],
         named: Iterable[tuple[str, torch.Tensor]],
         optimizer_name: str,
     ) -> None:
         self.optimizer = reference
-        self.given = given
+        self.all_parameters = all_parameters
         unique = {name: parameter for name, parameter in named if _is_countable(parameter)}
         self.parameters = list(unique.values())
         self.rate_groups = [
@@ -397,12 +397,12 @@ def fused_scale_of(optimizer: Optimizer) -> float | torch.Tensor:
 
 def _present(gradients: list[torch.Tensor | None], reading: _OpenReading) -> Tensors:
     """Return the gradients that exist, as plain tensors. Note in `reading` which ones exist."""
-    there = [gradient for gradient in gradients if gradient is not None]
-    if len(there) < len(gradients):
+    present = [gradient for gradient in gradients if gradient is not None]
+    if len(present) < len(gradients):
         reading.has_gradient = np.array([gradient is not None for gradient in gradients])
-    if all(type(gradient) is torch.Tensor and not gradient.is_sparse for gradient in there):
-        return there
-    return [_local(gradient) for gradient in there]
+    if all(type(gradient) is torch.Tensor and not gradient.is_sparse for gradient in present):
+        return present
+    return [_local(gradient) for gradient in present]
 
 
 def _local(tensor: torch.Tensor) -> torch.Tensor:

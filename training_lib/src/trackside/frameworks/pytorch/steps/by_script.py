@@ -128,7 +128,7 @@ class ByScript:
         if not self.has_roots:
             return True
         parameters = (p for group in optimizer.param_groups for p in group["params"])
-        return any(self._names.known(p) is not None for p in parameters)
+        return any(self._names.name_of(p) is not None for p in parameters)
 
     def ends_before(self, optimizer: Optimizer) -> bool:
         """Return True if the open step has ended before this optimizer's; see `StepStrategy`."""
