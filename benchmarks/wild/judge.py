@@ -26,8 +26,8 @@ import trackside
 from benchmarks.wild.program import TUNE
 from benchmarks.wild.run import add_choice, chosen_programs, default_plan
 from benchmarks.wild.stored_runs import Job, Outcome, jobs
-from trackside.contracts.verdict import Severity, State, Verdict
 from trackside.contracts.verdict import Outcome as VerdictOutcome
+from trackside.contracts.verdict import Severity, State, Verdict
 from trackside.evaluation.backtest import backtest
 from trackside.trial.trial import Trial, open_trial
 

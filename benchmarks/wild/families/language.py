@@ -9,7 +9,7 @@ from benchmarks.wild.program import Family
 FAMILY = Family(
     "language",
     ("transformers", "accelerate", "peft", "trl", "sentence-transformers", "setfit", "datasets", "scikit-learn"),
-    imports=("transformers.trainer", "datasets", "sklearn.datasets", "transformers.models.bert.modeling_bert"),
+    imports=("transformers.trainer", "datasets", "sklearn.datasets", "peft", "sentence_transformers"),
 )
 WORDS = 500
 RATE = 1e-3  # the trainers' own rates are for pretrained weights: from random ones nothing is learned in minutes
@@ -19,7 +19,6 @@ DOCS = "text of Python's own documentation (pydoc_data.topics)"
 def _words() -> list[str]:
     """Return the words of Python's documentation, in order."""
     import re
-
     from pydoc_data import topics
 
     return [word.lower() for name in sorted(topics.topics) for word in re.findall(r"[A-Za-z]+", topics.topics[name])]

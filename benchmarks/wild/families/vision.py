@@ -21,7 +21,14 @@ FAMILY = Family(
         "scikit-learn",
         "ultralytics",
     ),
-    imports=("torchvision", "timm", "sklearn.datasets"),
+    imports=(
+        "torchvision",
+        "timm",
+        "sklearn.datasets",
+        "segmentation_models_pytorch",
+        "kornia.augmentation",
+        "monai.networks.nets",
+    ),
 )
 DIGITS = "sklearn's digits"
 FAKE = "torchvision's FakeData"
@@ -194,8 +201,8 @@ def _segment(model: Any, loss: Any) -> None:
 @FAMILY.program("kornia", data=DIGITS)
 def kornia_augmented(seed: int) -> None:
     """A small network classifies digits that kornia's layers turn and shift."""
-    import kornia.augmentation as augmentation
     import torch
+    from kornia import augmentation
 
     images, labels = _digits(16)
     model = torch.nn.Sequential(
@@ -254,7 +261,6 @@ def monai_densenet(seed: int) -> None:
 @FAMILY.program("denoising-diffusion-pytorch", data=DIGITS)
 def diffusion_unet(seed: int) -> None:
     """A small U-Net learns to remove the noise of a diffusion."""
-    import torch
     from denoising_diffusion_pytorch import GaussianDiffusion, Unet
 
     images, _ = _digits(16)
@@ -324,8 +330,9 @@ def _quantized(quantizer: Any) -> None:
 
 
 def _bytes(length: int, count: int) -> Any:
-    import torch
     from pydoc_data import topics
+
+    import torch
 
     text = " ".join(topics.topics[name] for name in sorted(topics.topics)).encode("ascii", "ignore")
     return torch.tensor(list(text[: count * length])).reshape(count, length)
