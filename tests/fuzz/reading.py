@@ -115,12 +115,12 @@ def read_trial(run: Path, random: Random, wrap: Callable[[Store], Store]) -> See
 def _look_around(run: Path, random: Random, wrap: Callable[[Store], Store]) -> None:
     """The rest of what a `Trial` offers, twice: after a look for news all must answer again."""
     trial = open_trial(wrap(open_store(str(run))))
-    _ask(trial)
+    _read_answer(trial)
     trial.refresh()
-    _ask(trial)
+    _read_answer(trial)
 
 
-def _ask(trial: Trial) -> None:
+def _read_answer(trial: Trial) -> None:
     shown = (repr(trial), trial._repr_html_(), trial.workers, trial.collections, trial.has_ended, trial.uri)
     _printable(shown)
     for mode in (None, "TRAIN", "EVAL", "PREDICT", "GLOBAL"):
@@ -139,7 +139,7 @@ def _ask(trial: Trial) -> None:
     for one in (*series[:3], *trial.tensors(mode="TRAIN")[-2:]):
         _printable((repr(one), one._repr_html_(), one.steps, one.workers))
         one.to_columns()
-        _each_or_told(
+        _each_or_reported(
             (partial(list, one), partial(getattr, one, "values"), one.value, partial(one.statistic, "l2")),
             (TracksideError,),
         )
@@ -212,7 +212,7 @@ def _smdebug_trial(run: Path, random: Random, wrap: Callable[[Store], Store]) ->
         tensor = trial.tensor(name)
         for step in tensor.steps()[:3]:
             for worker in tensor.workers(step):
-                _each_or_told(
+                _each_or_reported(
                     (
                         partial(tensor.value, step, worker=worker),
                         partial(tensor.reduction_values, step, worker=worker),
@@ -231,7 +231,7 @@ def _mean(tensor: Any, step: int, worker: str) -> None:
             raise
 
 
-def _each_or_told(reads: Iterable[Callable[[], Any]], told: tuple[type[Exception], ...]) -> None:
+def _each_or_reported(reads: Iterable[Callable[[], Any]], told: tuple[type[Exception], ...]) -> None:
     for read in reads:
         try:
             read()

@@ -32,7 +32,7 @@ ISSUES_FOUND = {f"{action.value}/IssueFound" for action in Action}
 OFFICIAL_ISSUES_FOUND = {f"{action.value}/OfficialIssueFound" for action in DEFAULT_ACTIONS}
 """Those that take SageMaker Debugger's own to the actions that nobody needs to ask for."""
 
-OFFICIAL_ISSUES_FOUND_AND_ASKED = {
+OFFICIAL_ISSUES_FOUND_WITH_ACTION = {
     f"{action.value}/OfficialIssueFoundAndAsked" for action in Action if action not in DEFAULT_ACTIONS
 }
 """Those that take them to the other actions, of jobs whose tag asks for it."""
