@@ -8,7 +8,7 @@ from benchmarks.wild.program import Family
 
 FAMILY = Family(
     "trainers",
-    ("fastai", "pytorch-ignite", "catalyst", "torchvision==0.28.0", "scikit-learn"),
+    ("fastai", "pytorch-ignite", "catalyst", "torchvision==0.28.0", "scikit-learn", "six"),
     imports=("sklearn.datasets", "fastai.tabular.all", "ignite.engine", "catalyst.dl"),
 )
 DIGITS = "sklearn's digits"
