@@ -125,7 +125,7 @@ def _first_and_last(trial: Trial) -> tuple[float, ...]:
         for column in trial.columns(name, "mean", last_step=trial.recorded_through, mode="TRAIN")
     ]
     values = max((list(column.values) for column in columns), key=len, default=[])
-    return tuple(round(statistics.median(part), 4) for part in (values[:5], values[-5:])) if values else ()
+    return tuple(round(float(statistics.median(part)), 4) for part in (values[:5], values[-5:])) if values else ()
 
 
 def _alarm(verdict: Verdict, is_recovered: bool) -> Alarm:
