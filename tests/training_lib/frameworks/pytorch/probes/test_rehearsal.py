@@ -45,7 +45,7 @@ def test_the_training_goes_on_as_if_nobody_had_asked(name: str) -> None:
     def train(*, is_asked: bool) -> list[torch.Tensor]:
         torch.manual_seed(3)
         random.seed(3)
-        np.random.seed(3)  # noqa: NPY002 - the generator that scripts use
+        np.random.seed(3)
         case = RIGHT[name]
         model = case.build()
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
