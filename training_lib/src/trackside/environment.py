@@ -117,7 +117,7 @@ class EvaluatorEnvironment:
     stop_grace_seconds: float = 60.0
     rules_after: int = 0
     max_runtime_seconds: float = 0.0
-    has_lifeline: bool = False
+    has_worker_lease: bool = False
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> EvaluatorEnvironment:
@@ -136,7 +136,7 @@ class EvaluatorEnvironment:
             stop_grace_seconds=_positive(env.get("rule_stop_grace_time_secs"), 60.0),
             rules_after=_whole(env.get("TRACKSIDE_RULES_AFTER"), 0),
             max_runtime_seconds=_positive(env.get("TRACKSIDE_MAX_RUNTIME_SECONDS"), 0.0),
-            has_lifeline=bool(env.get("TRACKSIDE_LIFELINE")),
+            has_worker_lease=bool(env.get("TRACKSIDE_LIFELINE")),
         )
 
 

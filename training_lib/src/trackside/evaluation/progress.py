@@ -51,11 +51,12 @@ class RuleProgress:
 
     judged     the number of steps with data for it
     unreadable the number of steps that could not be read
-    lacks      the missing input at the newest step without an answer
+    lacks      the missing input at the newest step that could not be judged
     streak     the number of newest steps in a row with a finding
     since      the first step of each subject that was found throughout the streak
     error      set once the rule has crashed
     memory     the state of a rule that folds
+    severity   the rank of the severity of the last issue
     """
 
     judged_through: int = field(default=-1, metadata=stored(INTEGER, absent=REQUIRED))
@@ -68,12 +69,13 @@ class RuleProgress:
     issues: int = field(default=0, metadata=stored(INTEGER))
     is_open: bool = field(default=False, metadata=stored(BOOLEAN))
     quiet: int = field(default=0, metadata=stored(INTEGER))
+    severity: int = field(default=0, metadata=stored(INTEGER))
     has_concluded: bool = field(default=False, metadata=stored(BOOLEAN))
     memory: str = field(default="", metadata=stored(TEXT))
 
 
 @dataclass
-class Said:
+class Delivery:
     """A verdict, and the names of the sinks that have not taken it yet."""
 
     verdict: Verdict = field(metadata=stored(record(Verdict)))
@@ -84,22 +86,22 @@ class Said:
 class Progress:
     """The progress of all rule configurations of a run, changed in place by the evaluator.
 
-    rules  progress by configuration name
-    said   all verdicts so far, with their undelivered sinks
+    rules       progress by configuration name
+    deliveries  all verdicts so far, with their undelivered sinks
     """
 
     rules: dict[str, RuleProgress] = field(default_factory=dict)
-    said: list[Said] = field(default_factory=list)
+    deliveries: list[Delivery] = field(default_factory=list)
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
         """Every verdict so far, oldest first."""
-        return tuple(said.verdict for said in self.said)
+        return tuple(delivery.verdict for delivery in self.deliveries)
 
     @property
-    def outbox(self) -> tuple[Said, ...]:
+    def outbox(self) -> tuple[Delivery, ...]:
         """Verdicts that some sink has not taken yet."""
-        return tuple(said for said in self.said if said.undelivered)
+        return tuple(delivery for delivery in self.deliveries if delivery.undelivered)
 
     def to_json(self) -> str:
         """Return the progress as one line of JSON."""
@@ -107,7 +109,7 @@ class Progress:
             {
                 "version": VERSION,
                 "rules": [{"name": name, **document_of(rule)} for name, rule in self.rules.items()],
-                "said": [document_of(said) for said in self.said],
+                "said": [document_of(delivery) for delivery in self.deliveries],
             }
         )
 
@@ -119,9 +121,9 @@ class Progress:
         if fields.integer("version") != VERSION:
             fields.problem("version", f"must be {VERSION}.")
         rules = fields.items("rules", _read_rule)
-        said = fields.items("said", partial(record_of, Said))
+        deliveries = fields.items("said", partial(record_of, Delivery))
         fields.finish(subject=subject)
-        return cls(rules=dict(rules), said=list(said))
+        return cls(rules=dict(rules), deliveries=list(deliveries))
 
 
 class ProgressFile:
@@ -150,13 +152,13 @@ class ProgressFile:
 
 def keep_only(progress: Progress, *, configurations: Iterable[str], sinks: Iterable[str]) -> Progress:
     """Return the progress without the configurations and sinks that a restarted evaluator no longer has."""
-    names, known = tuple(configurations), set(sinks)
+    names, sink_names = tuple(configurations), set(sinks)
     return Progress(
         rules={name: progress.rules.get(name) or RuleProgress() for name in names},
-        said=[
-            Said(said.verdict, tuple(sink for sink in said.undelivered if sink in known))
-            for said in progress.said
-            if said.verdict.configuration_name in names
+        deliveries=[
+            Delivery(delivery.verdict, tuple(sink for sink in delivery.undelivered if sink in sink_names))
+            for delivery in progress.deliveries
+            if delivery.verdict.configuration_name in names
         ],
     )
 

@@ -56,11 +56,11 @@ def rule_statuses(
         before = decisive.get(verdict.configuration_name)
         if before is None or before.outcome is not Outcome.ISSUE_FOUND:  # an issue stays, whatever verdict follows
             decisive[verdict.configuration_name] = verdict
-    asked = {rule.name: rule.rule_id for rule in rules}
-    others = {name: verdict.rule_id for name, verdict in decisive.items() if name not in asked}
+    rule_ids = {rule.name: rule.rule_id for rule in rules}
+    others = {name: verdict.rule_id for name, verdict in decisive.items() if name not in rule_ids}
     return tuple(
         _status(name, rule_id, decisive.get(name), progress.get(name, RuleProgress()), is_running=is_running)
-        for name, rule_id in {**asked, **others}.items()
+        for name, rule_id in {**rule_ids, **others}.items()
     )
 
 

@@ -35,7 +35,7 @@ class CustomBackward(Probe):
         "Typical: a factor left out, a saved tensor changed afterwards, gradients in the order of other arguments.",
     )
 
-    def ask(self, subject: Subject) -> Answer:
+    def answer(self, subject: Subject) -> Answer:
         """Return a fault for the first function with wrong gradients."""
         calls = _calls(subject)
         if not calls:
@@ -140,11 +140,11 @@ def _compared(function: Any, args: tuple[Any, ...], steps: tuple[float, float], 
     ]
     if not slopes:
         return Comparison("its derivative jumps at every entry that was tried")
-    apart = [each for each in slopes if not each.agrees(agrees)]
-    wrong = [each for each in apart if abs(each.numeric) > _SMALLEST]
+    gap = [each for each in slopes if not each.agrees(agrees)]
+    wrong = [each for each in gap if abs(each.numeric) > _SMALLEST]
     if not wrong:
         straight = "passes gradients straight through a function of steps"
-        return Comparison(straight if apart else f"right at {len(slopes)} entries")
+        return Comparison(straight if gap else f"right at {len(slopes)} entries")
     if len(wrong) == len(slopes) and _is_meant(function, args, [each.analytic / each.numeric for each in wrong]):
         return Comparison("returns its input and scales or turns the gradient on purpose")
     return Comparison(f"{wrong[0]} ({len(wrong)} of {len(slopes)} entries)", is_wrong=True)

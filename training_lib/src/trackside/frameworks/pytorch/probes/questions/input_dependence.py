@@ -21,7 +21,7 @@ class InputDependence(Probe):
         "If the learning rate is high, the first steps may have driven all units of a layer to zero: lower it.",
     )
 
-    def ask(self, subject: Subject) -> Answer:
+    def answer(self, subject: Subject) -> Answer:
         """Return a fault where no output changes."""
         inputs = subject.program.inputs()
         if not inputs:
@@ -30,11 +30,11 @@ class InputDependence(Probe):
         batch = batch_with_rows(inputs, list(before.values()))
         turned = batch.turned()
         rows = {key: value for key, value in before.items() if batch.axis_of(value) is not None}
-        apart = difference(rows, subject.evaluated(inputs=turned))
-        if apart > _NOTHING:
-            return self.ok(f"with other samples the outputs change by {apart:.2g} of the largest")
+        change = difference(rows, subject.evaluated(inputs=turned))
+        if change > _NOTHING:
+            return self.ok(f"with other samples the outputs change by {change:.2g} of the largest")
         program = subject.program
         in_training = difference(subject.trained(program).outputs, subject.trained(program, inputs=turned).outputs)
         if in_training > _NOTHING:  # running statistics may follow the training slowly
             return self.ok(f"with other samples the outputs change by {in_training:.2g} of the largest, in training")
-        return self.fault(f"with other samples the outputs change by {apart:.1g} of the largest")
+        return self.fault(f"with other samples the outputs change by {change:.1g} of the largest")

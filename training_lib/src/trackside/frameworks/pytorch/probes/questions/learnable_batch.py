@@ -36,7 +36,7 @@ class LearnableBatch(Probe):
         "Look for units that are all dead or saturated, and for a softmax over an axis of one entry.",
     )
 
-    def ask(self, subject: Subject) -> Answer:
+    def answer(self, subject: Subject) -> Answer:
         """Return a fault if no optimizer lowers the loss, or if the script's own raises it where AdamW lowers it."""
         if len(subject.steps) != 1 or len(subject.steps[0][1]) != 1:
             raise NotTriedError("a step has several losses or optimizers")

@@ -25,7 +25,7 @@ class SampleIndependence(Probe):
         "Batch normalisation with track_running_stats=False uses the batch in evaluation, too.",
     )
 
-    def ask(self, subject: Subject) -> Answer:
+    def answer(self, subject: Subject) -> Answer:
         """Return a fault where a replaced sample changes others' outputs, along each axis that may be the batch's."""
         inputs = subject.program.inputs()
         if any(each.ndim == 2 and each.shape[0] == each.shape[1] == inputs[0].shape[0] for each in inputs[1:]):
@@ -106,8 +106,8 @@ def _share(before: torch.Tensor, after: torch.Tensor, row: int, axis: int) -> fl
     others = torch.ones(change.shape[axis], dtype=torch.bool, device=change.device)
     others[row] = False
     own = float(change.select(axis, row).max())
-    apart = float(change.movedim(axis, 0)[others].max())
+    gap = float(change.movedim(axis, 0)[others].max())
     scale = float(before.double().abs().nan_to_num(0.0).max())
-    if apart <= _NOTHING * max(scale, 1e-30):
+    if gap <= _NOTHING * max(scale, 1e-30):
         return 0.0
-    return apart / max(own, apart)
+    return gap / max(own, gap)
