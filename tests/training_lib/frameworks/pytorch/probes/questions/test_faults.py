@@ -236,6 +236,10 @@ def test_a_corner_is_no_wrong_backward() -> None:
     [
         pytest.param(Attention, Outcome.OK, id="positions"),
         pytest.param(lambda: Attention(positions=False), Outcome.FAULT, id="none"),
+        pytest.param(lambda: Attention(reads_first=True), Outcome.OK, id="positions, the first token read"),
+        pytest.param(
+            lambda: Attention(positions=False, reads_first=True), Outcome.FAULT, id="none, the first token read"
+        ),
         pytest.param(lambda: Attention(positions=False, pooled=False), Outcome.FAULT, id="none, by token"),
         pytest.param(lambda: Attention(positions=False, causal=True), Outcome.OK, id="a causal mask orders"),
     ],
