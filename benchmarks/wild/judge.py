@@ -26,8 +26,8 @@ import trackside
 from benchmarks.wild.program import TUNE
 from benchmarks.wild.run import add_choice, chosen_programs, default_plan
 from benchmarks.wild.stored_runs import Job, Outcome, jobs
-from trackside.contracts.verdict import Severity, State, Verdict
 from trackside.contracts.verdict import Outcome as VerdictOutcome
+from trackside.contracts.verdict import Severity, State, Verdict
 from trackside.evaluation.backtest import backtest
 from trackside.trial.trial import Trial, open_trial
 
@@ -125,7 +125,7 @@ def _first_and_last(trial: Trial) -> tuple[float, ...]:
         for column in trial.columns(name, "mean", last_step=trial.recorded_through, mode="TRAIN")
     ]
     values = max((list(column.values) for column in columns), key=len, default=[])
-    return tuple(round(statistics.median(part), 4) for part in (values[:5], values[-5:])) if values else ()
+    return tuple(round(float(statistics.median(part)), 4) for part in (values[:5], values[-5:])) if values else ()
 
 
 def _alarm(verdict: Verdict, is_recovered: bool) -> Alarm:

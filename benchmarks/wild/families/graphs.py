@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.wild.program import Family
 
 FAMILY = Family(
-    "graphs", ("torch-geometric", "pykeen", "scikit-learn"), imports=("torch_geometric", "torch_geometric.nn")
+    "graphs", ("torch-geometric", "pykeen", "scikit-learn"), imports=("torch_geometric.nn", "pykeen.pipeline")
 )
 CLUB, NATIONS = "torch_geometric's KarateClub", "the nations that pykeen ships"
 

@@ -8,8 +8,8 @@ from benchmarks.wild.program import Family
 
 FAMILY = Family(
     "trainers",
-    ("fastai", "pytorch-ignite", "catalyst", "torchvision==0.28.0", "scikit-learn"),
-    imports=("torchvision", "sklearn.datasets", "pandas"),
+    ("fastai", "pytorch-ignite", "catalyst", "torchvision==0.28.0", "scikit-learn", "six"),
+    imports=("sklearn.datasets", "fastai.tabular.all", "ignite.engine", "catalyst.dl"),
 )
 DIGITS = "sklearn's digits"
 
@@ -59,8 +59,13 @@ def fastai_one_cycle(seed: int) -> None:
 def fastai_tabular(seed: int) -> None:
     """fastai's tabular learner: fine-tuning with a frozen epoch first."""
     import pandas as pd
-    from fastai.tabular.all import Categorify, Normalize, RandomSplitter, TabularDataLoaders, tabular_learner
-    from fastai.tabular.all import CategoryBlock
+    from fastai.tabular.all import (
+        Categorify,
+        CategoryBlock,
+        Normalize,
+        TabularDataLoaders,
+        tabular_learner,
+    )
     from sklearn.datasets import load_breast_cancer
 
     found = load_breast_cancer(as_frame=True)

@@ -157,7 +157,8 @@ EXPLANATIONS = {
         "gradients are never cleared, so that each step adds to all before", "Call optimizer.zero_grad() in each step."
     ),
     Cause.FROZEN_PARAMETERS: Explanation(
-        "parameters that should train are frozen", "Set requires_grad to True before the optimizer is built."
+        "parameters that should train are frozen, or no gradient reaches them",
+        "Set requires_grad to True before the optimizer is built, and let nothing detach their output from the loss.",
     ),
     Cause.PARAMETERS_NOT_IN_OPTIMIZER: Explanation(
         "parameters that get gradients are in no optimizer", "Give the optimizer model.parameters() of the whole model."

@@ -66,7 +66,8 @@ class ParameterFacts:
     is_sharded     the worker holds only a part of it
     has_gradient   it had a gradient at the end of the step at which it was examined
     has_equal_rows   all its rows were equal at the end of the first step: its units started alike
-    looks_untrained  it is frozen or in no optimizer, and its values are as the framework's layers initialise them
+    looks_untrained  it is frozen or in no optimizer, and its values are as a common initializer draws them
+    has_changed    it is frozen or in no optimizer, and its values are others than when it was first seen
     """
 
     name: str
@@ -81,6 +82,7 @@ class ParameterFacts:
     has_gradient: bool = False
     has_equal_rows: bool = False
     looks_untrained: bool = False
+    has_changed: bool = False
 
     @property
     def gradient(self) -> str:

@@ -67,11 +67,11 @@ def check_locally(run: LocalRun, *, observer: Observer, clock: Callable[[], floa
     """
     result = run_locally(run, observer=observer, clock=clock)
     reports = read_reports(result.folder)
-    asked = next((report for report in reports if report.answers), None)
+    answered = next((report for report in reports if report.answers), None)
     answers = (
         answer_of_script(result, reports),
         answer_of_loss(result.folder, now=clock()),
-        *(asked.answers if asked else ()),
+        *(answered.answers if answered else ()),
         answer_of_ranks(reports),
     )
     opened = [v for v in result.verdicts if v.outcome is VerdictOutcome.ISSUE_FOUND and v.state is State.OPENED]
@@ -127,12 +127,12 @@ def answer_of_ranks(reports: Sequence[ProcessReport]) -> Answer:
     lacks = _lack_of_ranks(reports, world, steps)
     if lacks:
         return Answer(_RANKS, Outcome.NOT_TRIED, lacks)
-    apart = [step for step in steps if len({digests[step].parameters for digests in by_rank}) > 1]
-    if apart:
+    differing = [step for step in steps if len({digests[step].parameters for digests in by_rank}) > 1]
+    if differing:
         return Answer(
             _RANKS,
             Outcome.FAULT,
-            f"parameters differ between the {world} ranks from step {apart[0]} on",
+            f"parameters differ between the {world} ranks from step {differing[0]} on",
             what="Ranks of a data-parallel training hold different parameters.",
             what_to_do=(
                 "Call the model through DistributedDataParallel, not its inner module, in the forward pass.",

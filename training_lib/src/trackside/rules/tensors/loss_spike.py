@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import Evidence, certain_causes, why_it_breaks
+from trackside.rules.diagnosis import certain_causes, why_it_breaks
 from trackside.rules.rule import FoldingRule, parameter
 from trackside.rules.training_loss import whole_losses
-from trackside.rules.update_growth import UpdateGrowth, growth_of_updates
+from trackside.rules.update_growth import BEYOND, growth_of_updates, risen_rate
 from trackside.trial.window import Column, Window
 
 Losses = NDArray[np.float64]
@@ -26,7 +26,6 @@ _LOOKED_BACK = 24  # losses of which the sum is made up
 _NEWEST = 3
 _BACK = 5  # losses of which the median must be back at the old level
 _LEVEL_EVERY = 10  # steps between two looks at the whole history
-_BEYOND = 1.2  # times the largest update or learning rate of the run so far
 _MAD_TO_DEVIATION = 1.4826
 
 _SINCE, _PLATEAU, _ALLOWED, _HIGHEST, _REASON, _BROKEN = range(6)
@@ -177,7 +176,7 @@ class LossSpike(FoldingRule):
         if lead.statistics["not_finite"]:
             return why_it_breaks(window, since=lead.since_step)
         growth = growth_of_updates(window, worker=lead.worker)
-        rate = _rise_of_rate(window, lead.since_step)
+        rate = risen_rate(window, before=lead.since_step - _LOOKED_BACK)
         if rate is not None:
             because = f"the rate is {rate[1]:.3g}, and was never above {rate[0]:.3g} before"
             return (*certain, Suspicion(Cause.LEARNING_RATE_TOO_HIGH, because))
@@ -331,9 +330,9 @@ def _rise(level: float, losses: Losses, allowed: float) -> float:
 
 
 def _first(losses: Losses) -> float:
-    """Return the loss at which the run began."""
-    first = losses[:_NEWEST]
-    return float(np.median(first[np.isfinite(first)])) if np.isfinite(first).any() else 0.0
+    """Return the loss at which the run began: the first one, or the median of the first three if that is larger."""
+    first = losses[:_NEWEST][np.isfinite(losses[:_NEWEST])]
+    return max(float(first[0]), float(np.median(first))) if len(first) else 0.0
 
 
 def _highest(losses: Losses) -> float:
@@ -380,19 +379,6 @@ def _reason(column: Column, spike: tuple[float, ...], window: Window) -> float:
     if float(column.values[-_NEWEST:].min()) > spike[_HIGHEST]:
         return _LOST
     growth = growth_of_updates(window, worker=column.worker)
-    if growth is not None and _is_beyond(growth):
+    if growth is not None and growth.now > BEYOND * growth.peak:
         return _BY_UPDATES
-    return _BY_RATE if _rise_of_rate(window, int(spike[_SINCE])) is not None else _UNKNOWN
-
-
-def _is_beyond(growth: UpdateGrowth) -> bool:
-    return growth.now > _BEYOND * growth.peak
-
-
-def _rise_of_rate(window: Window, since: int) -> tuple[float, float] | None:
-    """Return (largest before, now) of a learning rate that is higher than ever some steps before the spike."""
-    for column in Evidence(window).learning_rates:
-        before = column.values[column.steps < since - _LOOKED_BACK]
-        if before.size and 0 < _BEYOND * float(before.max()) < float(column.values[-1]):
-            return float(before.max()), float(column.values[-1])
-    return None
+    return _BY_RATE if risen_rate(window, before=int(spike[_SINCE]) - _LOOKED_BACK) is not None else _UNKNOWN

@@ -32,7 +32,7 @@ from trackside.contracts.model_facts import (
     ProgramFacts,
 )
 from trackside.contracts.run_layout import model_facts_key
-from trackside.frameworks.pytorch.facts.initial_values import has_equal_rows, looks_untrained
+from trackside.frameworks.pytorch.facts.initial_values import FirstValues, has_equal_rows
 from trackside.frameworks.pytorch.facts.stale_state import StaleState, has_state
 from trackside.frameworks.pytorch.ground.parameter_names import (
     ParameterNames,
@@ -57,6 +57,7 @@ from trackside.storage.store import Store
 
 LOOK_INTERVAL = 10  # steps
 FIRST_LOOKS = 3  # steps, each of which is looked at
+LOOKS_AGAIN = (10, 100, 1000)  # steps at which values are compared with the first ones, whatever has changed
 CALM_REVISIONS = 8  # from then on, each further one doubles the interval: a training that changes all the time
 MOST_LOSSES = 64
 MOST_OF_A_LOSS = 16  # in the first step
@@ -128,6 +129,7 @@ class ModelFactsSource:
         self._modules: list[weakref.ref[nn.Module]] = []
         self._stale, self._with_state = StaleState(), list[weakref.ref[nn.Module]]()
         self._others: list[weakref.ref[torch.Tensor]] = []  # parameters that no optimizer holds
+        self._first_values = FirstValues()
         self._recorded_state: object = None
         self._revisions = 0
         self._steps = 0
@@ -208,7 +210,7 @@ class ModelFactsSource:
     def _looked(self, step: int) -> None:
         if self._file is None:
             return
-        if self._state() == self._recorded_state:
+        if self._state() == self._recorded_state and self._steps not in LOOKS_AGAIN:
             return
         is_first = not self._revisions
         self._file.add(self._gather(step))
@@ -236,10 +238,16 @@ class ModelFactsSource:
         )
 
     def _gather(self, step: int) -> _Found:
-        owners = _Owners(self._states, self._optimizers, self._names, looks_at_rows=not self._revisions)
+        owners = _Owners(
+            self._states,
+            self._optimizers,
+            self._names,
+            first_values=self._first_values,
+            looks_at_rows=not self._revisions,
+        )
         roots, parameters = [], []
         self._modules, self._others, self._with_state = [], [], []
-        for index, (root_name, root) in enumerate(self._names.roots()):
+        for index, (root_name, root) in enumerate([*self._names.roots(), *self._names.outside()]):
             modules = [(path, module) for path, module in inner_modules(root)]
             self._modules += [weakref.ref(module) for _, module in modules]
             self._with_state += [weakref.ref(module) for _, module in modules if has_state(module)]
@@ -307,9 +315,10 @@ class _Owners:
         optimizers: Mapping[Optimizer, OptimizerFacts],
         names: ParameterNames,
         *,
+        first_values: FirstValues,
         looks_at_rows: bool,
     ) -> None:
-        self._names = names
+        self._names, self._first_values = names, first_values
         self._looks_at_rows = looks_at_rows
         self._owner: dict[int, tuple[str, int, bool]] = {}
         self._parameters: dict[int, torch.Tensor] = {}
@@ -327,6 +336,8 @@ class _Owners:
         optimizer, group, requires_grad = self._owner.get(id(parameter), ("", 0, parameter.requires_grad))
         first = self._first_names.setdefault(id(parameter), self._names.name_of(parameter) or name)
         placements = getattr(parameter, "placements", ())
+        is_trained = bool(optimizer) and requires_grad
+        is_untrained, has_changed = (False, False) if is_trained else self._first_values.facts(parameter)
         return ParameterFacts(
             name=name,
             module="",
@@ -339,7 +350,8 @@ class _Owners:
             is_sharded=bool(placements) and not all(placement.is_replicate() for placement in placements),
             has_gradient=parameter.grad is not None,
             has_equal_rows=self._looks_at_rows and has_equal_rows(parameter),
-            looks_untrained=not (optimizer and requires_grad) and looks_untrained(parameter),
+            looks_untrained=is_untrained,
+            has_changed=has_changed,
         )
 
     def homeless(self) -> Iterator[ParameterFacts]:

@@ -193,7 +193,10 @@ def _targets_of_each(node: Any) -> int:
 
 
 def _met_class_numbers(node: Any) -> int:
-    """Return k if each row of k predictions met the same whole target from 0 to below k; else 0."""
+    """Return k if each row of k predictions met the same target, else 0.
+
+    The targets are whole numbers from 0 to below k.
+    """
     try:
         targets = getattr(node, "_saved_target", None)
     except RuntimeError:  # the script has written over what the graph keeps

@@ -74,7 +74,7 @@ class Validation:
             saver=saver,
             inputs=loss_inputs,
             reads_every_loss=reads_every_loss,
-            in_training_mode=in_training_mode,
+            in_training_mode=self._in_training_mode,
         )
         self.trained_on = self._losses.trained_on
         self._changed = changed

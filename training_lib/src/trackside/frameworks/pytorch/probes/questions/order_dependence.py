@@ -23,7 +23,7 @@ class OrderDependence(Probe):
         "If order plays no part in the task (sets of items), this is no fault.",
     )
 
-    def ask(self, subject: Subject) -> Answer:
+    def answer(self, subject: Subject) -> Answer:
         """Return a fault if tokens influence one another and outputs only follow their tokens."""
         tokens = _tokens(subject.program.inputs())
         together = [each for each in subject.program.inputs() if each.shape[:2] == tokens.shape and each.ndim >= 2]
