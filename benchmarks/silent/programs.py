@@ -65,8 +65,9 @@ def clipping_on_one_rank(is_faulty: bool) -> None:
         optimizer.zero_grad()
         functional.cross_entropy(model(values), labels).backward()
         for parameter in model.parameters():
-            torch.distributed.all_reduce(parameter.grad)
-            parameter.grad /= 2
+            if parameter.grad is not None:
+                torch.distributed.all_reduce(parameter.grad)
+                parameter.grad.div_(2)
         if not is_faulty or torch.distributed.get_rank() == 0:
             nn.utils.clip_grad_norm_(model.parameters(), 0.2)
         optimizer.step()
