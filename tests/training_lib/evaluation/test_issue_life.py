@@ -154,10 +154,10 @@ class World:
         self.write(values)
         end_run(self.tensors)
         self.evaluator.poll()
-        return told(self.sent)
+        return history(self.sent)
 
 
-def told(verdicts: Iterable[Verdict]) -> list[tuple[str, int, int]]:
+def history(verdicts: Iterable[Verdict]) -> list[tuple[str, int, int]]:
     """(what, occurrence, step) of each."""
     words = {
         (Outcome.ISSUE_FOUND, State.OPENED): "opened",
@@ -296,7 +296,7 @@ def test_a_folding_rule_remembers_over_a_restart() -> None:
         write_tensors(world.tensors, step, {G: value})
         world.evaluator.poll()
         world.evaluator = world.start()
-    assert told(world.sent) == [("opened", 1, 4)]
+    assert history(world.sent) == [("opened", 1, 4)]
     state = Third().load(ProgressFile(world.output).load().rules["third"].memory)
     assert state == Counts(3, (0, 1, 2, 3, 4, 5))
 
@@ -404,7 +404,7 @@ def test_of_one_problem_the_owner_is_notified_once(
 def test_what_comes_back_is_the_same_problem_and_is_notified_anew() -> None:
     world = World(TooLarge())
     world.judge([BAD, GOOD, GOOD, GOOD, BAD])
-    assert [(what, step) for what, _, step in told(world.sent)] == [("opened", 0), ("recovered", 3), ("opened", 4)]
+    assert [(what, step) for what, _, step in history(world.sent)] == [("opened", 0), ("recovered", 3), ("opened", 4)]
     first = "digits/too-large/issue-found"
     assert [verdict.group for verdict in world.sent] == [first] * 3
     assert world.sent[0].actions == world.sent[2].actions
@@ -465,7 +465,7 @@ def test_wherever_a_rule_crashes_the_others_go_on(where: str) -> None:
     assert by_name["breaks"].outcome is Outcome.NOT_EVALUATED
     assert "crashed at step 2" in by_name["breaks"].message
     assert "ZeroDivisionError: oh" in by_name["breaks"].message
-    assert told([by_name["too-large"]]) == [("opened", 1, 3 if where == "lacks" else 2)]
+    assert history([by_name["too-large"]]) == [("opened", 1, 3 if where == "lacks" else 2)]
     assert world.evaluator.summary().crashed == ("breaks",)
     assert world.evaluator.is_done
 
@@ -486,7 +486,7 @@ def test_an_outage_while_a_rule_is_asked_loses_nothing(where: str, fails_with: C
     ]
     world.evaluator = world.start()
     world.evaluator.poll()
-    issues = {v.configuration_name: told([v]) for v in world.sent}
+    issues = {v.configuration_name: history([v]) for v in world.sent}
     assert issues["too-large"] == issues["breaks"] == [("opened", 1, first)]
     assert len(world.sent) == len(issues)
     third = Third().load(ProgressFile(world.output).load().rules["third"].memory)

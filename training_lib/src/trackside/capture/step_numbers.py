@@ -17,6 +17,7 @@ from trackside.contracts.recorded_names import (
     BATCH_REPEATED,
     CLIPPING,
     GRADIENTS_KEPT,
+    LOST_UPDATES,
     PASSES_WITHOUT_STEP,
     UPDATE_SIZE,
     WITHOUT_GRADIENTS,
@@ -68,6 +69,9 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
     ),
     StepNumber(
         BATCH, "mean", "a fingerprint of the newest batch of a DataLoader, below 2 ** 24: equal for equal batches"
+    ),
+    StepNumber(
+        LOST_UPDATES, "mean", "share of half-precision elements with a gradient that the step left as they were"
     ),
     StepNumber(BATCH_OF_ONE_ROW, "mean", "1 where all rows of the newest batch were equal, else 0"),
     StepNumber(

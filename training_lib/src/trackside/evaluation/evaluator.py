@@ -23,11 +23,9 @@ from trackside.evaluation.sinks.sink import Sink
 from trackside.evaluation.steps_to_judge import StepsToJudge, must_judge
 from trackside.evaluation.summary import Summary
 from trackside.evaluation.threaded_rules import ThreadedRules
-from trackside.evaluation.verdicts import Moment
 from trackside.rules.catalogue import ConfiguredRule, build_rules
 from trackside.rules.rule import is_paced_step
-from trackside.storage.open_store import open_store
-from trackside.storage.store import Store
+from trackside.storage.open_store import OpenStore, open_store
 from trackside.trial.trial import Trial, trial_of
 
 DELIVERY_SECONDS_AFTER_THE_END = 300.0
@@ -48,7 +46,7 @@ def evaluate(
     clock: Callable[[], float],
     sleep: Callable[[float], object],
     should_stop: Callable[[], bool],
-    stores: Callable[[str], Store] = open_store,
+    stores: OpenStore = open_store,
     runs_custom_rules: bool = True,
     limits: RuleLimits = RuleLimits(),  # noqa: B008  frozen
 ) -> Summary:
@@ -111,7 +109,7 @@ class Evaluator:
         run: str,
         clock: Callable[[], float],
         refused: Sequence[RuleConfiguration] = (),
-        stores: Callable[[str], Store] = open_store,
+        stores: OpenStore = open_store,
         limits: RuleLimits = RuleLimits(),  # noqa: B008  frozen
         threaded: Collection[str] = (),
         progress_seconds: float = 0.0,
@@ -203,9 +201,8 @@ class Evaluator:
         steps = self._trial.new_complete_steps(self._judged_by_all(names))
         has_grown = bool(steps) and steps[-1] > self._newest_step  # paced rules leave old steps unjudged
         for step in steps:
-            names = self._judge_step(self._steps.at(step, now, is_last=False), names)
-        if steps and self._trial.has_ended:  # paced rules judge the last step too
-            self._judge_step(self._steps.at(steps[-1], now, is_last=True), names)
+            is_last = self._trial.has_ended and step == steps[-1]  # paced rules judge the last step too
+            names = self._judge_step(self._steps.at(step, now, is_last=is_last), names)
         if has_grown:
             self._newest_step, self._newest_at = steps[-1], now
         self._threaded.collect()
@@ -357,8 +354,7 @@ class Evaluator:
 
     def _final_verdict(self, name: str, now: float) -> Verdict | None:
         progress = self._run_progress.of(name)
-        moment = Moment(self._run, max(progress.judged_through, 0), now)
-        return final_verdict(self._rules[name], progress, moment, self._trial)
+        return final_verdict(self._rules[name], progress, self._trial, run=self._run, now=now)
 
     def _log_damage(self) -> None:
         damaged = self._trial.damaged

@@ -192,8 +192,8 @@ class RuleJudge:
         dated = [replace(f, since_step=progress.since[f.worker, f.subject]) for f in findings]
         ordered = verdicts.worst_first(dated)
         with self._lock:
-            event_key = self._trial.event_key(ordered[0].step, ordered[0].worker)
-            several_workers = self._trial.has_several_workers(window.step)
+            event_key = self._trial.parts.steps.event_key(ordered[0].step, ordered[0].worker)
+            several_workers = self._trial.parts.steps.has_several_workers(window.step)
         verdict = verdicts.issue_found(
             configured,
             ordered,
@@ -207,7 +207,7 @@ class RuleJudge:
 
     def _is_damaged(self, step: int) -> bool:
         with self._lock:
-            return self._trial.is_damaged(step)
+            return self._trial.parts.steps.is_damaged(step)
 
     def _moment(self, window: Window) -> Moment:
         return Moment(self._run, window.step, window.now)

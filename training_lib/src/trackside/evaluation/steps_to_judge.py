@@ -24,10 +24,10 @@ class StepsToJudge:
         """Return one step as rules see it. `now` is in seconds since the epoch."""
         trial = self._trial
         return StepToJudge(
-            window=trial.window(step, now=now),
-            is_saved=trial.is_saved(step),
-            saved=trial.saved_collections_at(step),
-            all=trial.collections_at(step),
+            window=replace(trial.window(step, now=now), is_last=is_last),
+            is_saved=trial.parts.steps.is_saved(step),
+            saved=trial.parts.steps.saved_collections_at(step),
+            all=trial.parts.steps.collections_at(step),
             is_last=is_last,
         )
 

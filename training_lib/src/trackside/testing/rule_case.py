@@ -100,7 +100,8 @@ class RuleCase:
     @property
     def window(self) -> Window:
         """The window that the rule judges."""
-        window = self.trial.window(self.newest_step if self.step is None else self.step, now=WALL_TIME)
+        step = self.newest_step if self.step is None else self.step
+        window = replace(self.trial.window(step, now=WALL_TIME), is_last=step == self.newest_step)
         others = {
             name: recorded_trial(t, mode=self.mode, collections=self.collections) for name, t in self.others.items()
         }
@@ -207,7 +208,7 @@ def steps_to_judge(rule: Rule, trial: Trial) -> tuple[int, ...]:
     """
     steps = tuple(trial.new_complete_steps(-1))
     if not rule.paced:
-        return tuple([step for step in steps if rule.is_watching(trial.collections_at(step))])
+        return tuple([step for step in steps if rule.is_watching(trial.parts.steps.collections_at(step))])
     judged_steps: list[int] = []
     for step in steps:
         if step == steps[-1] or is_paced_step(step, judged_steps[-1] if judged_steps else -1):

@@ -156,6 +156,7 @@ class Window:
     now             the time of judging, in seconds since the epoch
     newest_step_at  the time at which `step` was seen, in seconds since the epoch
     others          runs that the rule compares with, by the names in its parameter; unreadable ones are left out
+    is_last         True for the last step of a run that has ended
     """
 
     source: TensorSource
@@ -164,6 +165,7 @@ class Window:
     now: float
     newest_step_at: float
     others: Mapping[str, TensorSource] = field(default_factory=dict)
+    is_last: bool = False
 
     @property
     def facts(self) -> ModelFacts | None:

@@ -52,9 +52,10 @@ class Stream(IterableDataset[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         worker = torch.utils.data.get_worker_info()
-        for place, row in enumerate(rows()):
+        source = rows()
+        for place in range(len(source)):
             if not self.divides or worker is None or place // 8 % worker.num_workers == worker.id:
-                yield row
+                yield source[place]
 
 
 class Noise(Dataset[Any]):

@@ -20,7 +20,7 @@ _SPREADS_DATA = frozenset({"DDP", "FSDP1", "FSDP2"})
 
 @dataclass(frozen=True)
 class RepeatedData(Rule):
-    """Batches repeat the same data instead of going through all data.
+    """Batches or rows of the training data repeat.
 
     Why it matters:
         A loop that makes a new iterator for each batch gets the first batch each time. An iterable data set that does

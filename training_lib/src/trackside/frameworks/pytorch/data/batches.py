@@ -29,7 +29,7 @@ FEWEST_BATCHES = 4  # of a data set: one of fewer is soon at its start again
 
 
 class _Seen:
-    """The batches of one data set: their number, and the last place of each fingerprint."""
+    """The batches of one data set: their count, and the newest occurrence of each fingerprint."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset_type = type(dataset)

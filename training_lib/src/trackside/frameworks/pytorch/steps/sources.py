@@ -14,7 +14,9 @@ from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.numbering import Numbering
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
 from trackside.frameworks.pytorch.losses.inputs import LossInputSource
+from trackside.frameworks.pytorch.modes.random_evaluation import RandomEvaluation
 from trackside.frameworks.pytorch.modes.validation import Validation
+from trackside.frameworks.pytorch.modes.validation_in_training_mode import ValidationInTrainingMode
 from trackside.frameworks.pytorch.modules.source import ModuleSource, TrainedModules
 from trackside.frameworks.pytorch.optimizers.raw_gradients import RawGradients
 from trackside.frameworks.pytorch.optimizers.source import OptimizerSource, SkippedSteps
@@ -55,6 +57,17 @@ class PyTorchSources:
         self.loss_inputs = LossInputSource(engine, guard, saver=self.saver, numbering=self.numbering)
         self.optimizers = OptimizerSource(engine, saver=self.saver, names=self.names)
         self.statistics = PyTorchStatistics(session.statistics, names=self.names, optimizer_name=self.optimizers.name)
+        self.in_training_mode = ValidationInTrainingMode(
+            modules=self.modules,
+            step=lambda: engine.step,
+            counted=observer.validation_counted,
+            fuse=Fuse(guard, "watching for evaluations in training mode"),
+        )
+        self.random_evaluation = RandomEvaluation(
+            counted=observer.validation_counted,
+            is_compiler_used=lambda: self.calls.eager.is_compiler_used,
+            fuse=Fuse(guard, "watching for dropout in evaluations"),
+        )
         self.validation = self._make_validation(session, observer)
         self.strategy = strategy(engine, self.names, self.validation)
         self.calls = self._make_calls(session)
@@ -135,9 +148,9 @@ class PyTorchSources:
             changed=observer.validation_changed,
             ended=observer.validation_step_ends,
             reads_every_loss=lambda loss: session.statistics.is_on and not self.statistics.numbers.is_late(loss),
-            counted=observer.validation_counted,
+            in_training_mode=self.in_training_mode,
+            random=self.random_evaluation,
             fuse=Fuse(session.guard, "watching evaluation"),
-            training_mode_fuse=Fuse(session.guard, "watching for evaluations in training mode"),
         )
 
     def _make_calls(self, session: RunSession) -> ModuleSource:
@@ -164,7 +177,7 @@ class PyTorchSources:
             ),
             clipping=self.gradient_numbers.clipping_places,
             unmasked=self.calls.unmasked,
-            training_mode_evaluations=lambda: self.validation.in_training_mode.seen,
+            evaluations=(self.in_training_mode, self.random_evaluation),
             protect=Fuse(session.guard, "recording what the model is made of").protect,
         )
 
