@@ -345,7 +345,7 @@ def accelerate_bfloat16(seed: int) -> None:
 
 
 def _adapt(configuration: Any, seed: int, *, rate: float) -> None:
-    """Train a small GPT-2, then freeze it, and train adapters on the same text with other words for each of its words."""
+    """Train a small GPT-2, then freeze it, and train adapters on the same text with other words."""
     from peft import get_peft_model
     from transformers import GPT2Config, GPT2LMHeadModel
 
