@@ -1,4 +1,4 @@
-"""The operations of AWS that a command calls stand in the docs, as its user's permissions. Functions: `tests/stacks`."""
+"""The operations of AWS that a command calls stand in the docs, as permissions. Functions: `tests/stacks`."""
 
 from __future__ import annotations
 
