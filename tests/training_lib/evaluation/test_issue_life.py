@@ -78,6 +78,16 @@ class OnlyOnce(TooLarge):
 
 
 @dataclass(frozen=True)
+class Worsening(TooLarge):
+    """A gradient is too large, and much too large is graver."""
+
+    rule_id = "worsening"
+
+    def severity_of(self, findings: Sequence[Finding]) -> Severity:
+        return Severity.CRITICAL if findings[0].observed > 50 else Severity.WARNING
+
+
+@dataclass(frozen=True)
 class Counts:
     """What `Third` remembers."""
 
@@ -465,3 +475,30 @@ def test_several_issues_of_one_step_keep_the_order_of_the_rules() -> None:
         world.judge([BAD] * 3)
         at_first = [v.configuration_name for v in world.sent if v.step == 0]
         assert at_first == [rule.rule_id for rule in rules if rule.rule_id != "third"]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        pytest.param([BAD] * 30, [("warning", 1)], id="as-grave-as-before"),
+        pytest.param([99.0] * 30, [("critical", 1)], id="critical-at-once"),
+        pytest.param([BAD] * 5 + [99.0] * 25, [("warning", 1), ("critical", 2)], id="becomes-critical"),
+        pytest.param([99.0] * 5 + [BAD] * 25, [("critical", 1)], id="does-not-become-less"),
+        pytest.param([BAD] * 9 + [99.0] + [BAD] * 20, [("warning", 1)], id="not-at-the-pace-of-rules"),
+    ],
+)
+def test_an_open_issue_becomes_graver_in_view(values: list[float], expected: list[tuple[str, int]]) -> None:
+    world = World(Worsening())
+    world.judge(values)
+    found = [verdict for verdict in world.sent if verdict.outcome is Outcome.ISSUE_FOUND]
+    assert [(verdict.severity.value, verdict.occurrence) for verdict in found] == expected
+    assert len({verdict.group for verdict in found}) == 1
+
+
+def test_an_issue_that_became_graver_recovers_once() -> None:
+    world = World(Worsening())
+    assert world.judge([BAD] * 5 + [99.0] * 25 + [GOOD] * 10) == [
+        ("opened", 1, 0),
+        ("opened", 2, 10),
+        ("recovered", 2, 32),
+    ]

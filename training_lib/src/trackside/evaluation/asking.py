@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from threading import RLock
 
-from trackside.contracts.cause import Suspicion
+from trackside.contracts.cause import Sign, Suspicion
 from trackside.contracts.errors import RecordError, StorageError, TensorNotSavedError
 from trackside.contracts.rule_request import CALIBRATED
-from trackside.contracts.verdict import Finding, Verdict
+from trackside.contracts.verdict import Finding, Severity, Verdict
+from trackside.diagnosis.harm import gated, harms_in, lasted_steps
+from trackside.diagnosis.learned import critical_harms
+from trackside.diagnosis.signs import signs_of, signs_of_harm, signs_of_rules
 from trackside.evaluation import verdicts
 from trackside.evaluation.progress import RuleProgress
 from trackside.evaluation.verdicts import Moment
 from trackside.evaluation.watched_source import WatchedSource
 from trackside.rules.catalogue import ConfiguredRule
-from trackside.rules.rule import FoldingRule
+from trackside.rules.rule import FoldingRule, is_paced_step
 from trackside.trial.trial import Trial
 from trackside.trial.window import Window
 
@@ -71,13 +75,17 @@ class Asker:
     The evaluator's thread and the rules' own threads use it at the same time: it changes no state, and returns an
     answer.
 
-    trial  the run
-    run    the run's name in verdicts
-    lock   held while the trial is read
+    trial     the run
+    run       the run's name in verdicts
+    lock      held while the trial is read
+    critical  by built-in rule, the kinds of harm with which it is critical; None for the learned ones
     """
 
-    def __init__(self, trial: Trial, *, run: str, lock: RLock) -> None:
+    def __init__(
+        self, trial: Trial, *, run: str, lock: RLock, critical: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
         self._trial, self._run, self._lock = trial, run, lock
+        self._critical = critical_harms() if critical is None else critical
 
     def ask(self, configured: ConfiguredRule, progress: RuleProgress, there: StepToJudge) -> Answer:
         """Return a rule's answer for one step. A rule that raises gives the answer of `crashed`.
@@ -183,12 +191,18 @@ class Asker:
             (f.worker, f.subject): min(f.since_step, before.get((f.worker, f.subject), f.since_step)) for f in findings
         }
         progress.quiet = 0
-        if progress.is_open or progress.issues >= MOST_ISSUES or progress.streak < configured.rule.findings_in_a_row:
+        if progress.issues >= MOST_ISSUES or progress.streak < configured.rule.findings_in_a_row:
             return Answer(progress)
-        progress.issues, progress.is_open = progress.issues + 1, True
-        progress.has_concluded = configured.rule.judges_until_found
+        if progress.is_open and not _may_become_graver(progress, window):
+            return Answer(progress)
         dated = [replace(f, since_step=progress.since[f.worker, f.subject]) for f in findings]
         ordered = verdicts.worst_first(dated)
+        severity, harm, signs = self._weighed(configured, ordered, window)
+        progress.weighed_through = window.step
+        if progress.is_open and severity.rank <= progress.severity.rank:
+            return Answer(progress)
+        progress.issues, progress.is_open, progress.severity = progress.issues + 1, True, severity
+        progress.has_concluded = configured.rule.judges_until_found
         with self._lock:
             event_key = self._trial.event_key(ordered[0].step, ordered[0].worker)
             several_workers = self._trial.has_several_workers(window.step)
@@ -198,10 +212,25 @@ class Asker:
             self._moment(window),
             event_key=event_key,
             several_workers=several_workers,
-            suspicions=_suspicions(configured, ordered, window),
+            severity=severity,
+            harm=harm,
+            suspicions=(suspicions := _suspicions(configured, ordered, window)),
+            signs=(*signs, *_signs(configured, suspicions, window)),
             occurrence=progress.issues,
         )
         return Answer(progress, verdict)
+
+    def _weighed(
+        self, configured: ConfiguredRule, findings: tuple[Finding, ...], window: Window
+    ) -> tuple[Severity, str, tuple[Sign, ...]]:
+        """Return the severity of an issue, the harm that makes it critical, and all harm as evidence."""
+        severity = configured.rule.severity_of(findings)
+        if not is_calibrated(configured):
+            return severity, "", ()
+        harms = harms_in(findings, window)
+        allowed = self._critical.get(configured.rule.rule_id, ())
+        severity, harm = gated(severity, harms, allowed, lasted_steps=lasted_steps(findings, window))
+        return severity, harm, tuple(signs_of_harm(harms))
 
     def _is_damaged(self, step: int) -> bool:
         with self._lock:
@@ -209,6 +238,12 @@ class Asker:
 
     def _moment(self, window: Window) -> Moment:
         return Moment(self._run, window.step, window.now)
+
+
+def is_calibrated(configured: ConfiguredRule) -> bool:
+    """Return True for a rule of ours with the default preset: its causes, severity and probability are learned."""
+    is_ours = type(configured.rule).__module__.startswith("trackside.rules.")
+    return is_ours and configured.configuration.preset in {"", CALIBRATED}
 
 
 def how_to_ask(configured: ConfiguredRule, there: StepToJudge) -> Asking | None:
@@ -252,6 +287,17 @@ def _has_recovered(configured: ConfiguredRule, progress: RuleProgress) -> bool:
         return False
     progress.is_open = False
     return True
+
+
+def _may_become_graver(progress: RuleProgress, window: Window) -> bool:
+    """Return True if an open issue is to be weighed again at this step: at the pace of most rules, for its cost."""
+    return progress.severity is not Severity.CRITICAL and is_paced_step(window.step, progress.weighed_through)
+
+
+def _signs(configured: ConfiguredRule, suspicions: tuple[Suspicion, ...], window: Window) -> tuple[Sign, ...]:
+    if not is_calibrated(configured):
+        return ()
+    return (*signs_of(window), *signs_of_rules([(configured.rule.rule_id, suspicions)]))
 
 
 def _suspicions(configured: ConfiguredRule, findings: tuple[Finding, ...], window: Window) -> tuple[Suspicion, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from trackside.contracts.errors import StorageUnavailableError
@@ -98,6 +98,7 @@ class Evaluator:
     limits            time limits of a rule
     apart             configurations that get a thread from the start
     progress_seconds  interval between writes of the progress without a verdict; each verdict writes it at once
+    critical          by built-in rule, the kinds of harm with which it is critical; None for the learned ones
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class Evaluator:
         limits: RuleLimits = RuleLimits(),  # noqa: B008  frozen
         apart: Collection[str] = (),
         progress_seconds: float = 0.0,
+        critical: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self._trial, self._run, self._clock, self._limits = trial, run, clock, limits
         self._progress_seconds = progress_seconds
@@ -126,7 +128,7 @@ class Evaluator:
         self._last_sign_at = self._newest_at
         self._steps = StepsToJudge(trial, self._others)
         self._turns = Turns()
-        self._asker = Asker(trial, run=run, lock=self._turns.lock)
+        self._asker = Asker(trial, run=run, lock=self._turns.lock, critical=critical)
         self._apart = RulesApart(
             trial, self._ledger, self._steps, self._asker, self._turns, run=run, clock=clock, limits=limits
         )

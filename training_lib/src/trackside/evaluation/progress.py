@@ -22,12 +22,13 @@ from trackside.contracts.stored_fields import (
     TEXT,
     TEXTS,
     Kind,
+    choice,
     document_of,
     record,
     record_of,
     stored,
 )
-from trackside.contracts.verdict import Verdict
+from trackside.contracts.verdict import Severity, Verdict
 from trackside.storage.store import Store
 
 VERSION = 2  # version 1 lacks the states of issues; it is discarded, since judging again is always safe
@@ -56,6 +57,8 @@ class RuleProgress:
     since      the first step of each subject that was found throughout the streak
     error      set once the rule has crashed
     memory     the state of a rule that folds
+    severity   the severity of the open issue
+    weighed_through  the newest step at which the severity was decided
     """
 
     judged_through: int = field(default=-1, metadata=stored(INTEGER, absent=REQUIRED))
@@ -70,6 +73,8 @@ class RuleProgress:
     quiet: int = field(default=0, metadata=stored(INTEGER))
     has_concluded: bool = field(default=False, metadata=stored(BOOLEAN))
     memory: str = field(default="", metadata=stored(TEXT))
+    severity: Severity = field(default=Severity.INFO, metadata=stored(choice(Severity)))
+    weighed_through: int = field(default=-1, metadata=stored(INTEGER))
 
 
 @dataclass
