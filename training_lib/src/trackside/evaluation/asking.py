@@ -111,6 +111,42 @@ class Asker:
         except Exception as error:  # noqa: BLE001  as in `ask`
             return self.crashed(configured, progress, self._moment(window), error)
 
+    def weigh_again(
+        self, configured: ConfiguredRule, progress: RuleProgress, opened: Verdict, window: Window
+    ) -> Answer:
+        """Return an open issue as graver if the training is hurt by now, at a step that holds nothing for its rule.
+
+        Errors: `StorageError`.
+        """
+        if not progress.is_open or not is_calibrated(configured) or not _may_become_graver(progress, window):
+            return Answer(progress)
+        progress = replace(progress, weighed_through=window.step)
+        try:
+            severity, harm, signs = self._weighed(configured, opened.findings, window)
+        except StorageError:
+            raise
+        except Exception:  # harm is an extra: the issue stands as it is
+            _logger.warning("The harm at step %d is unknown", window.step, exc_info=True)
+            return Answer(progress)
+        if severity.rank <= progress.severity.rank or progress.issues >= MOST_ISSUES:
+            return Answer(progress)
+        progress.issues, progress.severity = progress.issues + 1, severity
+        kept = tuple(sign for sign in opened.signs if sign.name not in {new.name for new in signs})
+        return Answer(
+            progress,
+            replace(
+                opened,
+                severity=severity,
+                harm=harm,
+                step=window.step,
+                detected_at=window.now,
+                actions=verdicts.allowed_actions(configured, severity),
+                signs=(*signs, *kept),
+                occurrence=progress.issues,
+                group="",
+            ),
+        )
+
     def crashed(
         self, configured: ConfiguredRule, progress: RuleProgress, moment: Moment, error: BaseException
     ) -> Answer:

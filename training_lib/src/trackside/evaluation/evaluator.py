@@ -285,8 +285,15 @@ class Evaluator:
             return None
         if how_to_ask(configured, there) is None:
             self._ledger.pass_over(name, there.window.step)
-            return None
+            return self._weigh_again(name, configured, there)
         return self._ask_here(name, configured, there)
+
+    def _weigh_again(self, name: str, configured: ConfiguredRule, there: StepToJudge) -> Verdict | None:
+        """Return the open issue of a rule as graver, if the training is hurt by now."""
+        opened = self._outbox.last_issue(name) if self._ledger.of(name).is_open else None
+        if opened is None:
+            return None
+        return self._ledger.note(name, self._asker.weigh_again(configured, self._ledger.of(name), opened, there.window))
 
     def _ask_here(self, name: str, configured: ConfiguredRule, there: StepToJudge) -> Verdict | None:
         """Ask a rule in this thread, and return its verdict.

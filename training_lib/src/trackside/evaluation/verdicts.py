@@ -71,7 +71,7 @@ def issue_found(
         findings=tuple(findings[:MOST_FINDINGS]),
         affected=len(findings),
         what_to_do=rule.what_to_do,
-        actions=tuple(action for action in configured.configuration.actions if _may(severity, action)),
+        actions=allowed_actions(configured, severity),
         terms=configured.configuration.terms,
         tensor_key=f"{TENSORS}/{event_key}" if event_key else "",
         harm=harm,
@@ -79,6 +79,11 @@ def issue_found(
         signs=signs,
         occurrence=occurrence,
     )
+
+
+def allowed_actions(configured: ConfiguredRule, severity: Severity) -> tuple[Action, ...]:
+    """Return the actions that were asked for and that the severity allows."""
+    return tuple(action for action in configured.configuration.actions if _may(severity, action))
 
 
 def recovered(opened: Verdict, moment: Moment) -> Verdict:
