@@ -82,8 +82,8 @@ A_A = Cell(Kind("a/a"), "nobody")
 
 def cells_of(workload):
     """Those that have a target for this workload, those to compare them with, and the floor."""
-    asked = [kind for kind in KINDS if workload in kind.target]
-    return [A_A, *(Cell(kind, by) for kind in asked for by in ("ours", *kind.by))]
+    selected = [kind for kind in KINDS if workload in kind.target]
+    return [A_A, *(Cell(kind, by) for kind in selected for by in ("ours", *kind.by))]
 
 
 def environment_of(cell):
@@ -142,9 +142,9 @@ def main():
     parser.add_argument("--by", nargs="*", default=(), help="ours, smdebug, ...")
     arguments = parser.parse_args()
 
-    asked = [cell for cell in cells_of(arguments.workload) if is_asked_for(cell, arguments)]
-    cells = [cell for cell in asked if environment_of(cell) is not None]
-    left_out = [lacking(cell) for cell in asked if cell not in cells]
+    selected = [cell for cell in cells_of(arguments.workload) if is_selected(cell, arguments)]
+    cells = [cell for cell in selected if environment_of(cell) is not None]
+    left_out = [lacking(cell) for cell in selected if cell not in cells]
     end = time.monotonic() + 60 * arguments.minutes
     loads, found = [], {}
     for cell in cells * arguments.rounds:
@@ -165,7 +165,7 @@ def main():
     print("\n".join(left_out))
 
 
-def is_asked_for(cell, arguments):
+def is_selected(cell, arguments):
     """The floor always is."""
     if cell is A_A:
         return True

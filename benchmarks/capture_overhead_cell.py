@@ -31,7 +31,7 @@ TOUCHED_BYTES = 600 << 20
 class Nobody:
     """Bare."""
 
-    said = "nobody"
+    mode = "nobody"
     after_backward = None
 
     def __init__(self, cell, location, workload):
@@ -47,7 +47,7 @@ class Nobody:
 class Ours(Nobody):
     """This library, attached as it would be to a script that knows nothing of it."""
 
-    said = "Trackside"
+    mode = "Trackside"
 
     def __init__(self, cell, location, workload):
         from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
@@ -78,7 +78,7 @@ class Ours(Nobody):
 class SmDebug(Nobody):
     """The original. Its hooks stay on a model for good: it has a model of its own, and one hook for all stretches."""
 
-    said = "smdebug 1.0.34"
+    mode = "smdebug 1.0.34"
     one = None
 
     def __new__(cls, cell, location, workload):
@@ -190,7 +190,7 @@ class ByHand(Nobody):
 class Copy(ByHand):
     """The bound: a copy into warm memory, and nothing done with it. Of reductions, the tensors that they are of."""
 
-    said = "copy only"
+    mode = "copy only"
 
     def reduced(self, tensors):
         return tensors
@@ -204,7 +204,7 @@ class Copy(ByHand):
 class Raw(ByHand):
     """The bound of all that write: the bytes of a step in one file, without names or checksums."""
 
-    said = "raw write"
+    mode = "raw write"
 
     def save(self, tensors):
         data = b"".join(np.ascontiguousarray(value).tobytes() for value in tensors.values())
@@ -216,7 +216,7 @@ class Raw(ByHand):
 class NumpySave(ByHand):
     """A file for each tensor."""
 
-    said = f"np.save {np.__version__}"
+    mode = f"np.save {np.__version__}"
 
     def save(self, tensors):
         for name, value in tensors.items():
@@ -231,7 +231,7 @@ class TensorBoard(ByHand):
         from torch.utils.tensorboard import SummaryWriter
 
         super().__init__(cell, location, workload)
-        self.said = f"tensorboard {tensorboard.__version__}"
+        self.mode = f"tensorboard {tensorboard.__version__}"
         self.writer = SummaryWriter(location)
 
     def save(self, tensors):
@@ -257,7 +257,7 @@ class WandB(ByHand):
         import wandb
 
         super().__init__(cell, location, workload)
-        self.said = f"wandb {wandb.__version__}, offline"
+        self.mode = f"wandb {wandb.__version__}, offline"
         self.wandb = wandb
         self.run = wandb.init(mode="offline", dir=location, project="overhead", reinit="finish_previous")
 
@@ -335,7 +335,7 @@ def measure(workload, cell, steps, location):
     watcher.flush()
     cpu = cpu_seconds() - cpu
     watcher.close()
-    return cpu, wall, watcher.said, settled
+    return cpu, wall, watcher.mode, settled
 
 
 def main():

@@ -161,7 +161,7 @@ def requests(budget):
 
 def start_evaluator(run, source):
     environment = {**inherited(), **({"PYTHONPATH": str(Path(source).resolve())} if source else {})}
-    evaluator = EvaluatorProcess(run, environment=environment, say=print, monotonic=time.monotonic)
+    evaluator = EvaluatorProcess(run, environment=environment, note=print, monotonic=time.monotonic)
     evaluator.tend()
     return evaluator
 
@@ -200,9 +200,9 @@ def processor_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-def wait_for(is_there, what):
+def wait_for(is_present, what):
     until = time.monotonic() + MOST_START_SECONDS
-    while not is_there():
+    while not is_present():
         if time.monotonic() > until:
             sys.exit(f"Gave up after {MOST_START_SECONDS:g} s of waiting for {what}.")
         time.sleep(0.05)

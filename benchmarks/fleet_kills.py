@@ -141,7 +141,7 @@ class Fleet:
 
     def start(self, count: int) -> None:
         """So many workers more."""
-        told = {
+        variables = {
             "TRACKSIDE_FLEET_TABLE": TABLE,
             "TRACKSIDE_FLEET_RUNS": "3",
             "TRACKSIDE_FLEET_LEASE_SECONDS": str(LEASE_SECONDS),
@@ -149,7 +149,7 @@ class Fleet:
             "TRACKSIDE_POLL_SECONDS": "0.2",
             "OMP_NUM_THREADS": "1",
         }
-        environment = {**inherited(), **self._account.environment(), **told}
+        environment = {**inherited(), **self._account.environment(), **variables}
         for _ in range(count):
             command = [sys.executable, str(ENTRY_POINT)]
             with (self._folder / f"worker-{len(self._workers)}.log").open("wb") as log:
@@ -187,7 +187,7 @@ class Fleet:
         """What all workers said."""
         return "".join(file.read_text(errors="replace") for file in sorted(self._folder.glob("worker-*.log")))
 
-    def said(self, name: str) -> list[dict[str, Any]]:
+    def stored_verdicts(self, name: str) -> list[dict[str, Any]]:
         """The verdicts of a run, as the workers wrote them."""
         try:
             body = self._s3.get_object(Bucket=BUCKET, Key=f"{name}/{RULE_OUTPUT}/{VERDICTS_KEY}")["Body"].read()
@@ -195,7 +195,7 @@ class Fleet:
             return []
         return [json.loads(line) for line in body.splitlines()]
 
-    def said_undisturbed(self, name: str) -> list[dict[str, Any]]:
+    def verdicts_undisturbed(self, name: str) -> list[dict[str, Any]]:
         """The verdicts of the same run by one evaluator."""
         run = RunLocation(str(self._folder / name))
         assert judge_undisturbed(["--run", run.uri, "--poll-seconds", "0.01"]) == 0
@@ -248,11 +248,11 @@ def create_lease_table(dynamodb: Any, name: str) -> None:
 
 
 def _compare(name: str, fleet: Fleet, outcome: Outcome) -> None:
-    said, expected = fleet.said(name), {each["id"]: each for each in fleet.said_undisturbed(name)}
-    outcome.verdicts += len(said)
-    outcome.double += [each for each, count in Counter(each["id"] for each in said).items() if count > 1]
-    outcome.lost += sorted(expected.keys() - {each["id"] for each in said})
-    for each in said:
+    verdicts, expected = fleet.stored_verdicts(name), {each["id"]: each for each in fleet.verdicts_undisturbed(name)}
+    outcome.verdicts += len(verdicts)
+    outcome.double += [each for each, count in Counter(each["id"] for each in verdicts).items() if count > 1]
+    outcome.lost += sorted(expected.keys() - {each["id"] for each in verdicts})
+    for each in verdicts:
         known = expected.get(each["id"])
         if known is None or any(each[word] != known[word] for word in ("outcome", "step", "since_step", "message")):
             outcome.different.append(each["id"])

@@ -72,7 +72,7 @@ if PACKAGE == "trackside":
         configured = ConfiguredRule(RuleConfiguration("no-loss-above"), NoLossAbove())
         evaluator = Evaluator(trial, [configured], [], ProgressFile(MemoryStore()), run="run", clock=time.time)
         start = time.process_time()
-        evaluator.sweep()
+        evaluator.poll()
         seconds = time.process_time() - start
         judged = evaluator.summary().judged["no-loss-above"]
         return judged / seconds

@@ -156,8 +156,10 @@ def main() -> int:
         for seed in range(arguments.seeds):
             run = train(recipe, seed)
             alarms = judge(run)
-            said = "; ".join(f"{rule} at {f.step} ({f.subject}: {f.comparison})" for rule, f in alarms.items())
-            print(f"{recipe.fault or 'clean':24} {recipe.name} #{seed} accuracy {run.accuracy:.3f}: {said or 'silent'}")
+            found = "; ".join(f"{rule} at {f.step} ({f.subject}: {f.comparison})" for rule, f in alarms.items())
+            print(
+                f"{recipe.fault or 'clean':24} {recipe.name} #{seed} accuracy {run.accuracy:.3f}: {found or 'silent'}"
+            )
             if not recipe.fault:
                 clean_runs += 1
                 false_alarms.update(alarms.keys())

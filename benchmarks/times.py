@@ -60,21 +60,21 @@ class Measured:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, write, and return 1 if a run of the demo failed."""
-    asked = _parse(arguments)
+    options = _parse(arguments)
     commands: dict[str, list[float]] = {}
-    demos = {QUIET: [run_demo(QUIET) for _ in range(asked.quiet)]}
-    if asked.drills:
-        commands["`make drill`"] = [time_of(["make", "drill"]) for _ in range(asked.drills)]
-    if asked.tests:
+    demos = {QUIET: [run_demo(QUIET) for _ in range(options.quiet)]}
+    if options.drills:
+        commands["`make drill`"] = [time_of(["make", "drill"]) for _ in range(options.drills)]
+    if options.tests:
         commands["`make test`"] = [time_of(["make", "test"])]
-    if asked.clean_clone:
+    if options.clean_clone:
         commands["`make demo` in a new clone, with empty caches"] = [time_of_clean_clone()]
     with busy():
-        demos[BUSY] = [run_demo(BUSY) for _ in range(asked.busy)]
-    demos[ONE_CORE] = [run_demo(ONE_CORE, before=one_core) for _ in range(asked.one_core)]
+        demos[BUSY] = [run_demo(BUSY) for _ in range(options.busy)]
+    demos[ONE_CORE] = [run_demo(ONE_CORE, before=one_core) for _ in range(options.one_core)]
     measured = Measured({name: runs for name, runs in demos.items() if runs}, commands, machine())
     text = tables(measured)
-    if asked.no_write:
+    if options.no_write:
         print(text)
     else:
         PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), text), encoding="utf-8")
@@ -134,8 +134,8 @@ def time_of_clean_clone() -> float:
 
 def machine() -> str:
     """Where, when and with what it was measured."""
-    told = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").is_file() else ""
-    models = [line.partition(":")[2].strip() for line in told.splitlines() if line.startswith("model name")]
+    cpu_info = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").is_file() else ""
+    models = [line.partition(":")[2].strip() for line in cpu_info.splitlines() if line.startswith("model name")]
     processor = models[0] if models else platform.machine()
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     day = time.strftime("%d %B %Y").lstrip("0")
@@ -151,8 +151,8 @@ def machine() -> str:
 def tables(measured: Measured) -> str:
     """The generated part of the page."""
     parts = [measured.machine, "", "### The whole", "", *_whole(measured)]
-    for twin, title in ((FAULTY, "The faulty twin, hop by hop"), (HEALTHY, "The healthy twin, hop by hop")):
-        parts += ["", f"### {title}", "", *_hops(measured, twin)]
+    for twin, title in ((FAULTY, "The faulty twin, effect by effect"), (HEALTHY, "The healthy twin, hop by hop")):
+        parts += ["", f"### {title}", "", *_effects(measured, twin)]
     return "\n".join(parts)
 
 
@@ -185,7 +185,7 @@ def _row(what: str, passed: str, seconds: Sequence[float]) -> str:
     return f"| {what} | {passed} | " + " | ".join(f"{each:.1f} s" for each in found) + " |"
 
 
-def _hops(measured: Measured, twin: str) -> list[str]:
+def _effects(measured: Measured, twin: str) -> list[str]:
     """Rows: hops in the order of their medians where it is quietest; columns: situations."""
     found = {name: [run.twins[twin] for run in runs if run] for name, runs in measured.demos.items()}
     found = {name: runs for name, runs in found.items() if runs}
@@ -193,12 +193,12 @@ def _hops(measured: Measured, twin: str) -> list[str]:
         return ["No run passed."]
     rows = [f"| seconds since the job was created | {' | '.join(found)} |", "|---|" + "---|" * len(found)]
     first = next(iter(found.values()))
-    for hop in sorted(first[0], key=lambda hop: statistics.median(run[hop] for run in first)):
+    for effect in sorted(first[0], key=lambda effect: statistics.median(run[effect] for run in first)):
         cells = []
         for runs in found.values():
-            seconds = [run[hop] for run in runs]
+            seconds = [run[effect] for run in runs]
             cells.append(f"{statistics.median(seconds):.1f} ({min(seconds):.1f} to {max(seconds):.1f})")
-        rows.append(f"| {hop} | {' | '.join(cells)} |")
+        rows.append(f"| {effect} | {' | '.join(cells)} |")
     return rows
 
 

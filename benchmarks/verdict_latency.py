@@ -85,7 +85,7 @@ while True:
 
 
 @dataclass(frozen=True)
-class Hop:
+class Stage:
     """The seconds of one hop, and the processor seconds of both processes in it."""
 
     seconds: float
@@ -97,9 +97,9 @@ class Hop:
 class Trial:
     """One fault: the hops in order; `requests` by kind; the evaluator's share of a core before the fault."""
 
-    stored: Hop
-    seen: Hop
-    verdict: Hop
+    stored: Stage
+    seen: Stage
+    verdict: Stage
     requests: dict[str, int]
     evaluator_share: float
     evaluator_start_cpu: float
@@ -257,21 +257,21 @@ def _measured(run: RunLocation, training: Any, evaluator: Any, *, steps_to_fault
     moments.append((verdict_at, cpu_seconds(training.pid), cpu_seconds(evaluator.pid)))
     issue = _issue(output) or {}
     seen_at = min(max(issue["detected_at"], moments[1][0]), verdict_at)
-    stored = _hop(*moments[:2])
-    rest = _hop(*moments[1:])
+    stored = _stage(*moments[:2])
+    rest = _stage(*moments[1:])
     looked = seen_at - moments[1][0]
     return Trial(
         stored=stored,
-        seen=Hop(looked, 0.0, 0.0),
-        verdict=Hop(rest.seconds - looked, rest.training_cpu, rest.evaluator_cpu),
+        seen=Stage(looked, 0.0, 0.0),
+        verdict=Stage(rest.seconds - looked, rest.training_cpu, rest.evaluator_cpu),
         requests=s3.between(fault_at, verdict_at) if s3 else {},
         evaluator_share=share,
         evaluator_start_cpu=start_cpu,
     )
 
 
-def _hop(start: tuple[float, float, float], end: tuple[float, float, float]) -> Hop:
-    return Hop(end[0] - start[0], end[1] - start[1], end[2] - start[2])
+def _stage(start: tuple[float, float, float], end: tuple[float, float, float]) -> Stage:
+    return Stage(end[0] - start[0], end[1] - start[1], end[2] - start[2])
 
 
 def _judged_through(output: Any) -> int:
@@ -298,9 +298,9 @@ def _issue(output: Any) -> dict[str, Any] | None:
     return next((v for v in map(json.loads, lines) if v["outcome"] == Outcome.ISSUE_FOUND.value), None)
 
 
-def _wait(is_there: Any, what: str) -> None:
+def _wait(is_present: Any, what: str) -> None:
     deadline = time.monotonic() + MOST_SECONDS
-    while not is_there():
+    while not is_present():
         if time.monotonic() > deadline:
             sys.exit(f"Gave up after {MOST_SECONDS:g} s of waiting for {what}.")
         time.sleep(LOOK_SECONDS)
@@ -337,9 +337,11 @@ def report(results: dict[str, list[Trial]], options: argparse.Namespace) -> str:
     lines += ["", "| hop | median | p95 | processor, training | processor, evaluator |", "|---|---:|---:|---:|---:|"]
     for where, trials in results.items():
         for name in ("stored", "seen", "verdict"):
-            hops = [getattr(trial, name) for trial in trials]
-            times = sorted(hop.seconds for hop in hops)
-            cpu = [statistics.median(getattr(hop, f"{who}_cpu") for hop in hops) for who in ("training", "evaluator")]
+            stages = [getattr(trial, name) for trial in trials]
+            times = sorted(stage.seconds for stage in stages)
+            cpu = [
+                statistics.median(getattr(stage, f"{who}_cpu") for stage in stages) for who in ("training", "evaluator")
+            ]
             lines.append(
                 f"| {where}: {name} | {statistics.median(times):.2f} s | {quantile(times, 0.95):.2f} s "
                 f"| {cpu[0]:.2f} s | {cpu[1]:.2f} s |"

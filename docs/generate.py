@@ -9,13 +9,18 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 
 import click
 
 import trackside
+from trackside.contracts import action as registry
+from trackside.contracts.action import Action
+from trackside.contracts.action_unit import ActionUnit
 from trackside.contracts.capture_request import Schedule
 from trackside.contracts.cause import Sign, Suspicion
 from trackside.contracts.event import Evidence, RuleEvaluation
@@ -30,6 +35,10 @@ from trackside.rules.rule import Rule
 
 ROOT = Path(__file__).resolve().parent.parent
 RULES = ROOT / "docs" / "rules"
+REGISTRY = Path(registry.__file__).resolve()
+LAMBDAS = ROOT / "lambdas"
+ACTIONS = ROOT / "docs" / "actions.md"
+DEPLOY = ROOT / "docs" / "deploy.md"
 COMMAND_LINE = ROOT / "docs" / "reference" / "cli.md"
 PYTHON = ROOT / "docs" / "reference" / "python.md"
 DECISIONS = ROOT / "docs" / "decisions"
@@ -47,6 +56,11 @@ def main(arguments: list[str]) -> int:
     if arguments not in ([], ["--check"]):
         click.echo(f"usage: {COMMAND} [--check]", err=True)
         return 2
+    if not arguments and (source := with_every_action(REGISTRY.read_text(encoding="utf-8"))) != REGISTRY.read_text(
+        encoding="utf-8"
+    ):
+        REGISTRY.write_text(source, encoding="utf-8", newline="\n")
+        return subprocess.run([sys.executable, __file__], check=False).returncode  # the pages need the new registry
     pages = generate()
     stale = stale_files(pages)
     if not arguments:
@@ -63,6 +77,10 @@ def generate() -> Mapping[Path, str]:
     """Every generated file and its text."""
     rules = built_in_rules()
     return {
+        REGISTRY: with_every_action(REGISTRY.read_text(encoding="utf-8")),
+        **{LAMBDAS / action.unit.name / "__init__.py": "" for action in Action},
+        ACTIONS: with_actions(ACTIONS.read_text(encoding="utf-8")),
+        DEPLOY: with_settings(DEPLOY.read_text(encoding="utf-8")),
         CATALOGUE_FILE.resolve(): catalogue_json(),
         VERDICT_FILE.resolve(): as_file(verdict_schema()),
         EVENT_FILE.resolve(): as_file(event_schema()),
@@ -101,6 +119,63 @@ def with_field_tables(page: str) -> str:
         page,
         flags=re.DOTALL,
     )
+
+
+def with_every_action(source: str) -> str:
+    """Return the registry of actions with a member for each file of `contracts/actions`, new ones last."""
+    files = {path.stem for path in (REGISTRY.parent / "actions").glob("*.py")} - {"__init__"}
+    registered = re.findall(r"(?m)^    [A-Z_]+ = (\w+)\.UNIT$", source)
+    ordered = [name for name in registered if name in files] + sorted(files - set(registered))
+    units: dict[str, ActionUnit] = {name: import_module(f"trackside.contracts.actions.{name}").UNIT for name in ordered}
+    imports = "".join(f"    {name},\n" for name in sorted(files))
+    members = "".join(f"    {_member(unit.word)} = {name}.UNIT\n" for name, unit in units.items())
+    source = re.sub(
+        r"(?m)^from trackside\.contracts\.actions import [^)]*\)\n",
+        f"from trackside.contracts.actions import (\n{imports})\n",
+        source,
+    )
+    return re.sub(r"(?m)(^    [A-Z_]+ = \w+\.UNIT\n)+", members, source)
+
+
+def _member(word: str) -> str:
+    """Return the name of the member of `Action` for a word: STOP_TRAINING for StopTraining."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", word).upper()
+
+
+def with_actions(page: str) -> str:
+    """Return the page of actions with the tables of actions and terms as their files declare them."""
+    actions = [
+        f"| `{action.value}` | `{action.unit.name}`: {_cell(action.unit.in_aws)} | {_cell(action.unit.locally)} |"
+        for action in Action
+    ]
+    terms = [
+        f"| `{action.value}` | `{name}` | {_cell(term.meaning)} ({term.least} to {term.most}) |"
+        for action in Action
+        for name, term in action.unit.terms.items()
+    ]
+    page = _with_table(page, "actions", ["| action | in AWS | `trackside run` |", "|---|---|---|", *actions])
+    return _with_table(page, "terms of actions", ["| action | term | meaning |", "|---|---|---|", *terms])
+
+
+def with_settings(page: str) -> str:
+    """Return the page with the table of a deployment's settings as `stacks/settings` declares them."""
+    from stacks.deployment_settings import DeploymentSettings
+    from stacks.settings.setting import declared_settings, in_words
+
+    default = DeploymentSettings()
+    rows = [
+        f"| `{one.key}` | {in_words(one.value_in(default))} | {_cell(one.meaning)} |"
+        for one in declared_settings(DeploymentSettings)
+    ]
+    return _with_table(page, "settings", ["| `trackside:…` | default | meaning |", "|---|---|---|", *rows])
+
+
+def _with_table(page: str, name: str, lines: list[str]) -> str:
+    """Return the page with these lines between `<!-- NAME -->` and `<!-- end -->`."""
+    table = "\n".join(lines)
+    before, begin, rest = page.partition(f"<!-- {name} -->\n")
+    _, end, after = rest.partition("<!-- end -->")
+    return f"{before}{begin}\n{table}\n\n{end}{after}"
 
 
 def rule_index(rules: Mapping[str, type[Rule]]) -> str:
@@ -360,4 +435,5 @@ def command_help(command: click.Command, name: str, parent: click.Context | None
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))  # for `stacks`, which no wheel holds
     sys.exit(main(sys.argv[1:]))

@@ -54,13 +54,16 @@ class DeploymentSettings:
     """One deployment: settings of the whole, then groups, each beside its checks in `stacks/settings`.
 
     event_bus_name            name of the bus of verdicts
-    environment               `staging`: one of several deployments in an account and region; part of every name
-    default_actions           for events of SageMaker Debugger itself, of jobs whose tags name no action
-    control_calls_per_second  calls to SageMaker of stop_training, and of start_evaluation (1 to 100)
-    cost_tags                 `name=value` on all resources of this deployment, and on the processing jobs that it
-                              starts
-    drills                    True: also makes the role of the training job of `trackside drill`
-    keep_data                 False: `cdk destroy` also deletes the table of runs, the bucket, if it is empty, and
+    environment               `staging`: one of [several deployments](landing-zone.md#several-environments) in an
+                              account and region; part of every name
+    default_actions           for events of SageMaker Debugger itself, of jobs whose [tags](watching.md#official-events)
+                              name no action
+    control_calls_per_second  calls to SageMaker of `stop_training`, and of `start_evaluation`
+                              ([pace](reliability.md#throttling)); 1 to 100
+    cost_tags                 `team=vision,cost-center=42`: on all resources of this deployment and on its processing
+                              jobs; `project=trackside` is always among them
+    drills                    `true`: also makes the role of the training job of a [drill](drill.md)
+    keep_data                 `false`: `cdk destroy` also deletes the table of runs, the bucket, if it is empty, and
                               their key
     """
 
@@ -116,10 +119,7 @@ class DeploymentSettings:
 
     def by_key(self) -> dict[str, Any]:
         """Return the value of each setting by its name in cdk.json, after `trackside:`."""
-        return {
-            one.key: getattr(getattr(self, one.group) if one.group else self, one.name)
-            for one in declared_settings(type(self))
-        }
+        return {one.key: one.value_in(self) for one in declared_settings(type(self))}
 
     def stack_name(self, construct_id: str) -> str:
         """Return the name of a stack: `TracksideStorage`, or `Trackside-staging-Storage`."""

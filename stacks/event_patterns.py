@@ -51,7 +51,7 @@ def official_issue_found() -> events.EventPattern:
     )
 
 
-def owner_told() -> events.EventPattern:
+def owner_notified() -> events.EventPattern:
     """Return the pattern of our event: notify_owner has notified the owner."""
     return events.EventPattern(source=[SOURCE], detail_type=[NOTIFICATION_DETAIL_TYPE])
 
@@ -105,7 +105,7 @@ def custom_rule_failed(bucket_name: str) -> events.EventPattern:
 
     Only jobs of this kind have actions in their environment.
     """
-    return _our_processing_job("Failed", bucket_name, told={ACTIONS: [{"exists": True}]})
+    return _our_processing_job("Failed", bucket_name, variables={ACTIONS: [{"exists": True}]})
 
 
 def evaluator_ended(role_arn: str) -> events.EventPattern:
@@ -139,16 +139,16 @@ def run_written(bucket_name: str) -> events.EventPattern:
 
 
 def _our_processing_job(
-    status: str, bucket_name: str, *, told: Mapping[str, Any] | None = None, **more: Any
+    status: str, bucket_name: str, *, variables: Mapping[str, Any] | None = None, **more: Any
 ) -> events.EventPattern:
     """Return the pattern of a processing job with a name of ours in that state.
 
     - `more`: further fields of its detail
-    - `told`: variables of its environment
+    - `variables`: variables of its environment
 
     The bucket of its run separates it from those of another deployment in the same account.
     """
-    environment = {RUN: [{"prefix": f"s3://{bucket_name}/"}], **(told or {})}
+    environment = {RUN: [{"prefix": f"s3://{bucket_name}/"}], **(variables or {})}
     name = [{"prefix": JOB_NAME_PREFIX}]
     detail = {"ProcessingJobStatus": [status], "ProcessingJobName": name, "Environment": environment, **more}
     return events.EventPattern(source=[AWS_SOURCE], detail_type=[PROCESSING_DETAIL_TYPE], detail=detail)
@@ -162,7 +162,7 @@ def _training_job(statuses: list[str]) -> events.EventPattern:
     )
 
 
-def official_issue_found_and_asks_for(action: Action) -> events.EventPattern:
+def official_issue_found_with_action(action: Action) -> events.EventPattern:
     """Return the pattern of `official_issue_found`, for a job with a tag that asks for this action."""
     return events.EventPattern(
         source=[AWS_SOURCE],

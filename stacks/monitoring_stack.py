@@ -12,7 +12,7 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from stacks.constructs.alarm import TellingAlarm
+from stacks.constructs.alarm import TopicAlarm
 from stacks.constructs.alarm_topic import AlarmTopic
 from stacks.constructs.evaluator_fleet import EvaluatorFleet
 from stacks.constructs.fleet_alarms import watch_fleet
@@ -91,8 +91,8 @@ class MonitoringStack(Stack):
         emails = self._settings.notices.emails
         return AlarmTopic(self, "Alarms", key=key, display_name="Trackside: alarms", emails=emails)
 
-    def _watch_training(self) -> TellingAlarm:
-        return TellingAlarm(
+    def _watch_training(self) -> TopicAlarm:
+        return TopicAlarm(
             self,
             "IssuesFound",
             topic=self.issue_topic,
@@ -102,9 +102,9 @@ class MonitoringStack(Stack):
             "lists the jobs, `trackside aws verdicts JOB` says what was found.",
         )
 
-    def _watch_latency(self) -> TellingAlarm:
+    def _watch_latency(self) -> TopicAlarm:
         seconds = self._settings.monitoring.detection_latency_seconds
-        return TellingAlarm(
+        return TopicAlarm(
             self,
             "DetectionLatency",
             topic=self.topic,
@@ -120,9 +120,9 @@ class MonitoringStack(Stack):
             "may be late, too. Look at the age of the queues on the dashboard, and for throttles.",
         )
 
-    def _watch_evaluators(self) -> TellingAlarm:
+    def _watch_evaluators(self) -> TopicAlarm:
         minutes = self._settings.monitoring.silence_minutes
-        return TellingAlarm(
+        return TopicAlarm(
             self,
             "EvaluatorsSilent",
             topic=self.topic,
@@ -138,9 +138,9 @@ class MonitoringStack(Stack):
             "may not be watched. The log of reconcile names it ('may not be watched'); look at its processing job.",
         )
 
-    def _watch_sweeps(self) -> TellingAlarm:
+    def _watch_sweeps(self) -> TopicAlarm:
         minutes = self._settings.monitoring.reconcile_minutes
-        return TellingAlarm(
+        return TopicAlarm(
             self,
             "ReconcileSilent",
             topic=self.topic,
@@ -160,8 +160,8 @@ class MonitoringStack(Stack):
             "first deployment it speaks once, until the first sweep.)",
         )
 
-    def _watch_failed_evaluations(self, queue: sqs.IQueue) -> TellingAlarm:
-        return TellingAlarm(
+    def _watch_failed_evaluations(self, queue: sqs.IQueue) -> TopicAlarm:
+        return TopicAlarm(
             self,
             "FailedEvaluations",
             topic=self.topic,
@@ -172,8 +172,8 @@ class MonitoringStack(Stack):
             f"{queue.queue_name}.",
         )
 
-    def _watch_webhook(self, name: str, webhook: Webhook) -> TellingAlarm:
-        return TellingAlarm(
+    def _watch_webhook(self, name: str, webhook: Webhook) -> TopicAlarm:
+        return TopicAlarm(
             self,
             f"{name.capitalize()}DeadLetters",
             topic=self.topic,
@@ -183,13 +183,13 @@ class MonitoringStack(Stack):
             f"{webhook.dead_letters.queue_name}. Mails and the table do not depend on it.",
         )
 
-    def _watch_reaction(self, name: str, reaction: QueueBackedFunction) -> list[TellingAlarm]:
+    def _watch_reaction(self, name: str, reaction: QueueBackedFunction) -> list[TopicAlarm]:
         title = "".join(word.capitalize() for word in name.split("_"))
         minutes, five = self._settings.monitoring.oldest_message_minutes, Duration.minutes(5)
         function = reaction.function
 
-        def watch(what: str, metric: cloudwatch.IMetric, threshold: float, description: str) -> TellingAlarm:
-            return TellingAlarm(
+        def watch(what: str, metric: cloudwatch.IMetric, threshold: float, description: str) -> TopicAlarm:
+            return TopicAlarm(
                 self, title + what, topic=self.topic, metric=metric, threshold=threshold, description=description
             )
 

@@ -67,11 +67,11 @@ def push(
     *,
     password: Callable[[], str],
     run: Callable[..., Any] = subprocess.run,
-    say: Callable[[str], None] = print,
+    report: Callable[[str], None] = print,
 ) -> None:
     """Run one step after the other. Errors: `PushError` at the first that fails."""
     for step in steps:
-        say(str(step))
+        report(str(step))
         outcome = run(step.words, cwd=ROOT, input=password() if step.needs_password else None, text=True, check=False)
         if outcome.returncode != 0:
             raise PushError(f"{step.words[0]} {step.words[1]} ended with {outcome.returncode}: see above.")

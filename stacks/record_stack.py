@@ -123,7 +123,7 @@ class RecordStack(Stack):
                 lease_table=fleet.table.table_name if fleet else "",
                 every_minutes=self._settings.monitoring.reconcile_minutes,
                 retention_days=self._settings.retention.record_days,
-                tells_untagged=watches_untagged(self._settings),
+                sends_untagged=watches_untagged(self._settings),
             ),
             layer=layer,
             log_retention_days=self._settings.retention.log_days,

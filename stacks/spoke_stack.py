@@ -16,7 +16,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from stacks.constructs.acknowledge import acknowledge
-from stacks.constructs.alarm import TellingAlarm
+from stacks.constructs.alarm import TopicAlarm
 from stacks.constructs.stop_permission import let_stop
 from stacks.deployment_settings import DeploymentSettings
 from stacks.event_patterns import official_rule_status_changed, training_changed
@@ -85,7 +85,7 @@ class SpokeStack(Stack):
 
     def _watch(self, dead_letters: sqs.Queue) -> None:
         """Create alarms in the spoke: the hub cannot know of an event that it did not get, and sweeps only itself."""
-        TellingAlarm(
+        TopicAlarm(
             self,
             "SpokeDeadLetters",
             topic=sns.Topic.from_topic_arn(self, "Alarms", self._settings.place.alarm_topic_arn),
@@ -98,9 +98,9 @@ class SpokeStack(Stack):
     def _create_stop_role(self) -> iam.Role:
         """Return a role that trusts one role of the hub by its name, even before that exists."""
         settings = self._settings
-        asked: dict[str, Any] = {"sts:ExternalId": settings.event_bus_name}
+        condition: dict[str, Any] = {"sts:ExternalId": settings.event_bus_name}
         if settings.accounts.organization:
-            asked["aws:PrincipalOrgID"] = settings.accounts.organization
+            condition["aws:PrincipalOrgID"] = settings.accounts.organization
         trusted = role_arn(self, settings.accounts.hub_account, hub_role_name(settings, self.region))
         role = iam.Role(
             self,
@@ -109,7 +109,7 @@ class SpokeStack(Stack):
             description=f"Trackside: the hub {settings.accounts.hub_account} stops tagged training jobs with it",
             assumed_by=iam.PrincipalWithConditions(
                 iam.AccountPrincipal(settings.accounts.hub_account),
-                {"StringEquals": asked, "ArnEquals": {"aws:PrincipalArn": trusted}},
+                {"StringEquals": condition, "ArnEquals": {"aws:PrincipalArn": trusted}},
             ),
         )
         let_stop(role, settings)

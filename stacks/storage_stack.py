@@ -65,7 +65,7 @@ class StorageStack(Stack):
             access_log_bucket=access_logs,
             keep=settings.keep_data,
             expire_after_days=settings.retention.run_days,
-            tells_of_objects=settings.evaluator.mode == FLEET,
+            sends_object_events=settings.evaluator.mode == FLEET,
         )
 
     def _let_alarms_reach_encrypted_topics(self, key: kms.Key) -> None:

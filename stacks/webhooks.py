@@ -11,7 +11,7 @@ from constructs import Construct
 from stacks.constructs.allow import allow
 from stacks.constructs.webhook import Webhook
 from stacks.deployment_settings import DeploymentSettings
-from stacks.event_patterns import owner_told
+from stacks.event_patterns import owner_notified
 from trackside.contracts.event import SOURCE
 
 SLACK_URL = "https://slack.com/api/chat.postMessage"  # https://docs.slack.dev/reference/methods/chat.postMessage
@@ -27,7 +27,7 @@ def create_webhooks(scope: Construct, *, settings: DeploymentSettings, bus: even
             scope,
             "Slack",
             bus=bus,
-            pattern=owner_told(),
+            pattern=owner_notified(),
             url=SLACK_URL,
             header="Authorization",
             secret_name=settings.notices.slack_secret,
@@ -40,7 +40,7 @@ def create_webhooks(scope: Construct, *, settings: DeploymentSettings, bus: even
             scope,
             "Webhook",
             bus=bus,
-            pattern=owner_told(),
+            pattern=owner_notified(),
             url=settings.notices.webhook_url,
             header="Authorization",
             secret_name=settings.notices.webhook_secret,
@@ -51,7 +51,7 @@ def create_webhooks(scope: Construct, *, settings: DeploymentSettings, bus: even
     return found
 
 
-def let_tell_webhooks(function: lambda_.Function, bus: events.IEventBus) -> None:
+def let_publish_to_webhooks(function: lambda_.Function, bus: events.IEventBus) -> None:
     """Let the function put the owners' messages onto the bus too, where webhooks take them."""
     allow(
         function,

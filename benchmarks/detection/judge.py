@@ -27,7 +27,7 @@ from trackside.contracts.verdict import Outcome as VerdictOutcome
 from trackside.contracts.verdict import State
 from trackside.evaluation.evaluator import Evaluator
 from trackside.evaluation.progress import ProgressFile
-from trackside.evaluation.rule_limits import AT_LEISURE
+from trackside.evaluation.rule_limits import NO_LIMITS
 from trackside.rules.catalogue import build_rules
 from trackside.storage.memory import MemoryStore
 from trackside.storage.open_store import open_store
@@ -48,7 +48,7 @@ def judge(stored: tuple[Job, Path], *, request: RuleRequest) -> Judged:
         ProgressFile(MemoryStore()),
         run=job.name,
         clock=lambda: 0.0,
-        limits=AT_LEISURE,
+        limits=NO_LIMITS,
     )
     summary = evaluator.watch(poll_seconds=0, sleep=lambda _: None, should_stop=lambda: True)
     fault = job.program.fault(job.fault) if job.fault else None

@@ -43,7 +43,7 @@ from trackside.diagnosis.ranking import suspicions_of
 from trackside.diagnosis.signs import FOUND, HARM, PIECES, SHOWN, refuted_by, supported_by
 from trackside.evaluation.evaluator import Evaluator
 from trackside.evaluation.progress import ProgressFile
-from trackside.evaluation.rule_limits import AT_LEISURE
+from trackside.evaluation.rule_limits import NO_LIMITS
 from trackside.evaluation.verdicts import pooled_signs
 from trackside.rules.catalogue import build_rules, built_in_rules
 from trackside.storage.memory import MemoryStore
@@ -137,7 +137,7 @@ def _judge(job: Job, folder: Path) -> Run:
         ProgressFile(MemoryStore()),
         run=job.name,
         clock=lambda: 0.0,
-        limits=AT_LEISURE,
+        limits=NO_LIMITS,
         critical={rule.rule_id: every for rule in rules},
     )
     summary = evaluator.watch(poll_seconds=0, sleep=lambda _: None, should_stop=lambda: True)
@@ -533,11 +533,11 @@ def levels_of(runs: Sequence[Run]) -> list[Level]:
 
 
 def critical_table(levels: Sequence[Level]) -> dict[str, list[str]]:
-    """Return by rule the kinds of harm with which it is critical."""
-    table: dict[str, list[str]] = {}
+    """Return by rule the kinds of harm with which it is critical, none for one that never is."""
+    table: dict[str, list[str]] = {level.rule: [] for level in levels}
     for level in levels:
         if level.is_precise:
-            table.setdefault(level.rule, []).append(level.harm)
+            table[level.rule].append(level.harm)
     return table
 
 

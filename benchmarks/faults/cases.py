@@ -15,7 +15,7 @@ ALL = ("StopTraining", "Notify", "PublishMetric")
 
 
 @dataclass(frozen=True)
-class Said:
+class Reported:
     """A rule's status, `after` seconds from the job's start. Issues differ by the step since which they hold."""
 
     after: float
@@ -35,7 +35,7 @@ class Case:
 
     kind: str
     runs_seconds: float
-    said: tuple[Said, ...] = ()
+    reports: tuple[Reported, ...] = ()
     states: tuple[float, ...] = (30.0, 90.0)
     is_tagged: bool = True
     is_vetoed: bool = False
@@ -63,7 +63,7 @@ KINDS: Sequence[tuple[int, Case]] = (
         Case(
             "healthy: clean verdicts only",
             SHORT,
-            said=(Said(300, "a"), Said(310, "b"), Said(2400, "a"), Said(5000, "b")),
+            reports=(Reported(300, "a"), Reported(310, "b"), Reported(2400, "a"), Reported(5000, "b")),
             latest={"a": "NoIssuesFound", "b": "NoIssuesFound"},
         ),
     ),
@@ -72,7 +72,7 @@ KINDS: Sequence[tuple[int, Case]] = (
         Case(
             "stop: a critical issue asks for everything",
             LONG,
-            said=(Said(300, "b"), Said(900, "a", "IssuesFound", 40, ALL)),
+            reports=(Reported(300, "b"), Reported(900, "a", "IssuesFound", 40, ALL)),
             stopped=True,
             mails=("a@40",),
             counts=1,
@@ -84,7 +84,7 @@ KINDS: Sequence[tuple[int, Case]] = (
         Case(
             "two rules ask for the same stop",
             LONG,
-            said=(Said(900, "a", "IssuesFound", 40, ALL), Said(905, "b", "IssuesFound", 42, ALL)),
+            reports=(Reported(900, "a", "IssuesFound", 40, ALL), Reported(905, "b", "IssuesFound", 42, ALL)),
             stopped=True,
             mails=("a@40", "b@42"),
             counts=2,
@@ -96,7 +96,7 @@ KINDS: Sequence[tuple[int, Case]] = (
         Case(
             "notify only",
             SHORT,
-            said=(Said(600, "a", "IssuesFound", 20, ("Notify",)), Said(700, "b")),
+            reports=(Reported(600, "a", "IssuesFound", 20, ("Notify",)), Reported(700, "b")),
             mails=("a@20",),
             latest={"a": "IssuesFound", "b": "NoIssuesFound"},
         ),
@@ -106,7 +106,7 @@ KINDS: Sequence[tuple[int, Case]] = (
         Case(
             "metric only",
             SHORT,
-            said=(Said(600, "a", "IssuesFound", 20, ("PublishMetric",)),),
+            reports=(Reported(600, "a", "IssuesFound", 20, ("PublishMetric",)),),
             counts=1,
             latest={"a": "IssuesFound"},
         ),
@@ -116,10 +116,10 @@ KINDS: Sequence[tuple[int, Case]] = (
         Case(
             "an issue goes and comes back hours later",
             4 * 3600.0,
-            said=(
-                Said(600, "a", "IssuesFound", 20, ("Notify", "PublishMetric")),
-                Said(900, "a", "NoIssuesFound", 30),
-                Said(12_000, "a", "IssuesFound", 400, ("Notify", "PublishMetric")),
+            reports=(
+                Reported(600, "a", "IssuesFound", 20, ("Notify", "PublishMetric")),
+                Reported(900, "a", "NoIssuesFound", 30),
+                Reported(12_000, "a", "IssuesFound", 400, ("Notify", "PublishMetric")),
             ),
             mails=("a@20", "a@400"),
             counts=2,
@@ -131,7 +131,7 @@ KINDS: Sequence[tuple[int, Case]] = (
         Case(
             "a person has vetoed the stop",
             SHORT,
-            said=(Said(900, "a", "IssuesFound", 40, ALL),),
+            reports=(Reported(900, "a", "IssuesFound", 40, ALL),),
             is_vetoed=True,
             mails=("a@40",),
             counts=1,
@@ -143,7 +143,7 @@ KINDS: Sequence[tuple[int, Case]] = (
         Case(
             "an issue without any action",
             SHORT,
-            said=(Said(900, "a", "IssuesFound", 40),),
+            reports=(Reported(900, "a", "IssuesFound", 40),),
             latest={"a": "IssuesFound"},
         ),
     ),
@@ -187,7 +187,7 @@ def name_of(number: int, case: Case) -> str:
     return ("digits" if number % 2 else "Digits") + f"-{number}" + ("-long" if case.kind.startswith("healthy") else "")
 
 
-def verdict_event(event_id: str, said: Said, *, name: str, arn: str, run: str, at: float) -> dict[str, Any]:
+def verdict_event(event_id: str, report: Reported, *, name: str, arn: str, run: str, at: float) -> dict[str, Any]:
     """Ours, as the evaluator puts it onto the bus."""
     return {
         "id": event_id,
@@ -197,14 +197,14 @@ def verdict_event(event_id: str, said: Said, *, name: str, arn: str, run: str, a
             "Version": 1,
             "TrainingJobName": name,
             "TrainingJobArn": arn,
-            "RuleConfigurationName": said.rule,
-            "RuleEvaluationStatus": said.status,
-            "StatusDetails": f"what {said.rule} says",
+            "RuleConfigurationName": report.rule,
+            "RuleEvaluationStatus": report.status,
+            "StatusDetails": f"what {report.rule} says",
             "LastModifiedTime": round(at * 1000),
-            "Rule": said.rule,
+            "Rule": report.rule,
             "Severity": "critical",
-            "Actions": list(said.actions),
+            "Actions": list(report.actions),
             "Run": run,
-            "Evidence": {"Step": said.since_step + 1, "SinceStep": said.since_step},
+            "Evidence": {"Step": report.since_step + 1, "SinceStep": report.since_step},
         },
     }

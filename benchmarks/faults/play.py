@@ -25,7 +25,7 @@ SETTINGS = {"TRACKSIDE_STOPS_PER_HOUR": "0", "TRACKSIDE_PAUSE_MILLISECONDS": "0"
 
 @dataclass(frozen=True)
 class Result:
-    """`wrong` and `lost`: one sentence each. `told_twice`: mails and counts beyond one, each after an answer of SNS or
+    """`wrong` and `lost`: one sentence each. `repeated`: mails and counts beyond one, each after an answer of SNS or
     CloudWatch that was lost, or a death right after it: nobody can know then whether it was done."""
 
     events: int
@@ -38,7 +38,7 @@ class Result:
     counts: int
     wrong: tuple[str, ...]
     lost: tuple[str, ...]
-    told_twice: int
+    repeated: int
     seconds: float
     poison: int
 
@@ -82,7 +82,7 @@ def play(
             counts=account.done.counts.total(),
             wrong=tuple(wrong),
             lost=tuple(lost),
-            told_twice=twice,
+            repeated=twice,
             seconds=time.monotonic() - begun,
             poison=len(account.dead_letters()),
         )
@@ -118,21 +118,21 @@ def _add(account: SimulatedAccount, played: _Played, case: Case, spread: float) 
     for after in (*case.states, case.runs_seconds):
         if after >= LONG_AFTER:
             continue
-        account.at(start + after, partial(account.say_state, job))
+        account.at(start + after, partial(account.send_state, job))
         played.events += 1
     if case.is_vetoed:
         veto = VetoRecord(job.arn, start + LATER_THAN_ALL, by="ada", reason="as planned")
         account.at(start + 1, partial(account.put_item, veto.to_item(expires_at=None)))
     job.when_judged = partial(_judge, account, job, case)
-    played.events += len(case.said)
+    played.events += len(case.reports)
 
 
 def _judge(account: SimulatedAccount, job: Job, case: Case) -> None:
     """The job has an evaluator: it says what there is to say, or, if it came late, what it would have said by now."""
-    for index, said in enumerate(case.said):
-        at = max(job.created_at + said.after, account.now + FIRST_WORD_SECONDS + index)
+    for index, report in enumerate(case.reports):
+        at = max(job.created_at + report.after, account.now + FIRST_WORD_SECONDS + index)
         run = job.tags["trackside:run"]
-        event = verdict_event(f"{job.name}/{index}", said, name=job.name, arn=job.arn, run=run, at=at)
+        event = verdict_event(f"{job.name}/{index}", report, name=job.name, arn=job.arn, run=run, at=at)
         account.at(at, partial(account.put_event, "trackside", event))
 
 
@@ -160,14 +160,14 @@ def _differences(account: SimulatedAccount, name: str, case: Case) -> Iterator[t
     excuses = done.repeatable[name]
     if job.stops != int(case.stopped):
         yield job.stops < case.stopped, f"stopped {job.stops} times", False
-    told = Counter(mail["finding"] for mail in done.mails[name])
-    for finding in {*told, *case.mails}:
-        more = told[finding] - (finding in case.mails)
+    mail_counts = Counter(mail["finding"] for mail in done.mails[name])
+    for finding in {*mail_counts, *case.mails}:
+        more = mail_counts[finding] - (finding in case.mails)
         if more < 0 and case.official and not account.reached[name, "notify_owner"]:
             continue  # no event said so: the reconciler records it, and acts on nothing
         if more:
             excused = 0 < more <= excuses and finding in case.mails
-            yield more < 0, f"told {told[finding]} times of {finding}", excused
+            yield more < 0, f"told {mail_counts[finding]} times of {finding}", excused
     more = done.counts[name] - case.counts
     if more and not (more < 0 and case.official and not account.reached[name, "publish_metric"]):
         yield more < 0, f"counted {done.counts[name]} issues", 0 < more <= excuses

@@ -28,8 +28,8 @@ def transact_write_items(backend: Any, transact_items: Sequence[Mapping[str, Any
 
 def query(table: Table, *others: Any, **more: Any) -> Any:
     """moto's own query, in a table of the items that can be meant."""
-    asked = _SIGNATURE.bind(table, *others, **more).arguments
-    hash_key, index = asked["hash_key"], asked.get("index_name")
+    arguments = _SIGNATURE.bind(table, *others, **more).arguments
+    hash_key, index = arguments["hash_key"], arguments.get("index_name")
     narrow = copy.copy(table)
     if index is None:
         narrow.items = {hash_key: items} if (items := table.items.get(hash_key)) else {}

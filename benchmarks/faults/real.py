@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.faults.cases import ALL, Said, verdict_event
+from benchmarks.faults.cases import ALL, Reported, verdict_event
 from stacks.assembly import assembly
 from trackside.cloud.redelivery import Redelivery
 from trackside_localaccount.deploy import deploy
@@ -41,7 +41,7 @@ KINDS: Sequence[tuple[str, ...] | None] = (ALL, ("Notify",), ("PublishMetric",),
 
 @dataclass(frozen=True)
 class Result:
-    """`wrong`, `lost` and `told_twice` as in `play.Result`."""
+    """`wrong`, `lost` and `repeated` as in `play.Result`."""
 
     events: int
     jobs: int
@@ -49,7 +49,7 @@ class Result:
     redriven: int
     wrong: tuple[str, ...]
     lost: tuple[str, ...]
-    told_twice: int
+    repeated: int
     seconds: float
 
 
@@ -64,7 +64,7 @@ def play_real(folder: Path, faults: Faults, *, events: int) -> Result:
         account.faults.set(faults)
         sent = 0
         for number, arn in enumerate(jobs):
-            sent += _say(account, outputs["EventBusName"], number, arn, last=events - sent)
+            sent += _put_events(account, outputs["EventBusName"], number, arn, last=events - sent)
         redriven = _settle(account, outputs)
         mails = _mails(account, inbox)
         wrong, lost, twice = _compare(account, jobs, mails)
@@ -87,16 +87,16 @@ def _name(number: int) -> str:
     return f"job-{number}"
 
 
-def _say(account: LocalAccount, bus: str, number: int, arn: str, *, last: int) -> int:
+def _put_events(account: LocalAccount, bus: str, number: int, arn: str, *, last: int) -> int:
     """Up to four events of a job; returns how many."""
     actions, now, name = KINDS[number % len(KINDS)], time.time(), _name(number)
-    said = [Said(0, "clean"), Said(0, "clean", since_step=1)]
+    reported = [Reported(0, "clean"), Reported(0, "clean", since_step=1)]
     if actions is None:
-        said += [Said(0, "other"), Said(0, "other", since_step=2)]
+        reported += [Reported(0, "other"), Reported(0, "other", since_step=2)]
     else:  # the same issue twice, as the evaluator says it after a restart
-        said += [Said(0, "issue", "IssuesFound", 40, actions)] * 2
+        reported += [Reported(0, "issue", "IssuesFound", 40, actions)] * 2
     entries = []
-    for index, one in enumerate(said[:: -1 if last < len(said) else 1][: max(last, 1)]):
+    for index, one in enumerate(reported[:: -1 if last < len(reported) else 1][: max(last, 1)]):
         event = verdict_event(f"{name}/{index}", one, name=name, arn=arn, run=f"s3://runs/{name}", at=now)
         detail = json.dumps(event["detail"])
         entries.append(
@@ -142,11 +142,11 @@ def _wait_until_still(account: LocalAccount, outputs: Mapping[str, str], deadlin
         for url in queues:
             found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
             lying += sum(int(found[name]) for name in names)
-        hops = len(account.hops.find("queue-batch")) + len(account.hops.find("event-delivered"))
-        still = still + 1 if not lying and hops == before else 0
+        deliveries = len(account.hops.find("queue-batch")) + len(account.hops.find("event-delivered"))
+        still = still + 1 if not lying and deliveries == before else 0
         if still >= 8:
             return
-        before = hops
+        before = deliveries
         time.sleep(0.4)
     raise TimeoutError("The account never came to rest.")
 
@@ -212,14 +212,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults.real", description=__doc__)
     parser.add_argument("--events", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args(arguments)
-    result = play_real(assembly(), replace(STORM, seed=asked.seed), events=asked.events)
+    options = parser.parse_args(arguments)
+    result = play_real(assembly(), replace(STORM, seed=options.seed), events=options.events)
     tried = ", ".join(f"{name} {count}" for name, count in sorted(result.faults.items()) if count)
     print("| seed | events | jobs | faults tried | redriven | lost | wrong | told twice | seconds |")
     print("|---|---|---|---|---|---|---|---|---|")
     print(
-        f"| {asked.seed} | {result.events} | {result.jobs} | {tried} | {result.redriven} | {len(result.lost)} "
-        f"| {len(result.wrong)} | {result.told_twice} | {result.seconds:.0f} |"
+        f"| {options.seed} | {result.events} | {result.jobs} | {tried} | {result.redriven} | {len(result.lost)} "
+        f"| {len(result.wrong)} | {result.repeated} | {result.seconds:.0f} |"
     )
     for sentence in (*result.lost, *result.wrong):
         print(f"  {sentence}", file=sys.stderr)

@@ -34,16 +34,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--events", type=int, default=10_000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--outages", action="store_true", help="one run more for each service that is down for an hour")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     wiring, failures = read_wiring(assembly()), 0
     print(
         "| seed | down for an hour | events | jobs | faults tried | deaths | redriven | stops | mails | lost | wrong"
         " | told twice | seconds |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|---|---|---|")
-    for seed in asked.seeds:
-        for outage in ((), *(OUTAGES if asked.outages else ())):
-            failures += _show(wiring, seed, asked.events, outage)
+    for seed in options.seeds:
+        for outage in ((), *(OUTAGES if options.outages else ())):
+            failures += _show(wiring, seed, options.events, outage)
     return 1 if failures else 0
 
 
@@ -52,7 +52,7 @@ def _show(wiring: Wiring, seed: int, events: int, outage: tuple[str, ...]) -> in
     print(
         f"| {seed} | {', '.join(outage) or '-'} | {result.events} | {result.jobs} | {_tried(result)} | {result.deaths} "
         f"| {result.redriven} | {result.stops} | {result.mails} | {len(result.lost)} | {len(result.wrong)} "
-        f"| {result.told_twice} | {result.seconds:.0f} |",
+        f"| {result.repeated} | {result.seconds:.0f} |",
         flush=True,
     )
     for sentence in (*result.lost[:20], *result.wrong[:20]):

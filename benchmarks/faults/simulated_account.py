@@ -136,7 +136,7 @@ class SimulatedAccount:
         self._number = 0
         self._random = random.Random(faults.seed)  # noqa: S311 - repeatable, not secret
         self._subject = ""  # the job that the call at hand is about
-        self._told = ""  # the job that somebody was told of in the call before
+        self._notified_job = ""  # the job that somebody was told of in the call before
         self._open = contextlib.ExitStack()
 
     # Life -------------------------------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ class SimulatedAccount:
         """A person writes into the table of runs."""
         boto3.client(_DYNAMODB).put_item(TableName="runs", Item=item)
 
-    def say_state(self, job: Job) -> None:
+    def send_state(self, job: Job) -> None:
         """SageMaker's event: the job is in another state, or said so again."""
         detail = {name: _plain(value) for name, value in job.description(self.now).items()}
         event = {
@@ -292,8 +292,13 @@ class SimulatedAccount:
 
     def _tick_every(self, name: str, seconds: float) -> None:
         def tick() -> None:
-            told = {"source": "aws.events", "detail-type": "Scheduled Event", "time": _written(self.now), "detail": {}}
-            event = {"id": f"{name}-{self.now}", **told}
+            schedule = {
+                "source": "aws.events",
+                "detail-type": "Scheduled Event",
+                "time": _written(self.now),
+                "detail": {},
+            }
+            event = {"id": f"{name}-{self.now}", **schedule}
             self.send(name, json.dumps(event))
             self.at(self.now + seconds, tick)
 
@@ -351,9 +356,9 @@ class SimulatedAccount:
 
         def before(model: Any, params: Any, **_: Any) -> Any:
             fault[0] = self.switch.call(service)
-            told, self._told = self._told, ""
-            if told and fault[0]:  # it was told, and may not be remembered
-                self.done.repeatable[told] += 1
+            notified, self._notified_job = self._notified_job, ""
+            if notified and fault[0]:  # it was told, and may not be remembered
+                self.done.repeatable[notified] += 1
             if fault[0] is CallFault.CRASH_BEFORE:
                 raise ProcessDied
             if fault[0] is CallFault.OUTAGE:
@@ -370,12 +375,12 @@ class SimulatedAccount:
         def after(http_response: Any, **_: Any) -> None:
             taken, fault[0] = fault[0], None
             if service in ("sns", "cloudwatch") and http_response.status_code < 300:
-                self._told = self._subject
+                self._notified_job = self._subject
             if taken not in (CallFault.CRASH_AFTER, CallFault.LOST_ANSWER) or http_response.status_code >= 300:
                 return
             if service in ("sns", "cloudwatch"):
                 self.done.repeatable[self._subject] += 1
-                self._told = ""
+                self._notified_job = ""
             if taken is CallFault.CRASH_AFTER:
                 raise ProcessDied
             raise ReadTimeoutError(endpoint_url=f"https://{service}.local")
@@ -385,74 +390,74 @@ class SimulatedAccount:
         events.register_first(f"before-call.{service}", before)
         events.register_first(f"after-call.{service}", after)
 
-    def _answer(self, service: str, operation: str, asked: Mapping[str, Any]) -> Any:
+    def _answer(self, service: str, operation: str, request: Mapping[str, Any]) -> Any:
         answer = getattr(self, f"_{service}_{_snake(operation)}", None)
         if answer is None:
             raise NotImplementedError(f"The simulated account has no {service}:{operation}: write it.")
         try:
-            return SimpleNamespace(status_code=200), {"ResponseMetadata": {}, **(answer(asked) or {})}
+            return SimpleNamespace(status_code=200), {"ResponseMetadata": {}, **(answer(request) or {})}
         except _Refused as error:
             return _refusal(error.code, error.message)
 
-    def _sns_publish(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-        told = {name: value["StringValue"] for name, value in asked.get("MessageAttributes", {}).items()}
-        self._subject = told.get("job") or next(name for name in self.jobs if name in asked["Message"])
-        self.done.mails[self._subject].append({"subject": asked.get("Subject", ""), **told})
+    def _sns_publish(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        attributes = {name: value["StringValue"] for name, value in request.get("MessageAttributes", {}).items()}
+        self._subject = attributes.get("job") or next(name for name in self.jobs if name in request["Message"])
+        self.done.mails[self._subject].append({"subject": request.get("Subject", ""), **attributes})
         return {"MessageId": "message"}
 
-    def _cloudwatch_put_metric_data(self, asked: Mapping[str, Any]) -> None:
-        for datum in asked["MetricData"]:
+    def _cloudwatch_put_metric_data(self, request: Mapping[str, Any]) -> None:
+        for datum in request["MetricData"]:
             names = {dimension["Name"]: dimension["Value"] for dimension in datum["Dimensions"]}
             if "TrainingJobName" in names:
                 self._subject = names["TrainingJobName"]
                 self.done.counts[self._subject] += 1
 
-    def _ssm_get_parameter(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {"Parameter": {"Name": asked["Name"], "Value": "false"}}
+    def _ssm_get_parameter(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"Parameter": {"Name": request["Name"], "Value": "false"}}
 
-    def _sqs_send_message(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-        self.send(asked["QueueUrl"], asked["MessageBody"], after_seconds=float(asked.get("DelaySeconds", 0)))
+    def _sqs_send_message(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.send(request["QueueUrl"], request["MessageBody"], after_seconds=float(request.get("DelaySeconds", 0)))
         return {"MessageId": "message"}
 
-    def _s3_put_object(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-        if asked.get("IfNoneMatch") == "*" and self.done.end_markers[asked["Key"]]:
+    def _s3_put_object(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        if request.get("IfNoneMatch") == "*" and self.done.end_markers[request["Key"]]:
             raise _Refused("PreconditionFailed", "At least one of the pre-conditions you specified did not hold")
-        self.done.end_markers[asked["Key"]] += 1
+        self.done.end_markers[request["Key"]] += 1
         return {"ETag": "tag"}
 
-    def _s3_list_objects_v2(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _s3_list_objects_v2(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Every evaluator gives signs of life."""
-        return {"Contents": [{"Key": asked["Prefix"], "LastModified": _moment(self.now)}]}
+        return {"Contents": [{"Key": request["Prefix"], "LastModified": _moment(self.now)}]}
 
-    def _s3_get_object(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _s3_get_object(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         raise _Refused("NoSuchKey", "The specified key does not exist.")
 
-    def _sagemaker_create_processing_job(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-        arn = asked["Environment"]["TRAINING_JOB_ARN"]
+    def _sagemaker_create_processing_job(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        arn = request["Environment"]["TRAINING_JOB_ARN"]
         if self.done.evaluators[arn]:
-            raise _Refused("ResourceInUse", f"{asked['ProcessingJobName']} exists.")
+            raise _Refused("ResourceInUse", f"{request['ProcessingJobName']} exists.")
         self.done.evaluators[arn] += 1
         job = self._job(arn.rpartition("/")[2])
         if job.when_judged:
             job.when_judged()
-        return {"ProcessingJobArn": asked["ProcessingJobName"]}
+        return {"ProcessingJobArn": request["ProcessingJobName"]}
 
-    def _sagemaker_describe_processing_job(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _sagemaker_describe_processing_job(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         from lambdas.shared.processing_jobs import processing_job_name
         from trackside.contracts.event import TrainingJob
 
         for arn in self.done.evaluators:
-            if processing_job_name(TrainingJob(arn.rpartition("/")[2], arn)) == asked["ProcessingJobName"]:
+            if processing_job_name(TrainingJob(arn.rpartition("/")[2], arn)) == request["ProcessingJobName"]:
                 return {"ProcessingJobStatus": "InProgress"}
         raise _Refused("ValidationException", "Could not find requested job.")
 
-    def _sagemaker_describe_training_job(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-        return self._job(asked["TrainingJobName"]).description(self.now)
+    def _sagemaker_describe_training_job(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        return self._job(request["TrainingJobName"]).description(self.now)
 
-    def _sagemaker_list_training_jobs(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _sagemaker_list_training_jobs(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         running = [job for job in self.jobs.values() if job.created_at <= self.now < job.ends_at and not job.stops]
         running.sort(key=lambda job: -job.created_at)
-        first, size = int(asked.get("NextToken", 0)), int(asked["MaxResults"])
+        first, size = int(request.get("NextToken", 0)), int(request["MaxResults"])
         page = [
             {"TrainingJobName": job.name, "TrainingJobArn": job.arn, "CreationTime": _moment(job.created_at)}
             for job in running[first : first + size]
@@ -460,19 +465,19 @@ class SimulatedAccount:
         more = {"NextToken": str(first + size)} if len(running) > first + size else {}
         return {"TrainingJobSummaries": page, **more}
 
-    def _sagemaker_list_tags(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-        job = self._job(asked["ResourceArn"].rpartition("/")[2])
+    def _sagemaker_list_tags(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        job = self._job(request["ResourceArn"].rpartition("/")[2])
         return {"Tags": [{"Key": name, "Value": value} for name, value in job.tags.items()]}
 
-    def _sagemaker_stop_training_job(self, asked: Mapping[str, Any]) -> None:
-        job = self._job(asked["TrainingJobName"])
+    def _sagemaker_stop_training_job(self, request: Mapping[str, Any]) -> None:
+        job = self._job(request["TrainingJobName"])
         status = job.status(self.now) if not job.stops else "Stopping"
         if status != "InProgress":
             message = f"The request was rejected because the training job is in status {status}."
             raise _Refused("ValidationException", message)
         job.stops += 1
         job.stopped_at = self.now + 60
-        self.at(job.stopped_at, lambda: self.say_state(job))
+        self.at(job.stopped_at, lambda: self.send_state(job))
 
     def _job(self, name: str) -> Job:
         if name not in self.jobs:

@@ -52,10 +52,10 @@ def solve(case: Case) -> Figures:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    asked = _parse(arguments)
-    quotas = Quotas(**{each.name: getattr(asked, each.name) for each in dataclasses.fields(Quotas)})
-    sizes = [int(size) for size in asked.sizes.split(",")]
-    with ProcessPoolExecutor(asked.processes) as pool:
+    options = _parse(arguments)
+    quotas = Quotas(**{each.name: getattr(options, each.name) for each in dataclasses.fields(Quotas)})
+    sizes = [int(size) for size in options.sizes.split(",")]
+    with ProcessPoolExecutor(options.processes) as pool:
 
         def solved(cases: list[Case]) -> list[Figures]:
             found = []
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return found
 
         def case(load: str, jobs: int, mode: str, design: Design | None = None, limits: Quotas = quotas) -> Case:
-            return Case(load_of(load, jobs), mode, design or deployed(), limits, asked.seed)
+            return Case(load_of(load, jobs), mode, design or deployed(), limits, options.seed)
 
         grid = solved([case(load, jobs, mode) for jobs in sizes for load in LOADS for mode in MODES])
         unlimited = [_without_budget(design) for design in (before(), deployed())]
@@ -93,9 +93,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "rates": _by(by_rate, "CreateProcessingJob a second", [f"{rate:g}" for rate in rates]),
         "instances": _by(by_instances, "processing instances", [str(count or "any number") for count in counts]),
         "idle": idle_table(read_prices(), deployed().settings.monitoring.reconcile_minutes),
-        "costs": _costs(sizes[0], asked.seed, quotas),
+        "costs": _costs(sizes[0], options.seed, quotas),
     }
-    if asked.no_write:
+    if options.no_write:
         print("\n\n".join(f"## {name}\n\n{text}" for name, text in tables.items()))
         return 0
     fill_in(PAGE, tables)
@@ -133,14 +133,14 @@ def charts(grid: Sequence[Figures]) -> dict[str, str]:
             x_label=jobs,
             y_label="seconds",
             series=series("burst", "watched_after"),
-            says="With processing jobs the time grows with the number of jobs, with the fleet hardly.",
+            summary="With processing jobs the time grows with the number of jobs, with the fleet hardly.",
         ),
         "verdict.svg": chart(
             "From a fault to its verdict, a job a second (p95)",
             x_label=jobs,
             y_label="seconds",
             series=series("steady", "verdict_after"),
-            says="A few seconds while evaluators keep up with the jobs; hours where they do not.",
+            summary="A few seconds while evaluators keep up with the jobs; hours where they do not.",
         ),
     }
 

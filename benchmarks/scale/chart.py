@@ -15,8 +15,8 @@ DARK = ("#56b4e9", "#e69f00", "#2fd3a3")
 Points = Sequence[tuple[float, float]]
 
 
-def chart(title: str, *, x_label: str, y_label: str, series: Mapping[str, Points], says: str) -> str:
-    """Both axes are logarithmic; `says` is the chart in one sentence, for who cannot see it."""
+def chart(title: str, *, x_label: str, y_label: str, series: Mapping[str, Points], summary: str) -> str:
+    """Both axes are logarithmic; `summary` is the chart in one sentence, for who cannot see it."""
     xs = [x for points in series.values() for x, _ in points]
     ys = [max(y, 0.1) for points in series.values() for _, y in points]
     low, high = math.floor(math.log10(min(ys))), math.ceil(math.log10(max(ys) * 1.0001))
@@ -28,7 +28,7 @@ def chart(title: str, *, x_label: str, y_label: str, series: Mapping[str, Points
     def at_y(y: float) -> float:
         return HEIGHT - BOTTOM - (math.log10(max(y, 0.1)) - low) / (high - low or 1) * (HEIGHT - TOP - BOTTOM)
 
-    parts = [_head(title, says)]
+    parts = [_head(title, summary)]
     for power in range(low, high + 1):
         y = at_y(10**power)
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
@@ -39,7 +39,7 @@ def chart(title: str, *, x_label: str, y_label: str, series: Mapping[str, Points
     middle = (LEFT + WIDTH - RIGHT) / 2
     parts.append(f'<text x="{middle}" y="{HEIGHT - 10}" text-anchor="middle">{escape(x_label)}</text>')
     parts.append(f'<text x="{LEFT}" y="{TOP - 8}">{escape(y_label)}</text>')
-    names = _apart([(name, at_y(points[-1][1])) for name, points in series.items()])
+    names = _spread([(name, at_y(points[-1][1])) for name, points in series.items()])
     for number, (name, points) in enumerate(series.items()):
         line = " ".join(f"{at_x(x):.1f},{at_y(y):.1f}" for x, y in points)
         parts.append(f'<polyline class="l{number % len(LINES)}" points="{line}"/>')
@@ -51,7 +51,7 @@ def chart(title: str, *, x_label: str, y_label: str, series: Mapping[str, Points
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _apart(names: Sequence[tuple[str, float]]) -> dict[str, float]:
+def _spread(names: Sequence[tuple[str, float]]) -> dict[str, float]:
     """Heights of the lines' names, none upon another."""
     found: dict[str, float] = {}
     before = -math.inf
@@ -60,7 +60,7 @@ def _apart(names: Sequence[tuple[str, float]]) -> dict[str, float]:
     return found
 
 
-def _head(title: str, says: str) -> str:
+def _head(title: str, summary: str) -> str:
     lines, dark = [], []
     for number, (color, dashes) in enumerate(LINES):
         lines.append(f".l{number} {{ stroke: {color}; stroke-dasharray: {dashes or 'none'}; }}")
@@ -81,7 +81,7 @@ def _head(title: str, says: str) -> str:
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="t d">',
-            f'<title id="t">{escape(title)}</title><desc id="d">{escape(says)}</desc>',
+            f'<title id="t">{escape(title)}</title><desc id="d">{escape(summary)}</desc>',
             f"<style>\n{style}\n</style>",
             f'<text x="{LEFT}" y="16" font-weight="bold">{escape(title)}</text>',
         ]

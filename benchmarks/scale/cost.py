@@ -24,7 +24,7 @@ from benchmarks.scale.quotas import Quotas
 from benchmarks.scale.simulation import Load, Result, Simulation
 from trackside.capture.watermark import REMOTE_FLUSH_SECONDS, SIGN_OF_LIFE_SECONDS
 from trackside.environment import FleetEnvironment
-from trackside.evaluation.pace import LONGEST_SECONDS, Pace
+from trackside.evaluation.poll_interval import LONGEST_SECONDS, PollInterval
 from trackside.trial.watermarks import QUIET_SECONDS
 
 PRICES = Path(__file__).with_name("prices.json")
@@ -113,18 +113,18 @@ def requests_an_hour(*, step_seconds: float, poll_seconds: float) -> Requests:
     between = max(step_seconds, REMOTE_FLUSH_SECONDS)
     flushes = int(HOUR / between)
     signs_of_life = flushes * int(between / SIGN_OF_LIFE_SECONDS)
-    pace = Pace(shortest_seconds=poll_seconds, longest_seconds=LONGEST_SECONDS, now=0.0)
+    interval = PollInterval(shortest_seconds=poll_seconds, longest_seconds=LONGEST_SECONDS, now=0.0)
     now = gets = seen = 0.0
     while now < HOUR:
         gets += 1
-        there = now // between
-        if there > seen:
+        intervals = now // between
+        if intervals > seen:
             gets += 1
-            seen = there
-            pace.note_news(now)
+            seen = intervals
+            interval.note_new_steps(now)
         elif now - seen * between >= QUIET_SECONDS:
             gets += 1
-        now += pace.pause_seconds(now)
+        now += interval.pause_seconds(now)
     return Requests(flushes + signs_of_life, 2 * flushes + signs_of_life, int(gets))
 
 
@@ -172,10 +172,10 @@ def deployed_resources(context: Mapping[str, str] | None = None) -> dict[str, Ma
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    asked = _parse(arguments)
-    idle, *costs = _said(asked)
+    options = _parse(arguments)
+    idle, *costs = _report(options)
     print(f"A month in which nothing trains:\n\n{idle}\n", *costs, sep="\n")
-    if asked.write:
+    if options.write:
         page = PAGE.read_text(encoding="utf-8")
         for name, content in (("idle", idle), ("costs", "\n".join(costs))):
             page = re.sub(rf"(<!-- {name} -->\n).*?(\n<!-- /{name} -->)", rf"\1\n{content}\2", page, flags=re.DOTALL)
@@ -183,15 +183,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _said(asked: argparse.Namespace) -> Iterator[str]:
-    prices = read_prices(asked.prices)
+def _report(options: argparse.Namespace) -> Iterator[str]:
+    prices = read_prices(options.prices)
     design = deployed()
     yield f"{idle_table(prices, design.settings.monitoring.reconcile_minutes)}\n"
-    for mode in MODES if asked.mode == "all" else (asked.mode,):
-        load = Load("cost", asked.jobs, hours=asked.hours, faulty=asked.faulty, rules=asked.rules)
+    for mode in MODES if options.mode == "all" else (options.mode,):
+        load = Load("cost", options.jobs, hours=options.hours, faulty=options.faulty, rules=options.rules)
         result = Simulation(load, mode=mode, design=design, quotas=Quotas()).run()
-        lines = lines_of(result, prices, poll_seconds=asked.poll_seconds, step_seconds=asked.step_seconds)
-        yield f"**{asked.jobs} jobs of {asked.hours:g} hours, {mode}**\n\n{table(lines)}\n"
+        lines = lines_of(result, prices, poll_seconds=options.poll_seconds, step_seconds=options.step_seconds)
+        yield f"**{options.jobs} jobs of {options.hours:g} hours, {mode}**\n\n{table(lines)}\n"
 
 
 def idle_table(prices: Mapping[str, float], reconcile_minutes: int) -> str:
@@ -215,10 +215,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--step-seconds", type=float, default=1.0, help="how long a step of the trainings takes")
     parser.add_argument("--write", action="store_true", help=f"put the tables into {PAGE.name}")
     parser.add_argument("--prices", type=Path, default=PRICES)
-    asked = parser.parse_args(arguments)
-    if not asked.prices.is_file():
-        parser.error(f"There is no file {asked.prices}. Copy {PRICES}, and write your prices into it.")
-    return asked
+    options = parser.parse_args(arguments)
+    if not options.prices.is_file():
+        parser.error(f"There is no file {options.prices}. Copy {PRICES}, and write your prices into it.")
+    return options
 
 
 if __name__ == "__main__":

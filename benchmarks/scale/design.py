@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from lambdas.reconcile.settings import ReconcileSettings
 from lambdas.start_evaluation.settings import StartEvaluationSettings
 from lambdas.stop_training.settings import StopTrainingSettings
-from stacks.deployment_settings import DeploymentSettings
+from stacks.deployment_settings import DeploymentSettings, cost_tags
 
 MODES = ("per-job", "per-rule", "fleet")
 BUCKET = "runs"
@@ -50,7 +50,7 @@ class Design:
     queues: Mapping[str, QueueDesign] = field(default_factory=dict)
     fleet: FleetDesign = FleetDesign()
     reconcile_most_pages: int = ReconcileSettings.most_pages
-    reconcile_most_asked: int = ReconcileSettings.most_asked
+    reconcile_most_described: int = ReconcileSettings.most_described
     one_mail_an_hour: bool = True
     remembers_starts: bool = True
 
@@ -60,20 +60,47 @@ class Design:
     @property
     def start(self) -> StartEvaluationSettings:
         """As `EvaluationStack` sets them."""
-        return StartEvaluationSettings(image_uri="image", role_arn="role", run_bucket=BUCKET, event_bus="trackside")
+        settings = self.settings
+        return StartEvaluationSettings.of(
+            settings.evaluator,
+            settings.watching,
+            settings.place,
+            settings.accounts,
+            image_uri="image",
+            role_arn="role",
+            run_bucket=BUCKET,
+            event_bus=settings.event_bus_name,
+            pause_milliseconds=0,
+            cost_tags=tuple("=".join(tag) for tag in cost_tags(settings)),
+            custom_rules_from=settings.custom_rules.rules_from,
+            custom_rule_image_uri="",
+            custom_rule_role_arn="",
+            evaluator_mode=settings.evaluator.mode,
+            lease_table="",
+            fleet_queue_url="",
+            failed_queue_url="",
+            notify_queue_url="",
+            untagged_runs="",
+            rule_parameters_below="/trackside/trackside/rules",
+        )
 
     @property
     def stop(self) -> StopTrainingSettings:
         """As `ActionStack` sets them."""
         settings = self.settings
         return StopTrainingSettings.of(
+            settings,
             settings.stops,
+            settings.accounts,
             idempotency_table="done",
             run_table="runs",
             queue_url="stop",
             topic_arn="topic",
             dry_run_parameter="dry-run",
-            default_actions=settings.default_actions,
+            retention_days=settings.retention.record_days,
+            pause_milliseconds=0,
+            spoke_role="",
+            external_id="",
         )
 
     @property
@@ -86,9 +113,13 @@ class Design:
             finish_queue_url="finish",
             record_queue_url="record",
             run_bucket=BUCKET,
+            retention_days=self.settings.retention.record_days,
+            evaluator_mode=self.settings.evaluator.mode,
+            lease_table="",
             every_minutes=self.settings.monitoring.reconcile_minutes,
+            sends_untagged=False,
             most_pages=self.reconcile_most_pages,
-            most_asked=self.reconcile_most_asked,
+            most_described=self.reconcile_most_described,
         )
 
 
@@ -97,7 +128,11 @@ def before() -> Design:
     at_once = DeploymentSettings().evaluator.started_at_once
     queues = {"start_evaluation": QueueDesign(most_at_once=at_once), "reconcile": QueueDesign(most_at_once=2)}
     return Design(
-        queues=queues, reconcile_most_pages=10, reconcile_most_asked=20, one_mail_an_hour=False, remembers_starts=False
+        queues=queues,
+        reconcile_most_pages=10,
+        reconcile_most_described=20,
+        one_mail_an_hour=False,
+        remembers_starts=False,
     )
 
 

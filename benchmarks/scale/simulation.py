@@ -28,7 +28,7 @@ from lambdas.reconcile.logic import Doubts, Listed, doubts
 from lambdas.shared.decisions import Nothing
 from lambdas.shared.processing_jobs import processing_job_name
 from lambdas.start_evaluation.logic import decide as decide_start
-from lambdas.stop_training.logic import Answer, Known, StopRun, Wait, asked, weigh
+from lambdas.stop_training.logic import Answer, Known, StopRun, Wait, requested_stop, weigh
 from trackside.contracts.action import Action
 from trackside.contracts.deployment.run_table import JobRecord, job_record
 from trackside.contracts.deployment.stop_record import DecisionRecord, StopOutcome
@@ -42,7 +42,7 @@ from trackside.contracts.event import (
 
 START = datetime(2026, 11, 21, tzinfo=timezone.utc).timestamp()
 HOUR = 3600.0
-MOST_DELAY_SECONDS = 900.0  # lambdas.stop_training.ladder: SQS's longest delay
+MOST_DELAY_SECONDS = 900.0  # lambdas.stop_training.stop_decisions: SQS's longest delay
 RULE = "exploding-tensor"
 # A training job's secondary states while it is InProgress, each told by an event, and how long each lasts in seconds.
 STATES = (("Starting", 60.0), ("Downloading", 90.0), ("Training", 0.0))
@@ -86,7 +86,7 @@ class Training:
     fault_seen_at: float | None = None
     verdict_at: float | None = None
     recorded_at: float | None = None
-    told_at: float | None = None
+    notified_at: float | None = None
     counted_at: float | None = None
     stopped_at: float | None = None
     ended_at: float | None = None
@@ -141,7 +141,7 @@ class Simulation:
         self._most_workers = 0
         self._mails = 0
         self._until = max(training.ends_at for training in self.trainings) + 2 * HOUR
-        self._finish_settings = FinishRunSettings(run_bucket=BUCKET)
+        self._finish_settings = FinishRunSettings(run_bucket=BUCKET, spoke_accounts=())
         reactions = {
             "start_evaluation": self._start,
             "finish_run": self._finish,
@@ -203,7 +203,7 @@ class Simulation:
             if training.status != "InProgress":
                 return
             training.secondary = secondary
-            self._tell_state(training)
+            self._send_state(training)
             yield self.world.around(seconds) if seconds else 0.0
         if training.is_faulty:
             yield max(0.0, training.fault_at - self.clock.now)
@@ -217,9 +217,9 @@ class Simulation:
     def _end(self, training: Training, status: str) -> None:
         training.status, training.secondary = status, status
         training.ended_at = self.clock.now
-        self._tell_state(training)
+        self._send_state(training)
 
-    def _tell_state(self, training: Training) -> None:
+    def _send_state(self, training: Training) -> None:
         training.modified_at = self.clock.now
         change = self._change(training)
         also = ["start_evaluation"] if training.status == "InProgress" else ["finish_run"] if training.ended_at else []
@@ -308,11 +308,11 @@ class Simulation:
             return
         training.verdict_at = self.clock.now
         seconds = self.world.around(JUDGED_SECONDS) + self.world.chance.random() / POLLS_A_SECOND
-        self.clock.after(seconds, lambda: self._say(training))
+        self.clock.after(seconds, lambda: self._send_verdicts(training))
 
-    def _say(self, training: Training) -> None:
+    def _send_verdicts(self, training: Training) -> None:
         training.verdict_at = self.clock.now
-        said = RuleEvaluation(
+        evaluation = RuleEvaluation(
             training.job,
             RULE,
             RuleEvaluationStatus.ISSUES_FOUND,
@@ -323,7 +323,7 @@ class Simulation:
             evidence=Evidence(step=100, since_step=100),
         )
         # The evaluator tries PutEvents again until it is taken, and a bus of one's own delivers at least once.
-        self._deliver(said, "stop_training", "notify_owner", "publish_metric", "record_verdict", is_durable=True)
+        self._deliver(evaluation, "stop_training", "notify_owner", "publish_metric", "record_verdict", is_durable=True)
 
     # The fleet: modelled after the table of leases and the workers' defaults ------------------------------------------
 
@@ -387,72 +387,72 @@ class Simulation:
         if known is None or known.order < record.order:
             self._held[body.job.arn] = replace(record, evaluator=known.evaluator if known else "")
 
-    def _notify(self, said: RuleEvaluation, environment: Environment) -> Steps:
+    def _notify(self, evaluation: RuleEvaluation, environment: Environment) -> Steps:
         yield from environment.small_calls(dynamodb_write=2, sns=1)
-        if self._first(Action.NOTIFY.value, said.finding_id, said.job.arn):
+        if self._first(Action.NOTIFY.value, evaluation.finding_id, evaluation.job.arn):
             self._mails += 1
-            self._by_arn[said.job.arn].told_at = self.clock.now
+            self._by_arn[evaluation.job.arn].notified_at = self.clock.now
 
-    def _count(self, said: RuleEvaluation, environment: Environment) -> Steps:
+    def _count(self, evaluation: RuleEvaluation, environment: Environment) -> Steps:
         yield from environment.small_calls(dynamodb_write=2)
         yield from environment.call("PutMetricData", service="cloudwatch")
-        training = self._by_arn[said.job.arn]
+        training = self._by_arn[evaluation.job.arn]
         training.counted_at = training.counted_at or self.clock.now
 
-    def _stop(self, said: RuleEvaluation, environment: Environment) -> Steps:
+    def _stop(self, evaluation: RuleEvaluation, environment: Environment) -> Steps:
         settings = self.design.stop
-        stop = asked(said, settings)
+        stop = requested_stop(evaluation, settings)
         if not isinstance(stop, StopRun):
             return
         yield from environment.small_calls(dynamodb_read=1)
         yield from environment.call("GetParameter", service="ssm")
-        found = self._decisions.setdefault(said.job.arn, [])
-        known = Known(decisions=tuple(found), job=self._held.get(said.job.arn))
-        decision = weigh(said, stop, known, settings, now=self.clock.now)
+        found = self._decisions.setdefault(evaluation.job.arn, [])
+        known = Known(decisions=tuple(found), job=self._held.get(evaluation.job.arn))
+        decision = weigh(evaluation, stop, known, settings, now=self.clock.now)
         if isinstance(decision, Answer):
             yield from environment.small_calls(dynamodb_write=1)
-            self._decide(said, decision.outcome)
+            self._decide(evaluation, decision.outcome)
         elif isinstance(decision, Wait):
-            self._look_again(said, decision.seconds)
+            self._look_again(evaluation, decision.seconds)
         elif isinstance(decision, StopRun):
-            yield from self._stop_within_budget(said, environment)
+            yield from self._stop_within_budget(evaluation, environment)
 
-    def _stop_within_budget(self, said: RuleEvaluation, environment: Environment) -> Steps:
+    def _stop_within_budget(self, evaluation: RuleEvaluation, environment: Environment) -> Steps:
         most = self.design.stop.stops_per_hour
         now = self.clock.now
         hour = datetime.fromtimestamp(now, tz=timezone.utc).strftime("%Y-%m-%dT%H")
         yield from environment.small_calls(dynamodb_write=1)
         taken = self._hours.setdefault(hour, set())
-        if not most or said.job.arn in taken or len(taken) < most:
-            taken.add(said.job.arn)
+        if not most or evaluation.job.arn in taken or len(taken) < most:
+            taken.add(evaluation.job.arn)
             yield from environment.small_calls(dynamodb_write=2)
-            self._decide(said, StopOutcome.STOPPING)
+            self._decide(evaluation, StopOutcome.STOPPING)
             yield from environment.call("StopTrainingJob")
             yield from environment.small_calls(dynamodb_write=2)
-            self._decide(said, StopOutcome.STOPPED)
-            self._stopping(self._by_arn[said.job.arn])
+            self._decide(evaluation, StopOutcome.STOPPED)
+            self._stopping(self._by_arn[evaluation.job.arn])
             return
         yield from environment.small_calls(dynamodb_write=3, sns=1)
-        told = ("over budget", hour) if self.design.one_mail_an_hour else ("over budget", hour, said.job.arn)
-        if self._first(*told):
+        message = ("over budget", hour) if self.design.one_mail_an_hour else ("over budget", hour, evaluation.job.arn)
+        if self._first(*message):
             self._mails += 1
-        self._decide(said, StopOutcome.OVER_BUDGET)
-        self._look_again(said, HOUR - int(now) % int(HOUR))
+        self._decide(evaluation, StopOutcome.OVER_BUDGET)
+        self._look_again(evaluation, HOUR - int(now) % int(HOUR))
 
     def _stopping(self, training: Training) -> None:
         if training.status != "InProgress":
             return
         training.status, training.stopped_at = "Stopping", self.clock.now
-        self._tell_state(training)
+        self._send_state(training)
         self.clock.after(self.world.around(GRACE_SECONDS), lambda: self._end(training, "Stopped"))
 
-    def _look_again(self, said: RuleEvaluation, seconds: float) -> None:
-        self.queues["stop_training"].send(said, delay_seconds=max(0.0, min(seconds, MOST_DELAY_SECONDS)))
+    def _look_again(self, evaluation: RuleEvaluation, seconds: float) -> None:
+        self.queues["stop_training"].send(evaluation, delay_seconds=max(0.0, min(seconds, MOST_DELAY_SECONDS)))
 
-    def _decide(self, said: RuleEvaluation, outcome: StopOutcome) -> None:
-        found = self._decisions.setdefault(said.job.arn, [])
+    def _decide(self, evaluation: RuleEvaluation, outcome: StopOutcome) -> None:
+        found = self._decisions.setdefault(evaluation.job.arn, [])
         if all(one.outcome is not outcome for one in found):
-            found.append(DecisionRecord(said, outcome, at=self.clock.now, reason=""))
+            found.append(DecisionRecord(evaluation, outcome, at=self.clock.now, reason=""))
 
     def _finish(self, change: TrainingJobStateChange, environment: Environment) -> Steps:
         if isinstance(decide_end(change, self._finish_settings), MarkEnd):
@@ -492,11 +492,11 @@ class Simulation:
                 break
         is_whole = len(listed) == len(running)
         found = doubts(held, listed, is_whole=is_whole, unwatched=(), settings=settings, now=self.clock.now)
-        yield from self._ask(found, environment)
+        yield from self._describe(found, environment)
         world.counts["sweeps"] += 1
         world.counts["sweeps that left something"] += bool(found.left)
 
-    def _ask(self, found: Doubts, environment: Environment) -> Steps:
+    def _describe(self, found: Doubts, environment: Environment) -> Steps:
         for record in found.may_have_ended:
             yield from environment.call("Describe")
             training = self._by_arn[record.job.arn]

@@ -1,6 +1,6 @@
-"""`make demo`: plants a fault in a training job on a local AWS account and shows each hop until the job is stopped.
+"""`make demo`: plants a fault in a training job on a local AWS account and shows each effect until the job is stopped.
 
-Exits 0 only if every hop really happened, for the faulty twin and for the healthy one.
+Exits 0 only if every effect really arrived, for the faulty twin and for the healthy one.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from rich.text import Text
 from story import (
     ROOT,
     Arrival,
-    Hop,
-    HopMissing,
+    Effect,
+    EffectMissing,
     Stage,
     TrainingRun,
     arguments_of,
     assembly,
-    faulty_hops,
+    faulty_effects,
     follow,
-    healthy_hops,
+    healthy_effects,
     set_stage,
 )
 
@@ -53,29 +53,32 @@ console = Console(highlight=False, soft_wrap=False)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Play both twins. Return 1 if a hop is missing."""
-    asked = _parse(arguments)
+    """Play both twins. Return 1 if an effect is missing."""
+    options = _parse(arguments)
     began = time.monotonic()
     console.print("[bold]Trackside[/]  from an unmodified training script to a stopped job\n")
     try:
         with LocalAccount(stop_grace_seconds=STOP_GRACE_SECONDS) as account:
             os.environ.update(account.environment())  # noqa: TID251 - the trial's own store must find this account
             stage = prepare(account)
-            faulty, seen = play(stage, FAULT, faulty_hops, "Faulty twin", "20 sigmoid layers: its gradients vanish")
-            healthy, all_well = play(stage, "none", healthy_hops, "Healthy twin", "the same script without the fault")
+            faulty, seen = play(stage, FAULT, faulty_effects, "Faulty twin", "20 sigmoid layers: its gradients vanish")
+            healthy, all_well = play(
+                stage, "none", healthy_effects, "Healthy twin", "the same script without the fault"
+            )
             summarize(faulty, seen)
-    except HopMissing as missing:
-        console.print(f"\n[bold red]✗ A hop is missing[/]  {missing.hop}: {missing.why}\n")
+    except EffectMissing as missing:
+        console.print(f"\n[bold red]✗ An effect is missing[/]  {missing.effect}: {missing.why}\n")
         sys.stdout.write(f"{missing.seen}\n")  # logs as they are: no markup, no wrapping
         return 1
     seconds = time.monotonic() - began
     console.print(f"[dim]The whole demo took {seconds:.0f} s.[/]")
-    if asked.json:
+    if options.json:
         twins = {
-            run.fault: {a.hop: a.seconds for a in hops.values()} for run, hops in ((faulty, seen), (healthy, all_well))
+            run.fault: {a.effect: a.seconds for a in effects.values()}
+            for run, effects in ((faulty, seen), (healthy, all_well))
         }
         measured = {"seconds": seconds, "start_seconds": stage.start_seconds, "twins": twins}
-        asked.json.write_text(json.dumps(measured), encoding="utf-8")
+        options.json.write_text(json.dumps(measured), encoding="utf-8")
     return 0
 
 
@@ -95,7 +98,7 @@ def prepare(account: LocalAccount) -> Stage:
         lambda: set_stage(account, folder),
         lambda stage: ", ".join(name.removeprefix("Trackside").lower() for name in stage.outputs),
     )
-    done("Python with torch starts", "the measure of the time limits of all hops", stage.start_seconds)
+    done("Python with torch starts", "the measure of the time limits of all effects", stage.start_seconds)
     console.print()
     return stage
 
@@ -103,20 +106,20 @@ def prepare(account: LocalAccount) -> Stage:
 def play(
     stage: Stage,
     fault: str,
-    hops: Callable[[TrainingRun], tuple[Hop, ...]],
+    effects: Callable[[TrainingRun], tuple[Effect, ...]],
     title: str,
     about: str,
 ) -> tuple[TrainingRun, dict[str, Arrival]]:
-    """Runs one twin and prints each hop as it arrives."""
+    """Runs one twin and prints each effect as it arrives."""
     console.print(f"[bold]{title}[/]  {about}")
     console.print(f"[dim]  examples/digits/train.py {' '.join(arguments_of(fault))}[/]")
     run = TrainingRun.create(stage, fault)
     seen: dict[str, Arrival] = {}
     with console.status("waiting") as status:
         waiting = Waiting(status, time.monotonic())
-        for arrival in follow(run, hops(run), on_wait=waiting):
-            seen[arrival.hop] = arrival
-            console.print(hop_line(arrival))
+        for arrival in follow(run, effects(run), on_wait=waiting):
+            seen[arrival.effect] = arrival
+            console.print(effect_line(arrival))
     console.print()
     return run, seen
 
@@ -125,21 +128,21 @@ class Waiting:
     """The spinner's text: what is awaited, and for how long already."""
 
     def __init__(self, status: Status, began: float) -> None:
-        self._status, self._began, self._say_at = status, began, 5.0
+        self._status, self._began, self._report_at = status, began, 5.0
 
-    def __call__(self, hop: str) -> None:
+    def __call__(self, effect: str) -> None:
         """Says it; in a log file, where nothing spins, every five seconds."""
         seconds = time.monotonic() - self._began
-        self._status.update(f"[dim]waiting: {hop} ({seconds:.0f} s)[/]")
-        if not console.is_terminal and seconds >= self._say_at:
-            self._say_at += 5
-            console.print(f"          ... {hop}?")
+        self._status.update(f"[dim]waiting: {effect} ({seconds:.0f} s)[/]")
+        if not console.is_terminal and seconds >= self._report_at:
+            self._report_at += 5
+            console.print(f"          ... {effect}?")
 
 
-def hop_line(arrival: Arrival) -> Text:
+def effect_line(arrival: Arrival) -> Text:
     """`   3.1 s ✓ tensors reach S3         step 0: 52 tensors`, cut to one line."""
     line = Text(f"{arrival.seconds:7.1f} s ", style="dim")
-    line.append("✓ ", style="green").append(f"{arrival.hop:<24} ", style="default")
+    line.append("✓ ", style="green").append(f"{arrival.effect:<24} ", style="default")
     line.append(arrival.detail, style="default")
     line.truncate(console.width, overflow="ellipsis")
     return line
@@ -152,7 +155,7 @@ def summarize(run: TrainingRun, seen: dict[str, Arrival]) -> None:
     copy = keep_a_copy(run)
     rows = Table.grid(padding=(0, 2))
     rows.add_row("  fault to stop", f"{seen['training is stopped'].seconds:.1f} s")
-    rows.add_row("  hops", ", ".join(f"{short} {seen[hop].seconds:.1f}" for hop, short in SHORT_NAMES.items()))
+    rows.add_row("  hops", ", ".join(f"{short} {seen[effect].seconds:.1f}" for effect, short in SHORT_NAMES.items()))
     rows.add_row("  finding", Text(issue.message))
     rows.add_row("  stopped", f"after {done} epochs, {steps} steps; by itself it would not have ended")
     rows.add_row("  healthy twin", "ran to its end; nobody was disturbed")

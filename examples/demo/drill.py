@@ -51,49 +51,49 @@ def main() -> int:
 
 @contextmanager
 def start_account() -> Iterator[LocalAccount]:
-    with step("account") as say, LocalAccount() as account:
-        say(f"up at {account.endpoint_url}")
+    with step("account") as report, LocalAccount() as account:
+        report(f"up at {account.endpoint_url}")
         yield account
 
 
 def synthesize(account: LocalAccount, assembly: Path) -> None:
     """Synthesizes into the folder `assembly`."""
-    with step("synth") as say:
+    with step("synth") as report:
         CommandLine(account).run("synth", "--quiet", "--output", str(assembly), *KEEP_NOTHING)
         templates = read_templates(assembly)
-        say(f"{len(templates)} stacks, {sum(map(len, templates.values()))} resources; cdk-nag is content")
+        report(f"{len(templates)} stacks, {sum(map(len, templates.values()))} resources; cdk-nag is content")
 
 
 def deploy_and_destroy(account: LocalAccount, assembly: Path) -> None:
     """Bootstraps, deploys, deploys again, destroys, and looks at the far end each time. Errors: `DrillError`."""
     cdk = CommandLine(account)
     templates = read_templates(assembly)
-    with step("bootstrap") as say:
+    with step("bootstrap") as report:
         cdk.run("bootstrap", f"aws://{ACCOUNT}/{REGION}", "--app", str(assembly))
-        say(f"version {bootstrap_version(account)}")
+        report(f"version {bootstrap_version(account)}")
     before = inventory(account)
-    with step("deploy") as say:
+    with step("deploy") as report:
         cdk.run("deploy", "--all", "--app", str(assembly), "--require-approval", "never")
         deployed = find_resources(account, templates)
         missing = [str(resource) for resource in deployed if not exists(account, resource)]
         require(not missing, f"deployed, but not in the account: {', '.join(missing)}")
-        say(f"{len(deployed)} resources, each found in the account")
-    with step("again") as say:
+        report(f"{len(deployed)} resources, each found in the account")
+    with step("again") as report:
         printed = cdk.run("deploy", "--all", "--app", str(assembly), "--require-approval", "never")
         changed = [stack for stack in templates if f"{stack} (no changes)" not in printed]
         require(not changed, f"a second deployment changes {', '.join(changed)}")
         require(find_resources(account, templates) == deployed, "a second deployment made other resources")
-        say("no changes, in all stacks")
-    with step("drill") as say:
-        say(plant_a_fault(account))
-    with step("destroy") as say:
+        report("no changes, in all stacks")
+    with step("drill") as report:
+        report(plant_a_fault(account))
+    with step("destroy") as report:
         empty_buckets(account, deployed)
         cdk.run("destroy", "--all", "--force", "--app", str(assembly))
         left = [str(resource) for resource in deployed if exists(account, resource)]
         require(not left, f"destroyed, but still in the account: {', '.join(left)}")
         extra = sorted(inventory(account) ^ before)
         require(not extra, f"destroyed, but the account is not as it was before: {', '.join(extra)}")
-        say("the account is as it was before")
+        report("the account is as it was before")
 
 
 def plant_a_fault(account: LocalAccount) -> str:
@@ -107,8 +107,8 @@ def plant_a_fault(account: LocalAccount) -> str:
     missing = [each["hop"] for each in report["missing"]]
     require(outcome.returncode == 0, f"trackside drill: did not happen: {', '.join(missing)}")
     after = {each["hop"]: each["seconds_since_fault"] for each in report["hops"]}
-    words = {"verdict": "a rule finds it", "message": "owners are told", "stop": "training is stopped"}
-    return "fault found: " + ", ".join(f"{word} {max(after[hop], 0.0):.1f} s" for word, hop in words.items())
+    words = {"verdict": "a rule finds it", "message": "owners are notified", "stop": "training is stopped"}
+    return "fault found: " + ", ".join(f"{word} {max(after[effect], 0.0):.1f} s" for word, effect in words.items())
 
 
 def require(holds: bool, what: str) -> None:
@@ -122,13 +122,13 @@ def step(name: str) -> Iterator[Callable[[str], None]]:
     began = time.monotonic()
     in_terminal = sys.stdout.isatty()  # a line cannot be written over in a log
 
-    def say(result: str) -> None:
+    def report(result: str) -> None:
         start = "\r" if in_terminal else ""
         print(f"{start}  {name:<10} {result:<56} {time.monotonic() - began:5.1f} s", flush=True)
 
     if in_terminal:
         print(f"  {name:<10} ...", end="", flush=True)
-    yield say
+    yield report
 
 
 # Time limits, in starts of a program that imports boto3: both fail at once where they can, and these end the rest.

@@ -1,4 +1,4 @@
-"""What was there when a hop of the chain did not come: states, counts, and the end of every log that matters."""
+"""The state when an effect of the chain did not come: states, counts, and the end of every log that matters."""
 
 from __future__ import annotations
 

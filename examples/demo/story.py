@@ -1,6 +1,6 @@
-"""The whole chain as it happens: a stage (a local AWS account with the real stacks) and a training job's hops on it.
+"""The whole chain as it happens: a stage (a local AWS account with the real stacks) and the effects of a training job.
 
-Each hop is checked at its far end: a tensor that can be read back from S3, an event that arrived in a queue, a message
+Each effect is checked at its end: a tensor that can be read back from S3, an event that arrived in a queue, a message
 in the owner's inbox, a data point in CloudWatch, a process that is gone. Nothing here trusts what was sent.
 """
 
@@ -32,7 +32,7 @@ from trackside.storage.s3 import S3Store
 from trackside.storage.store import Store
 from trackside_localaccount.deploy import deploy
 from trackside_localaccount.event_pattern import matches
-from trackside_localaccount.hops import Hop as JournalEntry
+from trackside_localaccount.journal import JournalEntry
 from trackside_localaccount.server import LocalAccount
 from trackside_localaccount.start_time import limit_seconds, seconds_to_start
 
@@ -51,49 +51,49 @@ GRADIENTS_EVERY = 25  # steps; the rules' own intervals suit runs of hours, this
 ALL_ACTIONS = tuple(Action)
 
 
-Told = Callable[[JournalEntry], bool]
+Condition = Callable[[JournalEntry], bool]
 
 
 @dataclass(frozen=True)
-class Hop:
-    """One hop of the chain.
+class Effect:
+    """One effect of the chain.
 
     name: as it is printed.
     arrived: looks at the far end and returns what is there; `None` while nothing is.
         Errors: `CannotArrive` once nothing can come any more.
-    told_by: True for the entries of the account's journal after which it is worth looking.
-    most_starts: the time limit, counted from the last arrival of a hop: so many starts of Python with torch.
+    journal_condition: True for the entries of the account's journal after which it is worth looking.
+    most_starts: the time limit, counted from the last arrival: so many starts of Python with torch.
     """
 
     name: str
     arrived: Callable[[], str | None]
-    told_by: Told
+    journal_condition: Condition
     most_starts: float
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """A hop that happened: seconds since the training job was created (since the fault was planted)."""
+    """An effect that arrived: seconds since the training job was created (since the fault was planted)."""
 
-    hop: str
+    effect: str
     seconds: float
     detail: str
 
 
 class CannotArrive(Exception):
-    """Something happened after which the hop cannot come any more; says what."""
+    """Something happened after which the effect cannot come any more; the message names it."""
 
 
-class HopMissing(Exception):
-    """A hop did not happen.
+class EffectMissing(Exception):
+    """An effect did not arrive.
 
-    hop: its name. why: the limit that is over, or what keeps it from happening. seen: what was there instead, with the
+    effect: its name. why: the limit that is over, or the hindrance. seen: the facts found instead, with the
     end of every log that matters.
     """
 
-    def __init__(self, hop: str, why: str, seen: str) -> None:
-        self.hop, self.why, self.seen = hop, why, seen
-        super().__init__(f"{hop}: {why}\n\n{seen}")
+    def __init__(self, effect: str, why: str, seen: str) -> None:
+        self.effect, self.why, self.seen = effect, why, seen
+        super().__init__(f"{effect}: {why}\n\n{seen}")
 
 
 @dataclass
@@ -245,7 +245,7 @@ class TrainingRun:
         """The last step that reached S3."""
         return open_trial(self.store("tensors")).steps()[-1]
 
-    # The hops.
+    # The effects.
 
     def _fail_if_training_ended(self, job: Mapping[str, Any], *statuses: str) -> None:
         if (status := job["TrainingJobStatus"]) in statuses:
@@ -312,11 +312,11 @@ class TrainingRun:
             return None
         return f"process gone after {self.epochs_done()} epochs"
 
-    def owner_told(self) -> str | None:
+    def owner_notified(self) -> str | None:
         mine = [m for m in self.stage.messages if self.name in m.get("Message", "")]
         return f"“{mine[0]['Subject'].removesuffix(self.name).strip()} …”" if mine else None
 
-    def metric_there(self) -> str | None:
+    def metric_published(self) -> str | None:
         issues = self.metric_sum()
         return f"Trackside/IssuesFound = {issues:.0f}" if issues else None
 
@@ -369,14 +369,14 @@ class TrainingRun:
         if self.completed() is None or self.container_ended() is None:
             return None
         issues = [e for e in self.evaluations() if e.found_issues]
-        told = self.owner_told()
-        if issues or told or self.metric_sum():
-            raise CannotArrive(f"the healthy run was acted on: {len(issues)} events, message {told}")
+        subject = self.owner_notified()
+        if issues or subject or self.metric_sum():
+            raise CannotArrive(f"the healthy run was acted on: {len(issues)} events, message {subject}")
         return "no event, no message, no metric, no stop"
 
     # What the account tells of the job as it happens.
 
-    def stored(self, below: str = "") -> Told:
+    def stored(self, below: str = "") -> Condition:
         """An object was stored in the run."""
         place = f"{self.run.uri.split('/', 3)[3]}/{below}"
         return lambda entry: entry.kind == "object" and entry.names["key"].startswith(place)
@@ -407,76 +407,76 @@ def arguments_of(fault: str) -> list[str]:
     return ["--fault", fault, *(["--epochs", str(HEALTHY_EPOCHS)] if fault == "none" else ["--until-stopped"])]
 
 
-def captured_hops(run: TrainingRun) -> tuple[Hop, ...]:
+def captured_effects(run: TrainingRun) -> tuple[Effect, ...]:
     """Start -> capture, the same for both jobs."""
     return (
-        Hop("training job runs", run.started, run.training_changed, 20),
-        Hop("rule container starts", run.container_started, run.judge_changed, 20),
-        Hop("tensors reach S3", run.tensors_in_s3, run.stored(), 20),
+        Effect("training job runs", run.started, run.training_changed, 20),
+        Effect("rule container starts", run.container_started, run.judge_changed, 20),
+        Effect("tensors reach S3", run.tensors_in_s3, run.stored(), 20),
     )
 
 
-def faulty_hops(run: TrainingRun) -> tuple[Hop, ...]:
+def faulty_effects(run: TrainingRun) -> tuple[Effect, ...]:
     """Fault -> finding -> event -> stop."""
     return (
-        *captured_hops(run),
-        Hop("a rule finds the fault", run.rule_fired, run.judged, 40),
-        Hop("event is on the bus", run.event_on_bus, run.message_came, 20),
-        Hop("EventBridge matches it", run.pattern_matched, run.message_came, 20),
-        Hop("owner has the message", run.owner_told, run.message_came, 30),
-        Hop("metric is in CloudWatch", run.metric_there, lambda entry: entry.kind == "metric", 20),
-        Hop("training is stopped", run.process_gone, run.training_changed, 40),
-        Hop("rule container is done", run.container_ended, run.judge_changed, 40),
+        *captured_effects(run),
+        Effect("a rule finds the fault", run.rule_fired, run.judged, 40),
+        Effect("event is on the bus", run.event_on_bus, run.message_came, 20),
+        Effect("EventBridge matches it", run.pattern_matched, run.message_came, 20),
+        Effect("owner has the message", run.owner_notified, run.message_came, 30),
+        Effect("metric is in CloudWatch", run.metric_published, lambda entry: entry.kind == "metric", 20),
+        Effect("training is stopped", run.process_gone, run.training_changed, 40),
+        Effect("rule container is done", run.container_ended, run.judge_changed, 40),
     )
 
 
-def healthy_hops(run: TrainingRun) -> tuple[Hop, ...]:
+def healthy_effects(run: TrainingRun) -> tuple[Effect, ...]:
     """The twin without the fault runs to its end, and nothing happens."""
     return (
-        *captured_hops(run),
-        Hop("training is complete", run.completed, run.training_changed, 100),
-        Hop("rule container is done", run.container_ended, run.judge_changed, 40),
-        Hop("rules call it clean", run.all_clean, run.ended, 20),
-        Hop("nobody was disturbed", run.nothing_done, run.ended, 20),
+        *captured_effects(run),
+        Effect("training is complete", run.completed, run.training_changed, 100),
+        Effect("rule container is done", run.container_ended, run.judge_changed, 40),
+        Effect("rules call it clean", run.all_clean, run.ended, 20),
+        Effect("nobody was disturbed", run.nothing_done, run.ended, 20),
     )
 
 
 def follow(
     run: TrainingRun,
-    hops: tuple[Hop, ...],
+    effects: tuple[Effect, ...],
     *,
     clock: Callable[[], float] = time.time,
     on_wait: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Arrival]:
-    """Yields each hop as it arrives, in the order they arrive in. Errors: `HopMissing` when one does not.
+    """Yields each effect as it arrives, in the order they arrive in. Errors: `EffectMissing` when one does not.
 
-    It waits for the account's journal, and looks at a hop's far end only when the journal has what may lead there.
+    It waits for the account's journal, and looks at an effect's far end only when the journal has what may lead there.
     """
-    missing, due, read = list(hops), list(hops), 0
+    missing, due, read = list(effects), list(effects), 0
     last_arrival = run.created_at
     while True:
-        for hop in due:
+        for effect in due:
             try:
-                detail = hop.arrived()
+                detail = effect.arrived()
             except CannotArrive as reason:
-                raise HopMissing(hop.name, str(reason), what_was_seen(run)) from reason
+                raise EffectMissing(effect.name, str(reason), what_was_seen(run)) from reason
             if detail is not None:
-                missing.remove(hop)
+                missing.remove(effect)
                 last_arrival = clock()
-                yield Arrival(hop.name, last_arrival - run.created_at, detail)
+                yield Arrival(effect.name, last_arrival - run.created_at, detail)
         if not missing:
             return
         limit = limit_seconds(missing[0].most_starts, start_seconds=run.stage.start_seconds)
         left = last_arrival + limit - clock()
         if left <= 0 and due == missing:  # all were looked at once more after the time was over
             why = f"not within {limit:.0f} s ({missing[0].most_starts:g} starts of Python with torch)"
-            raise HopMissing(missing[0].name, why, what_was_seen(run))
+            raise EffectMissing(missing[0].name, why, what_was_seen(run))
         on_wait(missing[0].name)
         entries = run.stage.account.hops.after(read, within_seconds=max(0.0, min(left, 1.0)))
         read += len(entries)
         if left <= 0 or any(map(run.message_came, entries)):
             run.stage.collect()
-        due = [hop for hop in missing if left <= 0 or any(map(hop.told_by, entries))]
+        due = [effect for effect in missing if left <= 0 or any(map(effect.journal_condition, entries))]
 
 
 def _queue_arn(sqs: Any, url: str) -> str:

@@ -16,4 +16,4 @@ class FinishRunSettings(EnvironmentSettings):
     """
 
     run_bucket: str
-    spoke_accounts: tuple[str, ...] = ()
+    spoke_accounts: tuple[str, ...]

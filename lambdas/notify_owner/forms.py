@@ -40,11 +40,11 @@ def _cut(value: Any, most: int) -> Any:
     return [_cut(each, most) for each in value[:MOST_LISTED]] if isinstance(value, list) else value
 
 
-def short_text(said: RuleEvaluation) -> str:
+def short_text(evaluation: RuleEvaluation) -> str:
     """Return at most 140 characters of plain ASCII: rule and job, then as much of the details as fits."""
-    rule, job = ascii_only(said.configuration_name)[:48], ascii_only(said.job.name)[:63]
+    rule, job = ascii_only(evaluation.configuration_name)[:48], ascii_only(evaluation.job.name)[:63]
     text = f"Trackside: {rule} in {job}"
-    details = ascii_only(said.details)
+    details = ascii_only(evaluation.details)
     whole = f"{text}: {details}" if details else text
     return whole if len(whole) <= MOST_SMS_CHARACTERS else f"{whole[: MOST_SMS_CHARACTERS - 3]}..."
 
@@ -57,7 +57,9 @@ def slack_text(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def document_of(said: RuleEvaluation, *, text: str, message: str = "", others: tuple[str, ...] = ()) -> dict[str, Any]:
+def document_of(
+    evaluation: RuleEvaluation, *, text: str, message: str = "", others: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """Return the message for machines.
 
     - `id`: the same for each message about the same finding
@@ -66,20 +68,20 @@ def document_of(said: RuleEvaluation, *, text: str, message: str = "", others: t
     """
     return {
         "version": VERSION,
-        "id": f"{said.job.arn}#{said.finding_id}",
-        "job": said.job.name,
-        "job_arn": said.job.arn,
-        "rule": said.configuration_name,
-        "status": said.status.value,
-        "severity": said.severity.value,
-        "details": said.details,
-        "since_step": said.evidence.since_step,
-        "step": said.evidence.step,
-        "tensor": said.evidence.tensor_name,
-        "worker": said.evidence.worker,
-        "observed": said.evidence.comparison,
-        "what_to_do": list(said.what_to_do),
-        "run": said.run_uri,
+        "id": f"{evaluation.job.arn}#{evaluation.finding_id}",
+        "job": evaluation.job.name,
+        "job_arn": evaluation.job.arn,
+        "rule": evaluation.configuration_name,
+        "status": evaluation.status.value,
+        "severity": evaluation.severity.value,
+        "details": evaluation.details,
+        "since_step": evaluation.evidence.since_step,
+        "step": evaluation.evidence.step,
+        "tensor": evaluation.evidence.tensor_name,
+        "worker": evaluation.evidence.worker,
+        "observed": evaluation.evidence.comparison,
+        "what_to_do": list(evaluation.what_to_do),
+        "run": evaluation.run_uri,
         "also_found": list(others),
         "text": text,
         "message": message,

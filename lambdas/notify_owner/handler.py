@@ -8,10 +8,10 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from lambdas.notify_owner.logic import decide, tell_unjudged
+from lambdas.notify_owner.ended_evaluations import read_unjudged
+from lambdas.notify_owner.logic import decide, message_of_unjudged
+from lambdas.notify_owner.owner_messages import OwnerMessages
 from lambdas.notify_owner.settings import NotifyOwnerSettings
-from lambdas.notify_owner.telling import Telling
-from lambdas.notify_owner.unjudged import read_unjudged
 from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.each import each
 from lambdas.shared.reaction import reaction
@@ -21,15 +21,15 @@ from trackside.contracts.event import PROCESSING_DETAIL_TYPE, RuleEvaluation, re
 @reaction
 def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | Nothing]:
     settings = NotifyOwnerSettings.from_environment()
-    telling = Telling(event, settings, context, now=time.time())
+    messages = OwnerMessages(event, settings, context, now=time.time())
     if event.get("detail-type") == PROCESSING_DETAIL_TYPE:
-        said = read_unjudged(event)
-        yield from telling.tell(said, tell_unjudged(said))
+        evaluation = read_unjudged(event)
+        yield from messages.send(evaluation, message_of_unjudged(evaluation))
         return
 
-    def tell(evaluation: RuleEvaluation) -> Iterable[Done | Nothing]:
+    def send(evaluation: RuleEvaluation) -> Iterable[Done | Nothing]:
         decision = decide(evaluation, settings)
-        return [decision] if isinstance(decision, Nothing) else telling.tell(evaluation, decision)
+        return [decision] if isinstance(decision, Nothing) else messages.send(evaluation, decision)
 
-    yield from each(read_rule_evaluations(event), tell)
-    telling.look_again()
+    yield from each(read_rule_evaluations(event), send)
+    messages.look_again()

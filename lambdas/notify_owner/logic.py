@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lambdas.notify_owner.settings import NotifyOwnerSettings
 from lambdas.notify_owner.wrong_choice import is_wrong_choice, wrong_choice_body
-from lambdas.shared.asked import reason_not_to
+from lambdas.shared.action_requests import reason_not_to
 from lambdas.shared.decisions import Nothing
 from lambdas.shared.plain import ascii_only, plain
 from trackside.contracts.action import Action
@@ -38,20 +38,22 @@ def decide(evaluation: RuleEvaluation, settings: NotifyOwnerSettings) -> SendMes
     )
 
 
-def tell_unjudged(said: RuleEvaluation) -> SendMessage:
-    """Return the message that a job is not watched, or saved nothing that its rules need. No action need ask for it."""
+def message_of_unjudged(evaluation: RuleEvaluation) -> SendMessage:
+    """Return the message that a job is not watched, or saved nothing that its rules need. No action must request it."""
     lines = [
-        f"The training job {plain(said.job.name)} is not judged.",
+        f"The training job {plain(evaluation.job.name)} is not judged.",
         "",
-        f"Why:      {plain(said.details)}",
-        f"Run:      {plain(said.run_uri)}",
+        f"Why:      {plain(evaluation.details)}",
+        f"Run:      {plain(evaluation.run_uri)}",
         "",
-        *(plain(step) for step in said.what_to_do),
+        *(plain(step) for step in evaluation.what_to_do),
         "",
-        f"Training job: {plain(said.job.arn)}",
+        f"Training job: {plain(evaluation.job.arn)}",
         "",
     ]
-    return SendMessage(_plain_subject(f"Trackside: NOT judged: {said.job.name}"), "\n".join(lines), _attributes(said))
+    return SendMessage(
+        _plain_subject(f"Trackside: NOT judged: {evaluation.job.name}"), "\n".join(lines), _attributes(evaluation)
+    )
 
 
 def and_others(body: str, others: Sequence[str]) -> str:
@@ -84,8 +86,8 @@ def _plain_subject(text: str) -> str:
 def _body(evaluation: RuleEvaluation, *, default_actions: tuple[Action, ...]) -> str:
     if is_wrong_choice(evaluation):
         return wrong_choice_body(evaluation)
-    is_to_stop = Action.STOP_TRAINING in evaluation.asked_actions(default_actions)
-    what_follows = "it asks to stop" if is_to_stop else "goes on"
+    is_to_stop = Action.STOP_TRAINING in evaluation.requested_actions(default_actions)
+    what_follows = "it requests to stop" if is_to_stop else "goes on"
     lines = [
         f"The rule {plain(evaluation.configuration_name)} found an issue in the training job",
         f"{plain(evaluation.job.name)}, which {what_follows}.",
@@ -103,7 +105,7 @@ def _body(evaluation: RuleEvaluation, *, default_actions: tuple[Action, ...]) ->
 def _facts(evaluation: RuleEvaluation) -> list[str]:
     evidence = evaluation.evidence
     facts = [
-        ("What", evaluation.details or "The event says no more."),
+        ("What", evaluation.details or "The event holds no more details."),
         ("Severity", evaluation.severity.value),
         ("Where", _where(evidence)),
         ("Since", f"step {evidence.since_step} (judged at step {evidence.step})" if evidence.tensor_name else ""),

@@ -24,25 +24,25 @@ class Quiet:
     - `by`: finding of the last message
     - `until`: end of the quiet time, in seconds since the epoch
     - `waiting`: findings within that time, without a message yet
-    - `told`: findings that went along with the message of another
+    - `covered`: findings that went along with the message of another
     """
 
     by: str = ""
     until: float = 0.0
     waiting: tuple[str, ...] = ()
-    told: tuple[str, ...] = ()
+    covered: tuple[str, ...] = ()
     revision: int = 0
 
 
 @dataclass(frozen=True)
-class TellNow:
+class SendNow:
     """The decision to send a message now, with the `others` that waited."""
 
     others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class WasTold:
+class WasCovered:
     """The decision that the message of `by` has covered the finding."""
 
     by: str
@@ -56,46 +56,46 @@ class NotYet(Exception):
         super().__init__(f"The rule is quiet for another {seconds:.0f} s.")
 
 
-def weigh(finding: str, known: Quiet, *, quiet_seconds: float, now: float) -> tuple[TellNow | WasTold | None, Quiet]:
+def weigh(finding: str, known: Quiet, *, quiet_seconds: float, now: float) -> tuple[SendNow | WasCovered | None, Quiet]:
     """Return the decision about the finding (None: wait), and the state after it."""
-    if finding in known.told:
-        return WasTold(known.by), known
+    if finding in known.covered:
+        return WasCovered(known.by), known
     if finding == known.by:  # an earlier attempt of its own
-        return TellNow(known.told), known
+        return SendNow(known.covered), known
     if now < known.until:
         waiting = tuple(dict.fromkeys([*known.waiting, finding]))[:MOST_KEPT]
         return None, replace(known, waiting=waiting)
     others = tuple(one for one in known.waiting if one != finding)
-    return TellNow(others), Quiet(finding, now + quiet_seconds, (), others, known.revision)
+    return SendNow(others), Quiet(finding, now + quiet_seconds, (), others, known.revision)
 
 
-def claim(said: RuleEvaluation, *, table: str, quiet_seconds: float, now: float) -> TellNow | WasTold:
+def claim(evaluation: RuleEvaluation, *, table: str, quiet_seconds: float, now: float) -> SendNow | WasCovered:
     """Return the decision about the finding, and store the state of its rule.
 
     Errors: `NotYet`; `TimeoutError` if others kept changing the state; `ClientError`.
     """
-    key = {"id": {"S": f"quiet#{said.job.arn}#{said.configuration_name}"}}
+    key = {"id": {"S": f"quiet#{evaluation.job.arn}#{evaluation.configuration_name}"}}
     for _ in range(MOST_TRIES):
         item = client("dynamodb").get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
         known = _read(item)
-        answer, after = weigh(said.finding_id, known, quiet_seconds=quiet_seconds, now=now)
+        answer, after = weigh(evaluation.finding_id, known, quiet_seconds=quiet_seconds, now=now)
         if after == known or _put(table, key, after, known):
             if answer is None:
                 raise NotYet(known.until - now)
             return answer
-    raise TimeoutError(f"What is known of {said.configuration_name} of {said.job.name} kept changing.")
+    raise TimeoutError(f"The quiet time of {evaluation.configuration_name} of {evaluation.job.name} kept changing.")
 
 
 def _read(item: Mapping[str, Any] | None) -> Quiet:
     if item is None:
         return Quiet()
     known = parse_json(item["data"]["S"], subject="The item of a quiet rule")
-    names = {name: tuple(known[name]) for name in ("waiting", "told")}
-    return Quiet(known["by"], known["until"], **names, revision=int(item["revision"]["N"]))
+    waiting, covered = tuple(known["waiting"]), tuple(known["told"])
+    return Quiet(known["by"], known["until"], waiting, covered, revision=int(item["revision"]["N"]))
 
 
 def _put(table: str, key: Mapping[str, Any], after: Quiet, before: Quiet) -> bool:
-    data = {"by": after.by, "until": after.until, "waiting": list(after.waiting), "told": list(after.told)}
+    data = {"by": after.by, "until": after.until, "waiting": list(after.waiting), "told": list(after.covered)}
     item = {
         **key,
         "data": {"S": to_json(data)},

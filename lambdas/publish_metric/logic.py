@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lambdas.publish_metric.settings import PublishMetricSettings
-from lambdas.shared.asked import reason_not_to
+from lambdas.shared.action_requests import reason_not_to
 from lambdas.shared.decisions import Nothing
 from lambdas.shared.plain import ascii_only
 from trackside.contracts.action import Action

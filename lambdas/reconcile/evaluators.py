@@ -90,8 +90,8 @@ def _silence_of_fleet(
     lease = _lease(record, settings)
     if lease is not None and not lease.is_open:
         return None  # it was judged; or it cannot be, which was reported
-    whose = f"{lease.owner or 'no worker'} has it" if lease else "its lease is no more"
-    return Silence(f"{whose}, and {FLEETS_NAME} has given no sign of life {_since(signs, now)}")
+    reason = f"{lease.owner or 'no worker'} has it" if lease else "its lease is no more"
+    return Silence(f"{reason}, and {FLEETS_NAME} has given no sign of life {_since(signs, now)}")
 
 
 def _since(signs: Sequence[float], now: float) -> str:

@@ -13,13 +13,13 @@ from lambdas.reconcile.sweep import Sweep
 from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.reaction import reaction
 from lambdas.shared.run_table import RunTable
-from lambdas.shared.runs import account_of, told_at
+from lambdas.shared.runs import account_of, sent_at
 
 
 @reaction
 def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | Nothing]:
     settings, now = ReconcileSettings.from_environment(), time.time()
-    due = told_at(event)
+    due = sent_at(event)
     if due and due < now - settings.every_minutes * 60:
         # After an outage they would all come at once, and ask SageMaker the same.
         yield Nothing("this sweep is late, and the next one has begun since: it finds whatever this one would.")

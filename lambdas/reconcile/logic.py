@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from lambdas.reconcile.settings import ReconcileSettings
 from trackside.contracts.deployment.run_table import JobRecord
-from trackside.contracts.event import AWS_DETAIL_TYPE, PROCESSING_DETAIL_TYPE, TOLD_AGAIN_SOURCE
+from trackside.contracts.event import AWS_DETAIL_TYPE, PROCESSING_DETAIL_TYPE, REPEATED_SOURCE
 
 T = TypeVar("T")
 
@@ -105,9 +105,9 @@ def doubts(
         left.append(f"more than {len(listed)} jobs run: of older ones only what events say is known")
 
     def first(some: Sequence[T], what: str) -> tuple[T, ...]:
-        if len(some) > settings.most_asked:
-            left.append(f"{len(some) - settings.most_asked} jobs that {what}")
-        return tuple(some[: settings.most_asked])
+        if len(some) > settings.most_described:
+            left.append(f"{len(some) - settings.most_described} jobs that {what}")
+        return tuple(some[: settings.most_described])
 
     return Doubts(
         # Whoever was held longest is asked about first, so that none starves; of what runs the newest.
@@ -115,7 +115,9 @@ def doubts(
         unknown=first(unknown, "nothing is known of"),
         unjudged=first(sorted(unjudged, key=lambda one: -one.created_at), "may not be judged"),
         judged_by_debugger=_in_turn(
-            [one for one in held if not one.run_uri and one.job.arn in running], most=settings.most_asked, sweep=sweep
+            [one for one in held if not one.run_uri and one.job.arn in running],
+            most=settings.most_described,
+            sweep=sweep,
         ),
         judged_by_us=_in_turn(
             [one for one in held if one.evaluator and one.job.arn in running and one.created_at <= long_ago],
@@ -132,7 +134,7 @@ def missed_event(description: Mapping[str, Any], *, tags: Mapping[str, str]) -> 
     name, status = detail["TrainingJobName"], detail["TrainingJobStatus"]
     return {
         "id": f"reconcile-{name}-{status}",
-        "source": TOLD_AGAIN_SOURCE,
+        "source": REPEATED_SOURCE,
         "detail-type": AWS_DETAIL_TYPE,
         "detail": {**detail, "Tags": dict(tags)},
     }
@@ -143,7 +145,7 @@ def missed_end(description: Mapping[str, Any]) -> dict[str, Any]:
     detail = {name: _in_milliseconds(description[name]) for name in _PROCESSING_DETAIL if name in description}
     return {
         "id": f"reconcile-{detail['ProcessingJobName']}-{detail['ProcessingJobStatus']}",
-        "source": TOLD_AGAIN_SOURCE,
+        "source": REPEATED_SOURCE,
         "detail-type": PROCESSING_DETAIL_TYPE,
         "detail": detail,
     }

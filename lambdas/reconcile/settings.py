@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lambdas.shared.settings import EnvironmentSettings
-from trackside.contracts.deployment.evaluators import PER_JOB
 
 
 @dataclass(frozen=True)
@@ -25,9 +24,9 @@ class ReconcileSettings(EnvironmentSettings):
     every_minutes       between the begins of two sweeps
     grace_seconds       time that events may take
     most_pages          pages of 100 jobs that a sweep lists, at most
-    most_asked          jobs that a sweep describes one by one, at most
+    most_described      jobs that a sweep describes one by one, at most
     list_pause_seconds  between two pages: ListTrainingJobs takes two calls a second in an account
-    tells_untagged      True: starts of jobs without the tag are sent, too, because they may be watched
+    sends_untagged      True: starts of jobs without the tag are sent, too, because they may be watched
     untagged_seconds    age of a job from which its start is sent once
     """
 
@@ -36,15 +35,15 @@ class ReconcileSettings(EnvironmentSettings):
     finish_queue_url: str
     record_queue_url: str
     run_bucket: str
-    retention_days: int = 365
-    evaluator_mode: str = PER_JOB
-    lease_table: str = ""
-    silence_minutes: int = 30
+    retention_days: int
+    evaluator_mode: str
+    lease_table: str
+    silence_minutes: int
+    every_minutes: int
+    sends_untagged: bool
     most_looked_after: int = 100
-    every_minutes: int = 5
     grace_seconds: int = 300
     most_pages: int = 100
-    most_asked: int = 50
+    most_described: int = 50
     list_pause_seconds: int = 1
-    tells_untagged: bool = False
     untagged_seconds: int = 1200

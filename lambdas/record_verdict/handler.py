@@ -8,8 +8,8 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from lambdas.record_verdict.logic import read
-from lambdas.record_verdict.remember import remember_in_time, remember_job
 from lambdas.record_verdict.settings import RecordVerdictSettings
+from lambdas.record_verdict.table_writer import record_in_time, record_job
 from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.each import each
 from lambdas.shared.reaction import reaction
@@ -21,9 +21,9 @@ from lambdas.shared.runs import is_in
 def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | Nothing]:
     settings = RecordVerdictSettings.from_environment()
     table = RunTable(settings.run_table, retention_days=settings.retention_days)
-    told = read(event)
-    if told.job and told.job.run_uri and not is_in(settings.run_bucket, told.job.run_uri):
-        yield Nothing(f"{told.job.job.name} asks for {told.job.run_uri}, which is not this deployment's.")
-    elif told.job:
-        yield remember_job(told.job, table)
-    yield from each(told.said, lambda said: [remember_in_time(said, table)])
+    content = read(event)
+    if content.job and content.job.run_uri and not is_in(settings.run_bucket, content.job.run_uri):
+        yield Nothing(f"{content.job.job.name} is tagged with {content.job.run_uri}, which is not this deployment's.")
+    elif content.job:
+        yield record_job(content.job, table)
+    yield from each(content.history, lambda history: [record_in_time(history, table)])

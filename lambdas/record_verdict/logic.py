@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lambdas.shared.decisions import Nothing
-from lambdas.shared.runs import told_at
+from lambdas.shared.runs import sent_at
 from trackside.contracts.deployment.run_table import HistoryRecord, JobRecord, RuleRecord, job_record, merged
 from trackside.contracts.event import (
     AWS_DETAIL_TYPE,
@@ -20,27 +20,27 @@ from trackside.contracts.run_layout import run_of_job
 
 
 @dataclass(frozen=True)
-class Told:
+class EventContent:
     """The content of one event: the state of its job (None: not in it), and the evaluations of its rules."""
 
     job: JobRecord | None
-    said: tuple[HistoryRecord, ...]
+    history: tuple[HistoryRecord, ...]
 
 
-def read(event: Mapping[str, Any]) -> Told:
+def read(event: Mapping[str, Any]) -> EventContent:
     """Return the content of an event of either shape. Errors: `ConfigurationError`."""
     event_id = str(event.get("id", ""))
     # An official status may come without a moment of its own: then the event's holds.
-    at = told_at(event)
-    said = tuple(
+    at = sent_at(event)
+    history = tuple(
         HistoryRecord(replace(one, modified_at=one.modified_at or at), event_id)
         for one in read_rule_evaluations(event, and_of_ended_jobs=True)
     )
     if event.get("detail-type") != AWS_DETAIL_TYPE:
-        return Told(None, said)
+        return EventContent(None, history)
     change = read_training_job_state_change(event)
     job = job_record(change, run_uri=_run_uri(change))
-    return Told(replace(job, modified_at=job.modified_at or at), said)
+    return EventContent(replace(job, modified_at=job.modified_at or at), history)
 
 
 def _run_uri(change: TrainingJobStateChange) -> str:
@@ -49,13 +49,13 @@ def _run_uri(change: TrainingJobStateChange) -> str:
     return run_of_job(choice.run, change.job.name) if choice.is_judged else ""
 
 
-def decide(said: HistoryRecord, known: RuleRecord | None) -> RuleRecord | Nothing:
+def decide(history: HistoryRecord, known: RuleRecord | None) -> RuleRecord | Nothing:
     """Return the rule's record with this evaluation in it; nothing if the latest record is equal."""
-    now = said.evaluation
-    if known and _says(known.evaluation) == _says(now):
+    now = history.evaluation
+    if known and _content_of(known.evaluation) == _content_of(now):
         return Nothing(f"{now.configuration_name} of {now.job.name} is {now.status.value}, as is known.")
     return merged(known, now)
 
 
-def _says(one: Any) -> tuple[Any, ...]:
+def _content_of(one: Any) -> tuple[Any, ...]:
     return one.status, one.finding_id, one.details, one.severity

@@ -18,4 +18,4 @@ class RecordVerdictSettings(EnvironmentSettings):
 
     run_table: str
     run_bucket: str
-    retention_days: int = 365
+    retention_days: int

@@ -37,5 +37,5 @@ def message_of(error: ClientError) -> str:
 
 def is_missing(error: ClientError) -> bool:
     """Return True if the error means that a job does not exist: SageMaker has no error of its own for that."""
-    says_so = any(words in message_of(error).lower() for words in ("not found", "could not find"))
-    return code_of(error) == "ResourceNotFound" or (code_of(error) == "ValidationException" and says_so)
+    is_missing = any(words in message_of(error).lower() for words in ("not found", "could not find"))
+    return code_of(error) == "ResourceNotFound" or (code_of(error) == "ValidationException" and is_missing)

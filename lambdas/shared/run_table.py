@@ -98,7 +98,7 @@ class RunTable:
             return False
         return True
 
-    def is_first_to_tell(self, *, hour: str) -> bool:
+    def is_first_to_report(self, *, hour: str) -> bool:
         """Return True for one caller in an hour with a spent budget (see `take_turn`).
 
         A thousand jobs that must wait are thus one message, not a thousand.
@@ -185,7 +185,7 @@ class RunTable:
             return False
         return True
 
-    def put_said(self, history: HistoryRecord, rule: RuleRecord, *, known: RuleRecord | None) -> str:
+    def put_evaluation(self, history: HistoryRecord, rule: RuleRecord, *, known: RuleRecord | None) -> str:
         """Write both items or neither.
 
         Returns "" if they are written, `REFUSED` if the history holds the item, else the reason to read and try again.

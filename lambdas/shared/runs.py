@@ -27,7 +27,7 @@ def find_run(
     """
     job, uri = change.job.name, change.tags.get(RUN_TAG, "")
     if not uri:
-        return Nothing(f"{job} carries no tag {RUN_TAG}, so it did not ask for Trackside.")
+        return Nothing(f"{job} carries no tag {RUN_TAG}, so Trackside does not watch it.")
     match = _S3_URI.fullmatch(uri)
     if match is None or not uri.isprintable() or {".", ".."} & set(match["prefix"].split("/")):
         what = f"it must be s3://{bucket}/<prefix>, without blanks, dots as folders, ? and #."
@@ -64,7 +64,7 @@ def job_name_in(event: Mapping[str, Any]) -> str:
     return name if isinstance(name, str) else ""
 
 
-def told_at(event: Mapping[str, Any]) -> float:
+def sent_at(event: Mapping[str, Any]) -> float:
     """Return the time at which EventBridge took the event, in seconds since the epoch; 0 if it is not given."""
     try:
         # Python 3.10 knows no Z.

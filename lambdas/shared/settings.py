@@ -17,9 +17,10 @@ PREFIX = "TRACKSIDE_"
 
 @dataclasses.dataclass(frozen=True)
 class EnvironmentSettings:
-    """Base of a Lambda's settings: field `event_bus` is the variable TRACKSIDE_EVENT_BUS.
+    """Base of a Lambda's settings.
 
-    Fields are texts, whole numbers, booleans, or tuples of actions or of texts without commas.
+    Each field is an environment variable: `event_bus` is TRACKSIDE_EVENT_BUS. Fields are texts, whole
+    numbers, booleans, or tuples of actions or of texts without commas.
     """
 
     @classmethod
@@ -73,6 +74,18 @@ class EnvironmentSettings:
         if problems:
             raise ConfigurationError(problems, subject=cls.__name__)
         return cls(**values)
+
+
+@dataclasses.dataclass(frozen=True)
+class ActionSettings(EnvironmentSettings):
+    """Settings of an action that has none of its own.
+
+    idempotency_table  table of the actions that were carried out
+    default_actions    of events that name none
+    """
+
+    idempotency_table: str
+    default_actions: tuple[Action, ...]
 
 
 def _variable(field_name: str) -> str:

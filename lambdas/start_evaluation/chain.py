@@ -24,7 +24,7 @@ from trackside.contracts.deployment.evaluators import (
     MOST_RESTARTS,
     RESTARTS,
 )
-from trackside.contracts.event import TERMINAL_JOB_STATUSES, TOLD_AGAIN_SOURCE, TrainingJob, detail_of, moment
+from trackside.contracts.event import REPEATED_SOURCE, TERMINAL_JOB_STATUSES, TrainingJob, detail_of, moment
 from trackside.contracts.run_layout import RunLocation
 
 # Exit codes of the evaluator (trackside.evaluation.exit_codes) that another attempt would repeat: the request is wrong,
@@ -39,7 +39,7 @@ _EXIT_CODE = re.compile(r"exit code: (?P<code>\d+)")
 class EvaluatorEnd:
     """The content of an event about a processing job. Moments are in seconds since the epoch; 0: not given.
 
-    With `is_told_again`, the event comes from a sweep and not from SageMaker.
+    With `is_repeated`, the event comes from a sweep and not from SageMaker.
     """
 
     name: str
@@ -51,7 +51,7 @@ class EvaluatorEnd:
     started_at: float = 0.0
     ended_at: float = 0.0
     max_runtime_seconds: int = 0
-    is_told_again: bool = False
+    is_repeated: bool = False
 
     @property
     def ran_out_of_time(self) -> bool:
@@ -95,7 +95,7 @@ def read_end(event: Mapping[str, Any]) -> EvaluatorEnd:
         started_at=moment(fields, "ProcessingStartTime"),
         ended_at=moment(fields, "ProcessingEndTime"),
         max_runtime_seconds=int(limit) if isinstance(limit, int | float) else 0,
-        is_told_again=event.get("source") == TOLD_AGAIN_SOURCE,
+        is_repeated=event.get("source") == REPEATED_SOURCE,
     )
     fields.finish(subject=f"The event {event.get('id', '')!r}")
     return end
@@ -134,20 +134,20 @@ def _successor(
         return _give_up(end)
     job, run = TrainingJob(end.environment[JOB_NAME], end.environment[JOB_ARN]), RunLocation(end.environment[RUN])
     name = evaluator_name(job, configuration=end.environment.get(CONFIGURATION, ""), link=link)
-    told = {name: value for name, value in end.environment.items() if name not in (LINK, RESTARTS)}
-    told |= {LINK: str(link), MAX_RUNTIME: str(settings.max_runtime_seconds)}
+    environment = {name: value for name, value in end.environment.items() if name not in (LINK, RESTARTS)}
+    environment |= {LINK: str(link), MAX_RUNTIME: str(settings.max_runtime_seconds)}
     if restarts:
-        told[RESTARTS] = str(restarts)
+        environment[RESTARTS] = str(restarts)
     image_uri, role_arn = settings.image_uri, settings.role_arn
-    request = processing_job_request(name, job, run, told, settings, image_uri=image_uri, role_arn=role_arn)
+    request = processing_job_request(name, job, run, environment, settings, image_uri=image_uri, role_arn=role_arn)
     return StartEvaluation(name, run, request, reason=_why(end))
 
 
 def _give_up(end: EvaluatorEnd) -> GiveUp | Nothing:
     job = end.environment.get(JOB_NAME, "")
-    said = f"{job} is no longer watched by {end.name}: {_why(end)}"
+    reason = f"{job} is no longer watched by {end.name}: {_why(end)}"
     # People were notified when it ended.
-    return Nothing(said) if end.is_told_again else GiveUp(said)
+    return Nothing(reason) if end.is_repeated else GiveUp(reason)
 
 
 def _why(end: EvaluatorEnd) -> str:

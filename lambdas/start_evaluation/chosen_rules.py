@@ -95,7 +95,7 @@ class RuleChoice:
         """Put the chosen rules into the run, unless it has a request."""
         bucket, prefix = split_uri(run)
         key = f"{prefix}/{RULE_REQUEST_KEY}"
-        if _lies_there(bucket, key):
+        if _exists(bucket, key):
             return Nothing(f"{run.uri} has its rule request.")
         chosen = chosen_rules(choice, default=self._settings.default_rules, read_document=self._read_document)
         if chosen is None:
@@ -109,11 +109,11 @@ class RuleChoice:
                 raise
             return Nothing(f"{run.uri} has its rule request by now.")
         names = ", ".join(rule.name for rule in chosen.request.rules)
-        return Done(f"{job.name} is judged by {names}" + (", not as it asked." if chosen.complaint else "."))
+        return Done(f"{job.name} is judged by {names}" + (", not by its own choice." if chosen.complaint else "."))
 
     def complain(self, job: TrainingJob, run: RunLocation | None, reason: str) -> Nothing:
         """Report on the bus that a choice is wrong: it is recorded, shown and mailed."""
-        said = RuleEvaluation(
+        evaluation = RuleEvaluation(
             job=job,
             configuration_name=CHOICE_NAME,
             status=RuleEvaluationStatus.ERROR,
@@ -128,14 +128,14 @@ class RuleChoice:
                 {
                     "Source": SOURCE,
                     "DetailType": DETAIL_TYPE,
-                    "Detail": to_json(said.to_detail()),
+                    "Detail": to_json(evaluation.to_detail()),
                     "EventBusName": self._settings.event_bus,
                     "Resources": [job.arn],
                 }
             ]
         )
         if answer["FailedEntryCount"]:
-            raise OSError(f"The bus did not take what is wrong with the choice of {job.name}: {answer['Entries']}.")
+            raise OSError(f"The bus did not take the report of the wrong choice of {job.name}: {answer['Entries']}.")
         return Nothing(reason, surprising=True)
 
     def _read_document(self, address: str) -> bytes:
@@ -156,7 +156,7 @@ class RuleChoice:
         return str(value).encode()
 
 
-def _lies_there(bucket: str, key: str) -> bool:
+def _exists(bucket: str, key: str) -> bool:
     try:
         client("s3").head_object(Bucket=bucket, Key=key)
     except ClientError as error:

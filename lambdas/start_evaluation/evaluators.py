@@ -9,7 +9,7 @@ from lambdas.shared.decisions import Nothing
 from lambdas.shared.processing_jobs import evaluator_name
 from lambdas.start_evaluation.logic import StartEvaluation
 from lambdas.start_evaluation.settings import StartEvaluationSettings
-from trackside.contracts.deployment.custom_rule_job import CONFIGURATION, MOST_VALUE_CHARACTERS, judged_apart
+from trackside.contracts.deployment.custom_rule_job import CONFIGURATION, MOST_VALUE_CHARACTERS, judged_separately
 from trackside.contracts.deployment.evaluators import FLEET, MAX_RUNTIME, PER_RULE, RULES_AFTER
 from trackside.contracts.deployment.lease import LeaseRecord
 from trackside.contracts.event import TrainingJob
@@ -42,7 +42,7 @@ def decide_evaluators(
         yield from _one_for_each_rule(start, job, request, settings)
     else:
         # Also for a request that cannot be read: the evaluator reports its mistakes.
-        yield _told(start, {MAX_RUNTIME: str(settings.max_runtime_seconds)})
+        yield _with_variables(start, {MAX_RUNTIME: str(settings.max_runtime_seconds)})
 
 
 def _one_for_each_rule(
@@ -52,24 +52,24 @@ def _one_for_each_rule(
     limit = {MAX_RUNTIME: str(settings.max_runtime_seconds)}
     alone = _alone(names, most=settings.most_rule_jobs)
     for name in filter(None, alone):
-        told = _told(start, {**limit, CONFIGURATION: name})
+        started = _with_variables(start, {**limit, CONFIGURATION: name})
         yield replace(
-            told,
+            started,
             name=(of_rule := evaluator_name(job, configuration=name)),
-            request={**told.request, "ProcessingJobName": of_rule},
+            request={**started.request, "ProcessingJobName": of_rule},
         )
     rest = [name for name in names[len(alone) :] if name]
     if rest:
         few = f"{', '.join(rest[:3])}{', …' if len(rest) > 3 else ''}"
         why = f"at most {settings.most_rule_jobs} are started, for names of at most {MOST_VALUE_CHARACTERS} characters"
         yield Nothing(f"{len(rest)} rules of {job.name} share one processing job ({few}): {why}.", surprising=True)
-        yield _told(start, {**limit, RULES_AFTER: str(len(alone))})
+        yield _with_variables(start, {**limit, RULES_AFTER: str(len(alone))})
 
 
 def _names(request: RuleRequest, *, place: str) -> list[str]:
     """Return the names of the configurations, in order; "" for one that a rule file in a job of its own judges."""
-    apart = judged_apart(request, place=place)
-    return ["" if rule in apart else rule.name for rule in request.rules] or list(built_in_catalogue().usual)
+    separate_rules = judged_separately(request, place=place)
+    return ["" if rule in separate_rules else rule.name for rule in request.rules] or list(built_in_catalogue().usual)
 
 
 def _alone(names: Sequence[str], *, most: int) -> Sequence[str]:
@@ -85,5 +85,5 @@ def _alone(names: Sequence[str], *, most: int) -> Sequence[str]:
     return names[:fitting]
 
 
-def _told(start: StartEvaluation, more: Mapping[str, str]) -> StartEvaluation:
+def _with_variables(start: StartEvaluation, more: Mapping[str, str]) -> StartEvaluation:
     return replace(start, request={**start.request, "Environment": {**start.request["Environment"], **more}})

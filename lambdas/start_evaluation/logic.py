@@ -11,7 +11,12 @@ from lambdas.shared.processing_jobs import processing_job_name
 from lambdas.shared.runs import find_run
 from lambdas.start_evaluation.placement import cluster_of, network_of
 from lambdas.start_evaluation.settings import StartEvaluationSettings
-from trackside.contracts.deployment.custom_rule_job import MOST_JOBS, MOST_VALUE_CHARACTERS, CustomRuleJob, judged_apart
+from trackside.contracts.deployment.custom_rule_job import (
+    MOST_JOBS,
+    MOST_VALUE_CHARACTERS,
+    CustomRuleJob,
+    judged_separately,
+)
 from trackside.contracts.event import TrainingJob, TrainingJobStateChange
 from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run_layout import RunLocation
@@ -66,16 +71,16 @@ def decide_custom(
 
     For the others, yield the reason. The evaluator reports on the bus that they are not judged.
     """
-    apart = judged_apart(request, place=settings.custom_rules_from)
+    separate_rules = judged_separately(request, place=settings.custom_rules_from)
     for rule in request.rules:
         if rule.custom is None:
             continue
-        if rule not in apart:
+        if rule not in separate_rules:
             why = f"only files below {settings.custom_rules_from or '(none)'} are run, and not more than {MOST_JOBS}"
             yield Nothing(f"{rule.name} of {job.name} is not judged: {why}.", surprising=True)
             continue
         name = processing_job_name(job, rule.name)
-        told = CustomRuleJob(
+        rule_job = CustomRuleJob(
             training_job=job,
             run_uri=run.uri,
             configuration=rule.name,
@@ -84,7 +89,9 @@ def decide_custom(
             place=settings.custom_rules_from,
         )
         image, role = settings.custom_rule_image_uri, settings.custom_rule_role_arn
-        given = processing_job_request(name, job, run, told.to_environment(), settings, image_uri=image, role_arn=role)
+        given = processing_job_request(
+            name, job, run, rule_job.to_environment(), settings, image_uri=image, role_arn=role
+        )
         yield StartEvaluation(name, run, given)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lambdas.shared.settings import EnvironmentSettings
-from trackside.contracts.deployment.evaluators import PER_JOB
 
 
 @dataclass(frozen=True)
@@ -48,29 +47,29 @@ class StartEvaluationSettings(EnvironmentSettings):
     role_arn: str
     run_bucket: str
     event_bus: str
-    instance_type: str = "ml.t3.medium"
-    volume_gb: int = 10
-    poll_seconds: int = 1
-    max_runtime_seconds: int = 432_000
-    pause_milliseconds: int = 0
-    cost_tags: tuple[str, ...] = ("project=trackside",)
-    custom_rules_from: str = ""
-    custom_rule_image_uri: str = ""
-    custom_rule_role_arn: str = ""
-    subnets: tuple[str, ...] = ()
-    security_groups: tuple[str, ...] = ()
-    volume_key_arn: str = ""
-    encrypt_traffic: bool = False
-    spoke_accounts: tuple[str, ...] = ()
-    evaluator_mode: str = PER_JOB
-    most_rule_jobs: int = 20
-    lease_table: str = ""
-    fleet_queue_url: str = ""
-    failed_queue_url: str = ""
-    notify_queue_url: str = ""
-    watch_by_environment: bool = False
-    watched_jobs: tuple[str, ...] = ()
-    unwatched_jobs: tuple[str, ...] = ()
-    untagged_runs: str = ""
-    default_rules: str = ""
-    rule_parameters_below: str = "/trackside/trackside/rules"
+    instance_type: str
+    volume_gb: int
+    poll_seconds: int
+    max_runtime_seconds: int
+    pause_milliseconds: int
+    cost_tags: tuple[str, ...]
+    custom_rules_from: str
+    custom_rule_image_uri: str
+    custom_rule_role_arn: str
+    subnets: tuple[str, ...]
+    security_groups: tuple[str, ...]
+    volume_key_arn: str
+    encrypt_traffic: bool
+    spoke_accounts: tuple[str, ...]
+    evaluator_mode: str
+    most_rule_jobs: int
+    lease_table: str
+    fleet_queue_url: str
+    failed_queue_url: str
+    notify_queue_url: str
+    watch_by_environment: bool
+    watched_jobs: tuple[str, ...]
+    unwatched_jobs: tuple[str, ...]
+    untagged_runs: str
+    default_rules: str
+    rule_parameters_below: str

@@ -23,7 +23,7 @@ from trackside.contracts.job_choice import (
 )
 from trackside.contracts.run_layout import RunLocation
 
-AskEnvironment = Callable[[], Mapping[str, str]]
+ReadEnvironment = Callable[[], Mapping[str, str]]
 
 # A bucket that a deployment made: the name of its stack, of the bucket in it, and what CloudFormation rolled.
 _MADE_BUCKET = re.compile(r"(?P<stem>trackside[a-z0-9-]*-runs[0-9a-f]{8})-[a-z0-9]+")
@@ -59,7 +59,7 @@ class WrongPlace:
 
 
 def who_is_watched(
-    change: TrainingJobStateChange, settings: StartEvaluationSettings, *, environment_of_job: AskEnvironment
+    change: TrainingJobStateChange, settings: StartEvaluationSettings, *, environment_of_job: ReadEnvironment
 ) -> Watched | WrongPlace | Nothing:
     """Return the watched job, by its tags, then its environment, then its name.
 
@@ -76,7 +76,7 @@ def who_is_watched(
     if isinstance(choice, Nothing):
         return choice
     if _is_of_another_deployment(choice.run, settings.run_bucket):
-        return Nothing(f"{name} asks for {choice.run}, of another deployment in this account.")
+        return Nothing(f"{name} names {choice.run}, of another deployment in this account.")
     return _placed(change, choice, settings)
 
 
@@ -89,28 +89,28 @@ def _placed(
         return WrongPlace(change, run.reason)
     new_tags = _new_tags(change, run, choice)
     if new_tags and not is_tag_value(run.uri):
-        why = f"{change.job.name} asks for {run.uri!r}, which no tag can hold"
+        why = f"{change.job.name} names {run.uri!r}, which no tag can hold"
         return WrongPlace(change, f"{why}: at most 256 letters, digits, blanks and _.:/=+-@")
     return Watched(known, run, choice, new_tags)
 
 
 def _of_untagged(
-    job: TrainingJob, tagged: JobChoice, settings: StartEvaluationSettings, environment_of_job: AskEnvironment
+    job: TrainingJob, tagged: JobChoice, settings: StartEvaluationSettings, environment_of_job: ReadEnvironment
 ) -> JobChoice | Nothing:
     name = job.name
     if account_of(job.arn) in settings.spoke_accounts:
         return Nothing(f"{name} is a job of a spoke, which is watched by its tag only.")
     if _matches(name, settings.unwatched_jobs):
         return Nothing(f"{name} is not watched (unwatched_jobs).")
-    said = choice_in_environment(environment_of_job()) if settings.watch_by_environment else JobChoice()
-    choice = tagged.filled_up(said)
+    job_choice = choice_in_environment(environment_of_job()) if settings.watch_by_environment else JobChoice()
+    choice = tagged.filled_up(job_choice)
     if choice.watch == UNWATCHED:
-        return Nothing(f"{name} does not want to be watched, as its environment says.")
+        return Nothing(f"{name} is not watched: its environment forbids it.")
     if choice.run:
         return choice
     if _matches(name, settings.watched_jobs):
         return replace(choice, run=settings.untagged_runs)
-    return Nothing(f"{name} carries no tag {RUN_TAG}, so it did not ask for Trackside.")
+    return Nothing(f"{name} carries no tag {RUN_TAG}, so Trackside does not watch it.")
 
 
 def _is_of_another_deployment(uri: str, bucket: str) -> bool:
@@ -118,8 +118,8 @@ def _is_of_another_deployment(uri: str, bucket: str) -> bool:
 
     A run in a bucket of an earlier deployment of this name is its owner's mistake, as in any other bucket.
     """
-    asked, own = (_MADE_BUCKET.fullmatch(name) for name in (uri.removeprefix("s3://").partition("/")[0], bucket))
-    return asked is not None and (own is None or asked["stem"] != own["stem"])
+    judged, own = (_MADE_BUCKET.fullmatch(name) for name in (uri.removeprefix("s3://").partition("/")[0], bucket))
+    return judged is not None and (own is None or judged["stem"] != own["stem"])
 
 
 def _new_tags(change: TrainingJobStateChange, run: RunLocation, choice: JobChoice) -> dict[str, str]:

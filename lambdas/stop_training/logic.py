@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from lambdas.shared.asked import reason_not_to
+from lambdas.shared.action_requests import reason_not_to
 from lambdas.shared.decisions import Nothing
 from lambdas.stop_training.settings import StopTrainingSettings
 from trackside.contracts.action import Action
@@ -70,7 +70,7 @@ class Wait:
 Decision = StopRun | Answer | Announce | Wait | Nothing
 
 
-def asked(evaluation: RuleEvaluation, settings: StopTrainingSettings) -> StopRun | Nothing:
+def requested_stop(evaluation: RuleEvaluation, settings: StopTrainingSettings) -> StopRun | Nothing:
     """Return the stop of the job that the event's ARN names, if one is requested; never of one with a similar name."""
     refusal = reason_not_to(Action.STOP_TRAINING, evaluation, default_actions=settings.default_actions)
     if refusal:
@@ -85,21 +85,21 @@ def weigh(
     evaluation: RuleEvaluation, stop: StopRun, known: Known, settings: StopTrainingSettings, *, now: float
 ) -> Decision:
     """Return the decision about the finding: that of the first check that holds it back, in this order."""
-    for rung in (_concluded, _ended, _recovered, _unconfirmed, _vetoed, _cooling_down, _dry, _unannounced):
-        held = rung(evaluation, known, settings, now)
-        if held is not None:
-            return held
+    for check in (_concluded, _ended, _recovered, _unconfirmed, _vetoed, _cooling_down, _dry, _unannounced):
+        decision = check(evaluation, known, settings, now)
+        if decision is not None:
+            return decision
     return stop
 
 
-def veto_minutes(said: RuleEvaluation, settings: StopTrainingSettings) -> int:
+def veto_minutes(evaluation: RuleEvaluation, settings: StopTrainingSettings) -> int:
     """Return the time between announcement and stop, in minutes: the rule's, else the deployment's."""
-    return said.terms.value(Action.STOP_TRAINING, VETO_MINUTES, settings.veto_minutes)
+    return evaluation.terms.value(Action.STOP_TRAINING, VETO_MINUTES, settings.veto_minutes)
 
 
-def needs_others(said: RuleEvaluation, settings: StopTrainingSettings) -> bool:
+def needs_others(evaluation: RuleEvaluation, settings: StopTrainingSettings) -> bool:
     """Return True if one finding alone never stops a job."""
-    if said.terms.value(Action.STOP_TRAINING, AFTER_FINDINGS, 1) > 1:
+    if evaluation.terms.value(Action.STOP_TRAINING, AFTER_FINDINGS, 1) > 1:
         return True
     return settings.after_findings > 1 or settings.after_rules > 1
 
@@ -143,75 +143,89 @@ def read_refusal(job_name: str, *, code: str, message: str) -> Answer | None:
 # The rungs: each answers if it holds the finding, and None if it lets it pass ----------------------------------------
 
 
-def _concluded(said: RuleEvaluation, known: Known, _: StopTrainingSettings, now: float) -> Nothing | None:
+def _concluded(evaluation: RuleEvaluation, known: Known, _: StopTrainingSettings, now: float) -> Nothing | None:
     for decision in known.decisions:
-        if decision.evaluation.finding_id == said.finding_id and decision.outcome.is_final:
+        if decision.evaluation.finding_id == evaluation.finding_id and decision.outcome.is_final:
             outcome = decision.outcome.value
-            return Nothing(f"{said.finding_id} of {said.job.name} was decided by an earlier delivery: {outcome}.")
+            return Nothing(
+                f"{evaluation.finding_id} of {evaluation.job.name} was decided by an earlier delivery: {outcome}."
+            )
     return None
 
 
-def _ended(said: RuleEvaluation, known: Known, _: StopTrainingSettings, now: float) -> Answer | None:
+def _ended(evaluation: RuleEvaluation, known: Known, _: StopTrainingSettings, now: float) -> Answer | None:
     if known.job is None or known.job.status not in (*TERMINAL_JOB_STATUSES, "Stopping"):
         return None
-    if was_asked(said, known.decisions):
-        return Answer(StopOutcome.STOPPED, f"{said.job.name} is {known.job.status}: an earlier attempt stopped it.")
-    return Answer(StopOutcome.ALREADY_ENDED, f"{said.job.name} is {known.job.status}.")
+    if was_requested(evaluation, known.decisions):
+        return Answer(
+            StopOutcome.STOPPED, f"{evaluation.job.name} is {known.job.status}: an earlier attempt stopped it."
+        )
+    return Answer(StopOutcome.ALREADY_ENDED, f"{evaluation.job.name} is {known.job.status}.")
 
 
-def _recovered(said: RuleEvaluation, known: Known, _: StopTrainingSettings, now: float) -> Answer | None:
-    if _stands(said, known):
+def _recovered(evaluation: RuleEvaluation, known: Known, _: StopTrainingSettings, now: float) -> Answer | None:
+    if _stands(evaluation, known):
         return None
-    return Answer(StopOutcome.RECOVERED, f"{said.configuration_name} of {said.job.name} has recovered since.")
+    return Answer(
+        StopOutcome.RECOVERED, f"{evaluation.configuration_name} of {evaluation.job.name} has recovered since."
+    )
 
 
-def _unconfirmed(said: RuleEvaluation, known: Known, settings: StopTrainingSettings, now: float) -> Answer | None:
+def _unconfirmed(evaluation: RuleEvaluation, known: Known, settings: StopTrainingSettings, now: float) -> Answer | None:
     others = [decision.evaluation for decision in known.decisions]
-    own = len({one.finding_id for one in [said, *others] if one.configuration_name == said.configuration_name})
-    least = said.terms.value(Action.STOP_TRAINING, AFTER_FINDINGS, 1)
+    own = len(
+        {one.finding_id for one in [evaluation, *others] if one.configuration_name == evaluation.configuration_name}
+    )
+    least = evaluation.terms.value(Action.STOP_TRAINING, AFTER_FINDINGS, 1)
     if own < least:
-        why = f"{said.configuration_name} asks for a stop after {least} findings of its own; so far {own}."
+        why = f"{evaluation.configuration_name} requests a stop after {least} findings of its own; so far {own}."
         return Answer(StopOutcome.UNCONFIRMED, why)
-    findings = len({one.finding_id for one in [said, *others]})
-    rules = len({one.configuration_name for one in [said, *others] if _stands(one, known)})
+    findings = len({one.finding_id for one in [evaluation, *others]})
+    rules = len({one.configuration_name for one in [evaluation, *others] if _stands(one, known)})
     if findings >= settings.after_findings and rules >= settings.after_rules:
         return None
     wanted = f"{settings.after_findings} findings of {settings.after_rules} rules"
     return Answer(
-        StopOutcome.UNCONFIRMED, f"{said.job.name} is stopped after {wanted}; so far {findings} of {rules} ask for it."
+        StopOutcome.UNCONFIRMED,
+        f"{evaluation.job.name} is stopped after {wanted}; so far {findings} of {rules} request it.",
     )
 
 
-def _vetoed(said: RuleEvaluation, known: Known, settings: StopTrainingSettings, now: float) -> Answer | None:
+def _vetoed(evaluation: RuleEvaluation, known: Known, settings: StopTrainingSettings, now: float) -> Answer | None:
     veto = known.veto
-    if veto is None or (said.modified_at > veto.at and now >= veto.at + 60 * settings.cool_down_minutes):
+    if veto is None or (evaluation.modified_at > veto.at and now >= veto.at + 60 * settings.cool_down_minutes):
         return None
     why = f": {veto.reason}" if veto.reason else ""
-    return Answer(StopOutcome.VETOED, f"{said.job.name} goes on by the veto of {veto.by or 'somebody'}{why}")
+    return Answer(StopOutcome.VETOED, f"{evaluation.job.name} goes on by the veto of {veto.by or 'somebody'}{why}")
 
 
-def _cooling_down(said: RuleEvaluation, known: Known, settings: StopTrainingSettings, now: float) -> Answer | None:
+def _cooling_down(
+    evaluation: RuleEvaluation, known: Known, settings: StopTrainingSettings, now: float
+) -> Answer | None:
     stops = [one.at for one in known.decisions if one.outcome is StopOutcome.STOPPED]
     if not stops or now >= max(stops) + 60 * settings.cool_down_minutes:
         return None
     return Answer(
-        StopOutcome.COOLING_DOWN, f"{said.job.name} was stopped less than {settings.cool_down_minutes} minutes ago."
+        StopOutcome.COOLING_DOWN,
+        f"{evaluation.job.name} was stopped less than {settings.cool_down_minutes} minutes ago.",
     )
 
 
-def _dry(said: RuleEvaluation, known: Known, _: StopTrainingSettings, now: float) -> Answer | None:
+def _dry(evaluation: RuleEvaluation, known: Known, _: StopTrainingSettings, now: float) -> Answer | None:
     if not known.dry_run:
         return None
-    why = f"dry run: {said.job.name} would be stopped for {said.configuration_name}."
+    why = f"dry run: {evaluation.job.name} would be stopped for {evaluation.configuration_name}."
     return Answer(StopOutcome.WOULD_STOP, why, surprising=True)
 
 
-def _unannounced(said: RuleEvaluation, known: Known, settings: StopTrainingSettings, now: float) -> Decision | None:
+def _unannounced(
+    evaluation: RuleEvaluation, known: Known, settings: StopTrainingSettings, now: float
+) -> Decision | None:
     """Return the announcement, or the wait for it.
 
     One announcement holds for all findings of a job that come while it waits.
     """
-    window = 60 * veto_minutes(said, settings)
+    window = 60 * veto_minutes(evaluation, settings)
     if not window:
         return None
     done = {one.evaluation.finding_id for one in known.decisions if one.outcome.is_final}
@@ -223,19 +237,19 @@ def _unannounced(said: RuleEvaluation, known: Known, settings: StopTrainingSetti
     if not announced:
         return Announce(window)
     left = math.ceil(min(announced) + window - now)
-    return Wait(left, f"{said.job.name} is stopped in {left} s unless somebody vetoes it.") if left > 0 else None
+    return Wait(left, f"{evaluation.job.name} is stopped in {left} s unless somebody vetoes it.") if left > 0 else None
 
 
-def was_asked(said: RuleEvaluation, decisions: tuple[DecisionRecord, ...]) -> bool:
+def was_requested(evaluation: RuleEvaluation, decisions: tuple[DecisionRecord, ...]) -> bool:
     """Return True if SageMaker was asked to stop the job for this finding, with any result."""
     return any(
-        one.outcome is StopOutcome.STOPPING and one.evaluation.finding_id == said.finding_id for one in decisions
+        one.outcome is StopOutcome.STOPPING and one.evaluation.finding_id == evaluation.finding_id for one in decisions
     )
 
 
-def _stands(said: RuleEvaluation, known: Known) -> bool:
+def _stands(evaluation: RuleEvaluation, known: Known) -> bool:
     """Return False once the rule has reported that the issue is gone. Its processing job may well end before that."""
-    record = known.rules.get(said.configuration_name)
+    record = known.rules.get(evaluation.configuration_name)
     if record is None or record.evaluation.status is not RuleEvaluationStatus.NO_ISSUES_FOUND:
         return True
-    return record.order < order_of(said)
+    return record.order < order_of(evaluation)

@@ -24,7 +24,7 @@ from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.verdict import Verdict
 from trackside.environment import EvaluatorEnvironment
 from trackside.evaluation.evaluator import evaluate
-from trackside.evaluation.rule_container import FirstWord, Job, check_owner, message_of, patiently, run_container
+from trackside.evaluation.rule_container import FirstVerdict, Job, check_owner, message_of, patiently, run_container
 from trackside.evaluation.rule_request_file import read_rule_request
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
 from trackside.evaluation.sinks.sink import Sink
@@ -48,12 +48,12 @@ def _judge(job: Job) -> Summary:
         notebook = open_store(folder)
         # Only a managed container has a place for verdicts, which SageMaker uploads: /opt/ml/processing/output/rule.
         verdicts = notebook if job.environment.run_uri else job.open_store(job.run.rule_output)
-        first_word = FirstWord()
+        first_verdict = FirstVerdict()
 
         def store_of(uri: str) -> Store:
             return notebook if uri == job.run.rule_output else job.open_store(uri)
 
-        sinks: list[Sink] = [JsonLinesSink(verdicts), first_word, _Log()]
+        sinks: list[Sink] = [JsonLinesSink(verdicts), first_verdict, _Log()]
         return evaluate(
             job.run,
             request,
@@ -61,7 +61,7 @@ def _judge(job: Job) -> Summary:
             poll_seconds=job.environment.poll_seconds,
             clock=time.time,
             sleep=stop.sleep,
-            should_stop=lambda: stop.is_set or first_word.was_said or job.is_asked_to_end(time.time()),
+            should_stop=lambda: stop.is_set or first_verdict.has_come or job.must_end(time.time()),
             stores=store_of,
         )
 
@@ -75,8 +75,8 @@ def _configuration(job: Job) -> RuleConfiguration:
     problems = _missing(environment)
     if problems:
         raise ConfigurationError(problems, subject="The environment of the custom rule")
-    asked = patiently(lambda: read_rule_request(open_store(job.run.uri)))
-    rules = {rule.name: rule for rule in asked.rules}
+    request = patiently(lambda: read_rule_request(open_store(job.run.uri)))
+    rules = {rule.name: rule for rule in request.rules}
     rule = rules.get(environment.rule_configuration)
     if rule is None:
         what = f"has no configuration {environment.rule_configuration!r}."
@@ -99,7 +99,7 @@ def _check_place(rule: RuleConfiguration, place: str) -> None:
     """Raise `ConfigurationError` for a file that the deployment does not run."""
     if rule.custom is not None and not lies_below(rule.custom.source, place):
         what = f"{rule.custom.source} does not lie below {place}, and no other file is run here."
-        fix = "Ask whoever owns that place to put the file there."
+        fix = "The owner of that location must put the file there."
         raise ConfigurationError([Problem(rule.name, what, fix)], subject="The rule request")
 
 

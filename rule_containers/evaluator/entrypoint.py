@@ -27,21 +27,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from trackside.contracts.deployment.custom_rule_job import judged_apart
+from trackside.contracts.deployment.custom_rule_job import judged_separately
 from trackside.contracts.deployment.evaluators import CONTINUED_PREFIX, hand_over_seconds
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run_layout import TRAINING_JOB_KEY, verdicts_key_of
 from trackside.environment import EvaluatorEnvironment, FleetEnvironment
 from trackside.evaluation.evaluator import evaluate
-from trackside.evaluation.lifeline import LeasedStore, Lifeline
-from trackside.evaluation.rule_container import FirstWord, Job, check_owner, message_of, patiently, run_container
+from trackside.evaluation.rule_container import FirstVerdict, Job, check_owner, message_of, patiently, run_container
 from trackside.evaluation.rule_request_file import read_rule_request
 from trackside.evaluation.sinks.event_bridge import connect_event_bridge
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
 from trackside.evaluation.sinks.sink import Sink
 from trackside.evaluation.stop_signal import StopSignal
 from trackside.evaluation.summary import Summary
+from trackside.evaluation.worker_lease import LeasedStore, WorkerLease
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 
@@ -78,7 +78,7 @@ def main() -> int:
 def _judge(hand_over: HandOver, job: Job) -> Summary:
     environment, run = job.environment, job.run
     request = job.request or _left_to_this_job(
-        _asked_of_this_job(patiently(lambda: read_rule_request(open_store(run.uri))), environment),
+        _request_of_this_job(patiently(lambda: read_rule_request(open_store(run.uri))), environment),
         environment.custom_rules_from,
     )
     patiently(partial(_claim, job))
@@ -87,12 +87,12 @@ def _judge(hand_over: HandOver, job: Job) -> Summary:
     with StopSignal() as stop:
         open_output = _output_opener(job, stop)
         rule_output = open_output(run.rule_output)
-        first_word = FirstWord(rule_output) if job.request else None
+        first_verdict = FirstVerdict(rule_output) if job.request else None
         sinks: list[Sink] = [JsonLinesSink(rule_output)]
         if environment.event_bus:
             sinks.append(connect_event_bridge(bus=environment.event_bus, origin=job.origin, sleep=stop.sleep))
-        if first_word:
-            sinks.append(first_word)
+        if first_verdict:
+            sinks.append(first_verdict)
         return evaluate(
             run,
             request,
@@ -101,7 +101,7 @@ def _judge(hand_over: HandOver, job: Job) -> Summary:
             clock=time.time,
             sleep=stop.sleep,
             should_stop=lambda: (
-                stop.is_set or _is_over(first_word, job) or hand_over.is_due(environment, now=time.time())
+                stop.is_set or _is_over(first_verdict, job) or hand_over.is_due(environment, now=time.time())
             ),
             stores=open_output,
             # Its role may write the verdicts of every run, so it runs no code that the writer of a run names.
@@ -119,13 +119,13 @@ def _output_opener(job: Job, stop: StopSignal) -> Callable[[str], Store]:
     folder = output
     if environment.rule_configuration and not job.request:
         folder = f"{output}/{verdicts_key_of(environment.rule_configuration).rpartition('/')[0]}"
-    lifeline = Lifeline(sys.stdin.fileno(), wake=stop.wake) if environment.has_lifeline else None
-    if lifeline:
-        lifeline.start()
+    lease = WorkerLease(sys.stdin.fileno(), wake=stop.wake) if environment.has_worker_lease else None
+    if lease:
+        lease.start()
 
     def open_output(uri: str) -> Store:
         store = job.open_store(folder if uri == output and folder != output else uri)
-        return LeasedStore(store, lifeline) if lifeline and uri == output else store
+        return LeasedStore(store, lease) if lease and uri == output else store
 
     return open_output
 
@@ -138,7 +138,7 @@ def _message_of(hand_over: HandOver, summary: Summary) -> str:
     return message_of(summary)
 
 
-def _asked_of_this_job(request: RuleRequest, environment: EvaluatorEnvironment) -> RuleRequest:
+def _request_of_this_job(request: RuleRequest, environment: EvaluatorEnvironment) -> RuleRequest:
     """Return all rules, the one that this job is for, or those without a job of their own.
 
     Errors: `ConfigurationError`.
@@ -154,12 +154,12 @@ def _asked_of_this_job(request: RuleRequest, environment: EvaluatorEnvironment) 
 
 def _left_to_this_job(request: RuleRequest, place: str) -> RuleRequest:
     """Return the request without the rules from files that the deployment has judged by jobs of their own."""
-    apart = judged_apart(request, place=place)
-    return RuleRequest(tuple(rule for rule in request.rules if rule not in apart))
+    separate_rules = judged_separately(request, place=place)
+    return RuleRequest(tuple(rule for rule in request.rules if rule not in separate_rules))
 
 
-def _is_over(first_word: FirstWord | None, job: Job) -> bool:
-    return first_word is not None and (first_word.was_said or job.is_asked_to_end(time.time()))
+def _is_over(first_verdict: FirstVerdict | None, job: Job) -> bool:
+    return first_verdict is not None and (first_verdict.has_come or job.must_end(time.time()))
 
 
 def _claim(job: Job) -> None:

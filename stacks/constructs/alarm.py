@@ -8,7 +8,7 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 
-class TellingAlarm(cloudwatch.Alarm):
+class TopicAlarm(cloudwatch.Alarm):
     """An alarm on a metric at `threshold` or above (`below`: below it) in `periods` of its periods in a row.
 
     `silence_is_alarm`: missing data count as data that breach; else they do not.

@@ -6,7 +6,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from stacks.constructs.alarm import TellingAlarm
+from stacks.constructs.alarm import TopicAlarm
 from stacks.constructs.evaluator_fleet import EvaluatorFleet
 from stacks.deployment_settings import DeploymentSettings
 from stacks.measures import oldest, waiting
@@ -18,19 +18,19 @@ LONGEST_WAIT_SECONDS = 600
 
 def watch_fleet(
     scope: Construct, fleet: EvaluatorFleet, *, topic: sns.ITopic, settings: DeploymentSettings
-) -> list[TellingAlarm]:
+) -> list[TopicAlarm]:
     """Return the alarms, made in `scope`."""
     alarms = [
-        TellingAlarm(
+        TopicAlarm(
             scope,
             "FleetRunsWaiting",
             topic=topic,
-            metric=fleet.told(LONGEST_WAIT, cloudwatch.Stats.MAXIMUM, minutes=5),
+            metric=fleet.fleet_metric(LONGEST_WAIT, cloudwatch.Stats.MAXIMUM, minutes=5),
             threshold=LONGEST_WAIT_SECONDS,
             description="A run has waited ten minutes for a worker of the fleet: all are full, and there are as many "
             "as there may be (fleet_most_workers), or new ones do not start. Look at the events of the ECS service.",
         ),
-        TellingAlarm(
+        TopicAlarm(
             scope,
             "FleetUnreadAnnouncements",
             topic=topic,
@@ -39,7 +39,7 @@ def watch_fleet(
             description="Workers of the fleet could not follow an announcement. The run is found in the table all the "
             f"same; why it failed stands in the workers' log, and the message in {fleet.dead_letters.queue_name}.",
         ),
-        TellingAlarm(
+        TopicAlarm(
             scope,
             "FleetAnnouncementsLate",
             topic=topic,
@@ -51,11 +51,11 @@ def watch_fleet(
     ]
     if settings.fleet.least_workers:
         alarms.append(
-            TellingAlarm(
+            TopicAlarm(
                 scope,
                 "FleetSilent",
                 topic=topic,
-                metric=fleet.told(LOAD, cloudwatch.Stats.SAMPLE_COUNT, minutes=1),
+                metric=fleet.fleet_metric(LOAD, cloudwatch.Stats.SAMPLE_COUNT, minutes=1),
                 threshold=1,
                 below=True,
                 periods=SILENT_MINUTES,

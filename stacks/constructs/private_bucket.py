@@ -13,7 +13,7 @@ INCOMPLETE_UPLOAD_DAYS = 7
 class PrivateBucket(s3.Bucket):
     """The bucket. Without `key` it is encrypted with S3's own key, the only one possible for access logs.
 
-    `tells_of_objects`: each object that is stored is an event on the account's default bus.
+    `sends_object_events`: each object that is stored is an event on the account's default bus.
     """
 
     def __init__(
@@ -25,7 +25,7 @@ class PrivateBucket(s3.Bucket):
         expire_after_days: int,
         key: kms.IKey | None = None,
         access_log_bucket: s3.IBucket | None = None,
-        tells_of_objects: bool = False,
+        sends_object_events: bool = False,
     ) -> None:
         super().__init__(
             scope,
@@ -41,12 +41,12 @@ class PrivateBucket(s3.Bucket):
             lifecycle_rules=_lifecycle(expire_after_days),
             removal_policy=RemovalPolicy.RETAIN if keep else RemovalPolicy.DESTROY,
         )
-        if tells_of_objects:
+        if sends_object_events:
             # CDK's own way deploys a function that sets it; CloudFormation can do so itself.
             bucket = self.node.default_child
             assert isinstance(bucket, s3.CfnBucket)  # noqa: S101  for the type checker; CDK makes one
-            told = {"EventBridgeConfiguration": {"EventBridgeEnabled": True}}
-            bucket.add_property_override("NotificationConfiguration", told)
+            event_configuration = {"EventBridgeConfiguration": {"EventBridgeEnabled": True}}
+            bucket.add_property_override("NotificationConfiguration", event_configuration)
 
 
 def _lifecycle(expire_after_days: int) -> list[s3.LifecycleRule]:

@@ -10,18 +10,18 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_sns as sns
 from constructs import Construct, IConstruct
 
-from stacks.constructs.alarm import TellingAlarm
+from stacks.constructs.alarm import TopicAlarm
 
 SUFFIX = "Undelivered"
 
 
-def undelivered_alarms(scope: Construct, *, topic: sns.ITopic) -> list[TellingAlarm]:
+def undelivered_alarms(scope: Construct, *, topic: sns.ITopic) -> list[TopicAlarm]:
     """Return the alarms for all rules in the app by now, so call it last.
 
     EventBridge tries for a day, so this is rare.
     """
     return [
-        TellingAlarm(
+        TopicAlarm(
             scope,
             f"{name}{SUFFIX}",
             topic=topic,

@@ -16,9 +16,9 @@ MOST_BUS_CHARACTERS_WITH_SPOKES = 40  # roles are named after it and the region,
 class AccountSettings:
     """Several accounts; docs/hub-and-spokes.md.
 
-    spoke_accounts  accounts whose training jobs this one, the hub, watches
-    hub_account     the account that watches the training jobs of this one, a spoke; nothing else is made
-    organization    id of the organization that hub and spokes must be of
+    spoke_accounts  `123456789012,…`: accounts whose training jobs [this hub](hub-and-spokes.md) watches
+    hub_account     makes of this deployment [a spoke](hub-and-spokes.md) of that account; nothing else is made
+    organization    `o-…`: hub and spokes must be of it
     """
 
     spoke_accounts: tuple[str, ...] = setting((), each_matching(r"\d{12}", "an account", "123456789012", MOST_SPOKES))

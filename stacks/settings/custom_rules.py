@@ -24,10 +24,10 @@ def _check_rules_place(value: str) -> None:
 class CustomRuleSettings:
     """Custom rules.
 
-    rules_from  s3:// prefix of the rule files that may judge runs ("": none may). Who may write below it may read every
-                run
+    rules_from  `s3://bucket/prefix` of the rule files that may judge runs: [custom rules](custom-rules-in-aws.md). Who
+                may write below it may read every run
     repository  name of the ECR repository of the container that runs them
-    image_tag   tag in it (default: this version)
+    image_tag   tag of its image
     """
 
     rules_from: str = setting("", _check_rules_place, key="custom_rules_from")

@@ -22,17 +22,22 @@ class EvaluatorSettings:
     """The evaluators.
 
     repository           name of the ECR repository of the rule container
-    image_tag            tag in it (default: this version)
-    instance_type        of the processing jobs
-    volume_gb            of their disk
-    poll_seconds         between two requests to S3 for new steps; each costs two requests
-    max_runtime_seconds  600 to 777,600 (9 days); AWS stops the job then
-    mode                 `per-job` (one processing job for each run), `per-rule` (one for each rule) or `fleet`
-                         (workers on ECS that share all runs); docs/evaluators.md
-    most_rule_jobs       `per-rule`: processing jobs of one training job; the rules beyond share the last
-    started_at_once      number of start_evaluation functions that call SageMaker at a time (2 to 1,000)
-    volume_key_arn       KMS key of the processing jobs' disks ("": SageMaker's)
-    encrypt_traffic      True: processing jobs are started with inter-container encryption
+    image_tag            tag of the image that judges runs
+    instance_type        instance of the processing jobs
+    volume_gb            size of their disk
+    poll_seconds         time between two requests to S3 for new steps while steps are quick (1 to 300); where a step
+                         takes minutes, a job asks every 10 seconds by itself. [Its cost](costs.md); the fleet gets a
+                         message about new steps instead
+    max_runtime_seconds  AWS ends a processing job then, and [another goes
+                         on](evaluators.md#longer-than-a-processing-job-may-run); 600 to 777600 (9 days)
+    mode                 [how runs are judged](evaluators.md): `per-job`, one processing job for each training job;
+                         `per-rule`, one for each of its rules; `fleet`, workers that share all runs
+    most_rule_jobs       `per-rule`: processing jobs of one training job; the rules beyond share the last (1 to 100)
+    started_at_once      calls of `start_evaluation` to SageMaker at a time (2 to 1000): [at
+                         scale](scale.md#what-to-set)
+    volume_key_arn       [key of the disks](landing-zone.md#disks-and-traffic-of-processing-jobs) of the processing
+                         jobs; none: SageMaker's
+    encrypt_traffic      `true`: processing jobs are started with inter-container encryption
     """
 
     repository: str = setting(

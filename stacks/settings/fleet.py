@@ -29,11 +29,11 @@ def _check_cpu(value: int) -> None:
 class FleetSettings:
     """The fleet, of the evaluator's mode `fleet`.
 
-    least_workers    workers that always run (0: none while nothing trains)
+    least_workers    `fleet`: workers that always run; 0: none while nothing trains
     most_workers     workers at most
     runs_per_worker  runs that a worker judges at once
-    cpu_units        of a worker; 1,024 are one processor
-    memory_mb        of a worker
+    cpu_units        of a worker; 1024 are one processor
+    memory_mb        of a worker, as Fargate offers it with that processor
     """
 
     least_workers: int = setting(1, between(0, 1_000), key="fleet_least_workers")

@@ -11,10 +11,10 @@ from stacks.settings.setting import between, setting
 class MonitoringSettings:
     """Sweeps and alarms.
 
-    reconcile_minutes          between two sweeps for what events missed
-    silence_minutes            time without a sign of life of an evaluator that raises an alarm
-    detection_latency_seconds  time from a verdict to its record that raises an alarm
-    oldest_message_minutes     time that a message waits for its function that raises an alarm
+    reconcile_minutes          time between two sweeps for [what events missed](#what-events-missed)
+    silence_minutes            time without a sign of life of an evaluator that raises [an alarm](#alarms)
+    detection_latency_seconds  time from a verdict to its record that raises one
+    oldest_message_minutes     time that a message waits for its function that raises one
     """
 
     reconcile_minutes: int = setting(5, between(1, 1_440))

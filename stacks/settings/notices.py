@@ -40,15 +40,15 @@ def _check_webhook_url(value: str) -> None:
 class NoticeSettings:
     """Notices of issues.
 
-    emails                    addresses that get issues and alarms; each confirms once
-    phones                    numbers that get an SMS of issues (`+14155550100`)
-    quiet_minutes             time after a message about a rule of a job in which its further findings are collected
-                              into one message (0: each at once)
-    slack_channel             channel of Slack that gets what owners get ("": none)
-    slack_secret              name of the Secrets Manager secret that holds `Bearer xoxb-...`, a bot's token
-    webhook_url               https:// endpoint that gets what owners get, as JSON ("": none)
-    webhook_secret            name of the secret that holds the value of its header Authorization
-    webhook_calls_per_second  calls of it at most
+    emails                    addresses that get issues and [alarms](#alarms); each confirms once
+    phones                    `+14155550100,…`: numbers that get [an SMS](actions.md#who-is-told) of issues
+    quiet_minutes             time after a message in which further findings of the rule in the job are [collected into
+                              one](actions.md#a-rule-that-flickers); 0: each at once
+    slack_channel             channel of [Slack](actions.md#slack-and-webhooks) that gets what owners get
+    slack_secret              name of the secret (Secrets Manager) that holds `Bearer xoxb-…`, its bot's token
+    webhook_url               [HTTPS endpoint](actions.md#slack-and-webhooks) that gets the same as JSON
+    webhook_secret            name of the secret that holds its header `Authorization`
+    webhook_calls_per_second  calls of it at most (1 to 300)
     """
 
     emails: tuple[str, ...] = setting((), _check_emails, key="owner_emails")

@@ -29,14 +29,14 @@ _POLICY = empty_or(
 class PlaceSettings:
     """Existing resources ("" or none: made by the deployment, or not used); docs/landing-zone.md.
 
-    key_arn                 KMS key for runs and messages
-    run_bucket              name of the bucket of runs
-    alarm_topic_arn         SNS topic of the alarms about Trackside
-    notification_topic_arn  SNS topic of the notices to owners
-    permissions_boundary    ARN of the policy that bounds every role
-    subnets                 of the processing jobs, and of the functions if `functions_in_vpc`
-    security_groups         likewise
-    functions_in_vpc        True: functions run in the VPC, too
+    key_arn                 [an existing key](landing-zone.md#an-existing-key) for runs and messages
+    run_bucket              [an existing bucket](landing-zone.md#an-existing-bucket) for runs
+    alarm_topic_arn         [an existing topic](landing-zone.md#existing-topics) for alarms
+    notification_topic_arn  an existing topic for the notices to owners
+    permissions_boundary    [the policy](landing-zone.md#a-permissions-boundary) that bounds every role
+    subnets                 of the processing jobs' [VPC](landing-zone.md#a-vpc)
+    security_groups         of the processing jobs in it
+    functions_in_vpc        `true`: the functions run in it, too
     """
 
     key_arn: str = setting("", KEY)

@@ -19,10 +19,10 @@ def _check_log_retention(value: int) -> None:
 class RetentionSettings:
     """Days for which data are kept.
 
-    run_days      of runs (0: forever)
-    record_days   of what is known of a run, in the table of runs (0: forever)
-    archive_days  of events, for a replay
-    log_days      of the functions' logs
+    run_days      days until a run is deleted; 0: never
+    record_days   days after its last change until the table of runs forgets a run; 0: never
+    archive_days  days in which verdicts can be replayed
+    log_days      days until the functions' logs are deleted
     """
 
     run_days: int = setting(90, between(0, 36_500), key="run_retention_days")

@@ -6,10 +6,12 @@ Checks and readers raise `ValueError` with what would work: the end of a sentenc
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast, get_type_hints
 
+import trackside
 from trackside.contracts.action import Action
 from trackside.contracts.errors import did_you_mean
 
@@ -38,11 +40,12 @@ def setting(default: T, check: Check = accept, *, key: str = "") -> T:
 class DeclaredSetting:
     """One setting.
 
-    key    its name in cdk.json, after `trackside:`
-    group  field of `DeploymentSettings` that holds it; "": that class itself
-    name   its field in the group
-    kind   its type
-    check  raises `ValueError` for a value that cannot be deployed
+    key      its name in cdk.json, after `trackside:`
+    group    field of `DeploymentSettings` that holds it; "": that class itself
+    name     its field in the group
+    kind     its type
+    check    raises `ValueError` for a value that cannot be deployed
+    meaning  its line in the docstring of its class, in Markdown; links are those of a page in docs/
     """
 
     key: str
@@ -50,22 +53,45 @@ class DeclaredSetting:
     name: str
     kind: Any
     check: Check
+    meaning: str
 
     def read(self, given: Any) -> Any:
         """Return the value that `-c` or JSON gives. Raises `ValueError` if it is of another type."""
         return _READERS[self.kind](given)
 
+    def value_in(self, deployment: Any) -> Any:
+        """Return its value in the settings of a deployment."""
+        return getattr(getattr(deployment, self.group) if self.group else deployment, self.name)
+
 
 def declared_settings(settings: type, group: str = "") -> Iterator[DeclaredSetting]:
     """Yield the settings of a class and of its groups, in the order of their fields."""
-    kinds = get_type_hints(settings)
+    kinds, meanings = get_type_hints(settings), _meanings(settings)
     for field in dataclasses.fields(settings):
         kind = kinds[field.name]
         if dataclasses.is_dataclass(kind):
             yield from declared_settings(cast("type", kind), field.name)
         else:
             known = field.metadata
-            yield DeclaredSetting(known[_KEY] or field.name, group, field.name, kind, known[_CHECK])
+            meaning = meanings.get(field.name, "")
+            yield DeclaredSetting(known[_KEY] or field.name, group, field.name, kind, known[_CHECK], meaning)
+
+
+def _meanings(settings: type) -> dict[str, str]:
+    """Return the text of each field in the docstring: lines of `name  text`, with deeper lines that go on."""
+    entries = re.findall(r"(?m)^(\w+) {2,}(\S.*(?:\n {2,}\S.*)*)", inspect.cleandoc(settings.__doc__ or ""))
+    return {name: " ".join(text.split()) for name, text in entries}
+
+
+def in_words(value: Any) -> str:
+    """Return a default as the page of settings shows it."""
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, tuple):
+        value = ",".join(item.value if isinstance(item, Action) else item for item in value)
+    if value == trackside.__version__:
+        return "this version"  # a page with the number would be stale at each release
+    return str(value) if isinstance(value, int) else f"`{value}`" if value else "none"
 
 
 def read_text(given: Any) -> str:

@@ -18,15 +18,16 @@ def _check_prices(value: tuple[str, ...]) -> None:
 class StopSettings:
     """Stops of training jobs.
 
-    dry_run            True: stop_training records the stops and makes none. The first value of the switch (an SSM
-                       parameter) only: a person may change it without a deployment
-    stops_per_hour     training jobs that may be stopped in an hour (0: any number)
-    made_at_once       number of stop_training functions that call SageMaker at a time (2 to 1,000)
-    cool_down_minutes  time after a stop or a veto in which the same job is not stopped (0: none)
-    veto_minutes       time between the announcement of a stop and the stop, for a veto (0: stopped at once)
+    dry_run            `true`: stops are recorded and not made; the first value of [a switch](actions.md#the-switch)
+                       that a person may turn later
+    stops_per_hour     training jobs that may be stopped in a clock hour; 0: any number
+    made_at_once       calls of `stop_training` to SageMaker at a time (2 to 1000): [at scale](scale.md#what-to-set)
+    cool_down_minutes  time after a stop or a veto in which the same job is not stopped; 0: none
+    veto_minutes       time between the announcement of a stop and the stop, for [a veto](actions.md#veto-a-stop); 0:
+                       stopped at once
     after_findings     findings of a job that must ask for its stop
     after_rules        rules whose issue stands that must ask for it
-    instance_prices    price of an instance an hour, as `ml.m5.large=0.12`; for the money that a stop spared
+    instance_prices    `ml.m5.large=0.12,…`, an hour, for the money that a stop spared at most
     """
 
     dry_run: bool = setting(False)

@@ -34,11 +34,12 @@ def _check_default_rules(value: str) -> None:
 class WatchingSettings:
     """The training jobs that are watched.
 
-    watched_jobs          patterns of names (`nightly-*`) of jobs that are watched although they carry no tag
-    unwatched_jobs        patterns of names of jobs that are not, unless they carry it
+    watched_jobs          `nightly-*,…`: jobs that are [watched without a tag](watching.md)
+    unwatched_jobs        jobs that are not, unless they carry it
     untagged_runs         prefix in the bucket of the runs of `watched_jobs`, each by the name of its job
-    watch_by_environment  True: jobs without the tag are watched that name their run in TRACKSIDE_RUN
-    default_rules         rules of jobs that choose none, in the words of a tag, or an address ("": all usual ones)
+    watch_by_environment  `true`: jobs without a tag are watched, too, that name their run in `TRACKSIDE_RUN`
+    default_rules         rules of jobs that [choose none](watching.md#which-rules), in the words of a tag, or an
+                          address; none: all usual ones
     """
 
     watched_jobs: tuple[str, ...] = setting((), _check_job_names)

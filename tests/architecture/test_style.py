@@ -38,6 +38,61 @@ def test_first_lines(line: str, found: list[str]) -> None:
     assert kinds(f'def f():\n    """{line}\n\n    As is said below.\n    """\n') == found, "only the first line counts"
 
 
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        pytest.param("def judge(pending_step): return pending_step", [], id="plain"),
+        pytest.param("there = 1", ["'there' in 'there'"], id="variable"),
+        pytest.param("def f(told): ...", ["'told' in 'told'"], id="argument"),
+        pytest.param("f = lambda said: 1", ["'said' in 'said'"], id="argument of a lambda"),
+        pytest.param("def give_last_words(): ...", ["'last_words' in 'give_last_words'"], id="two words"),
+        pytest.param("last_word = words[-1]", ["'last_word' in 'last_word'"], id="one of them"),
+        pytest.param("class OwnerTold: ...", ["'told' in 'OwnerTold'"], id="class"),
+        pytest.param("WHO_ASKS = 1", ["'asks' in 'WHO_ASKS'"], id="constant"),
+        pytest.param("self._hops = ()", ["'hops' in '_hops'"], id="attribute"),
+        pytest.param("import numpy as whose", ["'whose' in 'whose'"], id="import"),
+        pytest.param("for hop, step in path: ...", ["'hop' in 'hop'"], id="loop"),
+        pytest.param("if (asked := f()): ...", ["'asked' in 'asked'"], id="walrus"),
+        pytest.param("here.there", [], id="read, not defined: may be another package's"),
+        pytest.param("f(there=1)", [], id="keyword of another's function"),
+        pytest.param(
+            "asking_price, therefore, shop, heart_rate, task, saying = 1, 2, 3, 4, 5, 6",
+            ["asking", "saying"],
+            id="parts",
+        ),
+        pytest.param("is_asked_for = True", [], id="allowed"),
+        pytest.param("was_asked_for = True", ["'asked' in 'was_asked_for'"], id="like an allowed one"),
+    ],
+)
+def test_names(source: str, found: list[str]) -> None:
+    assert [each.kind for each in style.check_source(source, module="trackside.x", is_public=False)] == ["name"] * len(
+        found
+    )
+    texts = [each.text for each in style.check_source(source, module="trackside.x", is_public=False)]
+    assert all(part in text for part, text in zip(found, texts, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("module", "is_found"),
+    [
+        pytest.param("lambdas.stop_training.whose", True, id="module"),
+        pytest.param("trackside.hops.journal", True, id="package"),
+        pytest.param("trackside.evaluation.worker_lease", False, id="plain"),
+        pytest.param("trackside.testing.telling_apart", True, id="part of it"),
+    ],
+)
+def test_names_of_modules(module: str, is_found: bool) -> None:
+    assert [each.kind for each in style.check_source("", module=module, is_public=False)][:1] == ["name"] * is_found
+
+
+def test_allowed_names_have_a_reason_and_are_needed() -> None:
+    defined = {
+        name for source in style.SOURCES for path in (ROOT / source).rglob("*.py") for name in style.names_of(path)
+    }
+    assert all(style.ALLOWED_NAMES.values())
+    assert set(style.ALLOWED_NAMES) <= defined
+
+
 ARGUMENTS = '    """Store it.\n\n    Args:\n        key: The key.\n    """\n'
 
 

@@ -18,6 +18,6 @@ def test_nothing_is_lost_and_nothing_is_wrong() -> None:
     faults = replace(STORM, seed=4, throttle=0.05, crash_before=0, crash_after=0, delay_seconds=0.5)
     result = play_real(assembly(), faults, events=12)
     assert result.lost == result.wrong == ()
-    assert result.told_twice == 0
+    assert result.repeated == 0
     assert result.events == 12
     assert result.faults["delay"] > 0

@@ -1,4 +1,4 @@
-"""The story behind `make demo`: its limits scale with the machine, and a hop that does not come is reported in full."""
+"""The story behind `make demo`: its limits scale with the machine, and a missing effect is reported in full."""
 
 from __future__ import annotations
 
@@ -65,16 +65,16 @@ class Clock:
         return time.time() + self.ahead_seconds
 
 
-@pytest.mark.parametrize("table", ["faulty_hops", "healthy_hops"])
+@pytest.mark.parametrize("table", ["faulty_effects", "healthy_effects"])
 def test_every_limit_is_many_starts_of_python_and_grows_with_a_slower_machine(
     story: Any, account: LocalAccount, table: str
 ) -> None:
     run = story.TrainingRun(story.Stage(account, {}), "digits", "none", RunLocation("s3://runs/digits"), 0.0)
-    for hop in getattr(story, table)(run):
-        quick = story.limit_seconds(hop.most_starts, start_seconds=2.0)
-        slow = story.limit_seconds(hop.most_starts, start_seconds=10.0)
-        assert quick >= 10 * 2.0, hop.name
-        assert slow == 5 * quick, hop.name
+    for effect in getattr(story, table)(run):
+        quick = story.limit_seconds(effect.most_starts, start_seconds=2.0)
+        slow = story.limit_seconds(effect.most_starts, start_seconds=10.0)
+        assert quick >= 10 * 2.0, effect.name
+        assert slow == 5 * quick, effect.name
 
 
 def test_the_faulty_twin_trains_until_it_is_stopped_and_the_healthy_one_to_its_end(story: Any) -> None:
@@ -82,15 +82,15 @@ def test_the_faulty_twin_trains_until_it_is_stopped_and_the_healthy_one_to_its_e
     assert story.arguments_of("none") == ["--fault", "none", "--epochs", str(story.HEALTHY_EPOCHS)]
 
 
-def test_a_training_that_ends_by_itself_fails_the_hop_at_once(story: Any, account: LocalAccount) -> None:
+def test_a_training_that_ends_by_itself_fails_the_effect_at_once(story: Any, account: LocalAccount) -> None:
     """Issue 14: the demo waited 90 s for the stop of a training that had ended."""
     run = run_of(story, account, 1000.0, sys.executable, "-c", "print('epoch 0')")
-    hop = story.Hop("training is stopped", run.process_gone, run.training_changed, 40)
+    effect = story.Effect("training is stopped", run.process_gone, run.training_changed, 40)
 
-    with pytest.raises(story.HopMissing) as missing:
-        list(story.follow(run, (hop,)))
+    with pytest.raises(story.EffectMissing) as missing:
+        list(story.follow(run, (effect,)))
 
-    assert (missing.value.hop, missing.value.why) == (
+    assert (missing.value.effect, missing.value.why) == (
         "training is stopped",
         "the training job ended as Completed: by itself",
     )
@@ -98,7 +98,7 @@ def test_a_training_that_ends_by_itself_fails_the_hop_at_once(story: Any, accoun
     assert "The last lines of training job faulty:\n  epoch 0" in missing.value.seen
 
 
-def test_a_hop_is_looked_at_when_the_account_tells_of_it_and_not_before(story: Any, account: LocalAccount) -> None:
+def test_an_effect_is_looked_at_after_its_entry_and_not_before(story: Any, account: LocalAccount) -> None:
     run = run_of(story, account, 1000.0, sys.executable, "-c", "input()")
     account.watch_objects("runs/faulty/")
     store, looks = run.stage.store(run.run.uri), list[int]()
@@ -108,14 +108,14 @@ def test_a_hop_is_looked_at_when_the_account_tells_of_it_and_not_before(story: A
         looks.append(len(list(store.list("wanted/"))))
         return "there" if looks[-1] else None
 
-    hop = story.Hop("wanted", look, run.stored("wanted/"), 40)
-    (arrival,) = story.follow(run, (hop,), on_wait=lambda _: store.put(next(objects), b"x"))
+    effect = story.Effect("wanted", look, run.stored("wanted/"), 40)
+    (arrival,) = story.follow(run, (effect,), on_wait=lambda _: store.put(next(objects), b"x"))
 
     assert arrival.detail == "there"
     assert looks == [0, 1], "at first, and when it was told"
 
 
-def test_a_hop_that_nothing_tells_of_is_missing_when_its_limit_is_over(story: Any, account: LocalAccount) -> None:
+def test_an_effect_without_an_entry_is_missing_when_its_limit_is_over(story: Any, account: LocalAccount) -> None:
     run = run_of(story, account, 3.0, sys.executable, "-c", "import time; time.sleep(600)")
     account.hops.wait_for("job-process", job=run.name)
     letters = account.client("sqs").create_queue(QueueName="stop-dead-letters")["QueueUrl"]
@@ -125,26 +125,26 @@ def test_a_hop_that_nothing_tells_of_is_missing_when_its_limit_is_over(story: An
     def set_forward(_: str) -> None:
         clock.ahead_seconds += 50.0
 
-    hop = story.Hop("training is stopped", run.process_gone, run.training_changed, 40)
-    with pytest.raises(story.HopMissing) as missing:
-        list(story.follow(run, (hop,), clock=clock, on_wait=set_forward))
+    effect = story.Effect("training is stopped", run.process_gone, run.training_changed, 40)
+    with pytest.raises(story.EffectMissing) as missing:
+        list(story.follow(run, (effect,), clock=clock, on_wait=set_forward))
 
     assert missing.value.why == "not within 120 s (40 starts of Python with torch)"
     assert f"training job    {run.name}: InProgress for" in missing.value.seen
     assert "queue           stop-dead-letters: 1 messages" in missing.value.seen
 
 
-def test_a_missing_hop_is_reported_with_all_that_was_seen(story: Any, account: LocalAccount) -> None:
+def test_a_missing_effect_is_reported_with_all_that_was_seen(story: Any, account: LocalAccount) -> None:
     """The stacks are real, the evaluator crashes."""
     stage = story.set_stage(account, assembly())
     account.register_image("trackside-evaluator", [sys.executable, "-c", CRASH])
     run = story.TrainingRun.create(stage, "vanishing")
 
-    with pytest.raises(story.HopMissing) as missing:
-        list(story.follow(run, story.faulty_hops(run)))
+    with pytest.raises(story.EffectMissing) as missing:
+        list(story.follow(run, story.faulty_effects(run)))
 
     seen = missing.value.seen
-    assert missing.value.hop in ("a rule finds the fault", "rule container is done"), "whichever looks first"
+    assert missing.value.effect in ("a rule finds the fault", "rule container is done"), "whichever looks first"
     assert missing.value.why == "the rule container is Failed: AlgorithmError: , exit code: 3"
     assert f"training job    {run.name}: InProgress for" in seen
     assert "(AlgorithmError: , exit code: 3)" in seen

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lambdas.notify_owner.unjudged import read_unjudged
+from lambdas.notify_owner.ended_evaluations import read_unjudged
 from lambdas.record_verdict.logic import read
 from lambdas.report_custom_rule.logic import decide
 from lambdas.report_custom_rule.settings import ReportCustomRuleSettings

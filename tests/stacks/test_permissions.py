@@ -14,6 +14,7 @@ from docs import permissions as docs
 from lambdas.start_evaluation.logic import StartEvaluation, decide, decide_custom
 from lambdas.start_evaluation.settings import StartEvaluationSettings
 from stacks.permissions import Permission, read_permissions
+from tests.lambda_settings import made
 from trackside.contracts.event import TrainingJob, TrainingJobStateChange
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RunLocation
@@ -138,7 +139,8 @@ def test_no_function_has_a_secret_in_its_environment(resources: Mapping[str, Any
 def test_no_processing_job_has_a_secret_in_its_environment() -> None:
     """State events carry it in full, to whoever may listen to the default bus."""
     place = "s3://rules-bucket/approved"
-    settings = StartEvaluationSettings(
+    settings = made(
+        StartEvaluationSettings,
         image_uri="image:1",
         role_arn="arn:aws:iam::123456789012:role/evaluator",
         run_bucket="runs-bucket",

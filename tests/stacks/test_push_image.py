@@ -57,7 +57,7 @@ def test_the_password_goes_to_the_login_only_and_is_never_shown() -> None:
         ran.append((words, input))
         return SimpleNamespace(returncode=0)
 
-    push(list(plan("evaluator", URI)), password=lambda: "secret", run=run, say=said.append)
+    push(list(plan("evaluator", URI)), password=lambda: "secret", run=run, report=said.append)
     assert [given for _, given in ran] == [None, None, "secret", None]
     assert "secret" not in str([words for words, _ in ran]) + str(said)
 
@@ -70,7 +70,7 @@ def test_stops_at_the_first_step_that_fails() -> None:
         return SimpleNamespace(returncode=int("build" in words[1]))
 
     with pytest.raises(PushError, match=r"docker build ended with 1"):
-        push(list(plan("evaluator", URI)), password=lambda: "", run=run, say=lambda _: None)
+        push(list(plan("evaluator", URI)), password=lambda: "", run=run, report=lambda _: None)
     assert len(ran) == 2
 
 

@@ -10,12 +10,13 @@ import pytest
 
 from lambdas.finish_run.handler import handle
 from lambdas.finish_run.settings import FinishRunSettings
+from tests.lambda_settings import made
 
 KEY = "digits-01/debug-output/training_job_end.ts"
 
 
 def settle(monkeypatch: pytest.MonkeyPatch, bucket: str) -> None:
-    for name, value in FinishRunSettings(run_bucket=bucket).to_environment().items():
+    for name, value in made(FinishRunSettings, run_bucket=bucket).to_environment().items():
         monkeypatch.setenv(name, value)
 
 

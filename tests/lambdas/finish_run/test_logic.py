@@ -9,6 +9,7 @@ import pytest
 from lambdas.finish_run.logic import MarkEnd, decide
 from lambdas.finish_run.settings import FinishRunSettings
 from lambdas.shared.decisions import Nothing
+from tests.lambda_settings import made
 from trackside.contracts.event import TERMINAL_JOB_STATUSES, TrainingJob, TrainingJobStateChange
 
 ENDED = TrainingJobStateChange(
@@ -17,7 +18,7 @@ ENDED = TrainingJobStateChange(
     secondary_status="Failed",
     tags={"trackside:run": "s3://runs-bucket/team/digits-01/"},
 )
-SETTINGS = FinishRunSettings(run_bucket="runs-bucket")
+SETTINGS = made(FinishRunSettings, run_bucket="runs-bucket")
 
 
 @pytest.mark.parametrize("status", TERMINAL_JOB_STATUSES)

@@ -9,10 +9,13 @@ import pytest
 
 from lambdas.notify_owner.handler import handle
 from lambdas.notify_owner.settings import NotifyOwnerSettings
+from tests.lambda_settings import made
 
 
 def settle(monkeypatch: pytest.MonkeyPatch, topic: str) -> None:
-    for name, value in NotifyOwnerSettings(topic_arn=topic, idempotency_table="done").to_environment().items():
+    for name, value in (
+        made(NotifyOwnerSettings, topic_arn=topic, idempotency_table="done", quiet_minutes=0).to_environment().items()
+    ):
         monkeypatch.setenv(name, value)
 
 

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lambdas.notify_owner.handler import handle
-from lambdas.notify_owner.quiet import Quiet, TellNow, WasTold, weigh
+from lambdas.notify_owner.quiet import Quiet, SendNow, WasCovered, weigh
 from lambdas.notify_owner.settings import NotifyOwnerSettings
+from tests.lambda_settings import made
 
 HOUR = 3600.0
 
@@ -21,12 +22,12 @@ HOUR = 3600.0
 @pytest.mark.parametrize(
     ("known", "finding", "now", "answer"),
     [
-        pytest.param(Quiet(), "a@1", 0, TellNow(), id="the first"),
+        pytest.param(Quiet(), "a@1", 0, SendNow(), id="the first"),
         pytest.param(Quiet("a@1", HOUR), "a@2", 10, None, id="the next within the hour"),
-        pytest.param(Quiet("a@1", HOUR), "a@1", 10, TellNow(), id="the first again, after a death"),
-        pytest.param(Quiet("a@1", HOUR), "a@2", HOUR, TellNow(), id="after the hour"),
-        pytest.param(Quiet("a@1", HOUR, ("a@2", "a@3")), "a@2", HOUR, TellNow(("a@3",)), id="with those that waited"),
-        pytest.param(Quiet("a@2", 2 * HOUR, (), ("a@3",)), "a@3", HOUR, WasTold("a@2"), id="one that went along"),
+        pytest.param(Quiet("a@1", HOUR), "a@1", 10, SendNow(), id="the first again, after a death"),
+        pytest.param(Quiet("a@1", HOUR), "a@2", HOUR, SendNow(), id="after the hour"),
+        pytest.param(Quiet("a@1", HOUR, ("a@2", "a@3")), "a@2", HOUR, SendNow(("a@3",)), id="with those that waited"),
+        pytest.param(Quiet("a@2", 2 * HOUR, (), ("a@3",)), "a@3", HOUR, WasCovered("a@2"), id="one that went along"),
     ],
 )
 def test_who_is_told(known: Quiet, finding: str, now: float, answer: object) -> None:
@@ -36,18 +37,18 @@ def test_who_is_told(known: Quiet, finding: str, now: float, answer: object) -> 
 @given(st.lists(st.tuples(st.integers(0, 30), st.floats(0, 10 * HOUR)), min_size=1, max_size=60))
 def test_every_finding_is_told_or_goes_along_exactly_once(arrivals: Sequence[tuple[int, float]]) -> None:
     """Each waits in its queue until it was told: by itself, or by the message of another."""
-    known, told = Quiet(), list[str]()
+    known, covered = Quiet(), list[str]()
     waiting = sorted({f"a@{step}": at for step, at in arrivals}.items(), key=lambda one: one[1])
     while waiting:
         (finding, at), *waiting = waiting
         answer, known = weigh(finding, known, quiet_seconds=HOUR, now=at)
-        if isinstance(answer, TellNow):
-            told += [finding, *answer.others]
+        if isinstance(answer, SendNow):
+            covered += [finding, *answer.others]
         elif answer is None:
             waiting = sorted([*waiting, (finding, max(known.until, at))], key=lambda one: one[1])
         else:
-            assert finding in told
-    assert sorted(told) == sorted({f"a@{step}" for step, _ in arrivals})
+            assert finding in covered
+    assert sorted(covered) == sorted({f"a@{step}" for step, _ in arrivals})
 
 
 def test_a_flickering_rule_sends_two_messages_for_four_findings(
@@ -55,7 +56,9 @@ def test_a_flickering_rule_sends_two_messages_for_four_findings(
 ) -> None:
     sqs = boto3.client("sqs")
     own = sqs.create_queue(QueueName="notify")["QueueUrl"]
-    settings = NotifyOwnerSettings(account.topic, "done", queue_url=own, quiet_minutes=60)
+    settings = made(
+        NotifyOwnerSettings, topic_arn=account.topic, idempotency_table="done", queue_url=own, quiet_minutes=60
+    )
     for name, value in settings.to_environment().items():
         monkeypatch.setenv(name, value)
     now = [1_795_226_674.0]
@@ -86,7 +89,9 @@ def test_a_flickering_rule_sends_two_messages_for_four_findings(
 def test_a_rule_may_ask_for_each_message_at_once(
     account: Any, golden: Callable[..., Any], deliver: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = NotifyOwnerSettings(account.topic, "done", queue_url="none", quiet_minutes=60)
+    settings = made(
+        NotifyOwnerSettings, topic_arn=account.topic, idempotency_table="done", queue_url="none", quiet_minutes=60
+    )
     for name, value in settings.to_environment().items():
         monkeypatch.setenv(name, value)
     for step in (1, 2):

@@ -10,6 +10,7 @@ import pytest
 from lambdas.notify_owner.handler import handle
 from lambdas.notify_owner.settings import NotifyOwnerSettings
 from lambdas.notify_owner.wrong_choice import wrong_choice_body
+from tests.lambda_settings import made
 from trackside.contracts.event import read_rule_evaluations
 
 WRONG = {
@@ -22,7 +23,11 @@ WRONG = {
 
 @pytest.fixture(autouse=True)
 def _settings(account: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in NotifyOwnerSettings(topic_arn=account.topic, idempotency_table="done").to_environment().items():
+    for name, value in (
+        made(NotifyOwnerSettings, topic_arn=account.topic, idempotency_table="done", quiet_minutes=0)
+        .to_environment()
+        .items()
+    ):
         monkeypatch.setenv(name, value)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from lambdas.publish_metric.handler import handle
 from lambdas.publish_metric.settings import PublishMetricSettings
+from tests.lambda_settings import made
 
 AT = datetime.fromtimestamp(1795226674, tz=timezone.utc)
 
@@ -19,7 +20,7 @@ AT = datetime.fromtimestamp(1795226674, tz=timezone.utc)
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lambdas.publish_metric.handler.time", SimpleNamespace(time=AT.timestamp))
-    for name, value in PublishMetricSettings(idempotency_table="done").to_environment().items():
+    for name, value in made(PublishMetricSettings, idempotency_table="done").to_environment().items():
         monkeypatch.setenv(name, value)
 
 

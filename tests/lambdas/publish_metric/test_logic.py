@@ -9,6 +9,7 @@ import pytest
 from lambdas.publish_metric.logic import PublishMetric, decide
 from lambdas.publish_metric.settings import PublishMetricSettings
 from lambdas.shared.decisions import Nothing
+from tests.lambda_settings import made
 from trackside.contracts.action import Action
 from trackside.contracts.event import RuleEvaluation, RuleEvaluationStatus, TrainingJob
 
@@ -21,7 +22,7 @@ ISSUE = RuleEvaluation(
     actions=(Action.PUBLISH_METRIC,),
     modified_at=1795226674.5,
 )
-SETTINGS = PublishMetricSettings(idempotency_table="done")
+SETTINGS = made(PublishMetricSettings, idempotency_table="done")
 NOW, DAY = ISSUE.modified_at + 60, 24 * 3600
 
 

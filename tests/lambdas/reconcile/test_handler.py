@@ -17,6 +17,7 @@ from botocore.stub import ANY, Stubber
 from lambdas.reconcile.handler import handle
 from lambdas.reconcile.settings import ReconcileSettings
 from lambdas.shared.processing_jobs import evaluator_mark, evaluator_name, processing_job_name
+from tests.lambda_settings import made
 from trackside.contracts.deployment.run_table import JobRecord
 from trackside.contracts.event import TrainingJob
 
@@ -37,7 +38,8 @@ def queues(account: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """start, finish and record; the function's clock stands still, and it never sleeps."""
     sqs = boto3.client("sqs")
     urls = {name: sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("start", "finish", "record")}
-    settings = ReconcileSettings(
+    settings = made(
+        ReconcileSettings,
         run_table="runs",
         run_bucket="runs-bucket",
         **{f"{name}_queue_url": url for name, url in urls.items()},

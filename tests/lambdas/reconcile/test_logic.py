@@ -10,13 +10,15 @@ import pytest
 
 from lambdas.reconcile.logic import Doubts, Listed, doubts, missed_event
 from lambdas.reconcile.settings import ReconcileSettings
+from tests.lambda_settings import made
 from trackside.contracts.deployment.run_table import JobRecord
 from trackside.contracts.event import TrainingJob, read_rule_evaluations, read_training_job_state_change
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job/"
 NOW = 1_795_226_674.0
 HOUR = 3600
-SETTINGS = ReconcileSettings(
+SETTINGS = made(
+    ReconcileSettings,
     run_table="runs",
     start_queue_url="start",
     finish_queue_url="finish",
@@ -101,7 +103,7 @@ def test_doubts(
 
 def test_a_sweep_is_capped_and_says_what_it_left() -> None:
     ended = [replace(held(f"e{n}"), modified_at=NOW - n) for n in range(5)]
-    answer = found(ended, [listed(f"u{n}") for n in range(4)], most_asked=3)
+    answer = found(ended, [listed(f"u{n}") for n in range(4)], most_described=3)
     assert [one.job.name for one in answer.may_have_ended] == ["e4", "e3", "e2"], "whoever was held longest comes first"
     assert len(answer.unknown) == 3
     assert answer.left == ("2 jobs that may have ended", "1 jobs that nothing is known of")
@@ -119,7 +121,7 @@ def test_jobs_that_sagemaker_debugger_judges_are_asked_about_in_turn() -> None:
             [*jobs, listed("ours")],
             is_whole=True,
             unwatched=(),
-            settings=replace(SETTINGS, most_asked=2),
+            settings=replace(SETTINGS, most_described=2),
             now=NOW + sweep * 300,
         ).judged_by_debugger
         assert len(some) == 2

@@ -12,10 +12,11 @@ import pytest
 from botocore.exceptions import ClientError
 
 from lambdas.record_verdict.handler import handle
-from lambdas.record_verdict.remember import MOST_TRIES, remember
 from lambdas.record_verdict.settings import RecordVerdictSettings
+from lambdas.record_verdict.table_writer import MOST_TRIES, record
 from lambdas.shared.clients import client
 from lambdas.shared.run_table import RunTable
+from tests.lambda_settings import made
 from trackside.contracts.deployment.run_table import HistoryRecord, JobRecord, RuleRecord
 from trackside.contracts.event import read_rule_evaluations
 
@@ -27,7 +28,9 @@ MS = 1795226674000
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (
-        RecordVerdictSettings(run_table="runs", run_bucket="runs-bucket", retention_days=10).to_environment().items()
+        made(RecordVerdictSettings, run_table="runs", run_bucket="runs-bucket", retention_days=10)
+        .to_environment()
+        .items()
     ):
         monkeypatch.setenv(name, value)
 
@@ -79,9 +82,9 @@ def test_official_events_repeat_themselves_and_are_recorded_once(
 
 def test_items_are_forgotten_in_time(account: Any, golden: Golden) -> None:
     (said,) = read_rule_evaluations(golden("ours_issues_found"))
-    remember(HistoryRecord(said), RunTable("runs", retention_days=10, clock=lambda: 1000.0))
+    record(HistoryRecord(said), RunTable("runs", retention_days=10, clock=lambda: 1000.0))
     assert {item["expires_at"]["N"] for item in account.items().values()} == {str(1000 + 10 * 86_400)}
-    remember(HistoryRecord(said), RunTable("runs", retention_days=0))
+    record(HistoryRecord(said), RunTable("runs", retention_days=0))
 
 
 def test_a_table_that_is_throttled_returns_the_message_and_loses_nothing(
@@ -112,13 +115,13 @@ def test_a_twin_at_work_makes_it_look_again(account: Any, golden: Golden, monkey
         if (step := next(steps)) < overtakings:
             other = golden("ours_issues_found", LastModifiedTime=step, StatusDetails=f"number {step}")
             twin = HistoryRecord(read_rule_evaluations(other)[0])
-            assert table.put_said(twin, RuleRecord(twin.evaluation, revision=step + 1), known=known) == ""
+            assert table.put_evaluation(twin, RuleRecord(twin.evaluation, revision=step + 1), known=known) == ""
         return known
 
     monkeypatch.setattr(RunTable, "rule", look_and_be_overtaken)
     overtakings = MOST_TRIES
     with pytest.raises(TimeoutError, match="kept changing"):
-        remember(HistoryRecord(said), table)
+        record(HistoryRecord(said), table)
     overtakings = 0
     assert len(account.items("history#")) == MOST_TRIES
 
@@ -166,7 +169,7 @@ def test_counts_how_long_a_verdict_took_to_its_record(
     latencies: list[float] | None,
 ) -> None:
     now = MS / 1000 + seconds_later
-    monkeypatch.setattr("lambdas.record_verdict.remember.time", SimpleNamespace(time=lambda: now))
+    monkeypatch.setattr("lambdas.record_verdict.table_writer.time", SimpleNamespace(time=lambda: now))
     given = golden(event, LastModifiedTime=MS)
     assert deliver(handle, given) == []
     assert counted().get("DetectionLatency") == latencies

@@ -23,7 +23,7 @@ OFFICIAL = replace(ISSUE, actions=None)
 def test_reads_our_event(golden: Any) -> None:
     told = read(golden("ours_issues_found"))
     assert told.job is None
-    ((said),) = told.said
+    ((said),) = told.history
     assert said.event_id == "6a7e8feb-b491-4cf7-a9f1-bf3703467718"
     assert said.evaluation.finding_id == "vanishing-gradient@120"
 
@@ -61,14 +61,14 @@ def test_a_jobs_run_is_where_rules_judge_it(golden: Any, tags: dict[str, str], r
 @pytest.mark.parametrize("status", ["InProgress", "Stopping", "Completed", "Failed", "Stopped"])
 def test_reads_official_statuses_in_every_state_of_the_job(golden: Any, status: str) -> None:
     told = read(golden("official_issues_found", TrainingJobStatus=status))
-    assert [one.evaluation.configuration_name for one in told.said] == ["LossNotDecreasing", "VanishingGradient"]
+    assert [one.evaluation.configuration_name for one in told.history] == ["LossNotDecreasing", "VanishingGradient"]
     assert told.job is not None
     assert told.job.status == status
 
 
 def test_a_status_without_a_moment_has_that_of_its_event(golden: Any) -> None:
     statuses = [{"RuleConfigurationName": "Overfit", "RuleEvaluationStatus": "InProgress"}]
-    (said,) = read(golden("official_issues_found", DebugRuleEvaluationStatuses=statuses)).said
+    (said,) = read(golden("official_issues_found", DebugRuleEvaluationStatuses=statuses)).history
     assert said.evaluation.modified_at == 1795226674
 
 

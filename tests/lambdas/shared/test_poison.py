@@ -5,15 +5,14 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import boto3
 import pytest
 
-from lambdas.notify_owner.settings import NotifyOwnerSettings
-from lambdas.publish_metric.settings import PublishMetricSettings
-from lambdas.record_verdict.settings import RecordVerdictSettings
-from lambdas.stop_training.settings import StopTrainingSettings
+from tests.lambda_settings import made, settings_class
+from trackside.contracts.action import Action
 
 OURS = {"detail-type": "Rule Evaluation Status Change", "source": "trackside"}
 POISON = [
@@ -31,19 +30,25 @@ POISON = [
     pytest.param(json.dumps({"detail-type": "Something Else", "detail": {}}), id="another event"),
     pytest.param(json.dumps({**OURS, "id": ["x"], "detail": {}}), id="an id that is a list"),
 ]
-REACTIONS = ["notify_owner", "publish_metric", "record_verdict", "stop_training"]
+REACTIONS = ["record_verdict", *(action.unit.name for action in Action)]
 
 
 @pytest.fixture
 def _settings(account: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     boto3.client("ssm").put_parameter(Name="/switch", Value="true", Type="String", Overwrite=True)
-    for settings in (
-        NotifyOwnerSettings(account.topic, account.table),
-        PublishMetricSettings(account.table),
-        RecordVerdictSettings(account.run_table, "runs-bucket"),
-        StopTrainingSettings(account.table, account.run_table, "queue", account.topic, "/switch"),
-    ):
-        for name, value in settings.to_environment().items():
+    given = {
+        "idempotency_table": account.table,
+        "run_table": account.run_table,
+        "run_bucket": "runs-bucket",
+        "topic_arn": account.topic,
+        "queue_url": "queue",
+        "dry_run_parameter": "/switch",
+        "quiet_minutes": 0,
+    }
+    for reaction in REACTIONS:
+        kind = settings_class(reaction)
+        own = {field.name: given[field.name] for field in fields(kind) if field.name in given}
+        for name, value in made(kind, **own).to_environment().items():
             monkeypatch.setenv(name, value)
 
 

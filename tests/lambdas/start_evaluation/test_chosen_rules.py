@@ -13,6 +13,7 @@ from botocore.stub import ANY, Stubber
 from lambdas.start_evaluation.chosen_rules import chosen_rules
 from lambdas.start_evaluation.handler import handle
 from lambdas.start_evaluation.settings import StartEvaluationSettings
+from tests.lambda_settings import made
 from trackside.contracts.action import DEFAULT_ACTIONS, Action
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.event import read_rule_evaluations
@@ -101,7 +102,8 @@ def test_a_wrong_choice_is_judged_all_the_same(
 @pytest.fixture
 def settings(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def write(**more: Any) -> None:
-        chosen = StartEvaluationSettings(
+        chosen = made(
+            StartEvaluationSettings,
             image_uri="evaluator:0.1.0",
             role_arn="arn:aws:iam::123456789012:role/evaluator",
             run_bucket="runs-bucket",

@@ -13,6 +13,7 @@ from lambdas.shared.processing_jobs import processing_job_name
 from lambdas.start_evaluation import started
 from lambdas.start_evaluation.handler import handle
 from lambdas.start_evaluation.settings import StartEvaluationSettings
+from tests.lambda_settings import made
 from trackside.contracts.event import TrainingJob
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 
@@ -31,7 +32,8 @@ STARTED = {"ProcessingJobArn": f"arn:aws:sagemaker:us-east-1:123456789012:proces
 
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = StartEvaluationSettings(
+    settings = made(
+        StartEvaluationSettings,
         image_uri="evaluator:0.1.0",
         role_arn="arn:aws:iam::123456789012:role/evaluator",
         run_bucket="runs-bucket",

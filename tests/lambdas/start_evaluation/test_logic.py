@@ -13,6 +13,7 @@ from lambdas.shared.decisions import Nothing
 from lambdas.shared.processing_jobs import processing_job_name
 from lambdas.start_evaluation.logic import StartEvaluation, decide, decide_custom
 from lambdas.start_evaluation.settings import StartEvaluationSettings
+from tests.lambda_settings import made
 from trackside.contracts.action import Action
 from trackside.contracts.deployment.custom_rule_job import MOST_JOBS, CustomRuleJob
 from trackside.contracts.event import TrainingJob, TrainingJobStateChange
@@ -26,7 +27,8 @@ STARTED = TrainingJobStateChange(
     secondary_status="Training",
     tags={"trackside:run": "s3://runs-bucket/team/digits-01"},
 )
-SETTINGS = StartEvaluationSettings(
+SETTINGS = made(
+    StartEvaluationSettings,
     image_uri="123456789012.dkr.ecr.us-east-1.amazonaws.com/trackside-evaluator:0.1.0",
     role_arn="arn:aws:iam::123456789012:role/evaluator",
     run_bucket="runs-bucket",

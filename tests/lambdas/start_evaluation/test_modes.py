@@ -14,7 +14,8 @@ from benchmarks.fleet_kills import create_lease_table
 from lambdas.shared.processing_jobs import evaluator_name
 from lambdas.start_evaluation.handler import handle
 from lambdas.start_evaluation.settings import StartEvaluationSettings
-from tests.lambdas.start_evaluation.test_chain import TOLD, event
+from tests.lambda_settings import made
+from tests.lambdas.start_evaluation.test_chain import ENVIRONMENT, event
 from tests.lambdas.start_evaluation.test_handler import STARTED
 from trackside.contracts.deployment.evaluators import FLEET, PER_RULE
 from trackside.contracts.deployment.lease import LeaseRecord
@@ -33,7 +34,8 @@ def deployed(account: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], d
         sqs = boto3.client("sqs")
         urls = {name: sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("fleet", "failed", "notify")}
         create_lease_table(boto3.client("dynamodb"), "leases")
-        settings = StartEvaluationSettings(
+        settings = made(
+            StartEvaluationSettings,
             image_uri="evaluator:0.1.0",
             role_arn="arn:aws:iam::123456789012:role/evaluator",
             run_bucket="runs-bucket",
@@ -113,7 +115,7 @@ def test_who_is_no_longer_watched_is_told_and_a_sweep_does_not_tell_again(
         ExitMessage="",
         FailureReason="AlgorithmError: , exit code: 137",
         ProcessingEndTime=5_100_000,
-        Environment={**TOLD, "TRACKSIDE_RESTARTS": "1"},
+        Environment={**ENVIRONMENT, "TRACKSIDE_RESTARTS": "1"},
     )
     assert deliver(handle, crashed) == []
     assert messages(urls["failed"]) == messages(urls["notify"]) == [crashed]

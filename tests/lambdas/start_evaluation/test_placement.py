@@ -10,6 +10,7 @@ from botocore.stub import Stubber
 
 from lambdas.start_evaluation.placement import cluster_of, network_of
 from lambdas.start_evaluation.settings import StartEvaluationSettings
+from tests.lambda_settings import made
 
 PLAIN = {"InstanceCount": 1, "InstanceType": "ml.t3.medium", "VolumeSizeInGB": 10}
 KEY = "arn:aws:kms:us-east-1:123456789012:key/abc"
@@ -18,8 +19,8 @@ TWO = {"Subnets": ["subnet-1", "subnet-2"], "SecurityGroupIds": ["sg-1"]}
 
 
 def settings(**given: Any) -> StartEvaluationSettings:
-    return StartEvaluationSettings(
-        image_uri="image", role_arn="role", run_bucket="runs", event_bus="trackside", **given
+    return made(
+        StartEvaluationSettings, image_uri="image", role_arn="role", run_bucket="runs", event_bus="trackside", **given
     )
 
 

@@ -13,9 +13,10 @@ from botocore.stub import Stubber
 from moto.sqs.models import sqs_backends
 
 from lambdas.shared.run_table import RunTable
-from lambdas.stop_training import ladder
+from lambdas.stop_training import stop_decisions
 from lambdas.stop_training.handler import handle
 from lambdas.stop_training.settings import StopTrainingSettings
+from tests.lambda_settings import made
 from trackside.contracts.action import Action
 from trackside.contracts.deployment.run_table import JobRecord
 from trackside.contracts.deployment.stop_record import DecisionRecord, Savings, VetoRecord
@@ -30,7 +31,8 @@ Deliver = Callable[..., list[str]]
 def settle(monkeypatch: pytest.MonkeyPatch, *, dry_run: str = "false", **changes: Any) -> None:
     queue = boto3.client("sqs").create_queue(QueueName="stop-training")["QueueUrl"]
     boto3.client("ssm").put_parameter(Name=SWITCH, Value=dry_run, Type="String", Overwrite=True)
-    settings = StopTrainingSettings(
+    settings = made(
+        StopTrainingSettings,
         idempotency_table="done",
         run_table="runs",
         queue_url=queue,
@@ -355,7 +357,7 @@ def test_two_findings_that_come_at_once_do_not_overlook_one_another(
 ) -> None:
     """The second is handled from its beginning to its end between what the first writes and what it reads."""
     settle(monkeypatch, after_findings=2)
-    read: Any = vars(ladder)["read_known"]
+    read: Any = vars(stop_decisions)["read_known"]
     overtaken: list[Any] = []
 
     def read_late(*given: Any, **more: Any) -> Any:
@@ -364,7 +366,7 @@ def test_two_findings_that_come_at_once_do_not_overlook_one_another(
             assert deliver(handle, golden("ours_issues_found", RuleConfigurationName="dead-relu")) == []
         return read(*given, **more)
 
-    monkeypatch.setattr(ladder, "read_known", read_late)
+    monkeypatch.setattr(stop_decisions, "read_known", read_late)
     sagemaker.add_response("stop_training_job", {}, JOB)
     assert deliver(handle, golden("ours_issues_found")) == []
     assert outcomes(account) == {"Unconfirmed", "Stopping", "Stopped", "CoolingDown"}

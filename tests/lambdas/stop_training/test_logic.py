@@ -13,12 +13,13 @@ from lambdas.stop_training.logic import (
     Known,
     StopRun,
     Wait,
-    asked,
     read_refusal,
+    requested_stop,
     savings,
     weigh,
 )
 from lambdas.stop_training.settings import StopTrainingSettings
+from tests.lambda_settings import made
 from trackside.contracts.action import Action
 from trackside.contracts.deployment.run_table import JobRecord, merged
 from trackside.contracts.deployment.stop_record import DecisionRecord, Savings, StopOutcome, VetoRecord
@@ -35,8 +36,13 @@ ISSUE = RuleEvaluation(
     actions=(Action.STOP_TRAINING, Action.NOTIFY),
     modified_at=NOW - 5,
 )
-SETTINGS = StopTrainingSettings(
-    idempotency_table="done", run_table="runs", queue_url="queue", topic_arn="topic", dry_run_parameter="switch"
+SETTINGS = made(
+    StopTrainingSettings,
+    idempotency_table="done",
+    run_table="runs",
+    queue_url="queue",
+    topic_arn="topic",
+    dry_run_parameter="switch",
 )
 JOB = JobRecord(
     ISSUE.job,
@@ -86,7 +92,7 @@ def weighed(about: Known, settings: StopTrainingSettings = SETTINGS, said: RuleE
     ],
 )
 def test_is_asked_to_stop_exactly_that_job(evaluation: RuleEvaluation, settings: StopTrainingSettings) -> None:
-    assert asked(evaluation, settings) == StopRun("digits-01")
+    assert requested_stop(evaluation, settings) == StopRun("digits-01")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +123,7 @@ def test_is_asked_to_stop_exactly_that_job(evaluation: RuleEvaluation, settings:
     ],
 )
 def test_is_not_asked_to_stop(evaluation: RuleEvaluation, settings: StopTrainingSettings, surprising: bool) -> None:
-    decision = asked(evaluation, settings)
+    decision = requested_stop(evaluation, settings)
     assert isinstance(decision, Nothing)
     assert decision.surprising is surprising
 

@@ -56,7 +56,7 @@ def test_is_absent_once_off(caplog: pytest.LogCaptureFixture) -> None:
     calls: list[int] = []
     protected = guard.protect("counting", calls.append)
     protected(1)
-    guard.silence()
+    guard.switch_off_silently()
     protected(2)
     assert calls == [1]
     assert not caplog.records
@@ -69,14 +69,14 @@ def test_passes_values_through() -> None:
 def test_says_each_class_of_failure_once(caplog: pytest.LogCaptureFixture) -> None:
     guard = Guard()
     for _ in range(3):
-        guard.say_once("disk", "disk is full")
-        guard.say_once("network", "network is down")
+        guard.warn_once("disk", "disk is full")
+        guard.warn_once("network", "network is down")
     assert [r.getMessage() for r in caplog.records] == ["Trackside: disk is full", "Trackside: network is down"]
 
 
 def test_attempts_even_when_off(caplog: pytest.LogCaptureFixture) -> None:
     guard = Guard()
-    guard.silence()
+    guard.switch_off_silently()
     assert guard.attempt("closing", lambda: 7) == 7
     assert guard.attempt("closing", lambda: fail(ValueError("x"))) is None
     assert len(caplog.records) == 1

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trackside.capture.schedule import NOTHING, ModeSchedule, due_at, next_due_step
+from trackside.capture.schedule import NOTHING_DUE, ModeSchedule, due_at, next_due_step
 from trackside.contracts.capture_request import (
     BUILT_IN_COLLECTIONS,
     NEVER,
@@ -40,7 +40,7 @@ def test_due_names_the_collections(request_: CaptureRequest, step: int) -> None:
     assert due.collections == expected
     assert due.losses == ("losses" in expected)
     assert due.parameters == bool(expected - {"losses"})
-    assert (due is NOTHING) == (not expected)
+    assert (due is NOTHING_DUE) == (not expected)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_what_an_adapter_must_gather(collection: CollectionRequest, kinds: set[s
 @pytest.mark.parametrize(("mode", "is_due"), [("TRAIN", True), ("GLOBAL", True), ("EVAL", False), ("PREDICT", False)])
 def test_what_is_saved_in_training_only(name: str, mode: str, is_due: bool) -> None:
     request = CaptureRequest((CollectionRequest(name, Schedule(1)),))
-    assert (due_at(request, 0, mode) is not NOTHING) == is_due
+    assert (due_at(request, 0, mode) is not NOTHING_DUE) == is_due
     assert next_due_step(request, 5, mode) == (5 if is_due else None)
 
 
@@ -126,9 +126,9 @@ def saved_steps(request_: CaptureRequest, *, steps: int, seconds_a_step: float) 
     due, found = schedule.due_at(0), []
     for step in range(steps):
         clock.seconds += seconds_a_step
-        if due is not NOTHING:
+        if due is not NOTHING_DUE:
             found.append(step)
-        if due is not NOTHING or not schedule.is_idle(step + 1):
+        if due is not NOTHING_DUE or not schedule.is_idle(step + 1):
             schedule.has_saved(due)
             due = schedule.due_at(step + 1)
     return found
@@ -157,5 +157,5 @@ def test_seconds_count_for_each_collection() -> None:
 
 @given(requests)
 def test_a_mode_schedule_without_seconds_is_due_at(request_: CaptureRequest) -> None:
-    expected = [step for step in range(50) if due_at(request_, step) is not NOTHING]
+    expected = [step for step in range(50) if due_at(request_, step) is not NOTHING_DUE]
     assert saved_steps(request_, steps=50, seconds_a_step=1.0) == expected

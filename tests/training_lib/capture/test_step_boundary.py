@@ -118,7 +118,7 @@ def played(script: str, *, known: str = "") -> list[str]:
     for event in f"{known}{script}".replace(" ", ""):
         optimizer = optimizers.get(event.upper())
         if event == "!":
-            ended = boundary.ends_with_evaluation()
+            ended = boundary.ends_with_validation()
         elif event.islower():
             ended = boundary.skipped(optimizer)
         else:
@@ -168,9 +168,9 @@ def test_an_evaluation_ends_a_step_that_waits_for_one_that_never_stepped() -> No
     used, unused = Optimizer(), Optimizer()
     boundary.created(used)
     boundary.created(unused)
-    assert not boundary.ends_with_evaluation()
+    assert not boundary.ends_with_validation()
     assert not boundary.ends_after(used)
-    assert boundary.ends_with_evaluation()
+    assert boundary.ends_with_validation()
     assert not boundary.is_open
     assert not boundary.ends_before(used)
     assert boundary.ends_after(used)

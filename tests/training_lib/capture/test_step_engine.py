@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from trackside.capture.open_step import MOST_LOSSES_A_STEP
-from trackside.capture.schedule import NOTHING
+from trackside.capture.schedule import NOTHING_DUE
 from trackside.capture.step_engine import Position, StepEngine
-from trackside.capture.writer import StepTensors
+from trackside.capture.step_tensors import StepTensors
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 
 
@@ -154,7 +154,7 @@ def test_tensors_without_elements_are_left_out(shape: tuple[int, ...]) -> None:
 def test_nothing_asked_nothing_due() -> None:
     engine, shelf = hook_for()
     for _ in range(3):
-        assert engine.due is NOTHING
+        assert engine.due is NOTHING_DUE
         engine.end_step()
     assert engine.step == 3
     assert not shelf.steps
@@ -227,7 +227,7 @@ def test_global_steps_are_due_by_the_step_over_all_modes() -> None:
     engine.set_mode("TRAIN")
     engine.end_step()
     engine.set_mode("GLOBAL")
-    assert engine.due is NOTHING
+    assert engine.due is NOTHING_DUE
     engine.end_step()
     assert engine.due.parameters
 
@@ -307,10 +307,10 @@ def test_a_worker_that_saves_nothing_still_counts() -> None:
     engine.open_step.add_loss("MSELoss", one())
     engine.save_nothing()
     for _ in range(3):
-        assert engine.due is NOTHING
+        assert engine.due is NOTHING_DUE
         engine.open_step.add_scalar("temperature", 1.0)
         engine.end_step()
     engine.set_mode("EVAL")
-    assert engine.due is NOTHING
+    assert engine.due is NOTHING_DUE
     assert engine.step == 3
     assert not shelf.steps

@@ -307,7 +307,7 @@ def test_a_part_that_is_broken_is_given_up_and_the_watermark_goes_on(
     world.parts[place].error = ZeroDivisionError("ours")
     world.marked.flush()
     assert world.mark.through == 3
-    assert "Part is given up" in caplog.text
+    assert "Part is switched off" in caplog.text
     world.said.clear()
     world.step = 5
     world.marked.flush()

@@ -57,14 +57,14 @@ def test_a_second_process_is_refused_until_the_first_is_gone(tmp_path: Path) -> 
             WorkerLock(store, "worker_0").take()
         other = WorkerLock(store, "worker_1")
         other.take()  # the ranks of one training share a run
-        other.give_back()
+        other.release()
         process.send_signal(signal.SIGKILL)
         process.wait(HANGS_SECONDS)
         assert WorkerLock(store, "worker_0").is_held() is False
         lock = WorkerLock(store, "worker_0")
         lock.take()
         assert (tmp_path / "state" / "worker_0.lock").read_text() == str(os.getpid())
-        lock.give_back()
+        lock.release()
 
 
 def test_children_do_not_keep_it(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_children_do_not_keep_it(tmp_path: Path) -> None:
         process.wait(HANGS_SECONDS)
         lock = WorkerLock(LocalStore(tmp_path), "worker_0")
         lock.take()
-        lock.give_back()
+        lock.release()
 
 
 def test_nothing_stays_behind(tmp_path: Path) -> None:
@@ -82,8 +82,8 @@ def test_nothing_stays_behind(tmp_path: Path) -> None:
     assert lock.is_held() is None
     lock.take()
     lock.take()
-    lock.give_back()
-    lock.give_back()
+    lock.release()
+    lock.release()
     assert not list(store.list())
 
 
@@ -92,11 +92,11 @@ def test_a_file_in_the_place_of_the_folder_refuses_nobody(tmp_path: Path) -> Non
     lock = WorkerLock(LocalStore(tmp_path), "worker_0")
     lock.take()
     assert lock.is_held() is None
-    lock.give_back()
+    lock.release()
 
 
 def test_where_no_file_can_be_locked_nobody_is_refused() -> None:
     lock = WorkerLock(MemoryStore(), "worker_0")
     lock.take()
     assert lock.is_held() is None
-    lock.give_back()
+    lock.release()

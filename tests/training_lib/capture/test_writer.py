@@ -13,7 +13,8 @@ import pytest
 
 from tests.patience import HANGS_SECONDS, ends_early
 from trackside.capture.guard import Guard
-from trackside.capture.writer import StepTensors, Writer, WriterLimits
+from trackside.capture.step_tensors import StepTensors
+from trackside.capture.writer import Writer, WriterLimits
 
 LONG = HANGS_SECONDS  # a limit for tests that hang, never a wait
 
@@ -479,7 +480,7 @@ def test_a_failing_part_costs_no_step(
 @pytest.mark.parametrize(
     ("is_part_first", "said"),
     [
-        pytest.param(True, ["Part cannot store what it has", "step 0 could not be saved", "1 of 1 steps"], id="part"),
+        pytest.param(True, ["Part cannot store its data", "step 0 could not be saved", "1 of 1 steps"], id="part"),
         pytest.param(False, ["step 0 could not be saved", "1 of 1 steps"], id="step"),
     ],
 )

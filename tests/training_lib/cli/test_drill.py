@@ -21,8 +21,8 @@ ARRIVALS = (
     Arrival("training job runs", 90.0, "one ml.m5.large"),
     Arrival("training goes wrong", 100.0, "learning rate x 1000, step 20"),
     Arrival("a rule finds it", 101.5, "exploding-tensor, step 32"),
-    Arrival("owners are told", 102.0, "1 message by SNS"),
-    Arrival("training is stopped", 103.25, "Stopped, says SageMaker"),
+    Arrival("owners are notified", 102.0, "1 message by SNS"),
+    Arrival("training is stopped", 103.25, "SageMaker reports Stopped"),
 )
 PASSED = Report("trackside-drill-1", "123456789012", "us-east-1", 100.0, ARRIVALS, (), ("queue deleted",))
 HELD = Missing("training is stopped", "WouldStop: dry run", "trackside aws verdicts trackside-drill-1")

@@ -101,7 +101,7 @@ def test_what_aws_refuses_is_said_with_what_would_help(
     error: BotoCoreError | ClientError, kind: type[Exception], code: int, advice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(kind):
-        Calls(lambda _: Refusing(error)).ask("cloudformation", "describe_stacks")
+        Calls(lambda _: Refusing(error)).call("cloudformation", "describe_stacks")
     monkeypatch.delenv("TRACKSIDE_TABLE", raising=False)
     monkeypatch.setattr(calls, "_connect", lambda _: Refusing(error))
     result = CliRunner().invoke(main, ["aws", "status"])
@@ -142,7 +142,7 @@ def test_calls_go_where_the_deployment_went(
 
 def test_without_a_region_it_says_which_variable(nothing_is_set: None) -> None:
     with pytest.raises(ConfigurationError, match=r"export AWS_REGION=") as caught:
-        Calls().ask("cloudformation", "describe_stacks")
+        Calls().call("cloudformation", "describe_stacks")
     assert exit_code_of(caught.value) == USAGE
 
 
@@ -152,7 +152,7 @@ def test_without_credentials_it_does_not_speak_of_the_network(
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
     with pytest.raises(AccessDeniedError, match="Unable to locate credentials") as caught:
-        Calls().ask("cloudformation", "describe_stacks")
+        Calls().call("cloudformation", "describe_stacks")
     assert "AWS_PROFILE" in caught.value.advice
     assert exit_code_of(caught.value) == REMOTE != NOT_FOUND
 

@@ -88,7 +88,7 @@ def test_one_call_that_is_refused_does_not_break_the_drill_off(account: Account)
         "list_objects_v2": [{}],
     }
     report = drill.follow(lambda _: None, lambda _: None)
-    why = {missing.hop: missing.why for missing in report.missing}
+    why = {missing.effect: missing.why for missing in report.missing}
     assert why["training job runs"] == "not within 30 s"
-    assert why["metric is there"].startswith("not within 30 s; the last look failed: ")
-    assert "Rate exceeded" in why["metric is there"]
+    assert why["metric is published"].startswith("not within 30 s; the last look failed: ")
+    assert "Rate exceeded" in why["metric is published"]

@@ -20,7 +20,7 @@ def request_with(actions: object) -> str:
 
 TERMS = st.sampled_from([action for action in Action if action.unit.terms]).flatmap(
     lambda action: st.sampled_from(sorted(action.unit.terms)).flatmap(
-        lambda term: st.integers(*action.unit.terms[term]).map(lambda value: (action, term, value))
+        lambda term: st.integers(*action.unit.terms[term][:2]).map(lambda value: (action, term, value))
     )
 )
 

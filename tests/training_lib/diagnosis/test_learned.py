@@ -39,7 +39,7 @@ def test_every_harm_of_the_table_is_one() -> None:
     assert {harm for harms in critical_harms().values() for harm in harms} <= {harm.value for harm in Harm}
 
 
-@pytest.mark.parametrize("rule_id", sorted(set(built_in_catalogue().rules) - set(critical_harms())))
+@pytest.mark.parametrize("rule_id", [rule for rule, harms in critical_harms().items() if not harms])
 def test_a_rule_without_a_critical_level_is_never_critical(rule_id: str) -> None:
     every = dict.fromkeys(Harm, "it hurts")
     found, _ = gated(Severity.CRITICAL, every, critical_harms().get(rule_id, ()), lasted_steps=10**6)

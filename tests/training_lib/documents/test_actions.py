@@ -12,7 +12,7 @@ from trackside.contracts.action import Action
 from trackside.contracts.errors import Problem
 from trackside.contracts.recipient import Recipient, email_problem, phone_problem
 from trackside.documents.actions import (
-    AskedActions,
+    RequestedActions,
     entries_of,
     job_prefix_problem,
     parse_action_json,
@@ -96,7 +96,7 @@ def test_prefixes_of_jobs(prefix: object, good: bool) -> None:
 def test_spellings_of_action_json(text: str) -> None:
     problems: list[Problem] = []
     asked = read_actions(parse_action_json(text, where="x", problems=problems), where="x", problems=problems)
-    assert asked == AskedActions((Action.STOP_TRAINING,), job_prefix="My-Job")
+    assert asked == RequestedActions((Action.STOP_TRAINING,), job_prefix="My-Job")
     assert problems == []
 
 
@@ -129,7 +129,7 @@ def test_a_list_of_one_is_no_single_action() -> None:
 )
 def test_actions_survive_their_json(told: list[Recipient], stops: bool, prefix: str) -> None:
     actions = ((Action.STOP_TRAINING,) if stops else ()) + ((Action.NOTIFY,) if told else ())
-    asked = AskedActions(actions, tuple(told), prefix if stops else "")
+    asked = RequestedActions(actions, tuple(told), prefix if stops else "")
     problems: list[Problem] = []
     entries = parse_action_json(serialise(entries_of(asked)), where="x", problems=problems)
     assert read_actions(entries, where="x", problems=problems) == asked

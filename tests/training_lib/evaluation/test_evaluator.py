@@ -14,7 +14,7 @@ from trackside.contracts.errors import AccessDeniedError, StorageUnavailableErro
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RunLocation, event_key
 from trackside.contracts.verdict import Finding, Outcome, Severity, Verdict
-from trackside.evaluation.evaluator import DELIVERY_SECONDS_AFTER_THE_END, SIGN_OF_LIFE_SECONDS, Evaluator, evaluate
+from trackside.evaluation.evaluator import DELIVERY_SECONDS_AFTER_THE_END, HEARTBEAT_SECONDS, Evaluator, evaluate
 from trackside.evaluation.progress import ProgressFile
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
 from trackside.evaluation.sinks.sink import Sink, UndeliveredError
@@ -139,7 +139,7 @@ class World:
 
     def judge(self, *rules: ConfiguredRule) -> list[Verdict]:
         end_run(self.tensors)
-        self.evaluator(*rules).sweep()
+        self.evaluator(*rules).poll()
         return self.sent
 
     def lines(self) -> list[Verdict]:
@@ -180,12 +180,12 @@ def test_one_issue_a_configuration_however_long_it_lasts(world: World) -> None:
     evaluator = world.evaluator(configured(TooLarge()), configured(TooLarge(limit=50.0), name="huge"))
     for step in range(0, 50, 10):
         write_tensors(world.tensors, step, {G1: 10.0 + step})
-        evaluator.sweep()
+        evaluator.poll()
     assert [(v.configuration_name, v.step) for v in world.sent] == [("too-large", 0)]
     write_tensors(world.tensors, 50, {G1: 60.0})
-    evaluator.sweep()
+    evaluator.poll()
     end_run(world.tensors)
-    evaluator.sweep()
+    evaluator.poll()
     assert [(v.configuration_name, v.outcome) for v in world.sent] == [
         ("too-large", Outcome.ISSUE_FOUND),
         ("huge", Outcome.ISSUE_FOUND),
@@ -234,7 +234,7 @@ def test_three_outcomes_never_collapse(world: World) -> None:
     assert clean.message == "4 steps judged up to step 3, no issue found."
     assert clean.actions == ()
     assert blind.message == "The run saved no losses, so there was nothing to judge."
-    assert "'losses' in the capture request, every 10 steps" in blind.what_to_do[0]
+    assert "'losses' to the capture request, every 10 steps" in blind.what_to_do[0]
 
 
 def test_a_run_without_a_step_was_not_evaluated(world: World) -> None:
@@ -273,10 +273,10 @@ def test_nothing_is_said_before_the_end_of_a_healthy_run(world: World) -> None:
     evaluator = world.evaluator(configured(TooLarge()))
     for step in range(3):
         write_tensors(world.tensors, step, {G1: 1.0})
-        evaluator.sweep()
+        evaluator.poll()
         assert world.sent == []
     end_run(world.tensors)
-    evaluator.sweep()
+    evaluator.poll()
     assert [v.outcome for v in world.sent] == [Outcome.CLEAN]
 
 
@@ -305,7 +305,7 @@ def test_a_crashing_rule_is_said_to_have_crashed_and_the_others_go_on(
         write_tensors(world.tensors, step, {G1: 9.0 if step == 2 else 1.0})
     evaluator = world.evaluator(configured(Crashes(), Action.STOP_TRAINING), configured(TooLarge()))
     end_run(world.tensors)
-    evaluator.sweep()
+    evaluator.poll()
     crash, issue = world.sent
     assert (crash.outcome, crash.actions) == (Outcome.NOT_EVALUATED, ())
     assert "crashed at step 0" in crash.message
@@ -361,15 +361,15 @@ def test_what_a_sink_refuses_waits_in_the_outbox_and_other_sinks_go_on(
     write_tensors(world.tensors, 0, {G1: 9.0})
     evaluator = world.evaluator(configured(TooLarge()), sinks=[flaky, JsonLinesSink(world.output)])
     for _ in range(3):
-        evaluator.sweep()
+        evaluator.poll()
     assert flaky.sent == []
     assert len(world.lines()) == 1
     assert len(evaluator.summary().undelivered) == 1
     assert caplog.text.count("Not delivered to flaky") == 1
     restarted = world.evaluator(configured(TooLarge()), sinks=[flaky, JsonLinesSink(world.output)])
     flaky.is_down = False
-    restarted.sweep()
-    restarted.sweep()
+    restarted.poll()
+    restarted.poll()
     assert flaky.sent == ["digits/too-large/issue-found"]
     assert len(world.lines()) == 1
     assert restarted.summary().undelivered == ()
@@ -389,13 +389,13 @@ def test_progress_is_stored_now_and_then_even_if_nothing_is_new(world: World, *,
     if has_begun:
         write_tensors(world.tensors, 0, {G1: 1.0})
     evaluator = world.evaluator(configured(TooLarge()))
-    evaluator.sweep()
+    evaluator.poll()
     stored.clear()
     began = world.now
-    for seconds in (1, SIGN_OF_LIFE_SECONDS - 1, SIGN_OF_LIFE_SECONDS, SIGN_OF_LIFE_SECONDS + 1, 700, 999, 1000):
+    for seconds in (1, HEARTBEAT_SECONDS - 1, HEARTBEAT_SECONDS, HEARTBEAT_SECONDS + 1, 700, 999, 1000):
         world.now = began + seconds
-        evaluator.sweep()
-    assert stored == [("progress.json", began + seconds) for seconds in (SIGN_OF_LIFE_SECONDS, 700, 1000)]
+        evaluator.poll()
+    assert stored == [("progress.json", began + seconds) for seconds in (HEARTBEAT_SECONDS, 700, 1000)]
 
 
 def test_verdicts_go_out_even_where_progress_cannot_be_stored(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -406,8 +406,8 @@ def test_verdicts_go_out_even_where_progress_cannot_be_stored(world: World, capl
     world.output = Full()
     write_tensors(world.tensors, 0, {G1: 9.0})
     evaluator = world.evaluator(configured(TooLarge()), sinks=[world])
-    evaluator.sweep()
-    evaluator.sweep()
+    evaluator.poll()
+    evaluator.poll()
     assert len(world.sent) == 1
     assert caplog.text.count("No space left") == 1
 

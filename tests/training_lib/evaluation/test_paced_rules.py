@@ -71,7 +71,7 @@ class LossLargeForLong(LossLarge):
 
 
 @dataclass(frozen=True)
-class Asked:
+class JudgedSteps:
     """The steps that a rule was asked about."""
 
     steps: tuple[int, ...] = ()
@@ -90,11 +90,11 @@ class Remembers(FoldingRule):
     since = "0.1"
     what_to_do = ()
 
-    def start(self) -> Asked:
-        return Asked()
+    def start(self) -> JudgedSteps:
+        return JudgedSteps()
 
-    def fold(self, state: Asked, window: Window) -> tuple[Asked, Iterable[Finding]]:
-        after = Asked((*state.steps, window.step))
+    def fold(self, state: JudgedSteps, window: Window) -> tuple[JudgedSteps, Iterable[Finding]]:
+        after = JudgedSteps((*state.steps, window.step))
         subject = " ".join(map(str, after.steps))
         return after, [found(window, subject, 6.0, 0)] if len(after.steps) == 5 else []
 
@@ -157,16 +157,16 @@ class World:
         for step in steps:
             write_tensors(self.tensors, step, {G: value})
 
-    def sweep(self, *, after: float = 0.0) -> tuple[Verdict, ...]:
+    def poll(self, *, after: float = 0.0) -> tuple[Verdict, ...]:
         self.now += after
-        self.evaluator.sweep()
+        self.evaluator.poll()
         return self.evaluator.summary().verdicts
 
     def end(self) -> tuple[Verdict, ...]:
         end_run(self.tensors)
-        return self.sweep()
+        return self.poll()
 
-    def asked(self) -> tuple[int, ...]:
+    def judged_steps(self) -> tuple[int, ...]:
         memory = ProgressFile(self.progress).load().rules["remembers"].memory
         return tuple(Remembers().load(memory).steps)
 
@@ -200,7 +200,7 @@ def test_a_run_is_judged_alike_while_it_grows_and_afterwards(
         through = max(recorded, made - late)  # statistics come a little later than tensors
         world.record(losses[recorded:through], start=recorded)
         recorded = through
-        world.sweep(after=0.2)
+        world.poll(after=0.2)
         if restarts:
             world.evaluator = world.start()
     live = world.end()
@@ -216,10 +216,10 @@ def test_it_is_asked_at_every_tenth_step_and_at_the_last() -> None:
     world.save([0])
     for start in range(0, 36, 4):
         world.record([1.0] * 4, start=start)
-        world.sweep(after=0.1)
-    assert world.asked() == (0, 10, 20, 30)
+        world.poll(after=0.1)
+    assert world.judged_steps() == (0, 10, 20, 30)
     world.end()
-    assert world.asked() == (0, 10, 20, 30, 35)
+    assert world.judged_steps() == (0, 10, 20, 30, 35)
 
 
 def test_a_step_of_a_thinned_run_is_asked_where_its_ten_have_begun() -> None:
@@ -227,28 +227,28 @@ def test_a_step_of_a_thinned_run_is_asked_where_its_ten_have_begun() -> None:
     for step in (0, 7, 13, 18, 19, 41, 44):
         world.record([1.0], start=step)
     world.end()
-    assert world.asked() == (0, 13, 41, 44)
+    assert world.judged_steps() == (0, 13, 41, 44)
 
 
 def test_a_saved_step_waits_for_the_watermark() -> None:
     world = World(Remembers(), SavedGradientLarge())
     world.save([0], value=9.0)
     world.record([1.0], mark=False)
-    assert world.sweep() == ()
+    assert world.poll() == ()
     world.mark(0)
-    assert [v.configuration_name for v in world.sweep()] == ["saved-gradient-large"]
-    assert world.asked() == (0,)
+    assert [v.configuration_name for v in world.poll()] == ["saved-gradient-large"]
+    assert world.judged_steps() == (0,)
     world.save([10], value=9.0)
     world.record([1.0] * 10, start=1)
-    world.sweep()
-    assert world.asked() == (0, 10)
+    world.poll()
+    assert world.judged_steps() == (0, 10)
     world.save([20], value=9.0)
     world.record([1.0] * 9, start=11)
-    world.sweep(after=1000.0)
-    assert world.asked() == (0, 10)  # however long it takes
+    world.poll(after=1000.0)
+    assert world.judged_steps() == (0, 10)  # however long it takes
     world.record([1.0], start=20)
-    world.sweep(after=0.1)
-    assert world.asked() == (0, 10, 20)
+    world.poll(after=0.1)
+    assert world.judged_steps() == (0, 10, 20)
 
 
 @dataclass(frozen=True)
@@ -270,16 +270,16 @@ def test_a_step_at_which_others_were_saved_does_not_hide_what_is_recorded_before
     world = World(LossSpikes())
     world.save([0])
     world.record([1.0] * 3)
-    world.sweep(after=0.1)
+    world.poll(after=0.1)
     if is_saved_first:
         world.save([10])
-        world.sweep(after=0.1)
+        world.poll(after=0.1)
     world.record([1.0, 1.0, 1.0, 9.0, 1.0, 1.0, 1.0, 1.0], start=3, mark=is_saved_first)
     if not is_saved_first:
-        world.sweep(after=0.1)
+        world.poll(after=0.1)
         world.save([10])
         world.mark(10)
-    said, recovered = world.sweep(after=0.1)
+    said, recovered = world.poll(after=0.1)
     assert (said.outcome, said.step) == (Outcome.ISSUE_FOUND, 6)
     assert recovered.state is State.RECOVERED
     assert world.evaluator.summary().judged["loss-spikes"] == 11
@@ -290,7 +290,7 @@ def test_without_statistics_a_step_at_which_others_were_saved_is_passed_over() -
     world.save([0, 10, 20])
     world.mark(20)
     for _ in range(3):
-        assert world.sweep(after=10.0) == ()
+        assert world.poll(after=10.0) == ()
     assert [verdict.outcome for verdict in world.end()] == [Outcome.NOT_EVALUATED]
 
 
@@ -298,7 +298,7 @@ def test_after_the_end_nothing_is_waited_for() -> None:
     world = World(Remembers())
     world.save([0, 10, 20])
     world.end()
-    assert world.asked() == (0, 10, 20)
+    assert world.judged_steps() == (0, 10, 20)
     assert world.evaluator.is_done
 
 
@@ -348,11 +348,11 @@ def test_a_stall_is_told_while_nothing_comes(steps: range, others: tuple[Rule, .
     world = World(StallsSoon(), *others)
     world.save([0])
     world.record([1.0 for _ in steps])
-    world.sweep()
+    world.poll()
     for _ in range(6):
-        assert world.sweep(after=9.0) == ()
-    world.sweep(after=9.0)
-    (stall,) = world.sweep(after=600.0)
+        assert world.poll(after=9.0) == ()
+    world.poll(after=9.0)
+    (stall,) = world.poll(after=600.0)
     assert (stall.configuration_name, stall.outcome, stall.step) == ("stalls-soon", Outcome.ISSUE_FOUND, steps[-1])
     assert stall.lead is not None
     assert stall.lead.observed == 63.0
@@ -362,52 +362,52 @@ def test_a_run_that_goes_on_has_recovered_from_a_stall() -> None:
     world = World(StallsSoon())
     world.save([0])
     world.record([1.0] * 5)
-    world.sweep()
-    world.sweep(after=100.0)
+    world.poll()
+    world.poll(after=100.0)
     for start in range(5, 45, 5):
         world.record([1.0] * 5, start=start)
-        world.sweep(after=30.0)
-    assert [(v.outcome, v.state, v.step) for v in world.sweep()] == [
+        world.poll(after=30.0)
+    assert [(v.outcome, v.state, v.step) for v in world.poll()] == [
         (Outcome.ISSUE_FOUND, State.OPENED, 4),
         (Outcome.CLEAN, State.RECOVERED, 30),
     ]
-    again = world.sweep(after=100.0)[-1]
+    again = world.poll(after=100.0)[-1]
     assert (again.outcome, again.occurrence, again.step) == (Outcome.ISSUE_FOUND, 2, 44)
 
 
 @pytest.mark.parametrize(
     "quiet",
     [
-        pytest.param(lambda world: world.sweep(after=59.0), id="not-long-enough"),
+        pytest.param(lambda world: world.poll(after=59.0), id="not-long-enough"),
         pytest.param(lambda world: world.end(), id="it-has-ended"),
-        pytest.param(lambda world: (world.end(), world.sweep(after=1e6)), id="it-ended-long-ago"),
+        pytest.param(lambda world: (world.end(), world.poll(after=1e6)), id="it-ended-long-ago"),
     ],
 )
 def test_no_stall(quiet: object) -> None:
     world = World(StallsSoon())
     world.save([0])
     world.record([1.0] * 12)
-    world.sweep()
+    world.poll()
     assert callable(quiet)
     quiet(world)
-    assert all(verdict.outcome is not Outcome.ISSUE_FOUND for verdict in world.sweep())
+    assert all(verdict.outcome is not Outcome.ISSUE_FOUND for verdict in world.poll())
 
 
 def test_before_the_first_step_nothing_is_a_stall() -> None:
     world = World(StallsSoon())
-    world.sweep()
-    assert world.sweep(after=1e6) == ()
+    world.poll()
+    assert world.poll(after=1e6) == ()
 
 
 def test_a_restarted_evaluator_counts_anew() -> None:
     world = World(StallsSoon())
     world.save([0])
     world.record([1.0] * 12)
-    world.sweep()
-    world.sweep(after=50.0)
+    world.poll()
+    world.poll(after=50.0)
     world.evaluator = world.start()
-    assert world.sweep(after=50.0) == ()  # it was not there to see whether something came
-    (stall,) = world.sweep(after=61.0)
+    assert world.poll(after=50.0) == ()  # it was not there to see whether something came
+    (stall,) = world.poll(after=61.0)
     assert stall.step == 11
 
 
@@ -426,9 +426,9 @@ def test_a_rule_that_breaks_while_it_waits_does_not_end_the_others(caplog: pytes
     world = World(BreaksWaiting(), StallsSoon())
     world.save([0])
     world.record([1.0])
-    world.sweep()
-    world.sweep(after=30.0)
-    said = world.sweep(after=100.0)
+    world.poll()
+    world.poll(after=30.0)
+    said = world.poll(after=100.0)
     assert [(v.configuration_name, v.outcome) for v in said] == [
         ("breaks-waiting", Outcome.NOT_EVALUATED),
         ("stalls-soon", Outcome.ISSUE_FOUND),

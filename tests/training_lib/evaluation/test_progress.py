@@ -15,7 +15,7 @@ from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.run_layout import PROGRESS_KEY
 from trackside.contracts.verdict import Finding, Outcome, Severity, State, Verdict
 from trackside.evaluation.evaluator import Evaluator
-from trackside.evaluation.progress import Progress, ProgressFile, RuleProgress, Said, keep_only
+from trackside.evaluation.progress import Delivery, Progress, ProgressFile, RuleProgress, keep_only
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
 from trackside.evaluation.sinks.sink import Sink
 from trackside.rules.catalogue import ConfiguredRule
@@ -145,11 +145,11 @@ def live(fate: Fate | None) -> tuple[MortalStore, Bus, bool]:
         else:
             end_run(tensors)
         try:
-            evaluator.sweep()
+            evaluator.poll()
         except Killed:
             was_killed = True
             evaluator = start()
-            evaluator.sweep()
+            evaluator.poll()
     assert evaluator.is_done
     assert evaluator.summary().undelivered == ()
     return output, bus, was_killed
@@ -193,7 +193,7 @@ def test_a_restart_between_sweeps_does_not_judge_again(monkeypatch: pytest.Monke
     for step in range(4):
         write_tensors(tensors, step, {G: 1.0})
         rules = (ConfiguredRule(RuleConfiguration("too-large"), TooLarge()),)
-        Evaluator(Trial(tensors), rules, [], ProgressFile(output), run="digits", clock=lambda: 1000.0).sweep()
+        Evaluator(Trial(tensors), rules, [], ProgressFile(output), run="digits", clock=lambda: 1000.0).poll()
     assert judged == [0, 1, 2, 3]
 
 
@@ -233,18 +233,18 @@ rule_progress = st.builds(
 @given(rules=st.dictionaries(names, rule_progress, max_size=3), sinks=st.lists(names, max_size=2, unique=True))
 def test_progress_is_read_as_it_was_written(rules: dict[str, RuleProgress], sinks: list[str]) -> None:
     verdict = Verdict("r", "rule", "rule", Outcome.CLEAN, Severity.INFO, 3, "All is well.", 1.5)
-    progress = Progress(rules=rules, said=[Said(verdict, tuple(sinks))])
+    progress = Progress(rules=rules, deliveries=[Delivery(verdict, tuple(sinks))])
     assert Progress.from_json(progress.to_json()) == progress
 
 
 def test_what_is_no_longer_judged_or_sent_to_is_dropped() -> None:
-    def said(name: str) -> Said:
-        return Said(Verdict("r", name, name, Outcome.CLEAN, Severity.INFO, 3, "Well.", 1.5), ("bus", "gone"))
+    def said(name: str) -> Delivery:
+        return Delivery(Verdict("r", name, name, Outcome.CLEAN, Severity.INFO, 3, "Well.", 1.5), ("bus", "gone"))
 
-    progress = Progress(rules={"a": RuleProgress(judged=3), "old": RuleProgress()}, said=[said("a"), said("old")])
+    progress = Progress(rules={"a": RuleProgress(judged=3), "old": RuleProgress()}, deliveries=[said("a"), said("old")])
     kept = keep_only(progress, configurations=["a", "new"], sinks=["bus"])
     assert kept.rules == {"a": RuleProgress(judged=3), "new": RuleProgress()}
-    assert [(s.verdict.rule_id, s.undelivered) for s in kept.said] == [("a", ("bus",))]
+    assert [(s.verdict.rule_id, s.undelivered) for s in kept.deliveries] == [("a", ("bus",))]
 
 
 class CountedPuts(MemoryStore):
@@ -274,7 +274,7 @@ def stored_in_thirty_seconds(progress_seconds: float, *, values: Sequence[float]
     for step, value in enumerate(values):
         now[0] += 1.0
         write_tensors(tensors, step, {G: value})
-        evaluator.sweep()
+        evaluator.poll()
     return output.puts
 
 

@@ -102,12 +102,12 @@ class World:
 
     def judged(self) -> int:
         """Sweeps; how many steps its only rule has judged."""
-        self.evaluator.sweep()
+        self.evaluator.poll()
         (judged,) = self.evaluator.summary().judged.values()
         return judged
 
     def last_step(self) -> int:
-        self.evaluator.sweep()
+        self.evaluator.poll()
         return self.evaluator.summary().last_step
 
     @property
@@ -221,7 +221,7 @@ def test_a_step_is_judged_once_the_watermark_has_passed_it(tmp_path: Path, at_di
     assert world.judged() == 5
     assert not world.issues
     world.mark(5)
-    world.evaluator.sweep()
+    world.evaluator.poll()
     assert [issue.step for issue in world.issues] == [5]
 
 
@@ -252,11 +252,11 @@ def test_a_run_that_crashed_is_judged_to_its_last_row(has_marks: bool) -> None:
     world.record({**all_of(gradients(0.01), range(3)), **all_of(gradients(1e-12), range(3, 5))})
     write_tensors(world.tensors, 0, {LOSS: 1.0})
     world.mark(3)
-    world.evaluator.sweep()
+    world.evaluator.poll()
     world.record({5: gradients(1e-12)})
     assert not world.issues
     end_run(world.tensors)  # as whoever notices the crash does
-    world.evaluator.sweep()
+    world.evaluator.poll()
     assert [issue.step for issue in world.issues] == [5]
     assert world.evaluator.is_done
 
@@ -278,15 +278,15 @@ def test_a_restarted_evaluator_judges_no_step_twice(has_marks: bool) -> None:
     write_tensors(world.tensors, 0, {LOSS: 1.0})
     world.record(all_of(gradients(1e-12), range(2)))
     world.mark(1)
-    world.evaluator.sweep()
+    world.evaluator.poll()
     assert world.judged() == 2
     world.evaluator = world.an_evaluator()
-    world.evaluator.sweep()
+    world.evaluator.poll()
     assert world.judged() == 2
     world.record({2: gradients(1e-12)})
     world.mark(2)
-    world.evaluator.sweep()
-    world.evaluator.sweep()
+    world.evaluator.poll()
+    world.evaluator.poll()
     assert [issue.step for issue in world.issues] == [2]
 
 
@@ -321,7 +321,7 @@ def test_without_watermarks_a_step_is_judged_once_all_workers_had_recorded_it_at
     for worker in world.logs:
         world.record(all_of(gradients(0.01), range(1)), worker=worker)
     world.record(all_of(gradients(0.01), range(1, 10)))
-    world.evaluator.sweep()
+    world.evaluator.poll()
     assert world.last_step() == 0
     world.record(all_of(gradients(of_worker_1), range(1, 5)), worker="worker_1")
     assert world.last_step() == 0
@@ -346,7 +346,7 @@ def test_a_silent_worker_is_waited_for_until_it_is_gone(has_begun: bool) -> None
     world.record(all_of(gradients(0.01), range(10, 13)))
     for worker in world.logs:
         world.mark(12, worker=worker)
-    world.evaluator.sweep()
+    world.evaluator.poll()
     issue = world.issues[0]
     assert (issue.step, [(f.worker, f.subject) for f in issue.findings]) == (12, [("worker_1", EARLY)])
 
@@ -442,19 +442,19 @@ def test_saved_and_recorded_steps_come_in_one_order() -> None:
         write_tensors(world.tensors, step, {LOSS: 1.0})
     world.record(all_of(gradients(0.01), range(8)))
     world.mark(7)
-    world.evaluator.sweep()
+    world.evaluator.poll()
     assert rule.steps == [*range(8)]
     world.record(all_of(gradients(0.01), range(8, 23)))
     world.mark(19)  # step 20 is still to be saved
-    world.evaluator.sweep()
+    world.evaluator.poll()
     assert rule.steps == [*range(20)]
     write_tensors(world.tensors, 20, {LOSS: 1.0})
     write_tensors(world.tensors, 30, {LOSS: 1.0})
     world.mark(22)
-    world.evaluator.sweep()
+    world.evaluator.poll()
     assert rule.steps == [*range(23)]
     world.mark(40)  # nothing was recorded of steps 23 to 40
-    world.evaluator.sweep()
+    world.evaluator.poll()
     assert rule.steps == [*range(23), 30]
 
 
@@ -463,7 +463,7 @@ def test_saved_steps_of_an_old_run_do_not_wait_where_nothing_is_recorded() -> No
     world = World([ConfiguredRule(RuleConfiguration(rule.rule_id), rule)], has_marks=False)
     for step in (0, 10, 20):
         write_tensors(world.tensors, step, {LOSS: 1.0})
-        world.evaluator.sweep()
+        world.evaluator.poll()
         assert rule.steps[-1] == step
 
 
@@ -502,13 +502,13 @@ def test_the_trial_says_what_there_is() -> None:
     assert trial.new_complete_steps(2) == [4]
     assert list(trial.new_saved_steps(-1)) == list(trial.steps()) == [0, 4]
     assert [trial.mode_of(step) for step in (0, 1, 4)] == ["EVAL", "TRAIN", "EVAL"]
-    assert [sorted(trial.collections_at(step)) for step in (0, 1, 3, 4)] == [
+    assert [sorted(trial.parts.steps.collections_at(step)) for step in (0, 1, 3, 4)] == [
         ["gradients", "losses"],
         ["gradients", "losses"],
         [],
         ["losses"],
     ]
-    assert [trial.is_saved(step) for step in (0, 1)] == [True, False]
+    assert [trial.parts.steps.is_saved(step) for step in (0, 1)] == [True, False]
     assert [*trial.follow()] == [0, 4]
 
 

@@ -14,7 +14,7 @@ from trackside.contracts.verdict import Outcome, Severity, Verdict
 from trackside.environment import CaptureEnvironment, inherited
 from trackside.evaluation.rule_container import (
     START_SECONDS,
-    FirstWord,
+    FirstVerdict,
     Job,
     message_of,
     patiently,
@@ -150,7 +150,7 @@ def test_without_a_rule_the_runs_own_request_counts(monkeypatch: pytest.MonkeyPa
     assert job.request is None
     assert job.run.uri == "s3://runs/digits"
     assert job.processing_job_arn == "arn:p"
-    assert not job.is_asked_to_end(1e12)
+    assert not job.must_end(1e12)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_the_stop_signal_of_sagemaker_debugger(
     if said is not None:
         file.write_text(said, encoding="utf-8")
     give(monkeypatch, **{**MANAGED, "SAGEMAKER_ENV_RULE_STOP_SIGNAL_FILE": str(file)})
-    assert read_job(tmp_path).is_asked_to_end(now) is ends
+    assert read_job(tmp_path).must_end(now) is ends
 
 
 def verdict(outcome: Outcome) -> Verdict:
@@ -179,14 +179,14 @@ def verdict(outcome: Outcome) -> Verdict:
 
 def test_the_first_word_is_remembered_over_a_restart(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    word = FirstWord(store)
-    assert not word.was_said
+    word = FirstVerdict(store)
+    assert not word.has_come
     word.emit([])
-    assert not word.was_said
+    assert not word.has_come
     word.emit([verdict(Outcome.NOT_EVALUATED)])
-    assert word.was_said
+    assert word.has_come
     store.put("verdicts.jsonl", b"{}\n")
-    assert FirstWord(store).was_said
+    assert FirstVerdict(store).has_come
 
 
 def test_a_rule_that_crashed_before_the_end_was_not_stopped_on_request() -> None:

@@ -11,25 +11,25 @@ import pytest
 from tests.patience import HANGS_SECONDS, wait_until
 from trackside.contracts.errors import StorageUnavailableError
 from trackside.evaluation import rule_thread
-from trackside.evaluation.asking import Answer
+from trackside.evaluation.judging import Judgement
 from trackside.evaluation.progress import RuleProgress
-from trackside.evaluation.rule_thread import MOST_QUESTIONS, Question, RuleThread
+from trackside.evaluation.rule_thread import MOST_TASKS, JudgingTask, RuleThread
 
 
-def counts(progress: RuleProgress) -> Answer:
-    return Answer(replace(progress, judged=progress.judged + 1))
+def counts(progress: RuleProgress) -> Judgement:
+    return Judgement(replace(progress, judged=progress.judged + 1))
 
 
-def concludes(progress: RuleProgress) -> Answer:
-    return Answer(replace(progress, has_concluded=True))
+def concludes(progress: RuleProgress) -> Judgement:
+    return Judgement(replace(progress, has_concluded=True))
 
 
-def fails(progress: RuleProgress) -> Answer:
+def fails(progress: RuleProgress) -> Judgement:
     raise StorageUnavailableError("S3 is busy")
 
 
-def ask(thread: RuleThread, step: int, how: Callable[[RuleProgress], Answer] = counts) -> None:
-    thread.give(Question(step, step, how))
+def judge(thread: RuleThread, step: int, how: Callable[[RuleProgress], Judgement] = counts) -> None:
+    thread.submit(JudgingTask(step, step, how))
 
 
 @pytest.fixture
@@ -39,46 +39,46 @@ def thread() -> RuleThread:
 
 def test_each_answer_goes_on_from_the_one_before(thread: RuleThread) -> None:
     for step in range(5, 8):
-        ask(thread, step)
-    assert thread.asked_through == 7
+        judge(thread, step)
+    assert thread.queued_through == 7
     assert thread.wait(HANGS_SECONDS)
-    answers, failure = thread.take()
-    assert ([answer.progress.judged for answer in answers], failure) == ([11, 12, 13], None)
+    judgements, failure = thread.take()
+    assert ([judgement.progress.judged for judgement in judgements], failure) == ([11, 12, 13], None)
     assert thread.take() == ([], None)
-    ask(thread, 8)
+    judge(thread, 8)
     assert thread.wait(HANGS_SECONDS)
-    assert [answer.progress.judged for answer in thread.take()[0]] == [14]
+    assert [judgement.progress.judged for judgement in thread.take()[0]] == [14]
 
 
 def test_an_idle_one_is_asked_through_what_was_judged_and_stuck_nowhere(thread: RuleThread) -> None:
-    assert (thread.asked_through, thread.is_idle, thread.stuck, thread.room) == (4, True, None, MOST_QUESTIONS)
+    assert (thread.queued_through, thread.is_idle, thread.stuck, thread.free_slots) == (4, True, None, MOST_TASKS)
     assert thread.wait(0)
-    assert thread.give_up()
+    assert thread.abandon()
 
 
 def test_after_a_failure_nothing_is_asked_until_it_starts_over(thread: RuleThread) -> None:
-    ask(thread, 5)
-    ask(thread, 6, fails)
-    ask(thread, 7)
+    judge(thread, 5)
+    judge(thread, 6, fails)
+    judge(thread, 7)
     assert thread.wait(HANGS_SECONDS)
-    ask(thread, 8)
+    judge(thread, 8)
     assert thread.is_idle
-    answers, failure = thread.take()
-    assert len(answers) == 1
+    judgements, failure = thread.take()
+    assert len(judgements) == 1
     assert failure is not None
     assert (failure.step, str(failure.error)) == (6, "S3 is busy")
-    thread.start_over(replace(answers[0].progress, judged_through=5))
-    assert (thread.asked_through, thread.take()) == (5, ([], None))
-    ask(thread, 6)
+    thread.start_over(replace(judgements[0].progress, judged_through=5))
+    assert (thread.queued_through, thread.take()) == (5, ([], None))
+    judge(thread, 6)
     assert thread.wait(HANGS_SECONDS)
-    assert [answer.progress.judged for answer in thread.take()[0]] == [12]
+    assert [judgement.progress.judged for judgement in thread.take()[0]] == [12]
 
 
 def test_after_the_last_word_nothing_is_asked(thread: RuleThread) -> None:
-    ask(thread, 5, concludes)
-    ask(thread, 6)
+    judge(thread, 5, concludes)
+    judge(thread, 6)
     assert thread.wait(HANGS_SECONDS)
-    ask(thread, 7)
+    judge(thread, 7)
     assert thread.is_idle
     assert len(thread.take()[0]) == 1
 
@@ -86,7 +86,7 @@ def test_after_the_last_word_nothing_is_asked(thread: RuleThread) -> None:
 def test_where_it_hangs_and_for_how_long_reading_left_out(thread: RuleThread) -> None:
     is_reading, let_go, goes_on, ends = (threading.Event() for _ in range(4))
 
-    def reads_then_hangs(progress: RuleProgress) -> Answer:
+    def reads_then_hangs(progress: RuleProgress) -> Judgement:
         with thread.reading:
             is_reading.set()
             let_go.wait(HANGS_SECONDS)
@@ -94,7 +94,7 @@ def test_where_it_hangs_and_for_how_long_reading_left_out(thread: RuleThread) ->
         ends.wait(HANGS_SECONDS)
         return counts(progress)
 
-    ask(thread, 5, reads_then_hangs)
+    judge(thread, 5, reads_then_hangs)
     assert is_reading.wait(HANGS_SECONDS)
     before = thread.stuck
     assert not thread.wait(0.1)
@@ -113,31 +113,31 @@ def test_where_it_hangs_and_for_how_long_reading_left_out(thread: RuleThread) ->
 def test_a_loop_in_the_rules_own_file_is_ended() -> None:
     spins = threading.Event()
 
-    def loops(progress: RuleProgress) -> Answer:
+    def loops(progress: RuleProgress) -> Judgement:
         while True:
             spins.set()
 
     thread = RuleThread("loops", RuleProgress(), file=__file__)
-    ask(thread, 0, loops)
+    judge(thread, 0, loops)
     assert spins.wait(HANGS_SECONDS)
-    wait_until(thread.give_up)
+    wait_until(thread.abandon)
     assert thread.take() == ([], None)
 
 
 def test_what_is_not_in_the_rules_own_file_is_left_alone() -> None:
     ends, began = threading.Event(), threading.Event()
 
-    def waits(progress: RuleProgress) -> Answer:
+    def waits(progress: RuleProgress) -> Judgement:
         began.set()
         assert ends.wait(HANGS_SECONDS)  # in the file of `threading`, with its lock
         return counts(progress)
 
     thread = RuleThread("waits", RuleProgress(), file=__file__)
-    ask(thread, 0, waits)
+    judge(thread, 0, waits)
     assert began.wait(HANGS_SECONDS)
-    wait_until(lambda: not thread.give_up())
+    wait_until(lambda: not thread.abandon())
     ends.set()
-    wait_until(thread.give_up)
+    wait_until(thread.abandon)
     assert thread.take() == ([], None)  # nobody wants it any more
 
 
@@ -145,7 +145,7 @@ def test_a_thread_with_nothing_to_do_ends_and_is_started_again(monkeypatch: pyte
     thread = RuleThread("rests", RuleProgress(judged=10))
     monkeypatch.setattr(rule_thread, "_IDLE_SECONDS", 0.01)
     for step in (5, 6):
-        ask(thread, step)
+        judge(thread, step)
         assert thread.wait(HANGS_SECONDS)
         wait_until(lambda: not any(one.name == "rule rests" for one in threading.enumerate()))
-    assert [answer.progress.judged for answer in thread.take()[0]] == [11, 12]
+    assert [judgement.progress.judged for judgement in thread.take()[0]] == [11, 12]

@@ -17,7 +17,7 @@ from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.verdict import Finding, Outcome, Severity
 from trackside.evaluation.evaluator import Evaluator
 from trackside.evaluation.progress import ProgressFile
-from trackside.evaluation.rule_limits import AT_LEISURE
+from trackside.evaluation.rule_limits import NO_LIMITS
 from trackside.rules.catalogue import ConfiguredRule, build_rules, default_request
 from trackside.rules.rule import FoldingRule
 from trackside.storage.memory import MemoryStore
@@ -206,7 +206,7 @@ class World:
     def an_evaluator(self, progress: MemoryStore) -> Evaluator:
         place = self.place
         trial = Trial(place.tensors, place.statistics, place.marks, clock=lambda: self.seconds)
-        return Evaluator(trial, self.rules, [], ProgressFile(progress), run="run", clock=lambda: NOW, limits=AT_LEISURE)
+        return Evaluator(trial, self.rules, [], ProgressFile(progress), run="run", clock=lambda: NOW, limits=NO_LIMITS)
 
     def take_turn(self, process: Process, turn: Turn) -> None:
         """What a worker does."""
@@ -251,28 +251,28 @@ class World:
         for process in self.processes:
             self.place.clock.now += GONE_SECONDS
             process.flush()
-        self.evaluator.sweep()
+        self.evaluator.poll()
 
     def play(self, rounds: Iterable[Round]) -> None:
         for one in rounds:
             for process, turn in zip(tuple(self.processes), one.turns, strict=False):
                 self.take_turn(process, turn)
                 if one.looks_between:
-                    self.evaluator.sweep()
+                    self.evaluator.poll()
             if one.looks:
-                self.evaluator.sweep()
+                self.evaluator.poll()
             if one.event:
                 getattr(self, one.event)()
         for process in reversed(self.processes):
             process.end()
         while not self.evaluator.is_done:
-            self.evaluator.sweep()
+            self.evaluator.poll()
 
     def judged_at_once(self) -> MemoryStore:
         """The progress of an evaluator that comes when all is over."""
         progress = MemoryStore()
         late = self.an_evaluator(progress)
-        late.sweep()
+        late.poll()
         assert late.is_done
         return progress
 

@@ -47,7 +47,7 @@ def judged(trial: Trial, rule_id: str, preset: str, **parameters: str) -> tuple[
     """(steps judged, issues)."""
     rules = build_rules(RuleRequest((RuleConfiguration(rule_id, preset=preset, parameters=parameters),)))
     evaluator = Evaluator(trial, rules, (), ProgressFile(MemoryStore()), run="run", clock=lambda: 0.0)
-    evaluator.sweep()
+    evaluator.poll()
     summary = evaluator.summary()
     return summary.judged[rule_id], len(summary.issues)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.patience import HANGS_SECONDS
-from trackside.evaluation.shared_reading import SharedSource, Turns
+from trackside.evaluation.shared_reading import RunLock, SharedSource
 from trackside.testing.fake_trial import fake_trial
 from trackside.trial.window import Window
 
@@ -40,21 +40,21 @@ def in_thread(act: Callable[[], Any]) -> threading.Thread:
 def test_shows_what_the_trial_shows(ask: Callable[[Window], Any]) -> None:
     trial = fake_trial(LOSSES)
     own = trial.window(1, now=0.0)
-    shared = Window(SharedSource(trial, Turns(), nullcontext()), 1, own.mode, 0.0, 0.0)
+    shared = Window(SharedSource(trial, RunLock(), nullcontext()), 1, own.mode, 0.0, 0.0)
     assert ask(shared) == ask(own)
 
 
 def test_says_where_a_trial_lies_and_nothing_of_what_lies_nowhere() -> None:
     trial = fake_trial(LOSSES)
-    shared = SharedSource(trial, Turns(), nullcontext())
+    shared = SharedSource(trial, RunLock(), nullcontext())
     assert shared.uri == trial.uri != ""
-    assert SharedSource(shared, Turns(), nullcontext()).uri == ""
+    assert SharedSource(shared, RunLock(), nullcontext()).uri == ""
 
 
 def test_nothing_is_read_while_the_evaluator_has_its_turn() -> None:
-    turns, read = Turns(), threading.Event()
-    shared = SharedSource(fake_trial(LOSSES), turns, nullcontext())
-    with turns.lock:
+    run_lock, read = RunLock(), threading.Event()
+    shared = SharedSource(fake_trial(LOSSES), run_lock, nullcontext())
+    with run_lock.lock:
 
         def reads() -> None:
             shared.tensor_names(collection="losses")
@@ -62,23 +62,23 @@ def test_nothing_is_read_while_the_evaluator_has_its_turn() -> None:
 
         thread = in_thread(reads)
         assert not read.wait(0.05)
-        with turns.let_go():
+        with run_lock.released():
             assert read.wait(HANGS_SECONDS)
     thread.join(HANGS_SECONDS)
 
 
 def test_a_thread_gets_its_turn_between_the_evaluators_steps() -> None:
-    turns, read = Turns(), threading.Event()
+    run_lock, read = RunLock(), threading.Event()
     deadline = time.monotonic() + HANGS_SECONDS
-    with turns.lock:
-        in_thread(lambda: turns.read(read.set))
+    with run_lock.lock:
+        in_thread(lambda: run_lock.read(read.set))
         while not read.is_set():
             assert time.monotonic() < deadline
-            turns.make_room()
+            run_lock.let_readers_in()
 
 
 def test_a_read_that_fails_gives_the_turn_back() -> None:
-    turns = Turns()
+    run_lock = RunLock()
 
     def fail() -> None:
         raise ZeroDivisionError
@@ -86,14 +86,14 @@ def test_a_read_that_fails_gives_the_turn_back() -> None:
     def reads_twice() -> None:
         for _ in range(2):
             with pytest.raises(ZeroDivisionError):
-                turns.read(fail)
+                run_lock.read(fail)
 
     reads_twice()
-    turns.lock.acquire()
+    run_lock.lock.acquire()
     thread = in_thread(reads_twice)  # one that had to wait
-    with turns.let_go():
+    with run_lock.released():
         thread.join(HANGS_SECONDS)
-    turns.lock.release()
+    run_lock.lock.release()
     assert not thread.is_alive()
 
 
@@ -102,8 +102,8 @@ def test_many_threads_read_what_one_would() -> None:
     rng = np.random.default_rng(7)
     tensors = {f"gradient/Net_fc{i}.weight": dict(enumerate(rng.normal(size=steps).tolist())) for i in range(4)}
     expected = {name: tuple(series.values()) for name, series in tensors.items()}
-    turns, wrong = Turns(), []
-    shared = SharedSource(fake_trial(tensors), turns, nullcontext())
+    run_lock, wrong = RunLock(), []
+    shared = SharedSource(fake_trial(tensors), run_lock, nullcontext())
 
     def reads() -> None:
         for name, values in expected.items():

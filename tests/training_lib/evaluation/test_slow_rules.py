@@ -22,7 +22,7 @@ from trackside.evaluation.backtest import backtest
 from trackside.evaluation.evaluator import MOST_SLOW_STEPS, Evaluator
 from trackside.evaluation.exit_codes import RULE_CRASHED, exit_code_of
 from trackside.evaluation.progress import ProgressFile
-from trackside.evaluation.rule_limits import AT_LEISURE, RuleLimits
+from trackside.evaluation.rule_limits import NO_LIMITS, RuleLimits
 from trackside.evaluation.summary import Summary
 from trackside.rules.catalogue import ConfiguredRule
 from trackside.rules.rule import FoldingRule, Rule
@@ -187,11 +187,11 @@ class World:
         assert summary.has_ended
         return summary
 
-    def told(self) -> list[tuple[str, str, int]]:
+    def outcomes(self) -> list[tuple[str, str, int]]:
         return [(v.configuration_name, _what(v), v.step) for v in self.sent]
 
     def of(self, name: str) -> list[tuple[str, int]]:
-        return [(what, step) for said, what, step in self.told() if said == name]
+        return [(what, step) for said, what, step in self.outcomes() if said == name]
 
 
 def _what(verdict: Verdict) -> str:
@@ -202,7 +202,7 @@ def sweep_until(evaluator: Evaluator, is_so: Callable[[], bool]) -> None:
     deadline = time.monotonic() + HANGS_SECONDS
     while not is_so():
         assert time.monotonic() < deadline
-        evaluator.sweep()
+        evaluator.poll()
 
 
 @pytest.fixture
@@ -222,14 +222,14 @@ def test_others_are_told_on_time_while_a_rule_hangs(world: World) -> None:
 
     evaluator = world.evaluator(from_file(Hangs()), *built_in(TooHigh(), AlsoTooHigh()))
     world.write(1, 1, 1, 1)
-    evaluator.sweep()
+    evaluator.poll()
     assert Hangs.has_hung.wait(HANGS_SECONDS)
     for step in range(4, 40):
         world.write(9 if step == 30 else 1, first=step)
         with ends_early():
-            evaluator.sweep()
+            evaluator.poll()
         assert len(world.sent) == (0 if step < 30 else 2 if step < 33 else 4)
-    assert {name for name, *_ in world.told()} == {"too-high", "also-too-high"}
+    assert {name for name, *_ in world.outcomes()} == {"too-high", "also-too-high"}
     Hangs.let_go.set()
     sweep_until(evaluator, lambda: bool(world.of("hangs")))
     assert world.of("hangs")[0] == ("issue-found", 30)  # at its own pace, and nothing is lost
@@ -239,9 +239,13 @@ def test_the_others_have_said_their_last_word_when_a_rule_hangs_at_the_end(world
     world.write(1, 9, 1, 1, 1, 1)
     end_run(world.tensors)
     evaluator = world.evaluator(from_file(Hangs()), *built_in(TooHigh()))
-    evaluator.sweep()
+    evaluator.poll()
     assert not evaluator.is_done
-    assert world.told() == [("hangs", "issue-found", 1), ("too-high", "issue-found", 1), ("too-high", "recovered", 4)]
+    assert world.outcomes() == [
+        ("hangs", "issue-found", 1),
+        ("too-high", "issue-found", 1),
+        ("too-high", "recovered", 4),
+    ]
     Hangs.let_go.set()
     sweep_until(evaluator, lambda: evaluator.is_done)
     assert world.of("hangs") == [("issue-found", 1), ("recovered", 4)]
@@ -251,7 +255,7 @@ def test_what_a_rule_said_before_it_hung_does_not_wait(world: World) -> None:
     evaluator = world.evaluator(from_file(Hangs()), limits=RuleLimits(step_seconds=3600, wait_seconds=0))
     world.write(1, 9, 1, 1, *[1] * 50)
     sweep_until(evaluator, lambda: bool(world.sent))
-    assert world.told() == [("hangs", "issue-found", 1)]
+    assert world.outcomes() == [("hangs", "issue-found", 1)]
 
 
 # The same is said, wherever and however slowly a rule is asked
@@ -270,39 +274,39 @@ SERIES = [
     [
         pytest.param(RuleLimits(), id="abreast"),
         pytest.param(RuleLimits(wait_seconds=0.0), id="nobody-waits"),
-        pytest.param(AT_LEISURE, id="everybody-waits"),
+        pytest.param(NO_LIMITS, id="everybody-waits"),
     ],
 )
 def test_a_rule_in_a_thread_says_what_it_says_beside_the_others(losses: list[float], limits: RuleLimits) -> None:
-    inline, apart = World(), World()
-    for world in (inline, apart):
+    inline, threaded = World(), World()
+    for world in (inline, threaded):
         world.write(*losses)
     before = inline.judge_to_the_end(*built_in(TooHigh()))
-    after = apart.judge_to_the_end(from_file(TooHigh()), limits=limits)
-    assert apart.told() == inline.told()
+    after = threaded.judge_to_the_end(from_file(TooHigh()), limits=limits)
+    assert threaded.outcomes() == inline.outcomes()
     assert (after.judged, after.last_step) == (before.judged, before.last_step)
-    assert [v.message for v in apart.sent] == [v.message for v in inline.sent]
+    assert [v.message for v in threaded.sent] == [v.message for v in inline.sent]
 
 
 def test_a_slow_rule_finds_what_it_finds_inline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Slow, "seconds", 0.015)
     losses = [9.0 if 40 <= step < 60 or step >= 190 else 1.0 for step in range(200)]
-    inline, apart = World(), World()
-    for world in (inline, apart):
+    inline, threaded = World(), World()
+    for world in (inline, threaded):
         world.write(*losses)
     inline.judge_to_the_end(*built_in(TooHigh()))
-    summary = apart.judge_to_the_end(from_file(Slow()), *built_in(TooHigh()))
-    assert apart.of("slow") == apart.of("too-high") == inline.of("too-high")
+    summary = threaded.judge_to_the_end(from_file(Slow()), *built_in(TooHigh()))
+    assert threaded.of("slow") == threaded.of("too-high") == inline.of("too-high")
     assert summary.judged["slow"] == 200
     # The other had said all that happened before the slow one was half way.
-    assert [name for name, *_ in apart.told()][:3] == ["too-high"] * 3
+    assert [name for name, *_ in threaded.outcomes()][:3] == ["too-high"] * 3
 
 
 def test_abreast_of_the_others_it_speaks_in_the_order_of_the_rules(world: World) -> None:
     world.write(1, 9)
-    evaluator = world.evaluator(*built_in(TooHigh()), from_file(Raises()), limits=AT_LEISURE)
-    evaluator.sweep()
-    assert [name for name, *_ in world.told()] == ["too-high", "raises"]
+    evaluator = world.evaluator(*built_in(TooHigh()), from_file(Raises()), limits=NO_LIMITS)
+    evaluator.poll()
+    assert [name for name, *_ in world.outcomes()] == ["too-high", "raises"]
     assert len({verdict.group for verdict in world.sent}) == 2
 
 
@@ -334,13 +338,13 @@ class LooksBack(Remembers):
 @pytest.mark.parametrize("steps", [0, 1, 57, 61])
 def test_a_paced_rule_is_asked_about_the_same_steps(steps: int, wait_seconds: float) -> None:
     Remembers.let_go.release(1000)
-    inline, apart = World(), World()
-    for world in (inline, apart):
+    inline, threaded = World(), World()
+    for world in (inline, threaded):
         world.write(*[1] * steps)
     inline.judge_to_the_end(*built_in(LooksBack()))
-    apart.judge_to_the_end(from_file(LooksBack()), limits=RuleLimits(wait_seconds=wait_seconds))
-    assert _seen(apart) == _seen(inline)
-    assert apart.told() == inline.told()
+    threaded.judge_to_the_end(from_file(LooksBack()), limits=RuleLimits(wait_seconds=wait_seconds))
+    assert _seen(threaded) == _seen(inline)
+    assert threaded.outcomes() == inline.outcomes()
 
 
 @settings(max_examples=15, deadline=None)
@@ -361,13 +365,13 @@ def test_watched_or_judged_afterwards_slow_or_quick_it_says_the_same(
     first = 0
     for piece in pieces:
         watched.write(*piece, first=first)
-        evaluator.sweep()
+        evaluator.poll()
         first += len(piece)
     end_run(watched.tensors)
     sweep_until(evaluator, lambda: evaluator.is_done)
     afterwards.write(*itertools.chain.from_iterable(pieces))
     afterwards.judge_to_the_end(*built_in(Slower()))
-    assert watched.told() == afterwards.told()
+    assert watched.outcomes() == afterwards.outcomes()
     assert evaluator.summary().judged == afterwards.evaluator(*built_in(Slower())).summary().judged
 
 
@@ -418,8 +422,8 @@ def test_an_answer_that_comes_after_all_is_not_taken(world: World) -> None:
     Hangs.let_go.set()
     end_run(world.tensors)
     for _ in range(5):
-        evaluator.sweep()
-    assert world.told() == [("hangs", "not-evaluated", HANGS_AT)]
+        evaluator.poll()
+    assert world.outcomes() == [("hangs", "not-evaluated", HANGS_AT)]
 
 
 def test_after_the_end_a_slow_rule_has_some_time_left(world: World) -> None:
@@ -449,7 +453,11 @@ def test_a_stop_is_not_kept_waiting_by_a_rule_that_hangs(world: World) -> None:
         summary = world.evaluator(from_file(Hangs()), *built_in(TooHigh())).watch(
             poll_seconds=1, sleep=lambda _: None, should_stop=lambda: True
         )
-    assert world.told() == [("hangs", "issue-found", 1), ("too-high", "issue-found", 1), ("too-high", "recovered", 4)]
+    assert world.outcomes() == [
+        ("hangs", "issue-found", 1),
+        ("too-high", "issue-found", 1),
+        ("too-high", "recovered", 4),
+    ]
     assert not summary.has_ended
     assert summary.crashed == ()
     Hangs.let_go.set()
@@ -536,8 +544,8 @@ def test_a_rule_that_turns_out_to_be_slow_goes_on_in_a_thread(
 
 def test_a_rule_of_an_installed_package_is_asked_apart_where_that_is_said(world: World) -> None:
     world.write(1, 9, 1, 1, 1, 1)
-    evaluator = world.evaluator(*built_in(Hangs(), TooHigh()), apart={"hangs"})
-    evaluator.sweep()
+    evaluator = world.evaluator(*built_in(Hangs(), TooHigh()), threaded={"hangs"})
+    evaluator.poll()
     assert world.of("too-high") == [("issue-found", 1), ("recovered", 4)]
 
 

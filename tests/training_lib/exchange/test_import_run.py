@@ -118,8 +118,8 @@ def test_an_interrupted_import_goes_on(count: int, source: Path, tmp_path: Path)
         "half a run does not look like a whole one"
     )
     done = import_run(str(source), str(tmp_path / "new"))
-    assert (done.files, done.already_there, done.linked) == (FILES, count, FILES - count)
-    assert import_run(str(source), str(tmp_path / "new")).already_there == FILES
+    assert (done.files, done.already_copied, done.linked) == (FILES, count, FILES - count)
+    assert import_run(str(source), str(tmp_path / "new")).already_copied == FILES
     assert open_trial(done.run).steps() == tuple(range(6))
 
 
@@ -267,7 +267,7 @@ def test_within_s3_the_server_copies(bucket: str) -> None:
     assert done.copied_bytes == sum(map(len, before.values()))
     assert contents(f"{bucket}/new/debug-output") == before == contents(f"{bucket}/old/debug-output")
     assert packed_keys(open_store(f"{bucket}/new/debug-output"))
-    assert import_run(f"{bucket}/old", f"{bucket}/new").already_there == FILES_IN_S3
+    assert import_run(f"{bucket}/old", f"{bucket}/new").already_copied == FILES_IN_S3
     assert open_trial(done.run).steps() == tuple(range(2))
 
 

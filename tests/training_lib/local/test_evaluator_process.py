@@ -36,7 +36,7 @@ def start(folder: Path, code: str, said: list[str], *, environment: dict[str, st
     return EvaluatorProcess(
         folder,
         environment=environment or inherited(),
-        say=said.append,
+        note=said.append,
         monotonic=Clock(),
         command=(sys.executable, "-c", code),
     )
@@ -89,7 +89,7 @@ def test_one_that_cannot_be_started_at_all_says_its_last_words(tmp_path: Path) -
     evaluator = EvaluatorProcess(
         tmp_path,
         environment=inherited(),
-        say=said.append,
+        note=said.append,
         monotonic=Clock(),
         command=(sys.executable, "-m", "no_such_module_of_ours"),
     )

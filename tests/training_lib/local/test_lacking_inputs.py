@@ -7,7 +7,7 @@ import pytest
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, StatisticsRequest
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import RuleConfiguration
-from trackside.local.lacking_inputs import what_is_lacking
+from trackside.local.lacking_inputs import lacking_input
 
 CATALOGUE = built_in_catalogue()
 
@@ -55,7 +55,7 @@ def with_members(name: str) -> CaptureRequest:
     ],
 )  # fmt: skip
 def test_what_is_lacking(asked: RuleConfiguration, watches: tuple[str, ...], saved: CaptureRequest, said: str) -> None:
-    sentence = what_is_lacking(asked, watches, CATALOGUE, saved)
+    sentence = lacking_input(asked, watches, CATALOGUE, saved)
     assert sentence.startswith(f"{asked.name} ")
     assert said in sentence
     assert len(sentence) <= 2 * 80, "two lines of a terminal"
@@ -79,7 +79,7 @@ def test_what_is_lacking(asked: RuleConfiguration, watches: tuple[str, ...], sav
     ],
 )
 def test_nothing_is_lacking(asked: RuleConfiguration, watches: tuple[str, ...], saved: CaptureRequest) -> None:
-    assert what_is_lacking(asked, watches, CATALOGUE, saved) == ""
+    assert lacking_input(asked, watches, CATALOGUE, saved) == ""
 
 
 def test_of_the_usual_rules_none_lacks_anything() -> None:

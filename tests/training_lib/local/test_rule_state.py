@@ -10,7 +10,7 @@ from trackside.contracts.verdict import Outcome, Severity, State, Verdict
 from trackside.evaluation.progress import RuleProgress
 from trackside.local.rule_state import RuleState, rule_statuses, worst_severity
 
-ASKED = (RuleConfiguration("vanishing-gradient"),)
+REQUEST = (RuleConfiguration("vanishing-gradient"),)
 CLEAN = no_issue("vanishing-gradient")
 IDLE = no_issue("vanishing-gradient", message="Nothing to judge: no module of the model is a ReLU.")
 BACK = replace(no_issue("vanishing-gradient"), state=State.RECOVERED, group=issue().group)
@@ -36,12 +36,12 @@ NO_DATA = no_issue("vanishing-gradient", outcome=Outcome.NOT_EVALUATED, message=
     ],
 )
 def test_the_state_of_a_rule(verdicts: list[Verdict], is_running: bool, state: RuleState) -> None:
-    (status,) = rule_statuses(ASKED, verdicts, progress={}, is_running=is_running)
+    (status,) = rule_statuses(REQUEST, verdicts, progress={}, is_running=is_running)
     assert status.state is state
 
 
 def test_why_a_rule_does_not_apply_is_said_without_saying_so_twice() -> None:
-    (status,) = rule_statuses(ASKED, [IDLE], progress={}, is_running=False)
+    (status,) = rule_statuses(REQUEST, [IDLE], progress={}, is_running=False)
     assert status.detail == "no module of the model is a ReLU."
 
 
@@ -77,5 +77,5 @@ def test_the_worst_severity(verdicts: list[Verdict], worst: Severity | None) -> 
 )
 def test_a_rule_that_crashed_is_an_error_not_a_clean_bill(verdicts: list[Verdict], state: RuleState) -> None:
     progress = {"vanishing-gradient": RuleProgress(judged_through=40, judged=5, error="ZeroDivisionError at step 40")}
-    (status,) = rule_statuses(ASKED, verdicts, progress=progress, is_running=False)
+    (status,) = rule_statuses(REQUEST, verdicts, progress=progress, is_running=False)
     assert (status.state, status.judged, status.judged_through) == (state, 5, 40)

@@ -35,7 +35,7 @@ def test_asking_to_end_reaches_the_whole_group_and_not_us(tmp_path: Path, shares
     code = leaving_behind(tmp_path / "pid", then="time.sleep(3600)", listens=True)
     training = start(code, shares_terminal=shares_terminal)
     worker = read_pid(tmp_path / "pid")
-    training.ask_to_end()
+    training.request_end()
     wait_until(lambda: not training.is_alive())
     assert training.poll() == -signal.SIGTERM
     assert worker not in living_processes()
@@ -46,7 +46,7 @@ def test_an_orphan_that_does_not_listen_is_still_known_and_can_be_killed(tmp_pat
     code = leaving_behind(tmp_path / "pid", then="time.sleep(3600)", listens=False)
     training = start(code, shares_terminal=shares_terminal)
     worker = read_pid(tmp_path / "pid")
-    training.ask_to_end()
+    training.request_end()
     wait_until(lambda: training.poll() is not None)
     assert training.is_alive()
     assert worker in living_processes()
@@ -72,7 +72,7 @@ def test_after_its_end_nothing_is_signalled() -> None:
     training = start("pass")
     wait_until(lambda: training.poll() is not None)
     training.pass_on(signal.SIGTERM)
-    training.ask_to_end()
+    training.request_end()
     training.kill()
     assert training.poll() == 0
     assert not training.is_alive()

@@ -116,8 +116,8 @@ def test_every_field_of_a_fact_is_written_and_read(kind: type) -> None:
     whole = ProgramFacts(clipping=(fact,)) if kind is ClippingFacts else fact
     name = sections[kind]
     given: dict[str, Any] = {name: whole if name == "program" else (whole,)}
-    told = ModelFacts(**given)
-    assert decode_facts(encode_facts([told]), key="k") == (told,)
+    revision_count = ModelFacts(**given)
+    assert decode_facts(encode_facts([revision_count]), key="k") == (revision_count,)
 
 
 def test_version_1_never_changes() -> None:
@@ -186,7 +186,7 @@ def test_a_section_that_is_the_same_is_written_once() -> None:
 def test_the_head_tells_that_there_are_news() -> None:
     head = encode_facts([FIRST])[:HEAD_BYTES]
     assert encode_facts(REVISIONS)[:HEAD_BYTES] != head
-    assert encode_facts([FIRST], told=40)[:HEAD_BYTES] != head
+    assert encode_facts([FIRST], revision_count=40)[:HEAD_BYTES] != head
 
 
 @pytest.mark.parametrize(

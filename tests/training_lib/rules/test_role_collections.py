@@ -28,8 +28,8 @@ CROSS_ENTROPY = LossFacts("CrossEntropyLoss_output_0", "CrossEntropyLoss", class
         pytest.param(
             ("saturating_inputs",), model("relu", "gelu"), "no module of the model is a sigmoid or tanh", id="relu"
         ),
-        pytest.param(("labels",), model(losses=(MSE,)), "the loss tells no classes apart (MSELoss)", id="regression"),
-        pytest.param(("labels",), model(losses=(MSE, MSE)), "the loss tells no classes apart (MSELoss)", id="twice"),
+        pytest.param(("labels",), model(losses=(MSE,)), "the loss separates no classes (MSELoss)", id="regression"),
+        pytest.param(("labels",), model(losses=(MSE, MSE)), "the loss separates no classes (MSELoss)", id="twice"),
         pytest.param(("relu_outputs", "labels"), model("tanh", losses=(MSE,)), "no module of the model is a ReLU",
                      id="neither"),
     ],

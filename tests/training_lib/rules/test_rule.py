@@ -91,7 +91,7 @@ def test_a_rule_is_asked_about_tensors_that_only_the_user_knows(
         RuleRequest((RuleConfiguration("dead-relu", parameters={"tensor_regex": regex}, preset=AWS_DOCS),))
     )
     evaluator = Evaluator(Trial(store), rules, (), ProgressFile(MemoryStore()), run="run", clock=lambda: 0.0)
-    evaluator.sweep()
+    evaluator.poll()
     (verdict,) = evaluator.summary().verdicts
     assert verdict.outcome is outcome
 

@@ -86,7 +86,7 @@ class World:
 def test_before_the_first_watermark_there_is_nothing() -> None:
     world = World()
     assert world.look() == NOTHING_YET
-    assert not world.reader.are_there
+    assert not world.reader.were_found
     assert world.store.taken() == ["get worker_0.json"]
     assert not world.reader.find()
 
@@ -247,20 +247,20 @@ def test_the_end_is_asked_for_when_all_say_so_or_nothing_is_new_for_a_while() ->
     for number in range(2):
         world.mark(number, 4)
     world.look()
-    assert not world.reader.should_ask_for_the_end()
+    assert not world.reader.is_end_marker_due()
     for _ in range(3):
         world.look(after=QUIET_SECONDS - 1)
-        assert not world.reader.should_ask_for_the_end()
+        assert not world.reader.is_end_marker_due()
         world.look(after=1)
-        assert world.reader.should_ask_for_the_end()
+        assert world.reader.is_end_marker_due()
     world.mark(0, 5)
     world.mark(1, 5, is_final=True)
     world.look()
-    assert not world.reader.should_ask_for_the_end()
+    assert not world.reader.is_end_marker_due()
     world.mark(0, 6, is_final=True)
     world.look()
     for _ in range(3):
-        assert world.reader.should_ask_for_the_end()
+        assert world.reader.is_end_marker_due()
 
 
 # What a trial makes of them.

@@ -98,7 +98,7 @@ class Hook:
     def __init__(self, hook_config: DebugHookConfig | None = None) -> None:
         config = hook_config or DebugHookConfig((CollectionConfig("losses"),))
         request, interval = _translated(config)
-        self._kept = KeptSteps(most_bytes=config.memory_bytes, thinned=_say_thinned)
+        self._kept = KeptSteps(most_bytes=config.memory_bytes, thinned=_warn_thinned)
         self._times = None if interval is None else StepTimes(interval)
         self._capture = ScriptedCapture(lambda: request, place=Place(), kept=self._kept, times=self._times)
 
@@ -139,7 +139,7 @@ class Hook:
         self.close()
 
 
-def _say_thinned(stride: int) -> None:
+def _warn_thinned(stride: int) -> None:
     logger.warning("Trackside: the memory for tensors is full, so only every %d. step that is saved is kept.", stride)
 
 

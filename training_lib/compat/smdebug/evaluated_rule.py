@@ -61,7 +61,7 @@ class SmdebugAdapter:
             or f"The custom rule {candidate.__name__}.",
             "rule_id": candidate.__name__,
             "watches": watches,
-            "asked": candidate,
+            "candidate": candidate,
             "what_to_do": (f"See what {where} looks for, and what it logged in the evaluator's log.",),
         }
         return type(candidate.__name__, (EvaluatedRule,), facts)
@@ -95,7 +95,7 @@ class EvaluatedRule(Rule):
     severity = Severity.CRITICAL
     since = ""  # only its author could set it
     judges_every_step = True
-    asked: ClassVar[type]
+    candidate: ClassVar[type]
 
     arguments: Arguments
     replay: Replay
@@ -137,7 +137,7 @@ class EvaluatedRule(Rule):
     @classmethod
     def parameters(cls, preset: str = CALIBRATED) -> tuple[ParameterDescription, ...]:
         """Return the parameters of its constructor beside the trials; all are texts."""
-        taken = _taken(cls.asked).values()
+        taken = _taken(cls.candidate).values()
         return tuple(
             ParameterDescription(p.name, "text", "" if p.default in {p.empty, None} else str(p.default), _help(p))
             for p in taken
@@ -151,8 +151,8 @@ class EvaluatedRule(Rule):
         Raises:
             ConfigurationError: Its constructor does not take them.
         """
-        arguments = _arguments(cls.asked, texts)
-        return cls(arguments, Replay(cls.asked, arguments))
+        arguments = _arguments(cls.candidate, texts)
+        return cls(arguments, Replay(cls.candidate, arguments))
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class Replay:
         self._rule: SmdebugRule | None = None
         self._trial: Trial | None = None
         self._pending: deque[int] = deque()
-        self._said: set[int] = set()
+        self._reported: set[int] = set()
         self.lacks = ""
 
     def judge(self, location: str, step: int) -> Fired | None:
@@ -233,19 +233,19 @@ class Replay:
                 break
             reason = None
             try:
-                reason = _ask(rule, step)
+                reason = _invoke(rule, step)
                 judged = True
             except NO_DATA as error:
                 missed = f"what it reads to be saved; at step {step}: {error}"
             self._pending.popleft()
-            if reason is not None and step not in self._said:
-                self._said.add(step)
+            if reason is not None and step not in self._reported:
+                self._reported.add(step)
                 return Fired(step, min(trial.workers_for_global_step[step]), reason)
         self.lacks = "" if judged else missed
         return None
 
 
-def _ask(rule: SmdebugRule, step: int) -> str | None:
+def _invoke(rule: SmdebugRule, step: int) -> str | None:
     """Return None if all is well; if the rule fires, the last line that its own file logged, or ""."""
     with _words_of(rule) as words, _waiting_for("steps that the run has not reached"):
         try:

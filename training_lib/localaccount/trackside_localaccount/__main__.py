@@ -23,14 +23,14 @@ _LOOK_EVERY_SECONDS = 0.5
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until a signal comes."""
-    asked = _parse(arguments)
+    options = _parse(arguments)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     with LocalAccount(
-        port=asked.port, folder=asked.folder, stop_grace_seconds=asked.stop_grace_seconds, faults=asked.faults
+        port=options.port, folder=options.folder, stop_grace_seconds=options.stop_grace_seconds, faults=options.faults
     ) as account:
-        for name, command in asked.image:
+        for name, command in options.image:
             account.register_image(name, command)
         sys.stdout.write("\n".join(export_lines(account)) + "\n")
         sys.stdout.flush()

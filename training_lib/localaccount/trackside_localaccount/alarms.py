@@ -19,7 +19,7 @@ from moto.sqs.models import sqs_backends
 from moto.utilities.arns import parse_arn
 
 from trackside_localaccount.alarm_state import ALARM, INSUFFICIENT_DATA, OK, AlarmQuestion, evaluate
-from trackside_localaccount.hops import Journal
+from trackside_localaccount.journal import Journal
 from trackside_localaccount.queue_lock import QUEUE_LOCK
 
 _logger = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from trackside_localaccount.background import Background
 from trackside_localaccount.bus_policy import lets_in
 from trackside_localaccount.event_pattern import matches
 from trackside_localaccount.faults import Faults, FaultSwitch
-from trackside_localaccount.hops import Journal
+from trackside_localaccount.journal import Journal
 from trackside_localaccount.target_input import render
 
 
@@ -177,7 +177,7 @@ class EventDelivery:
         except (QueueDoesNotExist, UnknownFunctionException) as error:
             raise DeliveryError("NO_RESOURCE", str(error), is_final=True) from error
         except (JsonRESTError, ServiceException) as error:
-            raise DeliveryError("SDK_CLIENT_ERROR", str(error), is_final=_says_missing(error)) from error
+            raise DeliveryError("SDK_CLIENT_ERROR", str(error), is_final=_is_missing_error(error)) from error
 
 
 def envelope(original: Mapping[str, Any], *, account: str, region: str) -> dict[str, Any]:
@@ -244,5 +244,5 @@ def _count(delivery: _Delivery, metric: str) -> None:
     cloudwatch_backends[delivery.account][delivery.region].put_metric_data("AWS/Events", [datum])
 
 
-def _says_missing(error: Exception) -> bool:
+def _is_missing_error(error: Exception) -> bool:
     return any(word in f"{type(error).__name__} {error}" for word in ("NotFound", "does not exist", "NonExistent"))

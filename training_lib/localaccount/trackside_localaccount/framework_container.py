@@ -35,9 +35,9 @@ def main() -> None:
     import boto3
 
     root = EvaluatorEnvironment.read().ml_root
-    told = _read(root, "hyperparameters.json")
+    hyperparameters = _read(root, "hyperparameters.json")
     channels = _read(root, "inputdataconfig.json")
-    parameters = {name: _value(text) for name, text in told.items()}
+    parameters = {name: _value(text) for name, text in hyperparameters.items()}
     if not parameters.get(_SCRIPT) or not parameters.get(_SOURCE):
         raise SystemExit(f"The job has no {_SCRIPT} and {_SOURCE} among its hyperparameters: is it the SDK's?")
     s3 = boto3.client("s3")

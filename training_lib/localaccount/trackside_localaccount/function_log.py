@@ -17,7 +17,7 @@ from moto.cloudwatch.models import cloudwatch_backends
 from moto.logs.exceptions import ResourceAlreadyExistsException
 from moto.logs.models import logs_backends
 
-from trackside_localaccount.hops import Journal
+from trackside_localaccount.journal import Journal
 
 
 class FunctionLog:

@@ -180,8 +180,8 @@ def _read_ending(job: Job, exit_code: int) -> Ending:
         return Ending(exit_code, problem="ClientError: /opt/ml/output/message is not UTF-8.")
     if exit_code == 0:
         return Ending(exit_code, message)
-    said = _read_start(output / "failure").decode(errors="replace")
-    return Ending(exit_code, message, f"AlgorithmError: {said}, exit code: {exit_code}"[:MOST_FAILURE_REASON])
+    failure = _read_start(output / "failure").decode(errors="replace")
+    return Ending(exit_code, message, f"AlgorithmError: {failure}, exit code: {exit_code}"[:MOST_FAILURE_REASON])
 
 
 def _read_start(file: Path) -> bytes:

@@ -13,7 +13,6 @@ from typing import Any
 
 from moto.sagemaker.exceptions import AWSValidationException, ResourceInUseException
 
-from trackside_localaccount.hops import Journal
 from trackside_localaccount.job_process import CannotStartError, Ending, Image, JobProcess
 from trackside_localaccount.job_record import (
     COMPLETED,
@@ -29,6 +28,7 @@ from trackside_localaccount.job_record import (
     new_transition,
 )
 from trackside_localaccount.job_stream import JobStream
+from trackside_localaccount.journal import Journal
 from trackside_localaccount.orphans import OrphanKiller
 
 _JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
@@ -88,26 +88,26 @@ class Jobs:
                     f"this name already exists ({self._jobs[kind.name, name].arn})"
                 )
             job = self._add(kind, name, request, arn=f"{arn_prefix}:{kind.resource}/{name}")
-            self._tell(job)
+            self._notify(job)
             thread = threading.Thread(target=self._live, args=(job,), name=f"job {name}", daemon=True)
             self._threads.append(thread)
             thread.start()
         return job
 
-    # `asked_in`: the account of whoever asks; another account's jobs are not known to it.
+    # `requested_in`: the account of whoever asks; another account's jobs are not known to it.
 
-    def describe(self, kind: JobKind, name: str, *, asked_in: str = "") -> dict[str, Any]:
+    def describe(self, kind: JobKind, name: str, *, requested_in: str = "") -> dict[str, Any]:
         """Return the description of a job. Errors: `ValidationException` for an unknown one, as AWS."""
         with self._lock:
-            return self._get(kind, name, asked_in).describe()
+            return self._get(kind, name, requested_in).describe()
 
-    def summaries(self, kind: JobKind, request: Mapping[str, Any], *, asked_in: str = "") -> dict[str, Any]:
+    def summaries(self, kind: JobKind, request: Mapping[str, Any], *, requested_in: str = "") -> dict[str, Any]:
         """ListTrainingJobs, ListProcessingJobs: filters, order and pages."""
         with self._lock:
             jobs = [
                 job
                 for (kind_name, _), job in self._jobs.items()
-                if kind_name == kind.name and _is_known_in(asked_in, job)
+                if kind_name == kind.name and _is_known_in(requested_in, job)
             ]
             chosen = _sort([job for job in jobs if _is_wanted(job, request)], request)
             start, size = int(request.get("NextToken") or 0), int(request.get("MaxResults") or 10)
@@ -115,10 +115,10 @@ class Jobs:
         more = {"NextToken": str(start + size)} if start + size < len(chosen) else {}
         return {f"{kind.name}JobSummaries": page, **more}
 
-    def stop(self, kind: JobKind, name: str, *, asked_in: str = "") -> None:
+    def stop(self, kind: JobKind, name: str, *, requested_in: str = "") -> None:
         """SIGTERM now, SIGKILL after the grace. Errors: `ValidationException` if the job is not InProgress."""
         with self._lock:
-            job = self._get(kind, name, asked_in)
+            job = self._get(kind, name, requested_in)
             if job.status != IN_PROGRESS:
                 raise AWSValidationException(
                     f"The request was rejected because the {kind.noun} is in status {job.status}."
@@ -176,7 +176,7 @@ class Jobs:
                 }
                 for rule, status, details in statuses
             ]
-            self._tell(job)
+            self._notify(job)
 
     def close(self) -> None:
         """End every process with SIGKILL, and wait until all are gone."""
@@ -260,9 +260,9 @@ class Jobs:
         job.status, job.secondary_status, job.modified_at = status, secondary_status, now
         if status in TERMINAL and job.transitions:
             job.transitions[-1]["EndTime"] = job.transitions[-1]["StartTime"]
-        self._tell(job)
+        self._notify(job)
 
-    def _tell(self, job: Job) -> None:
+    def _notify(self, job: Job) -> None:
         self._journal.write(
             "job-state", kind=job.kind.name, job=job.name, status=job.status, secondary_status=job.secondary_status
         )
@@ -282,9 +282,9 @@ class Jobs:
         self._jobs[kind.name, name] = job
         return job
 
-    def _get(self, kind: JobKind, name: str, asked_in: str = "") -> Job:
+    def _get(self, kind: JobKind, name: str, requested_in: str = "") -> Job:
         job = self._jobs.get((kind.name, name))
-        if job is not None and _is_known_in(asked_in, job):
+        if job is not None and _is_known_in(requested_in, job):
             return job
         if kind is TRAINING:
             raise AWSValidationException("Requested resource not found.")

@@ -15,7 +15,7 @@ from trackside.environment import inherited
 from trackside_localaccount.background import Background
 from trackside_localaccount.function_files import FunctionFiles, lay_out_runtime, unpack
 from trackside_localaccount.function_log import FunctionLog
-from trackside_localaccount.hops import Journal
+from trackside_localaccount.journal import Journal
 from trackside_localaccount.orphans import OrphanKiller
 from trackside_localaccount.sandbox import FunctionSettings, Outcome, Sandbox
 

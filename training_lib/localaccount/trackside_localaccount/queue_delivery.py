@@ -22,7 +22,7 @@ from moto.sqs.models import sqs_backends
 from moto.utilities.arns import parse_arn
 
 from trackside_localaccount.faults import FaultSwitch
-from trackside_localaccount.hops import Journal
+from trackside_localaccount.journal import Journal
 from trackside_localaccount.queue_lock import QUEUE_LOCK
 from trackside_localaccount.sandbox import Outcome
 

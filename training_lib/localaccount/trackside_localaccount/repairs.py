@@ -159,8 +159,8 @@ def _mend_queue_races() -> None:
         with QUEUE_LOCK:
             return stock(queue, *args, **more)
 
-    def receive(account: Account, stock: Any, backend: Any, *asked: Any, **more: Any) -> Any:
-        queue_name, count, wait_seconds, *others = asked
+    def receive(account: Account, stock: Any, backend: Any, *requested: Any, **more: Any) -> Any:
+        queue_name, count, wait_seconds, *others = requested
         until = time.monotonic() + int(wait_seconds or 0)
         while True:
             with QUEUE_LOCK:
@@ -199,9 +199,9 @@ def _mend_redrive() -> None:
     destination AWS looks where each message came from; here the destination must be named. The task is done at once."""
 
     def start_message_move_task(account: Account, stock: Any, response: Any) -> ActionResult:
-        asked = json.loads(response.body)
+        requested = json.loads(response.body)
         backend = response.sqs_backend
-        source, target = (asked[name].rpartition(":")[2] for name in ("SourceArn", "DestinationArn"))
+        source, target = (requested[name].rpartition(":")[2] for name in ("SourceArn", "DestinationArn"))
         moved = backend.get_queue(source)
         backend.get_queue(target)
         with QUEUE_LOCK:
@@ -301,14 +301,14 @@ def _mend_jobs_of(kind: JobKind) -> None:
 
     def describe(account: Account, stock: Any, response: Any) -> ActionResult:
         name = json.loads(response.body)[f"{kind.name}JobName"]
-        return ActionResult(account.jobs.describe(kind, name, asked_in=_account_of(response)))
+        return ActionResult(account.jobs.describe(kind, name, requested_in=_account_of(response)))
 
     def stop(account: Account, stock: Any, response: Any) -> ActionResult:
-        account.jobs.stop(kind, json.loads(response.body)[f"{kind.name}JobName"], asked_in=_account_of(response))
+        account.jobs.stop(kind, json.loads(response.body)[f"{kind.name}JobName"], requested_in=_account_of(response))
         return ActionResult({})
 
     def list_jobs(account: Account, stock: Any, response: Any) -> ActionResult:
-        return ActionResult(account.jobs.summaries(kind, json.loads(response.body), asked_in=_account_of(response)))
+        return ActionResult(account.jobs.summaries(kind, json.loads(response.body), requested_in=_account_of(response)))
 
     noun = f"{kind.name.lower()}_job"
     _while_attached(SageMakerResponse, f"create_{noun}", create)
@@ -330,8 +330,8 @@ def _mend_updates() -> None:
 
 def _mend_policy_simulation() -> None:
     def simulate(account: Account, stock: Any, response: Any) -> ActionResult:
-        asked = response._get_param("ActionNames", [])
-        allowed = [{"EvalActionName": name, "EvalResourceName": "*", "EvalDecision": "allowed"} for name in asked]
+        requested = response._get_param("ActionNames", [])
+        allowed = [{"EvalActionName": name, "EvalResourceName": "*", "EvalDecision": "allowed"} for name in requested]
         return ActionResult({"EvaluationResults": allowed, "IsTruncated": False})  # as all that is asked for here
 
     _while_attached(IamResponse, "simulate_principal_policy", simulate)

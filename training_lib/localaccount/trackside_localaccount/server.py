@@ -28,9 +28,9 @@ from trackside_localaccount.background import Background
 from trackside_localaccount.event_delivery import Chaos, EventDelivery, RetryPolicy, send_to_queue
 from trackside_localaccount.fault_gate import Application, FaultGate, GatedServer
 from trackside_localaccount.faults import Faults, FaultSwitch
-from trackside_localaccount.hops import Journal
 from trackside_localaccount.job_process import Image
 from trackside_localaccount.jobs import Jobs, JobSettings
+from trackside_localaccount.journal import Journal
 from trackside_localaccount.lambda_runtime import LambdaRuntime, LambdaSettings
 from trackside_localaccount.orphans import OrphanKiller
 from trackside_localaccount.queue_delivery import QueueDelivery

@@ -36,14 +36,14 @@ class SharedClient:
     def __init__(
         self, service: str, *, connect_seconds: float = 5, read_seconds: float = 30, attempts: int = 5
     ) -> None:
-        self._asked = (service, connect_seconds, read_seconds, attempts)
+        self._arguments = (service, connect_seconds, read_seconds, attempts)
         self._held: tuple[_Clients, Any] | None = None
 
     def get(self) -> Any:
         """Return the client. Errors: `ConfigurationError` without botocore; botocore's own for wrong settings."""
         held = self._held
         if held is None or held[0] is not _clients:
-            held = self._held = (_clients, _clients.get(*self._asked))
+            held = self._held = (_clients, _clients.get(*self._arguments))
         return held[1]
 
 
@@ -58,12 +58,12 @@ class _Clients:
         self._made: dict[tuple[object, ...], Any] = {}
 
     def get(self, service: str, connect_seconds: float, read_seconds: float, attempts: int) -> Any:
-        asked = (service, connect_seconds, read_seconds, attempts)
+        arguments = (service, connect_seconds, read_seconds, attempts)
         with self._lock:
             settings = aws_settings()
             if settings != self._settings:
                 self._session, self._settings, self._made = None, settings, {}
-            if asked not in self._made:
+            if arguments not in self._made:
                 with _importing, CollectionPause():
                     botocore = _botocore()
                 if self._session is None:
@@ -75,8 +75,8 @@ class _Clients:
                     read_timeout=read_seconds,
                     max_pool_connections=_CONNECTIONS,
                 )
-                self._made[asked] = self._session.create_client(service, region_name=aws_region(), config=config)
-            return self._made[asked]
+                self._made[arguments] = self._session.create_client(service, region_name=aws_region(), config=config)
+            return self._made[arguments]
 
     def _open(self, botocore: Any) -> Any:
         session = botocore.session.Session()

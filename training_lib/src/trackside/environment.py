@@ -56,6 +56,38 @@ class CaptureEnvironment:
 
 
 @dataclass(frozen=True)
+class RehearsalEnvironment:
+    """Settings of a training process that `trackside check` has started, beside `CaptureEnvironment`.
+
+    TRACKSIDE_CHECK_STEPS    number of optimizer steps before the probes; 0 or unset: this is no rehearsal
+    TRACKSIDE_CHECK_SECONDS  time after the first step at which the probes begin all the same (default 120)
+    TRACKSIDE_PROBE_SECONDS  time that all probes together may take (default 90)
+    """
+
+    steps: int = 0
+    seconds: float = 120.0
+    probe_seconds: float = 90.0
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str] | None = None) -> RehearsalEnvironment:
+        """Return the settings in the process's environment, or in `environ`."""
+        env = _environ(environ)
+        return cls(
+            steps=_whole(env.get("TRACKSIDE_CHECK_STEPS"), 0),
+            seconds=_positive(env.get("TRACKSIDE_CHECK_SECONDS"), cls.seconds),
+            probe_seconds=_positive(env.get("TRACKSIDE_PROBE_SECONDS"), cls.probe_seconds),
+        )
+
+    def variables(self) -> dict[str, str]:
+        """Return the variables that `read` reads."""
+        return {
+            "TRACKSIDE_CHECK_STEPS": str(self.steps),
+            "TRACKSIDE_CHECK_SECONDS": repr(self.seconds),
+            "TRACKSIDE_PROBE_SECONDS": repr(self.probe_seconds),
+        }
+
+
+@dataclass(frozen=True)
 class EvaluatorEnvironment:
     """Settings of an evaluator.
 
@@ -85,7 +117,7 @@ class EvaluatorEnvironment:
     stop_grace_seconds: float = 60.0
     rules_after: int = 0
     max_runtime_seconds: float = 0.0
-    has_lifeline: bool = False
+    has_worker_lease: bool = False
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> EvaluatorEnvironment:
@@ -104,7 +136,7 @@ class EvaluatorEnvironment:
             stop_grace_seconds=_positive(env.get("rule_stop_grace_time_secs"), 60.0),
             rules_after=_whole(env.get("TRACKSIDE_RULES_AFTER"), 0),
             max_runtime_seconds=_positive(env.get("TRACKSIDE_MAX_RUNTIME_SECONDS"), 0.0),
-            has_lifeline=bool(env.get("TRACKSIDE_LIFELINE")),
+            has_worker_lease=bool(env.get("TRACKSIDE_LIFELINE")),
         )
 
 

@@ -11,7 +11,7 @@ from trackside.contracts.deployment.custom_rule_job import (
     MOST_JOBS,
     CustomRuleJob,
     issue_sentence,
-    judged_apart,
+    judged_separately,
     lies_below,
     read_ending,
 )
@@ -55,13 +55,13 @@ def test_rules_from_files_there_are_judged_apart() -> None:
         RuleConfiguration("Mine", name="elsewhere", source="s3://runs/mine.py"),
         RuleConfiguration("Mine", name="n" * 257, source=f"{PLACE}/mine.py"),
     )
-    assert judged_apart(RuleRequest((ours, *others, old)), place=PLACE) == (ours, old)
-    assert judged_apart(RuleRequest((ours, *others, old)), place="") == ()
+    assert judged_separately(RuleRequest((ours, *others, old)), place=PLACE) == (ours, old)
+    assert judged_separately(RuleRequest((ours, *others, old)), place="") == ()
 
 
 def test_not_more_than_so_many() -> None:
     many = tuple(RuleConfiguration("Mine", name=str(k), source=f"{PLACE}/mine.py") for k in range(MOST_JOBS + 5))
-    assert judged_apart(RuleRequest(many), place=PLACE) == many[:MOST_JOBS]
+    assert judged_separately(RuleRequest(many), place=PLACE) == many[:MOST_JOBS]
 
 
 @given(TEXT, TEXT, st.lists(st.sampled_from(Action), unique=True))

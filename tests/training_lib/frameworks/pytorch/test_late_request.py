@@ -142,5 +142,5 @@ def test_where_it_cannot_be_read_the_default_is_saved_and_that_is_said_once(
     (line,) = done.stderr.splitlines()
     assert line.startswith("Trackside: the capture request cannot be read: ")
     assert ADDRESS.rpartition("/")[0] in line
-    assert "What is saved by default is saved instead" in line
+    assert "The default request is used instead" in line
     assert sorted(read_run(LocalStore(tmp_path / "run" / "debug-output"))) == [0]

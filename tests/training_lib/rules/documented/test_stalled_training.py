@@ -48,8 +48,8 @@ def test_it_is_asked_while_nothing_comes(has_ended: bool, fires: bool) -> None:
         store.put("training_job_end.ts", b"")
     rules = build_rules(RuleRequest((RuleConfiguration("stalled-training", preset=AWS_DOCS),)))
     evaluator = Evaluator(Trial(store), rules, (), ProgressFile(MemoryStore()), run="run", clock=lambda: now[0])
-    evaluator.sweep()
+    evaluator.poll()
     assert not evaluator.summary().issues
     now[0] += 1801
-    evaluator.sweep()
+    evaluator.poll()
     assert bool(evaluator.summary().issues) is fires

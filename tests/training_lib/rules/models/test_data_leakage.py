@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts, OptimizerFacts
-from trackside.rules.models.data_leakage import DataLeakage, correlated_with, explained_by, following, tells_all
+from trackside.rules.models.data_leakage import (
+    DataLeakage,
+    correlated_with,
+    explained_by,
+    following,
+    separates_all_classes,
+)
 from trackside.testing.rule_case import RuleCase, assert_case, replay
 
 X, Y = "Net_input_0", "CrossEntropyLoss_input_1"
@@ -79,7 +85,7 @@ def tokens() -> Batch:
     return with_column(RANDOM.integers(5, 800, size=(48, 20)), labels, place=0), labels
 
 
-def told_apart() -> Batch:
+def separated() -> Batch:
     labels = classes(2)
     return with_column(noise(48, 8), 3.0 * labels + noise(48)), labels
 
@@ -154,7 +160,7 @@ CASES = [
     case("classes of words, read both ways", lambda: (same_words()[0], classes(3, size=320)), facts=BOTH_WAYS),
     case("the next word, in one batch", next_words, batches=1, facts=BOTH_WAYS),
     case("noise", lambda: (noise(48, 8), classes(3))),
-    case("classes that lie apart", told_apart),
+    case("classes that lie apart", separated),
     case("nearly the number to regress", lambda: regressed(0.1)),
     case("a random walk: the next is much like the last", walk),
     case("what tells one class from the others alone", lambda: one_hot_beside(without=1)),
@@ -224,7 +230,7 @@ def test_scale_and_shift_of_a_column_change_nothing(seed: int, factor: float, sh
     inputs = random.normal(size=(40, 5))
     inputs[:, 2] = labels * factor + shift
     assert following(inputs, labels, explained=0.999).keys() == {2}
-    assert tells_all(inputs, labels, (2,))
+    assert separates_all_classes(inputs, labels, (2,))
 
 
 @given(seed=st.integers(0, 2**16), size=st.integers(16, 60))

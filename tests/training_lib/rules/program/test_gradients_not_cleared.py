@@ -13,6 +13,7 @@ from tests.training_lib.rules.columns import along, steady
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts
 from trackside.contracts.recorded_names import GRADIENTS_KEPT
+from trackside.contracts.verdict import Severity
 from trackside.rules.program.gradients_not_cleared import GradientsNotCleared, kept_share
 from trackside.testing.rule_case import RuleCase, assert_case, replay
 
@@ -33,7 +34,11 @@ CASES = [
     RuleCase("never cleared on one of two workers", recorded=kept(of_two(0, 1)), fires=(GRADIENTS_KEPT,)),
     RuleCase("always cleared", recorded=kept(steady(0))),
     RuleCase("too early to tell", recorded=kept(steady(1, 9))),
-    RuleCase("cleared every other step", recorded=kept(along([0, 1] * 20))),
+    RuleCase("cleared every other step", recorded=kept(along([0, 1] * 20)), fires=(GRADIENTS_KEPT,)),
+    RuleCase("cleared at every fourth step", recorded=kept(along([0, 1, 1, 1] * 12)), fires=(GRADIENTS_KEPT,)),
+    RuleCase("cleared at every fourth step, seven times", recorded=kept(along([0, 1, 1, 1] * 7 + [0]))),
+    RuleCase("cleared now and then", recorded=kept(along([0, 1, 1, 0, 1, 0, 0, 1, 1, 1] * 6))),
+    RuleCase("cleared at every step after a bad start", recorded=kept(along([0, 1] * 20 + [0] * 5))),
     RuleCase("cleared again", recorded=kept(along([1] * 20 + [0] * 20))),
     RuleCase("nothing recorded of it", recorded={"Loss_output_0": {"mean": steady(1)}}),
 ]
@@ -53,6 +58,15 @@ def test_it_says_since_when_and_where() -> None:
     assert (finding.since_step, finding.observed, finding.place) == (20, 1.0, "train.py:12")
     (suspicion,) = GradientsNotCleared().suspicions([finding], case.window)
     assert suspicion.cause is Cause.MISSING_ZERO_GRAD
+
+
+def test_a_fixed_distance_is_a_warning() -> None:
+    case = RuleCase("every third", recorded=kept(along([0, 1, 1] * 12)), fires=(GRADIENTS_KEPT,))
+    rule = GradientsNotCleared()
+    found = assert_case(rule, case)
+    assert rule.severity_of(found) is Severity.WARNING
+    assert (found[0].observed, found[0].threshold) == (3.0, 1.0)
+    assert rule.severity_of(assert_case(rule, CASES[0])) is Severity.CRITICAL
 
 
 def test_it_is_told_at_step_ten() -> None:

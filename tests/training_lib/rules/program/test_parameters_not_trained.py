@@ -12,10 +12,10 @@ from tests.training_lib.rules.columns import along, steady
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts, OptimizerFacts, ParameterFacts
 from trackside.contracts.verdict import Severity
-from trackside.rules.program.parameters_not_trained import ParametersNotTrained
+from trackside.rules.program.parameters_not_trained import NO_MODULE, NO_OPTIMIZER, ParametersNotTrained
 from trackside.testing.rule_case import RuleCase, assert_case, replay
 
-STEPS = 60
+STEPS = 330
 RATE = "hyperparameters/SGD/group_0/lr"
 BODY = ParameterFacts("Net_body.weight", "body", (64, 64), "float32", optimizer="SGD", has_gradient=True)
 HEAD = replace(BODY, name="Net_head.weight", module="head", shape=(10, 64))
@@ -51,12 +51,27 @@ def case(
     return RuleCase(name, recorded=rows() if recorded is None else recorded, facts=revisions, fires=names)
 
 
+def short(recorded: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The first hundred steps of it."""
+    return {
+        name: {of: {step: value for step, value in column.items() if step < 100} for of, column in statistics.items()}
+        for name, statistics in recorded.items()
+    }
+
+
 NEVER_SEEN = rows(head=0.0, present=0.0, update=0.0)
 ROUNDED = {**rows(update=0.0, rate=1e-12), HEAD.name: {"update_l2": steady(0.0, 6, every=10), "l2": steady(2.0, 6)}}
 TURNS = {
     **NEVER_SEEN,
     BODY.gradient: {"l2": steady(1.0, STEPS), "is_present": along([step % 9 != 3 for step in range(STEPS)])},
 }
+ORPHAN = replace(HEAD, module="", has_gradient=False)
+CORRECTED = (
+    BODY,
+    replace(HEAD, **FROZEN, optimizer="", name="Net_q.base.weight", module="q.base", looks_untrained=True),
+    replace(HEAD, name="Net_q.a.weight", module="q.a", shape=(4, 64)),
+    replace(HEAD, name="Net_q.b.weight", module="q.b", shape=(10, 4)),
+)
 TIED = replace(HEAD, optimizer="", tied_to=BODY.name)
 
 CASES = [
@@ -74,11 +89,33 @@ CASES = [
         BODY,
         fires=(replace(HEAD, name="Net_neck.weight"), HEAD),
     ),
+    case(
+        "a whole model is in no optimizer",
+        BODY,
+        replace(HEAD, **OUTSIDE, name="Encoder_0.weight"),
+        fires=(replace(HEAD, name="Encoder_0.weight"),),
+    ),
+    case(
+        "a layer was replaced: the optimizer holds the old one, by the same name",
+        BODY,
+        replace(HEAD, **OUTSIDE),
+        ORPHAN,
+        recorded=NEVER_SEEN,
+        fires=(HEAD, HEAD),
+    ),
+    case("an input is optimised", replace(BODY, module="", name="Parameters_0.weight"), replace(HEAD, **OUTSIDE)),
     case("all of it trains", BODY, HEAD),
+    case("frozen for the first steps", BODY, replace(HEAD, **FROZEN, looks_untrained=True), recorded=short(rows())),
+    case("no gradient for the first steps", BODY, replace(HEAD, **UNSEEN), recorded=short(NEVER_SEEN)),
+    case("frozen not long ago", BODY, replace(HEAD, **FROZEN), before=(BODY, HEAD), recorded=short(rows())),
+    case("frozen at random, and corrected", *CORRECTED, recorded=rows()),
     case("another name of one that trains", BODY, TIED),
     case("frozen, and trained before", replace(BODY, **FROZEN, optimizer=""), HEAD),
     case("a layer that is not used in this step", BODY, HEAD, recorded=rows(present=0.5)),
-    case("an average of the weights", BODY, replace(HEAD, **OUTSIDE, name="Average_head.weight")),
+    case("an average of the weights", BODY, replace(HEAD, **OUTSIDE, **UNSEEN, name="Average_head.weight")),
+    case(
+        "a teacher that the script updates by hand", BODY, replace(HEAD, **OUTSIDE, name="T_x.weight", has_changed=True)
+    ),
     case("a rate of zero", BODY, HEAD, recorded=rows(update=0.0, rate=0.0)),
     case("rounding noise before a normalisation", BODY, HEAD, recorded=rows(head=1e-9, update=0.0)),
 ]
@@ -93,7 +130,7 @@ def test_cases(case: RuleCase) -> None:
     ("case", "causes"),
     [
         pytest.param(CASES[0], [Cause.PARAMETERS_NOT_IN_OPTIMIZER], id="outside"),
-        pytest.param(CASES[2], [Cause.FROZEN_PARAMETERS, Cause.PARAMETERS_NOT_IN_OPTIMIZER], id="inside"),
+        pytest.param(CASES[2], [Cause.FROZEN_PARAMETERS], id="inside"),
         pytest.param(
             case("rounded away", BODY, HEAD, recorded=ROUNDED, fires=(HEAD,)),
             [Cause.LEARNING_RATE_TOO_LOW, Cause.FROZEN_PARAMETERS],
@@ -142,6 +179,56 @@ def test_what_it_suspects(case: RuleCase, causes: list[Cause]) -> None:
 )
 def test_how_bad_it_is(case: RuleCase, severity: Severity) -> None:
     assert ParametersNotTrained().severity_of(assert_case(ParametersNotTrained(), case)) is severity
+
+
+@pytest.mark.parametrize(
+    ("evaluations", "fires"),
+    [
+        pytest.param((40, 60), True, id="two-epochs"),
+        pytest.param((60,), False, id="one-epoch"),
+        pytest.param((), False, id="none"),
+    ],
+)
+def test_what_is_frozen_may_have_its_turn_in_the_next_epoch(evaluations: tuple[int, ...], fires: bool) -> None:
+    frozen = case("", BODY, replace(HEAD, **FROZEN, looks_untrained=True))
+    evaluated = {"CrossEntropyLoss_output_0": {"mean": {step: 1.0 for e in evaluations for step in (e, e + 1)}}}
+    at = {step for e in evaluations for step in (e, e + 1)}
+    recorded = {
+        name: {of: {s: v for s, v in column.items() if s <= 120 and s not in at} for of, column in statistics.items()}
+        for name, statistics in frozen.recorded.items()
+    }
+    assert_case(
+        ParametersNotTrained(),
+        replace(frozen, recorded=recorded, evaluated=evaluated, fires=(HEAD.name,) if fires else ()),
+    )
+
+
+def test_after_some_layers_were_thawed_the_frozen_ones_are_information() -> None:
+    neck = replace(BODY, name="Net_neck.weight", module="neck")
+    thawed = case(
+        "",
+        BODY,
+        neck,
+        replace(HEAD, **FROZEN, looks_untrained=True),
+        before=(BODY, replace(neck, **FROZEN)),
+        fires=(HEAD,),
+    )
+    assert ParametersNotTrained().severity_of(assert_case(ParametersNotTrained(), thawed)) is Severity.INFO
+
+
+def test_the_reasons_for_two_of_one_name_are_told_apart() -> None:
+    replaced = next(case for case in CASES if case.name.startswith("a layer was replaced"))
+    findings = assert_case(ParametersNotTrained(), replaced)
+    assert [finding.measure for finding in findings] == [NO_OPTIMIZER, NO_MODULE]
+    (suspicion,) = ParametersNotTrained().suspicions(findings, replaced.window)
+    assert suspicion.cause is Cause.PARAMETERS_NOT_IN_OPTIMIZER
+    assert "no module holds any more" in suspicion.because
+
+
+def test_it_never_calls_frozen_what_requires_a_gradient() -> None:
+    cut_off = next(case for case in CASES if case.name == "no gradient reaches it")
+    (suspicion,) = ParametersNotTrained().suspicions(assert_case(ParametersNotTrained(), cut_off), cut_off.window)
+    assert suspicion.because == "1 require a gradient that never reaches them"
 
 
 def test_it_is_told_early_with_the_line() -> None:

@@ -68,7 +68,7 @@ CASES = [
     case("far above the margin", LossFacts("loss_output_0", margin=1.0), along([4 + x for x in BELOW_ONE])),
     case("at the margin, and little seen of it", LossFacts("loss_output_0", margin=1.0), along([1.01] * 60)),
     case("about one, and no margin", LossFacts("loss_output_0"), AT_ONE),
-    case("n by n of two models", LossFacts("loss_output_0", is_broadcast=True), BRIEF, optimizers=TWO),
+    case("each prediction against its own target, of two models", LossFacts("loss_output_0"), BRIEF, optimizers=TWO),
     growing("below zero, but it settles", [1 - 30 * (1 - 0.9**step) for step in range(60)]),
     growing("below zero, but not far", [-0.2 * value for value in SPEEDS_UP]),
     growing("it runs away, but nothing grows", SPEEDS_UP, gradient=1.0),
@@ -101,6 +101,19 @@ def test_cases(case: RuleCase) -> None:
 def test_what_it_suspects(case: RuleCase, cause: Cause) -> None:
     findings = assert_case(UnsuitableLoss(), case)
     assert UnsuitableLoss().suspicions(findings, case.window)[0].cause is cause
+
+
+@pytest.mark.parametrize(
+    ("loss", "observed"),
+    [
+        pytest.param(LossFacts("loss_output_0", is_broadcast=True, compared_with=32), 1 / 32, id="counted"),
+        pytest.param(LossFacts(MSE, "MSELoss", is_broadcast=True, compared_with=10), 0.1, id="the-number-of-the-class"),
+        pytest.param(LossFacts(MSE, "MSELoss", input_shape=(16, 1), is_broadcast=True), 1 / 16, id="facts-of-before"),
+    ],
+)
+def test_the_share_of_a_broadcast_is_measured(loss: LossFacts, observed: float) -> None:
+    (finding,) = assert_case(UnsuitableLoss(), case("a critic and its actor", loss, BRIEF, fires=True, optimizers=TWO))
+    assert finding.observed == observed
 
 
 @pytest.mark.parametrize(

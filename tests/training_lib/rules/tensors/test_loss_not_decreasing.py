@@ -62,10 +62,29 @@ def evaluated(name: str, training: object, validation: object, *, fires: bool = 
     )
 
 
+RATES = ("hyperparameters/Adam/group_0/lr", "hyperparameters/Adam_1/group_0/lr")
+IN_TURNS = {rate: {"mean": saved(np.full(100, 0.1), every=20) | {10 * n: 0.1}} for n, rate in enumerate(RATES)}
+NEW_OPTIMIZER = (
+    ModelFacts(optimizers=(OptimizerFacts("Adam", "Adam"),)),
+    ModelFacts(from_step=1000, optimizers=(OptimizerFacts("Adam_1", "Adam"),)),
+)
+BACK = np.concatenate([LEARNS[:100], np.full(100, 3.0)])
+SETTLES = np.concatenate([LEARNS[:100], np.full(100, 1.2)])
 AT_GUESSING = [2.35, 2.305, 2.304, 2.306, 2.31, 2.308, 2.31, 2.312, 2.31, 2.311]
 CASES = [
     # what must be found
     evaluated("falls to guessing, and validation is never better", FALLS_TO_GUESSING, AT_GUESSING, fires=True),
+    evaluated("falls to guessing, and few evaluations", FALLS_TO_GUESSING, AT_GUESSING[:3], fires=True),
+    evaluated("falls to guessing from far above", noisy([30.0] * 3 + [CHANCE] * 197, 0.01), [], fires=True),
+    RuleCase("at the end of a run of 130 steps", {LOSS: saved(np.full(130, CHANCE), every=1)}, fires=(LOSS,)),
+    RuleCase(
+        "two optimizers for one loss",
+        {LOSS: saved(FLAT)},
+        recorded={rate: {"mean": saved(np.full(200, 0.1))} for rate in RATES},
+        facts=TWO_OPTIMIZERS,
+        fires=(LOSS,),
+    ),
+    RuleCase("a new optimizer, and nothing is left", {LOSS: saved(BACK)}, facts=NEW_OPTIMIZER, fires=(LOSS,)),
     evaluated("learns rows by heart, slowly", BY_ROWS, AT_GUESSING, fires=True),
     RuleCase(
         "the sum rises", {SUM: saved(2.3 * 1.02 ** np.arange(200)), ADDEND: saved(LEARNS)}, facts=SUMMED, fires=(SUM,)
@@ -97,7 +116,7 @@ CASES = [
         "falls to guessing, and validation was better", FALLS_TO_GUESSING, [*AT_GUESSING[:4], 2.1, *AT_GUESSING[5:]]
     ),
     evaluated("learns slowly, and validation too", BY_ROWS, np.linspace(2.305, 2.29, 10)),
-    evaluated("falls to guessing, and few evaluations", FALLS_TO_GUESSING, AT_GUESSING[:3]),
+    evaluated("learns a little more than guessing", noisy([*FALLS_TO_GUESSING[:20], *np.full(180, 2.2)], 0.01), []),
     RuleCase(
         "an addend rises while the sum falls",
         {SUM: saved(2.3 + LEARNS), ADDEND: saved(0.01 * 1.02 ** np.arange(200))},
@@ -107,6 +126,11 @@ CASES = [
     RuleCase("no loss was saved", {"Net_fc.weight": saved(FLAT)}),
     RuleCase("one loss", {LOSS: {0: 2.3}}),
     RuleCase("too early to say", {LOSS: saved(FLAT[:100], every=1)}),
+    RuleCase("too early to say of a run that goes on", {LOSS: saved(FLAT, every=1)}, step=190),
+    RuleCase("two optimizers in turns", {LOSS: saved(FLAT)}, recorded=IN_TURNS, facts=TWO_OPTIMIZERS),
+    RuleCase("a harder task that is being learned", {LOSS: saved([*LEARNS[:120], *(1.5 * LEARNS[:20] + 1.2)])}),
+    RuleCase("a new optimizer, and it learns on", {LOSS: saved(SETTLES)}, facts=NEW_OPTIMIZER),
+    RuleCase("slowly, and seen only from afar", {LOSS: saved(noisy(CHANCE * (1 - 1.2e-4 * np.arange(400)), 0.02))}),
     RuleCase("too few losses", {LOSS: saved(FLAT[:30])}),
     RuleCase("a negative loss that rises: no level that it should fall to", {LOSS: saved(-2 + 0.02 * np.arange(100))}),
     RuleCase("two models that compete", {LOSS: saved(FLAT)}, facts=TWO_OPTIMIZERS),
@@ -168,7 +192,7 @@ def test_a_rising_loss_is_described() -> None:
 @pytest.mark.parametrize(
     ("losses", "step"),
     [
-        pytest.param(FLAT, 130, id="stuck: from step 120 on, twice"),
+        pytest.param(np.full(1000, CHANCE), 310, id="stuck: from step 300 on, and ten steps before"),
         pytest.param(2.3 * 1.02 ** np.arange(200), 100, id="rising: long before"),
         pytest.param(LEARNS, None, id="learning: never"),
     ],
@@ -232,6 +256,22 @@ def test_parameters_are_heeded() -> None:
 losses_of_a_run = st.lists(st.floats(0.01, 100), min_size=4, max_size=60)
 
 
+def error(values: list[float]) -> float:
+    middle = statistics.median(values)
+    return float(1.2533 * 1.4826 * statistics.median(abs(v - middle) for v in values) / len(values) ** 0.5)
+
+
+def falls_again(risen: list[float]) -> bool:
+    third = len(risen) // 3
+    if third < 2:
+        return False
+    early, late = risen[:third], risen[-third:]
+    decrease = (statistics.median(early) - statistics.median(late)) / statistics.median(early)
+    doubt = (error(early) ** 2 + error(late) ** 2) ** 0.5 / statistics.median(early)
+    assume(abs(decrease - 2 * doubt - 0.05) > 1e-9)
+    return decrease - 2 * doubt > 0.05
+
+
 def oracle(losses: list[float], window: int, diff: float, rise: float) -> str | None:
     """The page's points 1 to 4, with the standard library's medians."""
     newest = losses[-window:]
@@ -242,25 +282,32 @@ def oracle(losses: list[float], window: int, diff: float, rise: float) -> str | 
     lowest = min(map(statistics.median, windows))
     if losses[0] < lowest and level > 2 * losses[0]:
         lowest = losses[0]
-    if level > 0.9 * losses[0] and min(newest) > lowest * (1 + rise / 100):
-        return "rising"
+    limit = lowest * (1 + rise / 100)
+    if level > 0.9 * losses[0] and min(newest) > limit:
+        risen = losses[max([i + 1 for i, loss in enumerate(losses) if loss <= limit], default=0) :]
+        if level >= 2 * losses[0] or not falls_again(risen):
+            return "rising"
     if len(losses) < 2 * window:
         return None
     start = max(losses[0], statistics.median(losses[:window]))
     half = max(window, len(losses) // 4)
     before, after = losses[-2 * half : -half], losses[-half:]
-
-    def error(values: list[float]) -> float:
-        middle = statistics.median(values)
-        return float(1.2533 * 1.4826 * statistics.median(abs(v - middle) for v in values) / len(values) ** 0.5)
-
-    first, second = statistics.median(before), statistics.median(after)
-    decrease = (first - second) / first
+    first = statistics.median(before)
+    decrease = (first - statistics.median(after)) / first
     doubt = (error(before) ** 2 + error(after) ** 2) ** 0.5 / first
     learned = (start - level) / start
     assume(min(abs(learned - 0.1), abs(decrease + 2 * doubt - diff / 100)) > 1e-9)  # no verdict on rounding
     assume(abs(decrease - 2 * doubt - 0.005) > 1e-9)
     certainly_falls = decrease - 2 * doubt > 0.005
+    if len(losses) >= 4 * half:
+        second = losses[-3 * half : -2 * half]
+        far = (statistics.median(second) - statistics.median(after)) / statistics.median(second)
+        far_doubt = (error(second) ** 2 + error(after) ** 2) ** 0.5 / statistics.median(second)
+        assume(abs(far - 2 * far_doubt - 0.005) > 1e-9)
+        certainly_falls = certainly_falls or far - 2 * far_doubt > 0.005
+    assume(abs(decrease + 2 * doubt + rise / 100) > 1e-9)
+    if decrease + 2 * doubt < -rise / 100:
+        return None
     return "stuck" if learned < 0.1 and decrease + 2 * doubt < diff / 100 and not certainly_falls else None
 
 
@@ -307,4 +354,4 @@ def test_says_when_it_cannot_answer_yet(losses: np.ndarray, ready: bool) -> None
     trial = recorded_trial({"CrossEntropyLoss_output_0": saved(losses)})
     lacks = LossNotDecreasing().lacks(trial.window(trial.steps()[-1], now=0.0))
     assert (lacks == "") is ready
-    assert ready or "120 steps of a training loss" in lacks
+    assert ready or "300 steps of a training loss" in lacks

@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trackside.rules.tensors.vanishing_gradient import VanishingGradient, grows, vanished
-from trackside.testing.rule_case import RuleCase, assert_case, recorded_trial, replay
+from tests.training_lib.rules.columns import steady
+from trackside.contracts.model_facts import ModelFacts, OptimizerFacts, ParameterFacts
+from trackside.contracts.verdict import Severity
+from trackside.rules.tensors.vanishing_gradient import SIZE, VanishingGradient, grows, vanished
+from trackside.testing.rule_case import RuleCase, Statistics, assert_case, recorded_trial, replay
 from trackside.trial.window import Column
 
 G = "gradient/Net_"
@@ -140,7 +143,7 @@ def test_the_finding_names_size_worker_and_beginning() -> None:
     assert (finding.worker, finding.step, finding.since_step) == ("worker_1", 300, 100)
     assert finding.observed == float(np.float32(1e-10))
     assert finding.comparison == "mean |gradient| 1e-10 < 1e-07"
-    assert finding.statistics == {"largest_mean_abs_gradient": 0.5, "zero_gradients": 1.0}
+    assert finding.statistics == {"largest_mean_abs_gradient": 0.5, "zero_gradients": 1.0, "is_side_path": 0.0}
     assert [step for step, _ in finding.series] == list(sizes)
 
 
@@ -161,6 +164,102 @@ def test_a_saved_reduction_answers_as_the_tensor_would() -> None:
     sizes = {f"smdebug/reductions/abs_mean/{G}0.weight": 1e-11, f"smdebug/reductions/abs_mean/{G}1.weight": 1e-2}
     case = RuleCase("reductions only", {name: {0: size} for name, size in sizes.items()}, fires=(f"{G}0.weight",))
     assert_case(VanishingGradient(), case)
+
+
+def trained(*names: str, optimizer: str = "AdamW", decay: float = 0.01) -> ModelFacts:
+    """Parameters in the order of the model, 4 by 4 each."""
+    parameters = [
+        ParameterFacts(f"Net_{name}", name.rpartition(".")[0], (4, 4), "float32", optimizer=optimizer) for name in names
+    ]
+    return ModelFacts(
+        parameters=tuple(parameters),
+        optimizers=(OptimizerFacts(optimizer, optimizer, groups=({"weight_decay": decay},)),),
+    )
+
+
+def measured(sizes: dict[str, float], updates: dict[str, float], *, steps: int = 3, rate: float = 1e-3) -> Statistics:
+    """Gradients and relative updates that stay as they are."""
+    return {
+        **{f"{G}{name}": {"abs_mean": steady(size, steps)} for name, size in sizes.items()},
+        **{
+            f"Net_{name}": {"update_ratio": steady(size, steps), "l2": steady(0.1, 1)} for name, size in updates.items()
+        },
+        **{f"hyperparameters/{name}/group_0/lr": {"mean": steady(rate, steps)} for name in ("AdamW", "Adam", "SGD")},
+    }
+
+
+NARROW = {"emb.weight": 1e-4, "q.weight": 8e-8, "q.bias": 7e-8, "k.weight": 9e-8, "k.bias": 1e-14, "v.weight": 1e-5}
+MOVING = {"q.weight": 0.04, "q.bias": 0.8, "k.weight": 0.04, "k.bias": 0.6, "emb.weight": 0.04, "v.weight": 0.04}
+STANDING = dict.fromkeys(MOVING, 1e-9) | {"emb.weight": 0.01, "v.weight": 0.01}
+DEEP = {"0.weight": 1e-6, "1.weight": 1e-5, "2.weight": 0.1}
+FAR = {"0.weight": 2e-7, "1.weight": 2e-6, "2.weight": 0.02}
+BY_PROGRAM = [
+    # what must be found
+    RuleCase(
+        "a side path that stands for long",
+        recorded=measured(NARROW, STANDING, steps=120),
+        facts=trained(*NARROW),
+        fires=tuple(f"{G}{name}" for name in ("k.bias", "q.bias", "q.weight", "k.weight")),
+    ),
+    RuleCase(
+        "the first layers, though the order is given",
+        recorded=measured({"0.weight": 1e-9, "1.weight": 1e-2}, {"0.weight": 1e-9, "1.weight": 0.01}),
+        facts=trained("0.weight", "1.weight"),
+        fires=(f"{G}0.weight",),
+    ),
+    RuleCase(
+        "moved by nothing but decoupled weight decay",
+        recorded=measured({"0.weight": 1e-9, "1.weight": 1e-2}, {"0.weight": 1.1e-5, "1.weight": 0.01}),
+        facts=trained("0.weight", "1.weight"),
+        fires=(f"{G}0.weight",),
+    ),
+    RuleCase(
+        "moved by decay that Adam takes for the gradient",
+        recorded=measured({"0.weight": 1e-9, "1.weight": 1e-2}, {"0.weight": 0.01, "1.weight": 0.01}),
+        facts=trained("0.weight", "1.weight", optimizer="Adam"),
+        fires=(f"{G}0.weight",),
+    ),
+    RuleCase(
+        "far behind the last layer, and standing",
+        recorded=measured(DEEP, FAR, steps=120),
+        facts=trained(*DEEP, optimizer="SGD"),
+        fires=(f"{G}0.weight",),
+    ),
+    # what must stay silent
+    RuleCase(
+        "queries and keys of a narrow transformer, which Adam moves",
+        recorded=measured(NARROW, MOVING, steps=120),
+        facts=trained(*NARROW),
+    ),
+    RuleCase("the same at first, which SGD does not move", recorded=measured(NARROW, STANDING), facts=trained(*NARROW)),
+    RuleCase(
+        "far behind the last layer, and moved by Adam",
+        recorded=measured(DEEP, dict.fromkeys(DEEP, 0.01), steps=120),
+        facts=trained(*DEEP),
+    ),
+    RuleCase(
+        "far behind the last layer, at first", recorded=measured(DEEP, FAR), facts=trained(*DEEP, optimizer="SGD")
+    ),
+    RuleCase(
+        "far behind, and so is the rate",
+        recorded=measured(DEEP, dict.fromkeys(DEEP, 2e-7), steps=120),
+        facts=trained(*DEEP, optimizer="SGD"),
+    ),
+    RuleCase(
+        "far behind in the middle",
+        recorded=measured({"a.weight": 0.1, **DEEP}, {"a.weight": 0.02, **FAR}, steps=120),
+        facts=trained("a.weight", *DEEP, optimizer="SGD"),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", BY_PROGRAM, ids=str)
+def test_what_the_program_says(case: RuleCase) -> None:
+    findings = assert_case(VanishingGradient(), case)
+    on_the_way = [f for f in findings if f.measure == SIZE and not f.statistics["is_side_path"]]
+    if findings:
+        expected = Severity.CRITICAL if on_the_way else Severity.WARNING
+        assert VanishingGradient().severity_of(findings) is expected
 
 
 modules = st.sampled_from(["a.weight", "a.bias", "b.weight", "b.bias", "c.weight", "root"])

@@ -25,7 +25,7 @@ class CheckpointWatch:
     def __init__(self, store: StateStore, *, monotonic: Callable[[], float] = time.perf_counter) -> None:
         self._store, self._monotonic = store, monotonic
         self._next_look = float("-inf")
-        self._was_said = False
+        self._was_logged = False
 
     def step_ends(self, state: Callable[[], Mapping[str, Any]]) -> None:
         """Check the checkpoints if it is time. `state` returns the state to store, under its old names."""
@@ -41,8 +41,8 @@ class CheckpointWatch:
             if self._store.is_checkpoint_updated():
                 self._store.update_state(state())
         except OSError as error:
-            if not self._was_said:
-                self._was_said = True
+            if not self._was_logged:
+                self._was_logged = True
                 logger.warning("Trackside: how far training has come could not be left by its checkpoints: %s.", error)
 
 

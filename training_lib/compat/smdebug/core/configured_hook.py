@@ -105,31 +105,31 @@ class ConfiguredHook:
             if path is not None or not CaptureEnvironment.read().run_uri:
                 raise
             document = {}
-        told = read_configuration(document)
+        requested = read_configuration(document)
         environment = OldNamesEnvironment.read()
         has_own_file = environment.is_sagemaker_job
         hook = cls(
-            out_dir=told.out_dir,
-            export_tensorboard=told.export_tensorboard and not has_own_file,
-            tensorboard_dir=get_tensorboard_dir_from_json_config() if has_own_file else told.tensorboard_dir,
-            dry_run=told.dry_run,
-            reduction_config=told.reduction_config,
-            save_config=told.save_config,
-            include_regex=told.include_regex,
-            include_collections=told.include_collections,
-            save_all=told.save_all,
-            include_workers=told.include_workers,
+            out_dir=requested.out_dir,
+            export_tensorboard=requested.export_tensorboard and not has_own_file,
+            tensorboard_dir=get_tensorboard_dir_from_json_config() if has_own_file else requested.tensorboard_dir,
+            dry_run=requested.dry_run,
+            reduction_config=requested.reduction_config,
+            save_config=requested.save_config,
+            include_regex=requested.include_regex,
+            include_collections=requested.include_collections,
+            save_all=requested.save_all,
+            include_workers=requested.include_workers,
         )
-        for collection in told.collections:
+        for collection in requested.collections:
             hook._take_over(collection)
         return hook
 
-    def _take_over(self, told: Collection) -> None:
-        mine = self.get_collection(told.name)
-        mine.include(list(told.include_regex))
-        mine.save_config = told.save_config
-        mine.reduction_config = told.reduction_config
-        mine.save_histogram = told.save_histogram
+    def _take_over(self, requested: Collection) -> None:
+        mine = self.get_collection(requested.name)
+        mine.include(list(requested.include_regex))
+        mine.save_config = requested.save_config
+        mine.reduction_config = requested.reduction_config
+        mine.save_histogram = requested.save_histogram
 
     # Collections.
 

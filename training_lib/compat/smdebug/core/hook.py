@@ -101,7 +101,7 @@ class BaseHook(ConfiguredHook):
             self._given[tensor_name] = names
             self._capture.save_tensor(tensor_name, tensor_value, collections=names)
         else:
-            self._say_once(
+            self._warn_once(
                 f"unsaved/{tensor_name}",
                 "%s was given at step %d, on which none of its collections (%s) is saved, as their save_config says.",
                 tensor_name,
@@ -112,7 +112,7 @@ class BaseHook(ConfiguredHook):
     def save_scalar(self, name: str, value: Any, sm_metric: bool = False, timestamp: float | None = None) -> None:
         """Save a number as `scalar/<name>` with the open step, which is saved for it. `timestamp` is ignored."""
         if sm_metric:
-            self._say_once("sm_metric", "sm_metric is passed over: publish %s as a metric of your own.", name)
+            self._warn_once("sm_metric", "sm_metric is passed over: publish %s as a metric of your own.", name)
         self._capture.save_scalar(name, value)
 
     def export_collections(self) -> None:
@@ -128,7 +128,7 @@ class BaseHook(ConfiguredHook):
         **kwargs: Any,
     ) -> None:
         """Log a warning once: Trackside writes no timeline."""
-        self._say_once("timeline", "record_trace_events is passed over: Trackside writes no timeline.")
+        self._warn_once("timeline", "record_trace_events is passed over: Trackside writes no timeline.")
 
     def close(self) -> None:
         """Save the last step and end the run. Nothing is captured any more; a second call does nothing."""
@@ -235,10 +235,10 @@ class BaseHook(ConfiguredHook):
         """The logger of the hook's warnings."""
         return logger
 
-    def _say_once(self, what: str, message: str, *args: object) -> None:
-        said: set[str] = self.__dict__.setdefault("_said", set())
-        if what not in said:
-            said.add(what)
+    def _warn_once(self, what: str, message: str, *args: object) -> None:
+        warned: set[str] = self.__dict__.setdefault("_said", set())
+        if what not in warned:
+            warned.add(what)
             logger.warning("Trackside: " + message, *args)
 
     # What stays for the next instance, beside the checkpoints.

@@ -216,7 +216,7 @@ def capture_request(
     tensorboard: str,
 ) -> tuple[CaptureRequest, list[str]]:
     """Return the capture request, and names of the user's own collections that could never hold a tensor."""
-    asked, empty = [], []
+    requested, empty = [], []
     for collection in collections:
         own = tuple(regex for regex in collection.include_regex if regex != BUILT_IN_REGEX.get(collection.name))
         if not (own or collection.tensor_names or collection.name in _BUILT_IN):
@@ -229,7 +229,7 @@ def capture_request(
         if collection.name in NON_REDUCTION_COLLECTIONS:
             reductions = ReductionConfig(save_raw_tensor=True)
         tokens = [token for token in reductions.to_json_dict()["reductions"].split(",") if token]
-        asked.append(
+        requested.append(
             replace(
                 request,
                 include_regex=own,
@@ -241,7 +241,7 @@ def capture_request(
             )
         )
     workers = "all" if include_workers == "all" else "one"
-    return CaptureRequest(tuple(asked), include_workers=workers, tensorboard=tensorboard), empty
+    return CaptureRequest(tuple(requested), include_workers=workers, tensorboard=tensorboard), empty
 
 
 def schedules_of(collection: Collection, save_config: SaveConfig) -> dict[ModeKeys, Schedule]:

@@ -74,7 +74,7 @@ class Hook(CallbackHook):
         """Save the value as `<tensor_name>_output_<k>`, as if it were a module's output, if its collection is due."""
         if not isinstance(tensor_value, torch.Tensor):
             what = "%s is no tensor but a %s, and is not recorded."
-            self._say_once(f"record/{tensor_name}", what, tensor_name, type(tensor_value).__name__)
+            self._warn_once(f"record/{tensor_name}", what, tensor_name, type(tensor_value).__name__)
             return
         self._capture.record(tensor_name, tensor_value)
 
@@ -110,13 +110,15 @@ class Hook(CallbackHook):
 
     def _request(self) -> CaptureRequest:
         for collection in self.collections_to_save():
-            for asked in getattr(collection, "module_tensors", ()):
-                name = self._name_of(asked.module)
+            for requested in getattr(collection, "module_tensors", ()):
+                name = self._name_of(requested.module)
                 if name is None:
                     what = "a %s in the collection %s belongs to no registered model, and is not captured."
-                    self._say_once(f"module/{collection.name}", what, type(asked.module).__name__, collection.name)
+                    self._warn_once(f"module/{collection.name}", what, type(requested.module).__name__, collection.name)
                     continue
-                sides = [side for side, wanted in (("input", asked.inputs), ("output", asked.outputs)) if wanted]
+                sides = [
+                    side for side, wanted in (("input", requested.inputs), ("output", requested.outputs)) if wanted
+                ]
                 collection.include([f"^{re.escape(name)}_{side}_" for side in sides])
         return self._capture_request()
 

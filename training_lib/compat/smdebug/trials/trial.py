@@ -102,7 +102,7 @@ class Trial:
         self._reader = RecordReader(self._store, self._index, report=self._report)
         self._written_again: dict[tuple[int, str], SavedStep] = {}
         self._absorbed = 0
-        self._was_asked = False
+        self._was_read = False
         self.collection_manager, self.worker_set = self._wait_for_collections()
         self.num_workers = self.collection_manager.get_num_workers()
         self._index.expect_workers(self.num_workers)
@@ -263,7 +263,7 @@ class Trial:
             return
         if not self._index.has_ended:
             self.refresh_data()
-        self._was_asked = True
+        self._was_read = True
 
     def refresh_tensor(self, tname: str, steps: object = None) -> None:
         self.refresh_data()
@@ -283,7 +283,7 @@ class Trial:
 
         False for a trial without earlier calls: loops that go on until it is True then run once, as in the original.
         """
-        return self._was_asked and self._index.has_ended
+        return self._was_read and self._index.has_ended
 
     @property
     def last_complete_step(self) -> int:

@@ -116,9 +116,10 @@ class AlwaysOn:
         self._tiers = TierSchedule(request)
         self._loss_jumps, self._norm_jumps = Jumps(), Jumps()
         self._recorded = self.budget.intervals
+        self._newest: Marks | None = None  # of the newest training step
         self._began_at: float | None = None
-        self._has_said = False
-        self.takes_norms = self.takes_dear = True  # by the open step
+        self._has_logged = False
+        self.takes_norms = self.takes_dear = self.takes_update = True  # by the open step
         self._decide()
 
     def connect(self, log: StatisticsLog) -> None:
@@ -154,6 +155,7 @@ class AlwaysOn:
             if losses:
                 self._keep(_Step(marks, losses, [], None, {}, {}), now=self.budget.clock())
             return
+        self._newest = marks
         budget = self.budget
         overhead = budget.end_step()
         started = budget.ended_at
@@ -176,6 +178,16 @@ class AlwaysOn:
         self._decide()
         started = budget.spend(EVERY_STEP, started)
         self._keep(ended, now=started)
+
+    def note(self, values: Mapping[tuple[str, str], float]) -> None:
+        """Record numbers beside those of the newest training step, which has ended. Nothing waits for a step to come.
+
+        Lost if another thread records at this moment: they come again with the next note.
+        """
+        with self._sole_recorder(0.0) as is_sole:
+            if is_sole and self._rows is not None and self._newest is not None:
+                self._record_all(self._rows, self._arrived())
+                self._rows.record_mixed(values, {**self._newest, "wall_time": self._clock()})
 
     def drain(self, *, wait_seconds: float = 0.0) -> None:
         """Record the ended steps that have all their numbers.
@@ -232,6 +244,7 @@ class AlwaysOn:
         intervals, steps = self.budget.intervals, self._steps
         self.takes_dear = steps < self._tiers.dense_until or steps % intervals.dear == 0
         self.takes_norms = self.takes_dear or steps % intervals.norms == 0
+        self.takes_update = steps % intervals.updates == 0
 
     def _take_losses(self, mode: str, *, keep_unsettled: bool) -> list[tuple[str, float | Values]]:
         losses = self._losses.get(mode, [])
@@ -251,7 +264,7 @@ class AlwaysOn:
         if now - self._recorded_at >= self._record_seconds or len(self._waiting) >= MOST_AT_ONCE:
             self._recorded_at = now
             self.drain()
-            self._say_once(now)
+            self._log_intervals_once(now)
             self.budget.spend(ROWS, now)
 
     def _record(self, rows: StatisticRows, step: _Step) -> None:
@@ -287,20 +300,20 @@ class AlwaysOn:
         self._recorded = now
         return {(NORMS_INTERVAL, "mean"): float(now.norms), (DEAR_INTERVAL, "mean"): float(now.dear)}
 
-    def _say_once(self, now: float) -> None:
+    def _log_intervals_once(self, now: float) -> None:
         """Log once that norms are taken less often, after that has settled.
 
         A thinned dear tier is normal and not logged.
         """
         intervals = self.budget.intervals
-        if self._has_said or self._began_at is None or intervals.norms == 1 or now - self._began_at < SETTLED_SECONDS:
+        if self._has_logged or self._began_at is None or intervals.norms == 1 or now - self._began_at < SETTLED_SECONDS:
             return
-        self._has_said = True
-        what = (
+        self._has_logged = True
+        message = (
             "Trackside: gradient norms are recorded at every %d. step only, statistics of weights at every %d., "
             "because always-on statistics may cost %s of a step's time. Losses and learning rates are not affected."
         )
-        logger.warning(what, intervals.norms, intervals.dear, f"{self.budget.share:.1%}")
+        logger.warning(message, intervals.norms, intervals.dear, f"{self.budget.share:.1%}")
 
 
 class TierSchedule:

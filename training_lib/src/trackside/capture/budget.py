@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 # What time is spent on. What every step has: the loss and the learning rate; rows are made of several steps at once.
-EVERY_STEP, NORMS, DEAR, ROWS = range(4)
+EVERY_STEP, NORMS, DEAR, ROWS, UPDATES = range(5)
 
 LONGEST_NORMS_INTERVAL = 64
+LONGEST_UPDATES_INTERVAL = 64
 LONGEST_DEAR_INTERVAL = 4096
 _STEPS_AT_ONCE = 16  # between two looks
 # Of the budget, for each tier, whatever else is spent: where what every step has is too much already, as in steps of a
@@ -38,45 +39,52 @@ class Costs:
     - `norms`: taking the norms once
     - `dear`: taking the dear tier once
     - `step`: a step without our part
+    - `updates`: measuring the size of the update once
     """
 
     every_step: float
     norms: float
     dear: float
     step: float
+    updates: float = 0.0
 
     def of(self, intervals: Intervals) -> float:
         """Return the average cost of a step at these intervals, in seconds."""
-        return self.every_step + self.norms / intervals.norms + self.dear / intervals.dear
+        thinned = self.updates / intervals.updates + self.norms / intervals.norms + self.dear / intervals.dear
+        return self.every_step + thinned
 
 
 @dataclass(frozen=True)
 class Intervals:
-    """Intervals of the two tiers, in steps. 1 and 1: everything at every step."""
+    """Intervals of the two tiers and of the size of the update, in steps. All 1: everything at every step."""
 
     norms: int = 1
     dear: int = 1
+    updates: int = 1
 
 
 def affordable(costs: Costs, share: float, *, densest: Intervals = Intervals()) -> Intervals:
     """Return the smallest intervals with a cost of at most `share` of a step: `densest`, doubled as often as needed.
 
-    The dear tier is thinned first. The part that every step has is never thinned. Each tier may always cost an eighth
-    of `share`.
+    The dear tier is thinned first, then the norms, then the size of the update. The part that every step has is never
+    thinned. Each of them may always cost an eighth of `share`.
     """
     budget = share * costs.step
     least = budget * _LEAST_SHARE
     room = budget - costs.every_step
+    updates = _smallest_interval(costs.updates, max(room, least), densest.updates, LONGEST_UPDATES_INTERVAL)
+    room -= costs.updates / updates
     norms = _smallest_interval(costs.norms, max(room, least), densest.norms, LONGEST_NORMS_INTERVAL)
     room -= costs.norms / norms
-    return Intervals(norms, _smallest_interval(costs.dear, max(room, least), densest.dear, LONGEST_DEAR_INTERVAL))
+    dear = _smallest_interval(costs.dear, max(room, least), densest.dear, LONGEST_DEAR_INTERVAL)
+    return Intervals(norms, dear, updates)
 
 
 def next_intervals(current: Intervals, costs: Costs, share: float, *, densest: Intervals = Intervals()) -> Intervals:
     """Return the intervals after `current`: sparser if the budget demands it, denser only with room to spare."""
     most = affordable(costs, share, densest=densest)
     at_ease = affordable(costs, share * _ROOM_TO_GROW, densest=densest)
-    if current.norms < most.norms or current.dear < most.dear:
+    if current.norms < most.norms or current.dear < most.dear or current.updates < most.updates:
         return most
     is_denser = costs.of(at_ease) > costs.of(current)
     return at_ease if is_denser else current
@@ -99,7 +107,7 @@ class OverheadBudget:
         self.share, self.clock = share, clock
         self.intervals = self._densest = densest
         self._costs: Costs | None = None
-        self._spent = [0.0, 0.0, 0.0, 0.0]
+        self._spent = [0.0, 0.0, 0.0, 0.0, 0.0]
         self._window: list[tuple[float, ...]] = []
         self.ended_at = 0.0  # the last step
         self._is_first = True
@@ -121,7 +129,7 @@ class OverheadBudget:
         None if that is not known: at the first step, or with a clock that stands still.
         """
         now = self.clock()
-        spent, self._spent = self._spent, [0.0, 0.0, 0.0, 0.0]
+        spent, self._spent = self._spent, [0.0, 0.0, 0.0, 0.0, 0.0]
         began, self.ended_at = self.ended_at, now
         if self._is_first:  # it begins before we are there, and is never like the others
             self._is_first = False
@@ -142,12 +150,13 @@ class OverheadBudget:
 
 def _costs(window: Sequence[tuple[float, ...]], before: Costs | None) -> Costs:
     """Return the median costs of a few steps as `end_step` noted them, and those `before` for tiers not taken."""
-    every_step, norms, dear, rows, steps = zip(*window, strict=True)
+    every_step, norms, dear, rows, updates, steps = zip(*window, strict=True)
     return Costs(
         every_step=median(every_step) + fmean(rows),
         norms=_median_taken(norms) or (before.norms if before else 0.0),
         dear=_median_taken(dear) or (before.dear if before else 0.0),
         step=median(steps),
+        updates=_median_taken(updates) or (before.updates if before else 0.0),
     )
 
 

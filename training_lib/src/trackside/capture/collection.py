@@ -36,7 +36,7 @@ ANYTHING = frozenset(BUILT_IN_COLLECTIONS) - {"raw_gradients", "activation_gradi
 # smdebug: never reduced and no histograms.
 NON_REDUCTION = frozenset({"losses", "metrics", "scalars"})
 
-_NEEDS_PREFIXES_APART = frozenset(PREFIXES) | {ALL}
+_NEEDS_OTHER_PREFIXES = frozenset(PREFIXES) | {ALL}
 
 
 def kinds_of_name(tensor_name: str) -> frozenset[str]:
@@ -102,8 +102,8 @@ class Membership:
         mine = (self.of(tensor_name) | collections) & due
         saved = self._saved.get((tensor_name, mine))
         if saved is None:
-            asked = [c for name, c in self.requested.items() if name in mine]
-            saved = self._saved[tensor_name, mine] = _union(asked) if asked else Saved()
+            requests = [c for name, c in self.requested.items() if name in mine]
+            saved = self._saved[tensor_name, mine] = _union(requests) if requests else Saved()
         return saved
 
 
@@ -130,9 +130,9 @@ def _regexes(built_in: str, collection: CollectionRequest | None) -> tuple[str, 
 def _built_in_regexes(request: CaptureRequest) -> dict[str, str]:
     """Return smdebug's regexes. If a run also saves kinds that smdebug lacks, weights and biases exclude those."""
     prefixes = {name: f"^{prefix}" for name, prefix in PREFIXES.items()}
-    is_original = all(c.name not in _NEEDS_PREFIXES_APART and not c.include_regex for c in request.collections)
+    is_original = all(c.name not in _NEEDS_OTHER_PREFIXES and not c.include_regex for c in request.collections)
     if is_original:
         return BUILT_IN_REGEX | prefixes
     others = "|".join(["gradient", *(p for p in PREFIXES.values())])
-    apart = {"weights": rf"^(?!{others}).*weight", "biases": rf"^(?!{others}).*bias"}
-    return BUILT_IN_REGEX | apart | prefixes
+    excluding = {"weights": rf"^(?!{others}).*weight", "biases": rf"^(?!{others}).*bias"}
+    return BUILT_IN_REGEX | excluding | prefixes

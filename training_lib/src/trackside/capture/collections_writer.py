@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from trackside.capture.collection import NON_REDUCTION, Membership
-from trackside.capture.writer import StepTensors
+from trackside.capture.step_tensors import StepTensors
 from trackside.contracts import run_layout
 from trackside.contracts.capture_request import MODES, CollectionRequest
 from trackside.records.collections_file import CollectionRecord, ReductionRecord, encode_collections
@@ -64,19 +64,19 @@ class CollectionsWriter:
         return encode_collections(records, num_workers=self._num_workers, shards=shards)
 
     def _record(self, name: str, tensor_names: tuple[str, ...]) -> CollectionRecord:
-        asked = self._membership.requested.get(name)
+        request = self._membership.requested.get(name)
         is_reduced = name not in NON_REDUCTION
         return CollectionRecord(
             name=name,
             include_regex=self._membership.regexes.get(name, ()),
             tensor_names=tensor_names,
-            schedules={mode: asked.schedule_for(mode) for mode in MODES} if asked else None,
-            reduction=_reduction_record(asked, is_reduced=is_reduced) if asked else None,
-            save_histogram=is_reduced and (asked is None or asked.save_histogram),
+            schedules={mode: request.schedule_for(mode) for mode in MODES} if request else None,
+            reduction=_reduction_record(request, is_reduced=is_reduced) if request else None,
+            save_histogram=is_reduced and (request is None or request.save_histogram),
         )
 
 
-def _reduction_record(asked: CollectionRequest, *, is_reduced: bool) -> ReductionRecord:
+def _reduction_record(request: CollectionRequest, *, is_reduced: bool) -> ReductionRecord:
     if not is_reduced:
         return ReductionRecord(save_raw_tensor=True)
-    return ReductionRecord(asked.saves_raw_tensor, asked.reductions, asked.save_shape)
+    return ReductionRecord(request.saves_raw_tensor, request.reductions, request.save_shape)

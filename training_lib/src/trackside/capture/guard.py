@@ -21,7 +21,7 @@ class Guard:
 
     def __init__(self) -> None:
         self.is_off = False
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
     def protect(self, doing: str, function: Callable[P, R]) -> Callable[P, R | None]:
         """Return `function` made harmless: its first exception is logged and switches capture off.
@@ -45,24 +45,24 @@ class Guard:
         try:
             return function()
         except Exception as error:  # noqa: BLE001 - the purpose of this class
-            self.say_once(f"{doing}/{type(error).__name__}", "%s failed: %s.", doing, describe(error))
+            self.warn_once(f"{doing}/{type(error).__name__}", "%s failed: %s.", doing, describe(error))
             return None
 
     def switch_off(self, doing: str, error: Exception) -> None:
         """Switch capture off in this process, and log the reason in one line."""
         self.is_off = True
-        self.say_once("off", "capture is switched off, training goes on: %s failed: %s.", doing, describe(error))
+        self.warn_once("off", "capture is switched off, training goes on: %s failed: %s.", doing, describe(error))
         logger.debug("Where capture failed", exc_info=error)
 
-    def silence(self) -> None:
+    def switch_off_silently(self) -> None:
         """Switch capture off without a message, as in a forked child that is not the run."""
         self.is_off = True
 
-    def say_once(self, failure_class: str, message: str, *args: object) -> None:
+    def warn_once(self, failure_class: str, message: str, *args: object) -> None:
         """Log a one-line warning once per failure class."""
-        if failure_class in self._said:
+        if failure_class in self._logged:
             return
-        self._said.add(failure_class)
+        self._logged.add(failure_class)
         logger.warning("Trackside: " + message, *args)
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from trackside.capture.writer import StepTensors, Target
+from trackside.capture.step_tensors import StepTensors
+from trackside.capture.writer_parts import Target
 
 MOST_BYTES = 256 * 2**20
 
@@ -46,7 +47,7 @@ class KeptSteps:
         if self.stride != stride:
             self._thinned(self.stride)
 
-    def lost(self, step: int, why: str) -> None:
+    def lost(self, step: int, reason: str) -> None:
         """Do nothing: the writer logs it."""
 
     def finish(self, *, is_interrupted: bool = False) -> None:
@@ -91,10 +92,10 @@ class Targets:
         if failure is not None:
             raise failure
 
-    def lost(self, step: int, why: str) -> None:
+    def lost(self, step: int, reason: str) -> None:
         """Pass the loss to each."""
         for target in self._targets:
-            target.lost(step, why)
+            target.lost(step, reason)
 
     def finish(self, *, is_interrupted: bool) -> None:
         """Finish each. Raise the last error, if any."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trackside.capture.step_engine import Destination
-from trackside.capture.writer import StepTensors
+from trackside.capture.step_tensors import StepTensors
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class LastStep:
         self.destination: Destination | None = None
         self._clock = clock
         self._held: StepTensors | None = None
-        self._handed_on_late: int | None = None
+        self._submitting: int | None = None
         self.latest: int | None = None  # the number of the last step that had anything to save
 
     def submit(self, step: StepTensors) -> bool:
@@ -54,7 +54,7 @@ class LastStep:
     def held_step(self) -> int | None:
         """The number of the held step, until the destination has it; None if no step is held. For any thread."""
         held = self._held  # looked at first, for `release` clears it last
-        return held.step if held is not None else self._handed_on_late
+        return held.step if held is not None else self._submitting
 
     def release(self) -> bool:
         """Hand on the held step. Return False if it was dropped."""
@@ -62,8 +62,8 @@ class LastStep:
         if held is None or self.destination is None:
             self._held = None
             return True
-        self._handed_on_late, self._held = held.step, None
+        self._submitting, self._held = held.step, None
         try:
             return self.destination.submit(held)
         finally:
-            self._handed_on_late = None
+            self._submitting = None

@@ -30,11 +30,11 @@ class LostSteps:
         self._reported_at = float("-inf")
         self._earlier: CaptureReport | None = None  # not read yet
 
-    def add(self, step: int, why: str) -> None:
+    def add(self, step: int, reason: str) -> None:
         """Count a lost step; the first thousand are kept with their reason."""
         self._count += 1
         if len(self._noted) < MOST_LOST_NOTED:
-            self._noted.append(LostStep(step, why))
+            self._noted.append(LostStep(step, reason))
 
     def report(self, store: Store, *, first_step: int, is_last: bool = False) -> None:
         """Store the report if steps were lost since the last one, at most every ten seconds.

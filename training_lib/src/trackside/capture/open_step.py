@@ -9,8 +9,8 @@ import numpy as np
 from trackside.capture.arrival import Arrival
 from trackside.capture.collection import Membership, Saved
 from trackside.capture.reduced_tensors import ReducedTensors
-from trackside.capture.schedule import NOTHING, Due, ModeSchedule
-from trackside.capture.writer import StepTensors
+from trackside.capture.schedule import NOTHING_DUE, Due, ModeSchedule
+from trackside.capture.step_tensors import StepTensors
 
 SCALARS = "scalars"
 MOST_LOSSES_A_STEP = 64  # a script that calls backward and never steps must not fill the memory
@@ -39,7 +39,7 @@ class OpenStep:
     def __init__(self, mode: str, schedule: ModeSchedule, membership: Membership) -> None:
         self.mode, self.schedule, self.membership = mode, schedule, membership
         self.mode_step = 0
-        self.due: Due = NOTHING
+        self.due: Due = NOTHING_DUE
         self.clear()
 
     def clear(self) -> None:

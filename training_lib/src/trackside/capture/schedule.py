@@ -32,7 +32,7 @@ class Due:
     collections: frozenset[str] = frozenset()
     kinds: frozenset[str] = frozenset()
 
-    # Asked on every step, so each is worked out once.
+    # Needed on every step, so each is computed once.
 
     @cached_property
     def losses(self) -> bool:
@@ -45,17 +45,17 @@ class Due:
         return not self.kinds.isdisjoint(("weights", "biases", "gradients"))
 
 
-NOTHING = Due()
+NOTHING_DUE = Due()
 
 
 def due_at(request: CaptureRequest, step: int, mode: str = "TRAIN") -> Due:
-    """Return what `step` of the mode must save by step numbers alone, without the clock; `NOTHING` on an idle step."""
-    return _due((c for c in _asked_in(request, mode) if c.schedule_for(mode).is_due(step)), mode)
+    """Return the data that `step` must save by step numbers alone, without the clock; `NOTHING_DUE` on an idle step."""
+    return _due((c for c in _requested_in(request, mode) if c.schedule_for(mode).is_due(step)), mode)
 
 
 def next_due_step(request: CaptureRequest, start: int, mode: str = "TRAIN") -> int | None:
     """Return the first step from `start` on with anything due, without the clock; None if no step ever has."""
-    schedules = (c.schedule_for(mode) for c in _asked_in(request, mode))
+    schedules = (c.schedule_for(mode) for c in _requested_in(request, mode))
     return min((step for s in schedules if (step := _next_of(s, start)) is not None), default=None)
 
 
@@ -67,11 +67,11 @@ class ModeSchedule:
 
     def __init__(self, request: CaptureRequest, mode: str, *, monotonic: Callable[[], float]) -> None:
         self._mode, self._monotonic = mode, monotonic
-        self._asked = [(c, c.schedule_for(mode)) for c in _asked_in(request, mode)]
-        self._timed = [(c.name, s.save_seconds) for c, s in self._asked if s.save_seconds is not None]
+        self._collections = [(c, c.schedule_for(mode)) for c in _requested_in(request, mode)]
+        self._timed = [(c.name, s.save_seconds) for c, s in self._collections if s.save_seconds is not None]
         self._saved_at: dict[str, float] = {}
         self._decided_at = 0.0
-        self._known: dict[frozenset[str], Due] = {frozenset(): NOTHING}
+        self._due_by_names: dict[frozenset[str], Due] = {frozenset(): NOTHING_DUE}
         self._next_step: int | None = None
         self._next_at: float | None = None
 
@@ -84,11 +84,11 @@ class ModeSchedule:
     def due_at(self, step: int) -> Due:
         """Return what `step` must save; intervals in seconds are measured now."""
         now = self._decided_at = self._monotonic() if self._timed else 0.0
-        names = frozenset(c.name for c, schedule in self._asked if self._is_due(c.name, schedule, step, now))
+        names = frozenset(c.name for c, schedule in self._collections if self._is_due(c.name, schedule, step, now))
         self._look_ahead(step + 1)
-        due = self._known.get(names)
+        due = self._due_by_names.get(names)
         if due is None:
-            due = self._known[names] = _due((c for c, _ in self._asked if c.name in names), self._mode)
+            due = self._due_by_names[names] = _due((c for c, _ in self._collections if c.name in names), self._mode)
         return due
 
     def has_saved(self, due: Due) -> None:
@@ -104,13 +104,13 @@ class ModeSchedule:
         return saved_at is None or now - saved_at >= schedule.save_seconds
 
     def _look_ahead(self, start: int) -> None:
-        self._next_step = min((n for _, s in self._asked if (n := _next_of(s, start)) is not None), default=None)
+        self._next_step = min((n for _, s in self._collections if (n := _next_of(s, start)) is not None), default=None)
         self._next_at = min(
             (self._saved_at.get(name, float("-inf")) + seconds for name, seconds in self._timed), default=None
         )
 
 
-def _asked_in(request: CaptureRequest, mode: str) -> list[CollectionRequest]:
+def _requested_in(request: CaptureRequest, mode: str) -> list[CollectionRequest]:
     if mode in _WITHOUT_TRAINING:
         return [c for c in request.collections if c.name not in ONLY_IN_TRAINING]
     return list(request.collections)
@@ -119,7 +119,7 @@ def _asked_in(request: CaptureRequest, mode: str) -> list[CollectionRequest]:
 def _due(collections: Iterable[CollectionRequest], mode: str) -> Due:
     due = list(collections)
     if not due:
-        return NOTHING
+        return NOTHING_DUE
     kinds = frozenset[str]().union(*map(_kinds, due))
     return Due(frozenset(c.name for c in due), kinds - ONLY_IN_TRAINING if mode in _WITHOUT_TRAINING else kinds)
 

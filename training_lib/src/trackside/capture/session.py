@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from trackside.capture.asked_request import AskedRequest
 from trackside.capture.guard import Guard
 from trackside.capture.kept_steps import KeptSteps, Targets
 from trackside.capture.last_step import LastStep
 from trackside.capture.process_end import ProcessEnd
-from trackside.capture.restart import further, position_after, state_at_mark, within_seconds
-from trackside.capture.run_files import FindState, NoFiles, RunFiles
+from trackside.capture.request_reading import RequestReading
+from trackside.capture.restart import FindState, further, position_after, state_at_mark, within_seconds
+from trackside.capture.run_files import NoFiles, RunFiles
 from trackside.capture.statistics_log import StatisticsLog
 from trackside.capture.step_engine import Position, StepEngine
 from trackside.capture.step_statistics import StepStatistics
@@ -28,7 +28,8 @@ from trackside.capture.watermark import (
     Progress,
     WatermarkFile,
 )
-from trackside.capture.writer import BackgroundPart, Target, Writer
+from trackside.capture.writer import Writer
+from trackside.capture.writer_parts import BackgroundPart, Target
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.run_layout import RunLocation, worker_name
 from trackside.environment import CaptureEnvironment
@@ -97,16 +98,16 @@ class RunSession:
     Nothing exists before `begin`, no thread, file or folder, so that helper processes create nothing.
 
     Attributes:
-        environment: What the environment asks for.
-        asked: The capture request.
+        environment: The settings from environment variables.
+        request_reading: Reads the capture request, and checks it again later.
         guard: Keeps errors of ours from the training.
         engine: Counts steps and collects what they save.
         statistics: The always-on statistics.
         shards: Part of a sharded tensor that this worker saves, by name; an adapter adds to it.
-        last: Holds the last step back, where the options ask for that.
+        last: Holds the last step back, if the options request that.
         has_begun: True once the run has begun in this process.
-        knows_start: False while it is not known where an earlier process stopped.
-        is_reduced: True once tensors are stored as their reductions, where the request asks for those alone.
+        is_start_known: False while it is not known where an earlier process stopped.
+        is_reduced: True once tensors are stored as their reductions, if only those are requested.
     """
 
     def __init__(
@@ -121,13 +122,13 @@ class RunSession:
         self._agree = agree
         self.environment = environment
         self.guard = Guard()
-        self.asked = AskedRequest(environment.capture_request, self.guard)
-        self.engine = StepEngine(self.asked.request)
-        self.statistics = StepStatistics(self.asked.request.statistics, self.guard)
+        self.request_reading = RequestReading(environment.capture_request, self.guard)
+        self.engine = StepEngine(self.request_reading.request)
+        self.statistics = StepStatistics(self.request_reading.request.statistics, self.guard)
         self.shards: dict[str, Shard] = {}
         self.last = LastStep() if self._options.holds_last_step else None
         self.has_begun = self.is_reduced = False
-        self.knows_start = True
+        self.is_start_known = True
         self._writer: Writer | None = None
         self._watermark: WatermarkFile | None = None
         self._stored_mode_steps, self._handed_on_through = ModeSteps(), -1
@@ -137,8 +138,8 @@ class RunSession:
 
     @property
     def request(self) -> CaptureRequest:
-        """The request: what is captured."""
-        return self.asked.request
+        """The request: the data to capture."""
+        return self.request_reading.request
 
     @property
     def stores_run(self) -> bool:
@@ -147,10 +148,10 @@ class RunSession:
 
     def read_request(self) -> bool:
         """Read a request that lies at an address. Return True if the request has changed."""
-        if not self.asked.read_at_last():
+        if not self.request_reading.read_at_last():
             return False
-        self.statistics.ask(self.request.statistics)
-        self.engine.ask(self.request)
+        self.statistics.use_request(self.request.statistics)
+        self.engine.use_request(self.request)
         return True
 
     def open_tensors(self) -> Store:
@@ -180,7 +181,7 @@ class RunSession:
         Raises:
             ConfigurationError: The request has problems.
         """
-        self.asked.check()
+        self.request_reading.check()
         started_ms = int(time.time() * 1000)
         if self._options.has_watermarks:
             self._watermark = WatermarkFile(
@@ -231,7 +232,7 @@ class RunSession:
         self._is_closing = True
         self.statistics.finish()
         self.guard.attempt("ending the run", lambda: writer.close(timeout_seconds, is_interrupted=is_interrupted))
-        self.guard.silence()
+        self.guard.switch_off_silently()
 
     def forget_process_end(self) -> None:
         """Leave the process's exit and SIGTERM as they were."""
@@ -253,7 +254,7 @@ class RunSession:
         A child that is forked before the run begins may be the trainer.
         """
         self._writer, self.has_begun = None, False
-        self.guard.silence()
+        self.guard.switch_off_silently()
 
     def _parts(self, log: StatisticsLog, facts: Sequence[FactsPart], target: Target) -> tuple[BackgroundPart, ...]:
         """Return the parts that are flushed beside the files, with the watermark over both if the run has one."""
@@ -346,17 +347,17 @@ class RunSession:
 
         Return False if its position is not found in time.
         """
-        self.knows_start = False
+        self.is_start_known = False
         try:
             position = within_seconds(find, RESUME_SECONDS)
         except OSError:  # logged with the first step that can therefore not be stored
             return False
         if position is None:
-            what = "the run's store has not answered for %g s. Steps wait in memory until it tells what it holds."
-            self.guard.say_once("resume", what, RESUME_SECONDS)
+            message = "the run's store has not answered for %g s. Steps wait in memory until it answers."
+            self.guard.warn_once("resume", message, RESUME_SECONDS)
             return False
         self.engine.resume(position)
-        self.knows_start = True
+        self.is_start_known = True
         return True
 
 

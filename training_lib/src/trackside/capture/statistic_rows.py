@@ -320,9 +320,9 @@ class _CheapRow:
             if reading.norms is not None:
                 watched = reading.watched
                 has_gradient = reading.has_gradient
-                is_there = np.ones(len(watched.parameters), np.bool_) if has_gradient is None else has_gradient
-                parts.append(_any_of(watched, is_there) if watched.groups else is_there)
-                flags = _any_of(watched, is_there) if _flags_groups(watched) else is_there
+                gradient_mask = np.ones(len(watched.parameters), np.bool_) if has_gradient is None else has_gradient
+                parts.append(_any_of(watched, gradient_mask) if watched.groups else gradient_mask)
+                flags = _any_of(watched, gradient_mask) if _flags_groups(watched) else gradient_mask
                 bits += [flags, np.ones(len(flags) + len(_sharded(watched)), np.bool_)]
         return np.concatenate([*parts, *bits])
 
@@ -359,13 +359,13 @@ def _broken(numbers: Sequence[float]) -> Flags:
 
 def _flags(reading: Reading, norms: Numbers) -> list[Flags]:
     """Return the flags not finite, present, and sharded: a bit for each tensor, or group."""
-    watched, is_there = reading.watched, reading.has_gradient
-    if is_there is None:
-        is_there = np.ones(len(norms), np.bool_)
-    broken = ~np.isfinite(norms) & is_there
+    watched, gradient_mask = reading.watched, reading.has_gradient
+    if gradient_mask is None:
+        gradient_mask = np.ones(len(norms), np.bool_)
+    broken = ~np.isfinite(norms) & gradient_mask
     if _flags_groups(watched):
-        broken, is_there = _any_of(watched, broken), _any_of(watched, is_there)
-    return [broken, is_there, np.ones(len(_sharded(watched)), np.bool_)]
+        broken, gradient_mask = _any_of(watched, broken), _any_of(watched, gradient_mask)
+    return [broken, gradient_mask, np.ones(len(_sharded(watched)), np.bool_)]
 
 
 def _group_norms(watched: Watched, norms: Numbers) -> Numbers:
@@ -392,12 +392,12 @@ def _dear_schema(watched: Watched, dear: DearReading) -> Schema:
 def _dear_row(reading: Reading, dear: DearReading) -> tuple[Numbers, Flags | None]:
     watched, count = reading.watched, dear.count
     part = slice(dear.first, dear.first + count)
-    given = dear.values.get().astype(np.float64).reshape(len(DEAR_KINDS), count)
-    weight_l2, update_l2 = given[0], given[1]
+    values = dear.values.get().astype(np.float64).reshape(len(DEAR_KINDS), count)
+    weight_l2, update_l2 = values[0], values[1]
     with np.errstate(all="ignore"):  # 0 / 0 is left out below, and a NaN is what it is
         ratio = update_l2 / weight_l2
     sharded = sum(watched.is_sharded[part])
-    pieces = [weight_l2, update_l2, ratio, *given[2:]]
+    pieces = [weight_l2, update_l2, ratio, *values[2:]]
     if watched.groups:
         pieces.append(reading.norms.get()[part].astype(np.float64) if reading.norms else np.full(count, -1.0))
     row = np.concatenate([*pieces, ~np.isfinite(weight_l2), np.ones(sharded)])

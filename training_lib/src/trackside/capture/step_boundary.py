@@ -28,7 +28,7 @@ class StepBoundary:
         self._dormant: weakref.WeakSet[Any] = weakref.WeakSet()
         self._stepped: weakref.WeakSet[Any] = weakref.WeakSet()
         self._skipped: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._has_skipped = False  # perhaps: to ask the set takes longer
+        self._has_skipped = False  # perhaps: a look into the set takes longer
         self._known_to_step: weakref.WeakSet[Any] = weakref.WeakSet()  # seen to, since there were several
         self._steps = 0  # how many were put into `_stepped`, the dead ones too
         self._latest = 0
@@ -47,7 +47,7 @@ class StepBoundary:
         """Add a new optimizer."""
         self._live.add(optimizer)
 
-    def knows(self, optimizer: Any) -> bool:
+    def contains(self, optimizer: Any) -> bool:
         """Return True if the optimizer was added, or has stepped."""
         return optimizer in self._live
 
@@ -65,7 +65,7 @@ class StepBoundary:
             return False
         return self._ends_here()
 
-    def ends_with_evaluation(self) -> bool:
+    def ends_with_validation(self) -> bool:
         """Return True if the open step has ended because a validation begins: the awaited ones have never stepped."""
         if not self._steps or any(other in self._known_to_step for other in self._awaited()):
             return False

@@ -1,4 +1,4 @@
-"""Choose the content of a stored step: of each tensor its shape, its reductions, itself, as its due collections ask."""
+"""Choose the content of a stored step: of each tensor its shape, its reductions, itself, by its due collections."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from trackside.capture.collection import Membership
 from trackside.capture.reduction import reduced
-from trackside.capture.writer import StepTensors
+from trackside.capture.step_tensors import StepTensors
 from trackside.records.index_file import ShapeEntry
 
 _NO_COLLECTIONS: frozenset[str] = frozenset()

@@ -9,8 +9,8 @@ from typing import Protocol
 
 from trackside.capture.collection import Membership
 from trackside.capture.open_step import OpenStep
-from trackside.capture.schedule import NOTHING, Due, ModeSchedule
-from trackside.capture.writer import StepTensors
+from trackside.capture.schedule import NOTHING_DUE, Due, ModeSchedule
+from trackside.capture.step_tensors import StepTensors
 from trackside.contracts.capture_request import MODES, CaptureRequest
 from trackside.records.modes import checked_mode
 
@@ -71,7 +71,7 @@ class StepEngine:
         """
         self._destination = destination
 
-    def ask(self, request: CaptureRequest) -> None:
+    def use_request(self, request: CaptureRequest) -> None:
         """Replace the request, from the open step on."""
         self._request, self._membership = request, Membership(request)
         for open_step in self._modes.values():
@@ -83,7 +83,7 @@ class StepEngine:
     def save_nothing(self) -> None:
         """Count steps from now on and save none, because this worker saves no tensors."""
         self._destination = None
-        self.ask(CaptureRequest(()))
+        self.use_request(CaptureRequest(()))
         for open_step in self._modes.values():
             open_step.clear()
 
@@ -131,7 +131,7 @@ class StepEngine:
             renamed: Returns the name in the next step of a tensor that is kept.
         """
         ended = self.open_step
-        was_due = self.due is not NOTHING
+        was_due = self.due is not NOTHING_DUE
         if was_due or ended.unsettled or ended.settled:
             tensors = ended.take(
                 self.step, self.mode_step(), wall_time=self._clock(), keep_unsettled=keep_unsettled, renamed=renamed

@@ -10,7 +10,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from trackside.capture.statistic_rows import Values
-from trackside.contracts.recorded_names import CLIPPING, GRADIENTS_KEPT
+from trackside.contracts.recorded_names import (
+    BACKWARD_PASSES,
+    BATCH,
+    BATCH_OF_ONE_ROW,
+    BATCH_REPEATED,
+    CLIPPING,
+    GRADIENTS_KEPT,
+    LOST_UPDATES,
+    PASSES_WITHOUT_STEP,
+    UPDATE_SIZE,
+    WITHOUT_GRADIENTS,
+)
 
 MOST_CLIPPINGS = 4  # of one step
 
@@ -46,6 +57,26 @@ def clipping_name(number: int) -> str:
 
 STEP_NUMBERS: tuple[StepNumber, ...] = (
     StepNumber(GRADIENTS_KEPT, "mean", "1 where a step used the gradients of the one before again, else 0"),
+    StepNumber(UPDATE_SIZE, "mean", "the change of all weights since it was last measured, over their size (a sample)"),
+    StepNumber(
+        BACKWARD_PASSES, "mean", "backward passes since the optimizer's step before; the fewest of several optimizers"
+    ),
+    StepNumber(WITHOUT_GRADIENTS, "mean", "1 where no optimizer of the step had any gradient; not recorded elsewhere"),
+    StepNumber(
+        PASSES_WITHOUT_STEP,
+        "mean",
+        "backward passes of the training since the run's newest step, once they are many more than a step has",
+    ),
+    StepNumber(
+        BATCH, "mean", "a fingerprint of the newest batch of a DataLoader, below 2 ** 24: equal for equal batches"
+    ),
+    StepNumber(
+        LOST_UPDATES, "mean", "share of half-precision elements with a gradient that the step left as they were"
+    ),
+    StepNumber(BATCH_OF_ONE_ROW, "mean", "1 where all rows of the newest batch were equal, else 0"),
+    StepNumber(
+        BATCH_REPEATED, "mean", "1 where the newest batch came before, less than half of the data set ago, else 0"
+    ),
     *(
         StepNumber(clipping_name(number), statistic, meaning)
         for number in range(MOST_CLIPPINGS)

@@ -34,9 +34,9 @@ class StepStatistics:
         self._guard = guard
         self.wait: Callable[[float], object] = lambda seconds: None
         self.when_off: Callable[[], object] = lambda: None
-        self.ask(request)
+        self.use_request(request)
 
-    def ask(self, request: StatisticsRequest) -> None:
+    def use_request(self, request: StatisticsRequest) -> None:
         """Replace the request. Drop the numbers of ended steps."""
         self.is_on = request.enabled
         self.recorder = AlwaysOn(request)
@@ -55,26 +55,26 @@ class StepStatistics:
             try:
                 self.recorder.add_loss(name, value, mode=mode)
                 self.budget.spend(EVERY_STEP, started)
-            except Exception as error:  # noqa: BLE001 - as `give_up` says
-                self.give_up(error)
+            except Exception as error:  # noqa: BLE001 - see `switch_off`
+                self.switch_off(error)
 
     def settle(self, mode: str) -> None:
-        """Mark the losses added so far as the open step's own, as `OpenStep.settle`."""
+        """Mark the losses added so far as the open step's: `keep_unsettled` moves only later ones to the next step."""
         self.recorder.settle(mode)
 
     def end_step(self, engine: StepEngine, *, keep_unsettled: bool = False) -> None:
-        """End the engine's open step here as well. Call it right before the engine's own `end_step`."""
+        """Record the engine's open step. Call it right before the engine's own `end_step`."""
         if not self.is_on:
             return
         try:
             self.recorder.end_step(
                 step=engine.step, mode=engine.mode, mode_step=engine.mode_step(), keep_unsettled=keep_unsettled
             )
-        except Exception as error:  # noqa: BLE001 - as `give_up` says
-            self.give_up(error)
+        except Exception as error:  # noqa: BLE001 - see `switch_off`
+            self.switch_off(error)
 
     def end_validation_step(self, engine: StepEngine, losses: Sequence[tuple[str, Any]]) -> None:
-        """Record the losses of a validation step, which are arrays of one element; as `end_step`."""
+        """End a validation step with these losses, arrays of one element each. Does nothing without one."""
         if not losses:
             return
         for name, value in losses:
@@ -82,25 +82,28 @@ class StepStatistics:
         self.end_step(engine)
 
     def recorded_through(self, step: int) -> int | None:
-        """Return the result of `AlwaysOn.recorded_through`; `step` if nothing is recorded. For the writer's thread."""
+        """Return the last step, up to `step`, with all its rows in the log; None if another thread is recording.
+
+        Without statistics it is `step`. For the writer's thread.
+        """
         if not self.is_on:
             return step
         try:
             return self.recorder.recorded_through(step)
-        except Exception as error:  # noqa: BLE001 - as `give_up` says
-            self.give_up(error)
+        except Exception as error:  # noqa: BLE001 - see `switch_off`
+            self.switch_off(error)
             return step
 
     def finish(self) -> None:
         """Record the steps that have ended, with numbers that arrive within `ARRIVAL_SECONDS`."""
         self._guard.attempt("recording the last statistics", self._finish)
 
-    def give_up(self, error: Exception) -> None:
+    def switch_off(self, error: Exception) -> None:
         """Switch off the statistics, and nothing else; log the reason."""
         self.is_on = False
         self.when_off()
-        what = "always-on statistics are switched off, all else goes on: %s."
-        self._guard.say_once("always-on statistics", what, describe(error))
+        message = "always-on statistics are switched off, all else goes on: %s."
+        self._guard.warn_once("always-on statistics", message, describe(error))
 
     def _finish(self) -> None:
         self.wait(ARRIVAL_SECONDS)

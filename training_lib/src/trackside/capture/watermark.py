@@ -11,7 +11,7 @@ from typing import Protocol
 
 from trackside.capture.guard import Guard, describe
 from trackside.capture.step_engine import Position
-from trackside.capture.writer import BackgroundPart
+from trackside.capture.writer_parts import BackgroundPart
 from trackside.contracts.errors import KeyNotFoundError, RecordError
 from trackside.contracts.run_layout import SegmentName, parse_watermark_key, watermark_key
 from trackside.records.watermark import MOST_BYTES, Watermark, decode_watermark, encode_watermark
@@ -201,7 +201,7 @@ class MarkedParts:
                 failure = failure or error
             except Exception as error:  # noqa: BLE001 - what is broken is switched off, and nothing else
                 self._parts = tuple(other for other in self._parts if other is not part)
-                self._guard.say_once("background", "%s is given up: %s.", type(part).__name__, describe(error))
+                self._guard.warn_once("background", "%s is switched off: %s.", type(part).__name__, describe(error))
         if failure is not None:
             raise failure
 

@@ -44,7 +44,7 @@ class WorkerLock:
                 raise self._refusal(self._path) from error
             # else the file system cannot lock, or not be written to, which the first step finds out
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Release the lock, so that another process can be this worker."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is None or self._path is None:
@@ -91,6 +91,6 @@ class WorkerLock:
             number = path.read_bytes()[:20].decode("ascii", "replace").strip() or "?"
         except OSError:
             number = "?"
-        what = f"is being written as {self._worker} by another process ({number}), so this training is not recorded."
+        message = f"is being written as {self._worker} by another process ({number}), so this training is not recorded."
         fix = "Trainings at the same time need a run each: start each with its own `trackside run`, or TRACKSIDE_RUN."
-        return ConfigurationError([Problem(self._uri, what, fix)], subject="The run")
+        return ConfigurationError([Problem(self._uri, message, fix)], subject="The run")

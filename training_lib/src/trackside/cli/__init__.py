@@ -21,6 +21,7 @@ from trackside.contracts.errors import did_you_mean
 # In the order in which a user meets them.
 COMMANDS = (
     "run",
+    "check",
     "findings",
     "runs",
     "tensors",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trackside.cli.terminal.options import shared_options
+from trackside.contracts.action import Action
 
 if TYPE_CHECKING:
     from trackside.sagemaker.attachment import Attachment
@@ -23,7 +24,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--rules", metavar="WORDS", help="Which rules judge it.  [default: the deployment's]")
 @click.option("--rules-file", type=_FILE, help="Rules as JSON or YAML, as for `trackside run`.")
 @click.option(
-    "--actions", metavar="WORDS", help="What follows from an issue: StopTraining, Notify, PublishMetric; none."
+    "--actions",
+    metavar="WORDS",
+    help=f"What follows from an issue: {', '.join(action.value for action in Action)}; none.",
 )
 @click.option("--capture", type=_FILE, help="What to save, a capture request as JSON.  [default: what rules need]")
 @click.option("--source-dir", type=_FOLDER, help="Puts the library beside the training script in this folder.")
@@ -33,9 +36,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--wheels-from", type=_FOLDER, help="Needed wheels lie here.  [default: pip gets them]")
 @click.option("--own-image", is_flag=True, help="The image is mine, even if it is named like one of Amazon's.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the request here, not to stdout.")
-@click.option("--dry-run", is_flag=True, help="Put nothing into S3 or the folder; say what would be put.")
+@click.option("--dry-run", is_flag=True, help="Put nothing into S3 or the folder; only print the files.")
 @shared_options
-def command(*, request: Any, run: str, out: Path | None, dry_run: bool, own_image: bool, **asked: Any) -> None:
+def command(*, request: Any, run: str, out: Path | None, dry_run: bool, own_image: bool, **choices: Any) -> None:
     """Make REQUEST that of a watched job.
 
     REQUEST is a file ("-": stdin) as `aws sagemaker create-training-job
@@ -56,17 +59,17 @@ def command(*, request: Any, run: str, out: Path | None, dry_run: bool, own_imag
         raise click.UsageError(f"--out: there is no folder {out.absolute().parent}.")
     document = _object(parse_json(request.read(), subject="The request"))
     hindrance = "" if own_image else why_no_library(document)
-    attachment = status_only_attachment(run) if hindrance else _planned(run, **asked)
+    attachment = status_only_attachment(run) if hindrance else _planned(run, **choices)
     made = attach_to_request(document, attachment)
     if hindrance:
-        _say(f"No rule can judge this job: {hindrance}.")
-        _say("Its states are recorded: `trackside aws status` shows them.")
+        _print(f"No rule can judge this job: {hindrance}.")
+        _print("Its states are recorded: `trackside aws status` shows them.")
     else:
-        made = _delivered(made, attachment.run, dry_run=dry_run, **asked)
+        made = _delivered(made, attachment.run, dry_run=dry_run, **choices)
     for note in attachment.notes:
-        _say(note)
+        _print(note)
     for address in attachment.objects:
-        _say(f"{'Would put' if dry_run else 'Put'} {address}.")
+        _print(f"{'Would put' if dry_run else 'Put'} {address}.")
     if not dry_run:
         put_objects(attachment)
     text = json.dumps(made, indent=2, ensure_ascii=False) + "\n"
@@ -101,7 +104,7 @@ def _planned(
 
         found = read_rules_file(rules_file)
         for note in (*found.notes, *found.capture_notes):
-            _say(note)
+            _print(note)
         chosen = RuleRequest(found.rules)
     return plan_attachment(
         run,
@@ -135,7 +138,7 @@ def _delivered(
     if dry_run or not (source_dir or upload):
         for where in (source_dir, place if upload else None):
             if where:
-                _say(f"Would put the library's wheels into {where}/{delivery.WHEEL_FOLDER}.")
+                _print(f"Would put the library's wheels into {where}/{delivery.WHEEL_FOLDER}.")
         return request
     with tempfile.TemporaryDirectory() as made:
         wheels = [wheel or delivery.wheel_of_installed(delivery.LIBRARY, Path(made))]
@@ -145,11 +148,11 @@ def _delivered(
             wheels += delivery.download_needed(Path(made) / "needed")
         if source_dir:
             delivered = delivery.deliver(source_dir, wheels)
-            _say(f"{delivered.requirements} installs {', '.join(each.name for each in delivered.wheels)}.")
+            _print(f"{delivered.requirements} installs {', '.join(each.name for each in delivered.wheels)}.")
         if upload:
-            _say(f"Put {', '.join(each.name for each in wheels)} into {delivery.upload(place, wheels)}.")
+            _print(f"Put {', '.join(each.name for each in wheels)} into {delivery.upload(place, wheels)}.")
     return request
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     click.echo(f"trackside: {text}", err=True)  # stdout carries the request

@@ -13,7 +13,7 @@ from trackside.cli.terminal.table_option import environment_option
 @click.command("redrive")
 @click.argument("functions", nargs=-1, metavar="[FUNCTION]...")
 @click.option("--all", "every", is_flag=True, help="Those of all functions.")
-@click.option("--dry-run", is_flag=True, help="Only say how many lie there.")
+@click.option("--dry-run", is_flag=True, help="Only print the number of waiting messages.")
 @format_option("table", "json")
 @environment_option
 @shared_options

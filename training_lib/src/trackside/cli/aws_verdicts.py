@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command("verdicts")
 @click.argument("job")
-@click.option("--history", "with_history", is_flag=True, help="Also all that the rules said before.")
+@click.option("--history", "with_history", is_flag=True, help="Also earlier verdicts of the rules.")
 @format_option("table", "json")
 @table_option
 @shared_options
@@ -54,7 +54,7 @@ def _plain(known: KnownJob) -> dict[str, Any]:
         "DebugRuleEvaluationStatuses": [
             {**status, "LastModifiedTime": status["LastModifiedTime"].isoformat()} for status in statuses
         ],
-        "history": [_plain_said(record.evaluation) for record in known.history],
+        "history": [_plain_evaluation(record.evaluation) for record in known.history],
         "decisions": [_plain_decision(decision) for decision in known.decisions],
         "veto": _plain_veto(known.veto) if known.veto else None,
     }
@@ -62,22 +62,22 @@ def _plain(known: KnownJob) -> dict[str, Any]:
 
 def _plain_rule(record: RuleRecord) -> dict[str, Any]:
     return {
-        **_plain_said(record.evaluation),
+        **_plain_evaluation(record.evaluation),
         "finding_count": len(record.findings),
         "first_found_at": record.first_found_at or None,
         "last_found_at": record.last_found_at or None,
     }
 
 
-def _plain_said(said: RuleEvaluation) -> dict[str, Any]:
+def _plain_evaluation(evaluation: RuleEvaluation) -> dict[str, Any]:
     return {
-        "rule": said.configuration_name,
-        "status": said.status.value,
-        "severity": said.severity.value,
-        "since_step": said.evidence.since_step,
-        "details": said.details,
-        "comparison": said.evidence.comparison,
-        "at": said.modified_at,
+        "rule": evaluation.configuration_name,
+        "status": evaluation.status.value,
+        "severity": evaluation.severity.value,
+        "since_step": evaluation.evidence.since_step,
+        "details": evaluation.details,
+        "comparison": evaluation.evidence.comparison,
+        "at": evaluation.modified_at,
     }
 
 
@@ -103,12 +103,14 @@ def _print(known: KnownJob, *, with_history: bool) -> None:
     name = known.arn.rpartition("/")[2]
     click.echo(f"{name}: {known.job.status if known.job else 'its state is not known'}")
     if known.rules:
-        cells = [_said_cells(record.evaluation) for record in sorted(known.rules, key=_issues_first)]
+        cells = [_evaluation_cells(record.evaluation) for record in sorted(known.rules, key=_issues_first)]
         _section(("rule", "status", "since", "at", "what"), cells)
     else:
         click.echo("No rule has judged it yet.")
     if with_history and known.history:
-        _section(("history", "status", "since", "at", "what"), [_said_cells(one.evaluation) for one in known.history])
+        _section(
+            ("history", "status", "since", "at", "what"), [_evaluation_cells(one.evaluation) for one in known.history]
+        )
     if known.decisions:
         cells = [(one.outcome.value, shown_moment(one.at), one.reason) for one in known.decisions]
         _section(("decision", "at", "why"), cells)
@@ -122,9 +124,17 @@ def _section(header: tuple[str, ...], cells: list[tuple[str, ...]]) -> None:
     print_table(header, cells, color=wants_color())
 
 
-def _said_cells(said: RuleEvaluation) -> tuple[str, ...]:
-    since = f"step {said.evidence.since_step}" if said.found_issues and said.actions is not None else "-"
-    return said.configuration_name, said.status.value, since, shown_moment(said.modified_at), said.details or "-"
+def _evaluation_cells(evaluation: RuleEvaluation) -> tuple[str, ...]:
+    since = (
+        f"step {evaluation.evidence.since_step}" if evaluation.found_issues and evaluation.actions is not None else "-"
+    )
+    return (
+        evaluation.configuration_name,
+        evaluation.status.value,
+        since,
+        shown_moment(evaluation.modified_at),
+        evaluation.details or "-",
+    )
 
 
 def _issues_first(record: RuleRecord) -> tuple[bool, str]:

@@ -10,7 +10,7 @@ from trackside.cli.terminal.table_option import table_option
 
 @click.command("veto")
 @click.argument("job")
-@click.option("--by", default="", metavar="NAME", help="Who says so; it stands in the record.")
+@click.option("--by", default="", metavar="NAME", help="Your name, for the record.")
 @click.option("--reason", default="", metavar="TEXT", help="Why; it stands in the record.")
 @table_option
 @shared_options

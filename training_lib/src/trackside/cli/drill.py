@@ -33,7 +33,7 @@ LOCAL_PACE_SECONDS, LOCAL_POLL_SECONDS = 0.05, 0.5
     show_default=True,
     metavar="MINUTES",
     type=click.FloatRange(min=0, min_open=True),
-    help="When to give up; the training job ends then, too.",
+    help="Time limit; the training job ends then, too.",
 )
 @format_option("text", "json")
 @shared_options
@@ -103,7 +103,7 @@ def _carried_out(drill: Drill) -> Report:
     try:
         with console.status("the training job is started") as status:
             drill.begin()
-            report = drill.follow(lambda _: None, lambda hop: status.update(f"waiting: {hop}"))
+            report = drill.follow(lambda _: None, lambda effect: status.update(f"waiting: {effect}"))
     finally:
         with console.status("what it made is removed"):
             cleaned, left = drill.clean_up()
@@ -120,7 +120,7 @@ def _announcement(drill: Drill, *, minutes: float) -> str:
             f"A drill in account {drill.account}, {drill.region}:",
             f"  - starts a training job on one {drill.settings.instance_type}, and what judges it beside it;",
             f"    both are paid by the second, usually for about 10 minutes, at most {minutes:g}",
-            "  - tells everybody who is subscribed to the topic of issues, and raises the",
+            "  - notifies all subscribers of the topic of issues, and raises the",
             "    alarm on issues, as a real fault would: warn who is on call",
             "  - removes what it made; the table of runs keeps its record",
         ]

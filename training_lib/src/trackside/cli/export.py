@@ -9,7 +9,7 @@ import click
 
 from trackside.cli.terminal.options import shared_options, wants_color
 from trackside.cli.terminal.progress import shown
-from trackside.cli.terminal.reading import Filters, filter_options, open_run, tell_damage
+from trackside.cli.terminal.reading import Filters, filter_options, open_run, print_damage
 from trackside.contracts.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _to_parquet(
         named = ", ".join(done.without_numbers[:MOST_NAMES])
         more = f" and {len(done.without_numbers) - MOST_NAMES} more" if len(done.without_numbers) > MOST_NAMES else ""
         click.echo(f"Without a row, for they hold no numbers that can be read: {_safe(named)}{more}", err=True)
-    tell_damage(trial, color=wants_color())
+    print_damage(trial, color=wants_color())
 
 
 def _to_tensorboard(
@@ -98,13 +98,13 @@ def _to_tensorboard(
     click.echo(f"Wrote {points} of {_count(done.tensors, 'tensor')} to {_count(len(done.files), 'file')} below:")
     click.echo(f"  {_safe(str(done.folder))}")
     click.echo(f"Look at it: tensorboard --logdir {_safe(destination)}", err=True)
-    tell_damage(trial, color=wants_color())
+    print_damage(trial, color=wants_color())
 
 
-def _chosen(asked: tuple[str, ...], *, default: tuple[str, ...]) -> tuple[str, ...]:
+def _chosen(requested: tuple[str, ...], *, default: tuple[str, ...]) -> tuple[str, ...]:
     from trackside.trial.statistics import STATISTICS
 
-    names = [name for one in asked for name in (STATISTICS if one == "all" else (one,))]
+    names = [name for one in requested for name in (STATISTICS if one == "all" else (one,))]
     return tuple(dict.fromkeys(names)) or default
 
 

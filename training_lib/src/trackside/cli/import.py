@@ -54,7 +54,7 @@ def _brought(done: ImportedRun) -> str:
     how = "copied by S3" if done.on_server else "copied"
     ways = [f"{done.linked:,} linked"] if done.linked or not done.copied else []
     ways += [f"{done.copied:,} {how}"] if done.copied else []
-    ways += [f"{done.already_there:,} already there"] if done.already_there else []
+    ways += [f"{done.already_copied:,} already there"] if done.already_copied else []
     return f"{_count(done.files, 'file')}: {', '.join(ways)}; {_count(done.copied_bytes, 'byte')} {how}."
 
 

@@ -90,7 +90,7 @@ def show_rule(rule: str, output: str) -> None:
     if output == "json":
         click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **_plain(described)}, indent=2))
     else:
-        _print_rule(described, asked_as=rule)
+        _print_rule(described, requested_as=rule)
 
 
 def _describe(rule: str) -> RuleDescription:
@@ -127,7 +127,7 @@ def _print_list(rules: list[RuleDescription]) -> None:
         console.print(line)
 
 
-def _print_rule(rule: RuleDescription, *, asked_as: str) -> None:
+def _print_rule(rule: RuleDescription, *, requested_as: str) -> None:
     from rich.text import Text
 
     from trackside.cli.terminal.console import data_console
@@ -151,7 +151,7 @@ def _print_rule(rule: RuleDescription, *, asked_as: str) -> None:
     first = next(iter(rule.parameters), None)
     setting = f":{first.name}={_shown(first.default)}" if first else ""
     console.print()
-    console.print(f"Use it: trackside run --rule {asked_as}{setting} -- python train.py", soft_wrap=True)
+    console.print(f"Use it: trackside run --rule {requested_as}{setting} -- python train.py", soft_wrap=True)
 
 
 def _needs(rule: RuleDescription) -> str:
@@ -161,7 +161,7 @@ def _needs(rule: RuleDescription) -> str:
     if not intervals:
         return "the always-on statistics, nothing else"
     saved = [f"{', '.join(names)}, saved every {interval} steps" for interval, names in intervals.items()]
-    return f"{'; '.join(saved)} unless you say otherwise"
+    return f"{'; '.join(saved)} unless you set another"
 
 
 def _parameter_rows(rule: RuleDescription) -> list[list[Text]]:

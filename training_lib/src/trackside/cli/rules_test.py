@@ -117,12 +117,12 @@ def _summary(found: Backtest, rules: int) -> str:
     if found.last_step < 0:
         return "holds no step."
     issues = len(found.issues)
-    said = f"{issues} issue{'' if issues == 1 else 's'} by {rules} rule{'' if rules == 1 else 's'}"
+    sentence = f"{issues} issue{'' if issues == 1 else 's'} by {rules} rule{'' if rules == 1 else 's'}"
     troubles = [f"{', '.join(found.crashed)} crashed"] if found.crashed else []
     silent = {v.configuration_name for v in found.verdicts if v.outcome is Outcome.NOT_EVALUATED} - {*found.crashed}
     troubles += [f"{len(silent)} could not answer"] if silent else []
-    said += f" ({'; '.join(troubles)})" if troubles else ""
+    sentence += f" ({'; '.join(troubles)})" if troubles else ""
     if found.stop_step is None:
-        return f"{said}; nothing would have stopped it in its {found.last_step + 1} steps."
+        return f"{sentence}; nothing would have stopped it in its {found.last_step + 1} steps."
     steps, saved = found.last_step + 1, found.saved_steps
-    return f"{said}; stopped at step {found.stop_step}, {saved} of {steps} steps saved ({saved / steps:.0%})."
+    return f"{sentence}; stopped at step {found.stop_step}, {saved} of {steps} steps saved ({saved / steps:.0%})."

@@ -98,10 +98,10 @@ def command(
 
     environment = inherited()
     file = _read_rules_file(rules_file)
-    asked = [*file.rules, *_read_rules(rules)]
+    requested = [*file.rules, *_read_rules(rules)]
     keeps_file_actions = on_issue is None and rules_file is not None
     plan = plan_rules(
-        asked,
+        requested,
         catalogue=built_in_catalogue(),
         actions=None if keeps_file_actions else ON_ISSUE[on_issue or "notify"],
         save_interval=save_interval,
@@ -196,7 +196,7 @@ def _run(
         environment=environment,
         grace_seconds=grace,
         shares_terminal=owns_the_terminal(),
-        tells_what_does_not_apply=plan.was_chosen,
+        reports_inapplicable_rules=plan.was_chosen,
     )
     try:
         result = run_locally(run, observer=view)

@@ -61,7 +61,7 @@ def command(*, where: str | None, output: str, regex: str | None) -> None:
     elif regex and found:
         click.echo(f"None of {len(found)} runs has a name that --regex {regex} finds.", err=True)
     else:
-        _tell_none(where)
+        _print_none(where)
 
 
 def _summaries(found: Sequence[str], stores: Callable[[str], Store]) -> list[RunSummary]:
@@ -109,7 +109,7 @@ def _warn(uri: str, error: TracksideError) -> None:
     click.echo(f"Warning: left out what cannot be read: {printable(uri)}: {printable(first)}", err=True)
 
 
-def _tell_none(where: str | None) -> None:
+def _print_none(where: str | None) -> None:
     from trackside.cli.terminal.text import printable
     from trackside.local.run_folder import RUNS
 

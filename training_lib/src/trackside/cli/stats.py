@@ -16,8 +16,8 @@ from trackside.cli.terminal.reading import (
     damage_of,
     filter_options,
     open_run,
-    tell_damage,
-    tell_nothing_selected,
+    print_damage,
+    print_nothing_selected,
 )
 from trackside.cli.terminal.rows import json_value, print_csv, print_json, print_json_lines, print_table
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
@@ -88,21 +88,21 @@ def command(
     elif found:
         click.echo("No selected tensor holds numbers.", err=True)
     else:
-        tell_nothing_selected(trial, filters)
-    tell_damage(trial, color=wants_color())
+        print_nothing_selected(trial, filters)
+    print_damage(trial, color=wants_color())
 
 
-def _checked(asked: Sequence[str]) -> tuple[str, ...]:
+def _checked(statistics: Sequence[str]) -> tuple[str, ...]:
     from trackside.trial.statistics import STATISTICS
 
-    if "all" in asked:
+    if "all" in statistics:
         return tuple(STATISTICS)
     known = (*STATISTICS, "all")
-    unknown = [name for name in asked if name not in known]
+    unknown = [name for name in statistics if name not in known]
     if unknown:
         problems = [Problem("--statistic", f"Unknown: {name!r}.", did_you_mean(name, known)) for name in unknown]
         raise ConfigurationError(problems, subject="The command line")
-    return tuple(dict.fromkeys(asked))
+    return tuple(dict.fromkeys(statistics))
 
 
 def _rows(series: TensorSeries, statistics: Sequence[str]) -> Iterator[StatisticRow]:

@@ -15,8 +15,8 @@ from trackside.cli.terminal.reading import (
     damage_of,
     filter_options,
     open_run,
-    tell_damage,
-    tell_nothing_selected,
+    print_damage,
+    print_nothing_selected,
 )
 from trackside.cli.terminal.rows import print_csv, print_json, print_json_lines, print_table
 
@@ -81,15 +81,15 @@ def command(
         header = ("shape", "dtype", "steps", "last", "collection", "tensor")
         print_table(header, [_table_cells(row) for row in rows], color=wants_color())
     else:
-        tell_nothing_selected(trial, filters)
-    tell_damage(trial, color=wants_color())
+        print_nothing_selected(trial, filters)
+    print_damage(trial, color=wants_color())
 
 
 def _rows(trial: Trial, found: Sequence[TensorSeries]) -> list[TensorRow]:
-    heads, members = trial.heads(found), trial.collections
+    heads, members = trial.parts.heads(found), trial.collections
     rows = []
     for series in found:
-        head, saved = heads.get(series.name), trial.saved_steps(series.name, series.selection)
+        head, saved = heads.get(series.name), trial.parts.saved.saved(series.name, series.selection)
         row = TensorRow(
             name=series.name,
             collections=tuple(name for name, names in members.items() if series.name in names),

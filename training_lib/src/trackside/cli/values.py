@@ -16,8 +16,8 @@ from trackside.cli.terminal.reading import (
     damage_of,
     filter_options,
     open_run,
-    tell_damage,
-    tell_nothing_selected,
+    print_damage,
+    print_nothing_selected,
 )
 from trackside.cli.terminal.rows import json_value, print_csv, print_json, print_json_lines, print_table
 from trackside.contracts.errors import ConfigurationError, Problem, RecordError, TensorNotSavedError
@@ -94,8 +94,8 @@ def command(
         if found or output != "table":
             _show_all(trial, found, output)
         else:
-            tell_nothing_selected(trial, wanted)
-    tell_damage(trial, color=wants_color())
+            print_nothing_selected(trial, wanted)
+    print_damage(trial, color=wants_color())
 
 
 def _check_options(
@@ -130,9 +130,9 @@ def _selected(trial: Trial, tensor: str, wanted: Filters) -> TensorSeries:
     first = series.selection.steps.first
     near = [max((s for s in saved if s < first), default=None), min((s for s in saved if s >= first), default=None)]
     nearest = " and ".join(str(s) for s in near if s is not None)
-    asked = f"none of the steps {wanted.steps}" if ":" in wanted.steps else f"step {wanted.steps}"
+    steps = f"none of the steps {wanted.steps}" if ":" in wanted.steps else f"step {wanted.steps}"
     raise TensorNotSavedError(
-        f"{tensor!r} was {'' if ':' in wanted.steps else 'not '}saved at {asked}. "
+        f"{tensor!r} was {'' if ':' in wanted.steps else 'not '}saved at {steps}. "
         f"The nearest: {nearest}. It holds {len(saved)} steps, {saved[0]} to {saved[-1]}."
     )
 
@@ -180,7 +180,9 @@ def _arrays(trial: Trial, name: str, worker: str, steps: Sequence[int]) -> Itera
 
 def _steps_by_worker(trial: Trial, series: TensorSeries) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
-    for saved in sorted(trial.saved_steps(series.name, series.selection), key=lambda saved: (saved.worker, saved.step)):
+    for saved in sorted(
+        trial.parts.saved.saved(series.name, series.selection), key=lambda saved: (saved.worker, saved.step)
+    ):
         found.setdefault(saved.worker, []).append(saved.step)
     return found
 
@@ -189,7 +191,7 @@ def _steps_at_once(trial: Trial, series: TensorSeries) -> int:
     """Return the number of steps to fetch at a time: one from a disk; from S3 several, limited by their size."""
     if "://" not in trial.uri:
         return 1
-    head = trial.heads([series]).get(series.name)
+    head = trial.parts.heads([series]).get(series.name)
     elements = 1
     for length in head.shape if head else ():
         elements *= max(1, length)

@@ -34,7 +34,7 @@ _DENIED = frozenset(
 )
 _MISSING = ("ResourceNotFoundException", "NoSuchBucket", "ParameterNotFound", "ResourceNotFound")
 _MISSING_WORDS = ("does not exist", "not found")  # in the message of a ValidationError
-_WHO_ASKS = "aws sts get-caller-identity   (shows whose credentials are used)"
+_SHOW_CALLER = "aws sts get-caller-identity   (shows whose credentials are used)"
 _LOG_IN = "aws configure, aws sso login, export AWS_PROFILE=…, or a role of this machine"
 _ELSEWHERE = "set AWS_REGION and AWS_PROFILE to where Trackside is deployed"
 
@@ -45,7 +45,7 @@ class Calls:
     def __init__(self, client: Callable[[str], Any] | None = None) -> None:
         self.client = cache(client or _connect)
 
-    def ask(self, service: str, operation: str, **request: Any) -> Any:
+    def call(self, service: str, operation: str, **request: Any) -> Any:
         """Return the answer of one operation.
 
         Raises:
@@ -72,12 +72,12 @@ class Calls:
 def _translated(error: dict[str, Any], what: str) -> StorageError:
     code, message = str(error.get("Code", "")), str(error.get("Message", ""))
     if code in _DENIED:
-        return AccessDeniedError(f"AWS refused {what}. {code}: {message}", advice=_WHO_ASKS)
+        return AccessDeniedError(f"AWS refused {what}. {code}: {message}", advice=_SHOW_CALLER)
     is_missing = code in _MISSING or (
         code in {"ValidationError", "ValidationException"} and any(words in message for words in _MISSING_WORDS)
     )
-    said = f"{what} failed. {code}: {message}"
-    return LocationNotFoundError(said, advice=_ELSEWHERE) if is_missing else StorageUnavailableError(said)
+    sentence = f"{what} failed. {code}: {message}"
+    return LocationNotFoundError(sentence, advice=_ELSEWHERE) if is_missing else StorageUnavailableError(sentence)
 
 
 def _own_error(error: Exception) -> TracksideError:
@@ -92,9 +92,9 @@ def _own_error(error: Exception) -> TracksideError:
         exceptions.TokenRetrievalError,
     )
     if isinstance(error, nobody):
-        return AccessDeniedError(f"AWS is not told who asks. {error}", advice=_LOG_IN)
-    told = {exceptions.NoRegionError: "AWS_REGION", exceptions.ProfileNotFound: "AWS_PROFILE"}
-    for kind, variable in told.items():
+        return AccessDeniedError(f"No AWS credentials were found. {error}", advice=_LOG_IN)
+    variables = {exceptions.NoRegionError: "AWS_REGION", exceptions.ProfileNotFound: "AWS_PROFILE"}
+    for kind, variable in variables.items():
         if isinstance(error, kind):
             problem = Problem(
                 variable, f"{error}".rstrip(".") + ".", f"export {variable}=…, or write it into ~/.aws/config."

@@ -60,10 +60,10 @@ def read_outputs(calls: Calls, stack: str) -> dict[str, str]:
         TracksideError: Any error of `Calls`.
     """
     try:
-        (found,) = calls.ask("cloudformation", "describe_stacks", StackName=stack)["Stacks"]
+        (found,) = calls.call("cloudformation", "describe_stacks", StackName=stack)["Stacks"]
     except LocationNotFoundError as error:
         raise LocationNotFoundError(
             f"There is no stack {stack} in {calls.region}",
-            advice="set AWS_REGION to where Trackside is deployed, say which deployment (--environment), or deploy it",
+            advice="set AWS_REGION to where Trackside is deployed, name the deployment (--environment), or deploy it",
         ) from error
     return {each["OutputKey"]: each["OutputValue"] for each in found.get("Outputs", ())}

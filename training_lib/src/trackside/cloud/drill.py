@@ -83,12 +83,12 @@ class DrillSettings:
 class Arrival:
     """One effect that arrived.
 
-    hop     name of the effect
+    effect  name of the effect
     at      its moment in seconds since the epoch: the recorded one, else that of the check
     detail  a clause for people
     """
 
-    hop: str
+    effect: str
     at: float
     detail: str
 
@@ -97,12 +97,12 @@ class Arrival:
 class Missing:
     """One effect that did not arrive.
 
-    hop   name of the effect
-    why   the reason
-    look  the place to look for the cause
+    effect  name of the effect
+    why     the reason
+    look    the place to look for the cause
     """
 
-    hop: str
+    effect: str
     why: str
     look: str
 
@@ -140,16 +140,16 @@ _WRITING = ("InProgress", "Stopping")  # states of jobs that may still write int
 _LONGEST_END_SECONDS = 180.0  # SageMaker gives a stopped job 120 s
 
 
-class HopFailedError(TracksideError):
+class EffectFailedError(TracksideError):
     """An effect that can no longer arrive; the message is the reason."""
 
 
 @dataclass(frozen=True)
-class Hop:
+class Effect:
     """One effect to wait for.
 
     name   its name
-    look   returns the arrival, or None so far; raises `HopFailedError` if it can no longer arrive
+    look   returns the arrival, or None so far; raises `EffectFailedError` if it can no longer arrive
     where  the place to look if it does not arrive
     """
 
@@ -186,7 +186,7 @@ class Drill:
         deployment = Deployment(self.calls, environment=self.environment)
         self._bucket, self._topic, table, self._image, self._alarm, self._role = deployment.outputs(OUTPUTS)
         self.table = RunTable(table, client=self.calls.client)
-        arn = self.calls.ask("sts", "get_caller_identity")["Arn"]
+        arn = self.calls.call("sts", "get_caller_identity")["Arn"]
         self.account, self.region = arn.split(":")[4], self.calls.client("sagemaker").meta.region_name
         moment = datetime.fromtimestamp(self.clock(), tz=timezone.utc).strftime("%Y%m%d-%H%M%S")
         self.job = self.job or f"{PREFIX}-{moment}"
@@ -207,7 +207,7 @@ class Drill:
         self._put(RULE_REQUEST_KEY, RuleRequest((rule,)).to_json().encode())
         seconds = max(1, int(self.settings.timeout_seconds))
         self._is_started = True
-        self.calls.ask(
+        self.calls.call(
             "sagemaker",
             "create_training_job",
             TrainingJobName=self.job,
@@ -235,23 +235,23 @@ class Drill:
             on_arrival: Called with each effect.
             on_wait: Called with the name of the first missing effect, before each pause.
         """
-        waiting, arrivals, failed = list(self._hops()), [], []
+        waiting, arrivals, failed = list(self._effects()), [], []
         until = self._began + self.settings.timeout_seconds
         troubles: dict[str, str] = {}  # error of the last check of each effect
         while waiting:
-            for hop in tuple(waiting):
+            for effect in tuple(waiting):
                 try:
-                    arrival = hop.look()
-                except HopFailedError as error:
-                    failed.append(Missing(hop.name, str(error), hop.where))
-                    waiting.remove(hop)
+                    arrival = effect.look()
+                except EffectFailedError as error:
+                    failed.append(Missing(effect.name, str(error), effect.where))
+                    waiting.remove(effect)
                     continue
                 except StorageUnavailableError as error:
-                    troubles[hop.name] = f"; the last look failed: {error}"
+                    troubles[effect.name] = f"; the last look failed: {error}"
                     continue
-                troubles.pop(hop.name, None)
+                troubles.pop(effect.name, None)
                 if arrival:
-                    waiting.remove(hop)
+                    waiting.remove(effect)
                     arrivals.append(arrival)
                     on_arrival(arrival)
             if not waiting or failed or self.clock() >= until:
@@ -259,7 +259,7 @@ class Drill:
             on_wait(waiting[0].name)
             self.sleep(self.settings.poll_seconds)
         over = f"not within {self.settings.timeout_seconds:.0f} s" if not failed else "not seen before the drill ended"
-        late = [Missing(hop.name, f"{over}{troubles.get(hop.name, '')}", hop.where) for hop in waiting]
+        late = [Missing(effect.name, f"{over}{troubles.get(effect.name, '')}", effect.where) for effect in waiting]
         return self._report(arrivals, [*failed, *late])
 
     def clean_up(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -278,38 +278,40 @@ class Drill:
         )
         for what, remove in parts:
             try:
-                said = remove()
+                removed = remove()
             except StorageError as error:
                 left.append(f"{what}: {error}")
             else:
-                done += [said] if said else []
+                done += [removed] if removed else []
         return tuple(done), tuple(left)
 
     # Effects to wait for ---------------------------------------------------------------------------------------------
 
-    def _hops(self) -> Iterator[Hop]:
+    def _effects(self) -> Iterator[Effect]:
         named = f"trackside aws verdicts {self.job}"
-        yield Hop("training job runs", self._training_runs, "the training job in SageMaker, and its quota")
-        yield Hop(
+        yield Effect("training job runs", self._training_runs, "the training job in SageMaker, and its quota")
+        yield Effect(
             "something judges it",
             self._is_judged,
             "the log of start_evaluation; a processing job trackside-…; is the image pushed?",
         )
-        yield Hop("training goes wrong", self._goes_wrong, "the log of the training job in CloudWatch")
-        yield Hop("a rule finds it", self._verdict, "the log of the processing job in CloudWatch")
-        yield Hop("verdict is recorded", self._recorded, f"the queue of record_verdict, its log; {named}")
-        yield Hop("owners are told", self._owners_told, "the queue of notify_owner, its log and dead letters")
-        yield Hop("metric is there", self._metric, "the queue of publish_metric, its log and dead letters")
-        yield Hop("alarm speaks", self._alarmed, f"the alarm {self._alarm}")
-        yield Hop("stop is decided", self._decided, f"{named}: which rung of the ladder holds it (docs/actions.md)")
-        yield Hop("training is stopped", self._stopped, f"the log of stop_training; {named}")
-        yield Hop("run is finished", self._finished, "the queue of finish_run, its log and dead letters")
-        yield Hop("evaluator is done", self._evaluator_done, "the log of the processing job in CloudWatch")
+        yield Effect("training goes wrong", self._goes_wrong, "the log of the training job in CloudWatch")
+        yield Effect("a rule finds it", self._verdict, "the log of the processing job in CloudWatch")
+        yield Effect("verdict is recorded", self._recorded, f"the queue of record_verdict, its log; {named}")
+        yield Effect(
+            "owners are notified", self._owners_notified, "the queue of notify_owner, its log and dead letters"
+        )
+        yield Effect("metric is published", self._metric, "the queue of publish_metric, its log and dead letters")
+        yield Effect("alarm is raised", self._alarmed, f"the alarm {self._alarm}")
+        yield Effect("stop is decided", self._decided, f"{named}: the condition that holds it back (docs/actions.md)")
+        yield Effect("training is stopped", self._stopped, f"the log of stop_training; {named}")
+        yield Effect("run is finished", self._finished, "the queue of finish_run, its log and dead letters")
+        yield Effect("evaluator is done", self._evaluator_done, "the log of the processing job in CloudWatch")
 
     def _training_runs(self) -> Arrival | None:
         job = self._describe()
         if job["TrainingJobStatus"] == "Failed":
-            raise HopFailedError(f"the training job failed: {job.get('FailureReason', 'no reason given')}")
+            raise EffectFailedError(f"the training job failed: {job.get('FailureReason', 'no reason given')}")
         started = job.get("TrainingStartTime")
         if not started or job["SecondaryStatus"] == "Starting":
             return None
@@ -347,25 +349,27 @@ class Drill:
                 return Arrival("verdict is recorded", self.clock(), "in the table of runs")
         return None
 
-    def _owners_told(self) -> Arrival | None:
-        received = self.calls.ask(
+    def _owners_notified(self) -> Arrival | None:
+        received = self.calls.call(
             "sqs", "receive_message", QueueUrl=self._queue_url, MaxNumberOfMessages=10, VisibilityTimeout=1
         )
         for message in received.get("Messages", ()):
-            self.calls.ask("sqs", "delete_message", QueueUrl=self._queue_url, ReceiptHandle=message["ReceiptHandle"])
-            told = json.loads(message["Body"])
-            if self.job in str(told.get("Message", "")) + str(told.get("Subject", "")):
-                self._messages.append(told)
+            self.calls.call("sqs", "delete_message", QueueUrl=self._queue_url, ReceiptHandle=message["ReceiptHandle"])
+            notification = json.loads(message["Body"])
+            if self.job in str(notification.get("Message", "")) + str(notification.get("Subject", "")):
+                self._messages.append(notification)
         if not self._messages:
             return None
         first = self._messages[0]
         return Arrival(
-            "owners are told", _moment(first.get("Timestamp"), self.clock()), f"{len(self._messages)} message by SNS"
+            "owners are notified",
+            _moment(first.get("Timestamp"), self.clock()),
+            f"{len(self._messages)} message by SNS",
         )
 
     def _metric(self) -> Arrival | None:
         now = self.clock()
-        answer = self.calls.ask(
+        answer = self.calls.call(
             "cloudwatch",
             "get_metric_statistics",
             Namespace=issue_namespace(self.environment),
@@ -381,18 +385,18 @@ class Drill:
             Statistics=["Sum"],
         )
         issues = sum(point["Sum"] for point in answer["Datapoints"])
-        return Arrival("metric is there", now, f"Trackside/IssuesFound = {issues:.0f}") if issues else None
+        return Arrival("metric is published", now, f"Trackside/IssuesFound = {issues:.0f}") if issues else None
 
     def _alarmed(self) -> Arrival | None:
-        alarms = self.calls.ask("cloudwatch", "describe_alarms", AlarmNames=[self._alarm])["MetricAlarms"]
+        alarms = self.calls.call("cloudwatch", "describe_alarms", AlarmNames=[self._alarm])["MetricAlarms"]
         if not alarms:
-            raise HopFailedError("there is no such alarm")
+            raise EffectFailedError("there is no such alarm")
         if alarms[0]["StateValue"] != "ALARM" or self._fault() is None:
             return None
         changed = alarms[0]["StateUpdatedTimestamp"].timestamp()
         if changed < self._began:
-            return Arrival("alarm speaks", self.clock(), "in ALARM, as it was before the drill")
-        return Arrival("alarm speaks", changed, "IssuesFound is in ALARM")
+            return Arrival("alarm is raised", self.clock(), "in ALARM, as it was before the drill")
+        return Arrival("alarm is raised", changed, "IssuesFound is in ALARM")
 
     def _decided(self) -> Arrival | None:
         try:
@@ -401,7 +405,7 @@ class Drill:
             return None
         for one in decisions:
             if one.outcome in _HELD:
-                raise HopFailedError(f"{one.outcome.value}: {one.reason}")
+                raise EffectFailedError(f"{one.outcome.value}: {one.reason}")
         stops = [one for one in decisions if one.outcome in (StopOutcome.STOPPING, StopOutcome.STOPPED)]
         return Arrival("stop is decided", stops[0].at, "recorded, with its evidence") if stops else None
 
@@ -409,11 +413,11 @@ class Drill:
         job = self._describe()
         status = job["TrainingJobStatus"]
         if status in ("Completed", "Failed"):
-            raise HopFailedError(f"the training job ended by itself, as {status}")
+            raise EffectFailedError(f"the training job ended by itself, as {status}")
         if status != "Stopped":
             return None
         ended = job.get("TrainingEndTime") or job["LastModifiedTime"]
-        return Arrival("training is stopped", ended.timestamp(), "Stopped, says SageMaker")
+        return Arrival("training is stopped", ended.timestamp(), "SageMaker reports Stopped")
 
     def _finished(self) -> Arrival | None:
         at = self._written_at(f"{TENSORS}/{END_MARKER_KEY}")
@@ -424,7 +428,7 @@ class Drill:
             return None
         self._raise_if_evaluator_failed()
         jobs = [
-            self.calls.ask("sagemaker", "describe_processing_job", ProcessingJobName=name)
+            self.calls.call("sagemaker", "describe_processing_job", ProcessingJobName=name)
             for name in self._evaluators()
         ]
         if not jobs:
@@ -445,7 +449,7 @@ class Drill:
         return f"s3://{self._bucket}/{self._prefix}"
 
     def _describe(self) -> Mapping[str, Any]:
-        job: Mapping[str, Any] = self.calls.ask("sagemaker", "describe_training_job", TrainingJobName=self.job)
+        job: Mapping[str, Any] = self.calls.call("sagemaker", "describe_training_job", TrainingJobName=self.job)
         return job
 
     def _fault(self) -> dict[str, Any] | None:
@@ -456,22 +460,22 @@ class Drill:
         return fault
 
     def _evaluators(self) -> list[str]:
-        listed = self.calls.ask("sagemaker", "list_processing_jobs", NameContains=self.job, MaxResults=100)
+        listed = self.calls.call("sagemaker", "list_processing_jobs", NameContains=self.job, MaxResults=100)
         return [str(each["ProcessingJobName"]) for each in listed["ProcessingJobSummaries"]]
 
     def _raise_if_evaluator_failed(self) -> None:
         for name in self._evaluators():
-            job = self.calls.ask("sagemaker", "describe_processing_job", ProcessingJobName=name)
+            job = self.calls.call("sagemaker", "describe_processing_job", ProcessingJobName=name)
             if job["ProcessingJobStatus"] == "Failed":
                 reason = job.get("ExitMessage") or job.get("FailureReason", "no reason given")
-                raise HopFailedError(f"the processing job {name} failed: {reason}")
+                raise EffectFailedError(f"the processing job {name} failed: {reason}")
 
     def _keys(self, below: str) -> list[str]:
-        listed = self.calls.ask("s3", "list_objects_v2", Bucket=self._bucket, Prefix=f"{self._prefix}/{below}")
+        listed = self.calls.call("s3", "list_objects_v2", Bucket=self._bucket, Prefix=f"{self._prefix}/{below}")
         return [each["Key"].removeprefix(f"{self._prefix}/") for each in listed.get("Contents", ())]
 
     def _written_at(self, key: str) -> float | None:
-        listed = self.calls.ask("s3", "list_objects_v2", Bucket=self._bucket, Prefix=f"{self._prefix}/{key}")
+        listed = self.calls.call("s3", "list_objects_v2", Bucket=self._bucket, Prefix=f"{self._prefix}/{key}")
         for each in listed.get("Contents", ()):
             if each["Key"] == f"{self._prefix}/{key}":
                 return float(each["LastModified"].timestamp())
@@ -480,24 +484,24 @@ class Drill:
     def _get(self, key: str) -> bytes:
         if self._written_at(key) is None:
             raise KeyNotFoundError(f"{self._run_uri}/{key} is not there")
-        body = self.calls.ask("s3", "get_object", Bucket=self._bucket, Key=f"{self._prefix}/{key}")["Body"]
+        body = self.calls.call("s3", "get_object", Bucket=self._bucket, Key=f"{self._prefix}/{key}")["Body"]
         content: bytes = body.read()
         return content
 
     def _put(self, key: str, content: bytes) -> None:
-        self.calls.ask("s3", "put_object", Bucket=self._bucket, Key=f"{self._prefix}/{key}", Body=content)
+        self.calls.call("s3", "put_object", Bucket=self._bucket, Key=f"{self._prefix}/{key}", Body=content)
 
     def _report(self, arrivals: Sequence[Arrival], missing: Sequence[Missing]) -> Report:
         ordered = tuple(sorted(arrivals, key=lambda arrival: arrival.at))
-        faults = [each.at for each in arrivals if each.hop == "training goes wrong"]
+        faults = [each.at for each in arrivals if each.effect == "training goes wrong"]
         return Report(self.job, self.account, self.region, faults[0] if faults else None, ordered, tuple(missing))
 
     # The subscription, and what is left behind ------------------------------------------------------------------------
 
     def _subscribe(self) -> None:
         sqs = self.calls
-        self._queue_url = sqs.ask("sqs", "create_queue", QueueName=self.job)["QueueUrl"]
-        attributes = sqs.ask("sqs", "get_queue_attributes", QueueUrl=self._queue_url, AttributeNames=["QueueArn"])
+        self._queue_url = sqs.call("sqs", "create_queue", QueueName=self.job)["QueueUrl"]
+        attributes = sqs.call("sqs", "get_queue_attributes", QueueUrl=self._queue_url, AttributeNames=["QueueArn"])
         queue_arn = attributes["Attributes"]["QueueArn"]
         policy = {
             "Version": "2012-10-17",
@@ -511,8 +515,8 @@ class Drill:
                 }
             ],
         }
-        sqs.ask("sqs", "set_queue_attributes", QueueUrl=self._queue_url, Attributes={"Policy": json.dumps(policy)})
-        subscribed = sqs.ask(
+        sqs.call("sqs", "set_queue_attributes", QueueUrl=self._queue_url, Attributes={"Policy": json.dumps(policy)})
+        subscribed = sqs.call(
             "sns",
             "subscribe",
             TopicArn=self._topic,
@@ -524,14 +528,14 @@ class Drill:
 
     def _unsubscribe(self) -> str:
         if self._subscription_arn:
-            self.calls.ask("sns", "unsubscribe", SubscriptionArn=self._subscription_arn)
+            self.calls.call("sns", "unsubscribe", SubscriptionArn=self._subscription_arn)
             self._subscription_arn = ""
             return "subscription removed"
         return ""
 
     def _delete_queue(self) -> str:
         if self._queue_url:
-            self.calls.ask("sqs", "delete_queue", QueueUrl=self._queue_url)
+            self.calls.call("sqs", "delete_queue", QueueUrl=self._queue_url)
             self._queue_url = ""
             return "queue deleted"
         return ""
@@ -543,17 +547,17 @@ class Drill:
         except LocationNotFoundError:  # it was refused
             return ""
         with suppress(StorageError):  # it ended meanwhile
-            self.calls.ask("sagemaker", "stop_training_job", TrainingJobName=self.job)
+            self.calls.call("sagemaker", "stop_training_job", TrainingJobName=self.job)
         return "training job stopped"
 
     def _stop_evaluators(self) -> str:
         """Stop running evaluators. One with nothing left to judge ends by itself; after a failed drill one may not."""
         stopped = 0
         for name in self._evaluators() if self._is_started else ():
-            job = self.calls.ask("sagemaker", "describe_processing_job", ProcessingJobName=name)
+            job = self.calls.call("sagemaker", "describe_processing_job", ProcessingJobName=name)
             if job["ProcessingJobStatus"] == "InProgress":
                 with suppress(StorageError):  # it ended meanwhile
-                    self.calls.ask("sagemaker", "stop_processing_job", ProcessingJobName=name)
+                    self.calls.call("sagemaker", "stop_processing_job", ProcessingJobName=name)
                     stopped += 1
         return f"{stopped} processing job{'s' if stopped != 1 else ''} stopped" if stopped else ""
 
@@ -572,7 +576,7 @@ class Drill:
         except LocationNotFoundError:  # it was refused
             return True
         jobs = (
-            self.calls.ask("sagemaker", "describe_processing_job", ProcessingJobName=name)
+            self.calls.call("sagemaker", "describe_processing_job", ProcessingJobName=name)
             for name in self._evaluators()
         )
         return all(job["ProcessingJobStatus"] not in _WRITING for job in jobs) and bool(
@@ -584,7 +588,7 @@ class Drill:
         deleted = 0
         while keys := self._keys(""):
             for key in keys:
-                self.calls.ask("s3", "delete_object", Bucket=self._bucket, Key=f"{self._prefix}/{key}")
+                self.calls.call("s3", "delete_object", Bucket=self._bucket, Key=f"{self._prefix}/{key}")
             deleted += len(keys)
         return f"run of {deleted} objects deleted" if deleted else ""
 

@@ -51,16 +51,16 @@ def steps(is_wrong: Callable[[], bool]) -> Iterator[Mapping[str, float]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train. Return 0 if the training was not stopped."""
-    asked = _parse(arguments)
+    options = _parse(arguments)
     run = CaptureEnvironment.read().run_uri
     if not run:
-        sys.exit("TRACKSIDE_RUN is not set: it says where the run lies. `trackside drill` sets it.")
+        sys.exit("TRACKSIDE_RUN is not set: it is the location of the run. `trackside drill` sets it.")
     Training(
         run,
-        healthy_steps=asked.healthy_steps,
-        step_seconds=asked.step_seconds,
-        patience_seconds=asked.patience_seconds,
-        most_seconds=asked.most_seconds,
+        healthy_steps=options.healthy_steps,
+        step_seconds=options.step_seconds,
+        patience_seconds=options.patience_seconds,
+        most_seconds=options.most_seconds,
     ).train()
     return 0
 

@@ -93,7 +93,7 @@ class Redelivery:
 
         Events that EventBridge could not deliver go to that queue too, because they were never in another.
         """
-        answer = self._ask(
+        answer = self._call(
             "sqs",
             "start_message_move_task",
             SourceArn=self._attribute(letters.url, "QueueArn"),
@@ -121,17 +121,17 @@ class Redelivery:
             raise LocationNotFoundError(
                 f"No stack here has an output {_BUS}", advice="deploy this version of Trackside"
             )
-        bus_arn = str(self._ask("events", "describe_event_bus", Name=self._outputs[_BUS])["Arn"])
-        archives = self._ask("events", "list_archives", EventSourceArn=bus_arn, Limit=MOST_ARCHIVES)["Archives"]
+        bus_arn = str(self._call("events", "describe_event_bus", Name=self._outputs[_BUS])["Arn"])
+        archives = self._call("events", "list_archives", EventSourceArn=bus_arn, Limit=MOST_ARCHIVES)["Archives"]
         if not archives:
             raise LocationNotFoundError(f"The bus {self._outputs[_BUS]} has no archive")
-        archive = self._ask("events", "describe_archive", ArchiveName=archives[0]["ArchiveName"])
+        archive = self._call("events", "describe_archive", ArchiveName=archives[0]["ArchiveName"])
         name = f"trackside-{first:%Y%m%dT%H%M%S}-{last:%Y%m%dT%H%M%S}"
-        known = self._ask("events", "list_replays", NamePrefix=name)["Replays"]
+        known = self._call("events", "list_replays", NamePrefix=name)["Replays"]
         is_new = all(each["State"] in {"FAILED", "CANCELLED"} for each in known)
         if is_new:
             name += f"-again-{len(known)}" if known else ""  # a name is taken for good
-            self._ask(
+            self._call(
                 "events",
                 "start_replay",
                 ReplayName=name,
@@ -149,17 +149,19 @@ class Redelivery:
         if last > now:
             problems.append(Problem("--to", f"{last:%Y-%m-%d %H:%M} is still to come.", "Give a moment that is past."))
         if first < now - timedelta(days=REMEMBERED_DAYS) and not act_again:
-            why = f"is more than {REMEMBERED_DAYS} days ago: what was done then is forgotten, and would be done again."
+            why = (
+                f"lies more than {REMEMBERED_DAYS} days back: actions of then are not on record, and would be repeated."
+            )
             problems.append(Problem("--from", why, "Choose a later moment, or add --act-again."))
         if problems:
             raise ConfigurationError(problems, subject="The replay")
 
     def _attribute(self, url: str, name: str) -> str:
-        answer = self._ask("sqs", "get_queue_attributes", QueueUrl=url, AttributeNames=[name])
+        answer = self._call("sqs", "get_queue_attributes", QueueUrl=url, AttributeNames=[name])
         return str(answer["Attributes"][name])
 
-    def _ask(self, service: str, operation: str, **request: Any) -> Any:
-        return self._calls.ask(service, operation, **request)
+    def _call(self, service: str, operation: str, **request: Any) -> Any:
+        return self._calls.call(service, operation, **request)
 
 
 def moment(text: str) -> datetime:

@@ -36,7 +36,7 @@ def debug_rule_evaluation_statuses(job: str, *, table: RunTable | None = None) -
 
 def statuses_of(rules: Iterable[RuleRecord]) -> list[dict[str, Any]]:
     """Return `DebugRuleEvaluationStatuses` of records that were read before, sorted by name."""
-    said = sorted((record.evaluation for record in rules), key=lambda one: one.configuration_name)
+    evaluations = sorted((record.evaluation for record in rules), key=lambda one: one.configuration_name)
     return [
         {
             "RuleConfigurationName": one.configuration_name,
@@ -45,7 +45,7 @@ def statuses_of(rules: Iterable[RuleRecord]) -> list[dict[str, Any]]:
             "StatusDetails": one.details,
             "LastModifiedTime": datetime.fromtimestamp(one.modified_at, tz=timezone.utc),
         }
-        for one in said
+        for one in evaluations
     ]
 
 

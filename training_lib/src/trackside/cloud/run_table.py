@@ -126,14 +126,14 @@ class RunTable:
         known, now = self.known(job), self._clock()
         veto = VetoRecord(known.arn, now, by=by, reason=reason)
         item = veto.to_item(expires_at=int(now) + VETO_DAYS * SECONDS_A_DAY)
-        self._ask("put_item", Item=item)
+        self._call("put_item", Item=item)
         return replace(known, veto=veto)
 
     def arn_of(self, job: str) -> str:
         """Return the ARN of the training job of that name in this account and region; an ARN is returned unchanged."""
         if job.startswith("arn:"):
             return job
-        identity = self._calls.ask("sts", "get_caller_identity")
+        identity = self._calls.call("sts", "get_caller_identity")
         partition = identity["Arn"].split(":")[1]
         region = self._calls.client("dynamodb").meta.region_name
         return f"arn:{partition}:sagemaker:{region}:{identity['Account']}:training-job/{job}"
@@ -153,7 +153,7 @@ class RunTable:
         request = {"KeyConditionExpression": condition, "ExpressionAttributeValues": values, **more}
         start: dict[str, Any] = {}
         while True:
-            page = self._ask("query", **request, **start)
+            page = self._call("query", **request, **start)
             yield from page["Items"]
             if not page.get("LastEvaluatedKey"):
                 return
@@ -168,9 +168,9 @@ class RunTable:
             )
         return outputs[OUTPUT]
 
-    def _ask(self, operation: str, **request: Any) -> Any:
+    def _call(self, operation: str, **request: Any) -> Any:
         try:
-            return self._calls.ask("dynamodb", operation, TableName=self.name, **request)
+            return self._calls.call("dynamodb", operation, TableName=self.name, **request)
         except LocationNotFoundError as error:
             raise LocationNotFoundError(
                 f"There is no table {self.name} in {self._calls.region}",

@@ -1,4 +1,7 @@
-"""The registry of actions: the possible reactions to an issue. Each is declared in a file of `contracts/actions`."""
+"""The registry of actions: the possible reactions to an issue. Each is declared in a file of `contracts/actions`.
+
+`python docs/generate.py` writes the import and the members: one for each file, new ones last.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,11 @@ from enum import Enum
 from typing import Any
 
 from trackside.contracts.action_unit import ActionUnit
-from trackside.contracts.actions import notify_owner, publish_metric, stop_training
+from trackside.contracts.actions import (
+    notify_owner,
+    publish_metric,
+    stop_training,
+)
 
 
 class Action(str, Enum):

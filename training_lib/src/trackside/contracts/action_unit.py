@@ -4,6 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Term(NamedTuple):
+    """One term of an action: a whole number that a rule request may set.
+
+    least    its least value
+    most     its greatest value
+    meaning  its meaning, for the page of actions
+    """
+
+    least: int
+    most: int
+    meaning: str
 
 
 @dataclass(frozen=True)
@@ -14,12 +28,16 @@ class ActionUnit:
     name         of this file, of the Lambda's folder (`lambdas/<name>`) and of the local twin
                  (`trackside.local.actions.<name>`)
     description  its effect, in one sentence
-    terms        term -> its least and greatest value, for terms that a rule request may set
+    in_aws       its effect in AWS, for the page of actions
+    locally      its effect in `trackside run`, for the page of actions
+    terms        by name: the terms that a rule request may set
     is_default   True: carried out where nobody names an action
     """
 
     word: str
     name: str
     description: str
-    terms: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    in_aws: str
+    locally: str
+    terms: Mapping[str, Term] = field(default_factory=dict)
     is_default: bool = False

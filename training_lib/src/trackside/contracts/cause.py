@@ -46,6 +46,10 @@ class Cause(str, Enum):
     CONVERGED = "converged"
     REPLICAS_DIFFER = "replicas-differ"
     STALLED = "stalled"
+    STEP_ORDER = "step-order"
+    REPEATED_DATA = "repeated-data"
+    RANDOM_EVALUATION = "random-evaluation"
+    LOST_UPDATES = "lost-updates"
 
 
 @dataclass(frozen=True)
@@ -172,7 +176,8 @@ EXPLANATIONS = {
         "gradients are never cleared, so that each step adds to all before", "Call optimizer.zero_grad() in each step."
     ),
     Cause.FROZEN_PARAMETERS: Explanation(
-        "parameters that should train are frozen", "Set requires_grad to True before the optimizer is built."
+        "parameters that should train are frozen, or no gradient reaches them",
+        "Set requires_grad to True before the optimizer is built, and let nothing detach their output from the loss.",
     ),
     Cause.PARAMETERS_NOT_IN_OPTIMIZER: Explanation(
         "parameters that get gradients are in no optimizer", "Give the optimizer model.parameters() of the whole model."
@@ -203,6 +208,22 @@ EXPLANATIONS = {
         "the training hangs",
         "Look at the process's stacks: py-spy dump --pid PID.",
     ),
+    Cause.STEP_ORDER: Explanation(
+        "zero_grad, backward and step are called in a wrong order or not equally often",
+        "For each batch call zero_grad, backward and step once, in this order.",
+    ),
+    Cause.REPEATED_DATA: Explanation(
+        "the same data come again and again instead of all data in turn",
+        "Print a few elements of each batch: make the iterator once per epoch, and seed each worker otherwise.",
+    ),
+    Cause.RANDOM_EVALUATION: Explanation(
+        "random functions or unused statistics make evaluations differ from the model",
+        "Give dropout functions training=self.training, and evaluate the same batch twice: are the outputs equal?",
+    ),
+    Cause.LOST_UPDATES: Explanation(
+        "updates are smaller than the rounding of the weights' number format, and are lost",
+        "Keep weights in float32 (autocast computes in half precision), or raise the learning rate.",
+    ),
 }
 
 
@@ -210,43 +231,48 @@ _UNITS_AND_GRADIENTS = frozenset(
     [Cause.DEAD_UNITS, Cause.SATURATED_UNITS, Cause.VANISHING_GRADIENTS, Cause.EXPLODING_GRADIENTS]
 )
 _NOTHING_IS_LEARNED = frozenset([Cause.WRONG_LABELS, Cause.LEARNING_RATE_TOO_LOW])
-_BREAKS_APART = frozenset(
+_BREAKS_UP = frozenset(
     [*_UNITS_AND_GRADIENTS, Cause.LEARNING_RATE_TOO_HIGH, Cause.CLIPPING_TOO_LOW, Cause.WRONG_LABELS]
 )
 
 # Cause -> other causes with the same symptoms, which a rule that sees only the symptom may suspect. A cause that is
 # missing here resembles no other.
 LOOKS_LIKE: Mapping[Cause, frozenset[Cause]] = {
-    Cause.LEARNING_RATE_TOO_HIGH: _BREAKS_APART
+    Cause.LEARNING_RATE_TOO_HIGH: _BREAKS_UP
     | {Cause.BAD_INITIALIZATION, Cause.PRECISION_OVERFLOW, Cause.WEIGHT_DECAY_TOO_STRONG},
     Cause.LEARNING_RATE_TOO_LOW: frozenset(
         [Cause.WRONG_LABELS, Cause.VANISHING_GRADIENTS, Cause.FROZEN_PARAMETERS, Cause.DEAD_UNITS]
     ),
-    Cause.LEARNING_RATE_SCHEDULE: _BREAKS_APART | _NOTHING_IS_LEARNED | {Cause.OVERFITTING},
+    Cause.LEARNING_RATE_SCHEDULE: _BREAKS_UP | _NOTHING_IS_LEARNED | {Cause.OVERFITTING},
     Cause.VANISHING_GRADIENTS: _NOTHING_IS_LEARNED | {Cause.DEAD_UNITS, Cause.FROZEN_PARAMETERS},
-    Cause.EXPLODING_GRADIENTS: _BREAKS_APART | {Cause.PRECISION_OVERFLOW},
+    Cause.EXPLODING_GRADIENTS: _BREAKS_UP | {Cause.PRECISION_OVERFLOW},
     Cause.CLIPPING_TOO_LOW: _NOTHING_IS_LEARNED | {Cause.VANISHING_GRADIENTS},
     Cause.DEAD_UNITS: _NOTHING_IS_LEARNED | {Cause.VANISHING_GRADIENTS},
     Cause.SATURATED_UNITS: _NOTHING_IS_LEARNED | {Cause.VANISHING_GRADIENTS, Cause.OVERFITTING},
-    Cause.BAD_INITIALIZATION: _BREAKS_APART | _NOTHING_IS_LEARNED | {Cause.WEIGHT_DECAY_TOO_STRONG, Cause.OVERFITTING},
+    Cause.BAD_INITIALIZATION: _BREAKS_UP | _NOTHING_IS_LEARNED | {Cause.WEIGHT_DECAY_TOO_STRONG, Cause.OVERFITTING},
     Cause.SYMMETRIC_INITIALIZATION: _UNITS_AND_GRADIENTS | _NOTHING_IS_LEARNED | {Cause.OVERFITTING},
-    Cause.UNNORMALIZED_INPUTS: _BREAKS_APART | _NOTHING_IS_LEARNED | {Cause.BAD_INITIALIZATION, Cause.OVERFITTING},
+    Cause.UNNORMALIZED_INPUTS: _BREAKS_UP | _NOTHING_IS_LEARNED | {Cause.BAD_INITIALIZATION, Cause.OVERFITTING},
     Cause.CONSTANT_INPUTS: _UNITS_AND_GRADIENTS
     | _NOTHING_IS_LEARNED
     | {Cause.UNNORMALIZED_INPUTS, Cause.OVERFITTING, Cause.CLASS_IMBALANCE},
-    Cause.NON_FINITE_DATA: _BREAKS_APART | {Cause.PRECISION_OVERFLOW},
+    Cause.NON_FINITE_DATA: _BREAKS_UP | {Cause.PRECISION_OVERFLOW},
     Cause.WRONG_LABELS: frozenset([Cause.OVERFITTING]),
     Cause.CLASS_IMBALANCE: frozenset([Cause.WRONG_LABELS, Cause.OVERFITTING]),
-    Cause.DATA_ORDER: _BREAKS_APART | {Cause.CLASS_IMBALANCE, Cause.OVERFITTING},
-    Cause.WRONG_LOSS: _BREAKS_APART | _NOTHING_IS_LEARNED | {Cause.WEIGHT_DECAY_TOO_STRONG, Cause.OVERFITTING},
-    Cause.LOSS_SIGN: _BREAKS_APART | _NOTHING_IS_LEARNED | {Cause.WEIGHT_DECAY_TOO_STRONG, Cause.OVERFITTING},
+    Cause.DATA_ORDER: _BREAKS_UP | {Cause.CLASS_IMBALANCE, Cause.OVERFITTING},
+    Cause.WRONG_LOSS: _BREAKS_UP | _NOTHING_IS_LEARNED | {Cause.WEIGHT_DECAY_TOO_STRONG, Cause.OVERFITTING},
+    Cause.LOSS_SIGN: _BREAKS_UP | _NOTHING_IS_LEARNED | {Cause.WEIGHT_DECAY_TOO_STRONG, Cause.OVERFITTING},
     Cause.DOUBLE_SOFTMAX: _NOTHING_IS_LEARNED | {Cause.VANISHING_GRADIENTS, Cause.SATURATED_UNITS},
-    Cause.MISSING_ZERO_GRAD: _BREAKS_APART | {Cause.WEIGHT_DECAY_TOO_STRONG, Cause.OVERFITTING},
+    Cause.MISSING_ZERO_GRAD: _BREAKS_UP | {Cause.WEIGHT_DECAY_TOO_STRONG, Cause.OVERFITTING},
     Cause.FROZEN_PARAMETERS: _NOTHING_IS_LEARNED | {Cause.OVERFITTING},
     Cause.PARAMETERS_NOT_IN_OPTIMIZER: _NOTHING_IS_LEARNED | {Cause.OVERFITTING},
-    Cause.WEIGHT_DECAY_TOO_STRONG: _BREAKS_APART
+    Cause.WEIGHT_DECAY_TOO_STRONG: _BREAKS_UP
     | _NOTHING_IS_LEARNED
     | {Cause.LOSS_SIGN, Cause.WRONG_LOSS, Cause.OVERFITTING},
-    Cause.PRECISION_OVERFLOW: _BREAKS_APART | {Cause.NON_FINITE_DATA},
+    Cause.PRECISION_OVERFLOW: _BREAKS_UP | {Cause.NON_FINITE_DATA},
+    Cause.STEP_ORDER: _BREAKS_UP
+    | _NOTHING_IS_LEARNED
+    | {Cause.FROZEN_PARAMETERS, Cause.PARAMETERS_NOT_IN_OPTIMIZER, Cause.MISSING_ZERO_GRAD, Cause.STALLED},
+    Cause.REPEATED_DATA: frozenset([Cause.OVERFITTING, Cause.CONSTANT_INPUTS, Cause.DATA_ORDER]),
+    Cause.LOST_UPDATES: _NOTHING_IS_LEARNED | {Cause.FROZEN_PARAMETERS},
     Cause.TRAIN_EVAL_MODE: frozenset([Cause.WRONG_LABELS, Cause.OVERFITTING, Cause.CLASS_IMBALANCE]),
 }

@@ -47,7 +47,7 @@ NOTIFICATION_DETAIL_TYPE = "Owner Notification"  # a notification of notify_owne
 AWS_SOURCE = "aws.sagemaker"
 AWS_DETAIL_TYPE = "SageMaker Training Job State Change"
 PROCESSING_DETAIL_TYPE = "SageMaker Processing Job State Change"
-TOLD_AGAIN_SOURCE = "trackside.reconcile"  # of events that a sweep sends in place of a lost one of AWS
+REPEATED_SOURCE = "trackside.reconcile"  # of events that a sweep sends in place of a lost one of AWS
 
 MOST_STATUS_DETAILS = 1024  # API_DebugRuleEvaluationStatus: StatusDetails has at most 1,024 characters
 MOST_EVIDENCE_POINTS = 20
@@ -182,11 +182,11 @@ class RuleEvaluation:
             self.configuration_name if self.actions is None else f"{self.configuration_name}@{self.evidence.since_step}"
         )
 
-    def asked_actions(self, default: tuple[Action, ...]) -> tuple[Action, ...]:
+    def requested_actions(self, default: tuple[Action, ...]) -> tuple[Action, ...]:
         """Return the actions of the event, else of the job's tag, else `default`."""
-        for asked in (self.actions, self.tagged_actions):
-            if asked is not None:
-                return asked
+        for actions in (self.actions, self.tagged_actions):
+            if actions is not None:
+                return actions
         return default
 
     def to_detail(self) -> dict[str, Any]:

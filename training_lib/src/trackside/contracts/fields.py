@@ -25,7 +25,7 @@ class Fields:
     def __init__(self, data: Any, *, where: str, problems: list[Problem] | None = None) -> None:
         self.where = where
         self.problems: list[Problem] = [] if problems is None else problems
-        self._asked: set[str] = set()
+        self._read_names: set[str] = set()
         if not isinstance(data, Mapping):
             self.problem("", f"must be an object, but is {_kind(data)}.")
             data = {}
@@ -36,7 +36,7 @@ class Fields:
 
     def has(self, name: str) -> bool:
         """Return True if a value other than null is given. The name then counts as known."""
-        self._asked.add(name)
+        self._read_names.add(name)
         return self._data.get(name) is not None
 
     def is_object(self, name: str) -> bool:
@@ -68,7 +68,7 @@ class Fields:
 
     def number(self, name: str, default: float | None = None) -> float:
         """Return a number. `"NaN"`, `"Infinity"` and `"-Infinity"` count, for JSON has no form for them."""
-        self._asked.add(name)
+        self._read_names.add(name)
         value = self._data.get(name, default)
         number = read_number(value)
         if number is None:
@@ -108,7 +108,7 @@ class Fields:
 
     def choice(self, name: str, kind: type[E], default: E | None = None) -> E:
         """Return one value of an enumeration. Anything else is a problem that lists the choices."""
-        self._asked.add(name)
+        self._read_names.add(name)
         value = self._data.get(name, default)
         try:
             return kind(value)
@@ -120,7 +120,7 @@ class Fields:
     def choices(self, name: str, kind: type[E], default: Iterable[E] | None = None) -> tuple[E, ...]:
         """Return a list of values of an enumeration, each once, in the order given."""
         if name not in self._data and default is not None:
-            self._asked.add(name)
+            self._read_names.add(name)
             return tuple(default)
         known = {choice.value: choice for choice in kind}
         found: dict[E, None] = {}
@@ -167,13 +167,13 @@ class Fields:
 
     def ignore(self, *names: str) -> None:
         """Allow these names without reading them."""
-        self._asked.update(names)
+        self._read_names.update(names)
 
     def reject_unknown(self) -> None:
         """Note a problem, with a did-you-mean, for every name that was not read."""
         for name in self._data:
-            if name not in self._asked:
-                self.problem(str(name), "is not a known name.", did_you_mean(str(name), self._asked))
+            if name not in self._read_names:
+                self.problem(str(name), "is not a known name.", did_you_mean(str(name), self._read_names))
 
     def finish(self, *, subject: str) -> None:
         """Raise one `ConfigurationError` with all problems, if any."""
@@ -181,7 +181,7 @@ class Fields:
             raise ConfigurationError(self.problems, subject=subject)
 
     def _take(self, name: str, default: Any, good: Callable[[Any], bool], kind: str) -> Any:
-        self._asked.add(name)
+        self._read_names.add(name)
         value = self._data.get(name, default)
         if value is not None and good(value):
             return value

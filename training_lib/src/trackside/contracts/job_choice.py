@@ -148,11 +148,15 @@ def chosen_by_words(rules: str, actions: str, *, catalogue: RuleCatalogue) -> Ru
     """
     problems: list[Problem] = []
     found = _read_rules(rules, catalogue, problems)
-    asked = _read_actions(actions, problems)
+    requested_actions = _read_actions(actions, problems)
     for rule in found:
         problems += catalogue.problems(rule)
     _finish(problems)
-    return RuleRequest(tuple(replace(rule, actions=DEFAULT_ACTIONS if asked is None else asked) for rule in found))
+    return RuleRequest(
+        tuple(
+            replace(rule, actions=DEFAULT_ACTIONS if requested_actions is None else requested_actions) for rule in found
+        )
+    )
 
 
 def chosen_by_document(text: str | bytes, actions: str, *, catalogue: RuleCatalogue) -> RuleRequest:
@@ -162,7 +166,7 @@ def chosen_by_document(text: str | bytes, actions: str, *, catalogue: RuleCatalo
         ConfigurationError: The request or the words are wrong. Lists every problem at once.
     """
     problems: list[Problem] = []
-    asked = _read_actions(actions, problems)
+    requested_actions = _read_actions(actions, problems)
     try:
         request = RuleRequest.from_json(text)
     except ConfigurationError as error:
@@ -174,7 +178,9 @@ def chosen_by_document(text: str | bytes, actions: str, *, catalogue: RuleCatalo
     for rule in request.rules:
         problems += catalogue.problems(rule)
     _finish(problems)
-    return RuleRequest(tuple(rule if rule.actions else replace(rule, actions=asked or ()) for rule in request.rules))
+    return RuleRequest(
+        tuple(rule if rule.actions else replace(rule, actions=requested_actions or ()) for rule in request.rules)
+    )
 
 
 def read_actions(words: str) -> tuple[Action, ...] | None:

@@ -35,6 +35,8 @@ class ModuleFacts:
     probability   of a dropout, else None
     sees_ahead    its output at one position of a sequence depends on later positions: a bidirectional recurrent layer,
                   or attention over its own input without a mask
+    stale_state   state that only training mode updates, used in eval mode as it began: "running statistics" or
+                  "spectral norm"; "" for none
     """
 
     name: str
@@ -47,6 +49,7 @@ class ModuleFacts:
     line: str = ""
     probability: float | None = None
     sees_ahead: bool = False
+    stale_state: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,8 @@ class ParameterFacts:
     is_sharded     the worker holds only a part of it
     has_gradient   it had a gradient at the end of the step at which it was examined
     has_equal_rows   all its rows were equal at the end of the first step: its units started alike
-    looks_untrained  it is frozen or in no optimizer, and its values are as the framework's layers initialise them
+    looks_untrained  it is frozen or in no optimizer, and its values are as a common initializer draws them
+    has_changed    it is frozen or in no optimizer, and its values are others than when it was first seen
     """
 
     name: str
@@ -78,6 +82,7 @@ class ParameterFacts:
     has_gradient: bool = False
     has_equal_rows: bool = False
     looks_untrained: bool = False
+    has_changed: bool = False
 
     @property
     def gradient(self) -> str:
@@ -134,6 +139,7 @@ class LossFacts:
     is_weighted    it has weights of classes or samples (`weight`, `pos_weight`)
     is_broadcast   n predictions and n targets were broadcast to n times n (a column minus a row), or k scores met the
                    number of a class
+    compared_with  number of targets that each prediction was compared with by broadcasting; 0 without broadcasting
     margin         amount by which one distance is to be smaller than another, for a triplet loss that is a mean; None
                    for others
     lowers_likelihood   written by hand, and it adds chosen log-probabilities with a plus sign, alone or times
@@ -151,6 +157,7 @@ class LossFacts:
     backward_line: str = ""
     is_weighted: bool = False
     is_broadcast: bool = False
+    compared_with: int = 0
     margin: float | None = None
     lowers_likelihood: bool = False
 
@@ -194,6 +201,10 @@ class ProgramFacts:
     training_mode_evaluations   number of losses computed in training mode with gradients off, as an evaluation does;
                       counted to 3, and 0 if it happens at every step
     evaluation_line   "train.py:88", the line of the latest such call of the model
+    random_evaluations  number of calls of a model in eval mode with a live dropout; counted to 3
+    random_line         "net.py:31", the line on the way to that dropout
+    shared_randomness   source of random numbers that are the same in all workers of a DataLoader: an attribute of its
+                      data ("Crops.rng"), or "worker_init_fn"; "" if none was found
     """
 
     script: str = ""
@@ -207,6 +218,9 @@ class ProgramFacts:
     clipping: tuple[ClippingFacts, ...] = ()
     training_mode_evaluations: int = 0
     evaluation_line: str = ""
+    random_evaluations: int = 0
+    random_line: str = ""
+    shared_randomness: str = ""
 
 
 @dataclass(frozen=True)

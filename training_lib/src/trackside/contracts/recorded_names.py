@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 GRADIENTS_KEPT = "trackside/gradients_kept"
+BACKWARD_PASSES = "trackside/backward_passes"
+WITHOUT_GRADIENTS = "trackside/without_gradients"
+BATCH = "trackside/batch"
+BATCH_OF_ONE_ROW = "trackside/batch_of_one_row"
+BATCH_REPEATED = "trackside/batch_repeated"
+LOST_UPDATES = "trackside/lost_updates"
+PASSES_WITHOUT_STEP = "trackside/passes_without_step"
 CLIPPING = "trackside/clipping"
+UPDATE_SIZE = "trackside/update_size"
 OVERHEAD = "trackside/overhead_share"
 NORMS_INTERVAL = "trackside/norms_interval"
 DEAR_INTERVAL = "trackside/dear_interval"

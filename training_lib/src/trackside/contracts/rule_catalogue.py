@@ -152,8 +152,8 @@ class RuleDescription:
         Args:
             parameters: Parameters by name, as texts.
         """
-        is_told = any(parameter.name == _NAMES_OF_COLLECTIONS for parameter in self.parameters)
-        names = parameters.get(_NAMES_OF_COLLECTIONS, "").replace(",", " ").split() if is_told else []
+        is_configured = any(parameter.name == _NAMES_OF_COLLECTIONS for parameter in self.parameters)
+        names = parameters.get(_NAMES_OF_COLLECTIONS, "").replace(",", " ").split() if is_configured else []
         if not names:
             return self.capture_request
         schedule = Schedule(self.save_interval)

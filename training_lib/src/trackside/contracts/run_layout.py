@@ -17,6 +17,7 @@ A run is one folder or S3 prefix:
         training_job_end.ts
     <run>/statistics/<worker>/...          always-on statistics: docs/formats/statistics-segment.md
     <run>/watermarks/<worker>.json         last step through which all is stored: docs/formats/watermark.md
+    <run>/check/<worker>.json              answers of the probes of `trackside check` (ProcessReport)
     <run>/rule-output/verdicts.jsonl       one verdict a line
     <run>/rule-output/<configuration>/verdicts.jsonl   of a rule that a container of its own judged
     <run>/rule-output/metrics.jsonl        local: one issue a line, for rules with the action PublishMetric
@@ -36,6 +37,7 @@ TENSORS = "debug-output"
 STATISTICS = "statistics"
 WATERMARKS = "watermarks"
 RULE_OUTPUT = "rule-output"
+CHECK = "check"
 RULE_REQUEST_KEY = "rule-request.json"
 CAPTURE_REQUEST_KEY = "capture-request.json"
 VERDICTS_KEY = "verdicts.jsonl"
@@ -215,6 +217,11 @@ def parse_watermark_key(key: str) -> str | None:
 def worker_name(number: int) -> str:
     """Return the name of the worker with this rank."""
     return f"worker_{number}"
+
+
+def check_key(worker: str) -> str:
+    """Return the key, within the run, of a process's report of a rehearsal."""
+    return f"{CHECK}/{worker}.json"
 
 
 def capture_report_key(worker: str) -> str:

@@ -25,7 +25,7 @@ def verdict_schema() -> Schema:
         "$schema": DIALECT,
         "$id": f"urn:trackside:verdict:{verdict.VERSION}",
         "title": "Verdict",
-        "description": "What one rule says about one run: a line of rule-output/verdicts.jsonl.",
+        "description": "The verdict of one rule on one run: a line of rule-output/verdicts.jsonl.",
         **object_schema(verdict.Verdict),
         "$defs": {**definitions, "number": NUMBER_SCHEMA},
     }

@@ -17,6 +17,8 @@ CAUSES_FILE = FOLDER / "causes.json"
 PROBABILITIES_FILE = FOLDER / "probabilities.json"
 CRITICAL_FILE = FOLDER / "critical.json"
 
+UNLEARNED = ("not-finite", "worsened", "nothing-learned")  # kinds of harm for a rule that the table does not have yet
+
 Table = Mapping[str, Mapping[str, float]]
 
 
@@ -64,7 +66,7 @@ def odds() -> Odds:
 
 @cache
 def critical_harms() -> Mapping[str, tuple[str, ...]]:
-    """Return, by rule, the kinds of harm with which it is critical. A built-in rule without an entry never is."""
+    """Return, by rule, the kinds of harm with which it is critical; none for one that never is."""
     return {rule: tuple(harms) for rule, harms in _read(CRITICAL_FILE)["rules"].items()}
 
 

@@ -20,12 +20,14 @@ from trackside.contracts.recipient import Recipient, email_problem, phone_proble
 ACTION_PARAMETER = "action_json"
 STOP, EMAIL, SMS = "stoptraining", "email", "sms"
 PREFIX, ENDPOINT = "training_job_prefix", "endpoint"
+DEBUGGERS = (Action.STOP_TRAINING, Action.NOTIFY)
+"""The actions that SageMaker Debugger has, too."""
 
 _JOB_PREFIX = re.compile(r"[A-Za-z0-9-]+", re.ASCII)
 
 
 @dataclass(frozen=True)
-class AskedActions:
+class RequestedActions:
     """The actions that one rule requests.
 
     actions     actions to carry out on an issue
@@ -51,12 +53,12 @@ def serialise(entries: Iterable[Mapping[str, str]], *, one: bool = False) -> str
     return json.dumps(plain[0] if one else plain).replace('"', '\\"')
 
 
-def entries_of(asked: AskedActions) -> list[dict[str, str]]:
-    """Return the entries that `read_actions` reads as `asked`. Actions that the original lacks are left out."""
+def entries_of(requested: RequestedActions) -> list[dict[str, str]]:
+    """Return the entries that `read_actions` reads as `requested`. Actions that the original lacks are left out."""
     entries = []
-    if Action.STOP_TRAINING in asked.actions:
-        entries.append({"name": STOP, **({PREFIX: asked.job_prefix} if asked.job_prefix else {})})
-    return entries + [{"name": each.protocol, ENDPOINT: each.endpoint} for each in asked.recipients]
+    if Action.STOP_TRAINING in requested.actions:
+        entries.append({"name": STOP, **({PREFIX: requested.job_prefix} if requested.job_prefix else {})})
+    return entries + [{"name": each.protocol, ENDPOINT: each.endpoint} for each in requested.recipients]
 
 
 def parse_action_json(text: str, *, where: str, problems: list[Problem]) -> list[Any]:
@@ -73,7 +75,7 @@ def parse_action_json(text: str, *, where: str, problems: list[Problem]) -> list
     return []
 
 
-def read_actions(entries: Iterable[Any], *, where: str, problems: list[Problem]) -> AskedActions:
+def read_actions(entries: Iterable[Any], *, where: str, problems: list[Problem]) -> RequestedActions:
     """Return the actions that the entries request. Mistakes are noted in `problems`."""
     actions: dict[Action, None] = {}
     recipients: dict[Recipient, None] = {}
@@ -98,4 +100,4 @@ def read_actions(entries: Iterable[Any], *, where: str, problems: list[Problem])
         else:
             fix = did_you_mean(name, (STOP, EMAIL, SMS))
             problems.append(Problem(place, f"Unknown action {name!r}.", fix))
-    return AskedActions(tuple(actions), tuple(recipients), str(prefix))
+    return RequestedActions(tuple(actions), tuple(recipients), str(prefix))

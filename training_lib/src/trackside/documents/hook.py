@@ -173,7 +173,7 @@ class HookReading:
             return True
         if name == DEFAULT:
             self.notes.append(
-                "The collection 'default' need not be asked for: what the script saves itself is always saved."
+                "The collection 'default' need not be requested: tensors that the script saves itself are always saved."
             )
         elif name in ELSEWHERE:
             self.notes.append(
@@ -289,9 +289,9 @@ def hook_document(capture: CaptureRequest, *, s3_output_path: str) -> tuple[dict
     """Return the `DebugHookConfig` for `capture`, and notes about settings that it cannot express."""
     notes = []
     if capture.statistics != StatisticsRequest():
-        notes.append("The settings of the always-on statistics cannot be said in a DebugHookConfig.")
+        notes.append("The settings of the always-on statistics have no place in a DebugHookConfig.")
     if capture.compiled != CaptureRequest().compiled:
-        notes.append("`compiled` cannot be said in a DebugHookConfig.")
+        notes.append("`compiled` has no place in a DebugHookConfig.")
     hook = {"include_workers": capture.include_workers}
     if capture.tensorboard:
         hook["tensorboard_dir"] = capture.tensorboard
@@ -299,7 +299,7 @@ def hook_document(capture: CaptureRequest, *, s3_output_path: str) -> tuple[dict
     for collection in capture.collections:
         schedules = (collection.schedule, *(schedule for _, schedule in collection.mode_schedules))
         if collection.tensor_names or any(s.save_seconds is not None for s in schedules):
-            notes.append(f"{collection.name}: tensor_names and save_seconds cannot be said in a DebugHookConfig.")
+            notes.append(f"{collection.name}: tensor_names and save_seconds have no place in a DebugHookConfig.")
         if collection.name == ALL:
             hook["save_all"] = "true"
             continue

@@ -12,6 +12,7 @@ from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.recipient import Recipient
 from trackside.contracts.rule_catalogue import RuleCatalogue, built_in_catalogue
 from trackside.contracts.rule_request import AWS_DOCS, CALIBRATED, PRESETS, RuleConfiguration, RuleRequest
+from trackside.documents.actions import DEBUGGERS
 from trackside.documents.hook import MOST_COLLECTIONS, HookReading, hook_document
 from trackside.documents.rule_names import RULE_IDS, known_rule
 from trackside.documents.rules import (
@@ -191,16 +192,16 @@ def training_job_document(
     hook, notes = hook_document(capture, s3_output_path=s3_output_path)
     problems: list[Problem] = []
     found: dict[str, list[Any]] = {RULES: [], PROFILER_RULES: []}
-    told = tuple(recipients)
+    addresses = tuple(recipients)
     for rule in request.rules:
-        document, wrong = rule_document(rule, recipients=told, **({"image": image} if image else {}))
+        document, wrong = rule_document(rule, recipients=addresses, **({"image": image} if image else {}))
         problems += wrong
         known = known_rule(RULE_IDS.get(rule.rule_id, rule.rule_id))
         found[PROFILER_RULES if known and known.is_profiler_rule and not rule.custom else RULES].append(document)
-        if Action.PUBLISH_METRIC in rule.actions:
-            notes.append(f"{rule.name}: PublishMetric is no action of SageMaker Debugger.")
-        if Action.NOTIFY in rule.actions and not told:
-            notes.append(f"{rule.name}: Notify needs the addresses of those who are told, and none is given.")
+        foreign = [action.value for action in rule.actions if action not in DEBUGGERS]
+        notes += [f"{rule.name}: {word} is no action of SageMaker Debugger." for word in foreign]
+        if Action.NOTIFY in rule.actions and not addresses:
+            notes.append(f"{rule.name}: Notify needs the recipients' addresses, and none is given.")
     for key, documents in found.items():
         if len(documents) > MOST_RULES:
             problems.append(Problem(key, f"has {len(documents)} rules; Amazon takes {MOST_RULES}."))
@@ -258,9 +259,9 @@ def _note_what_is_not_judged(reading: RuleReading, notes: list[str]) -> None:
     if reading.not_judged and not reading.rules:
         notes.append("No rule will judge this run.")
     if reading.recipients:
-        told = ", ".join(f"{each.endpoint} ({each.protocol})" for each in reading.recipients)
+        addresses = ", ".join(f"{each.endpoint} ({each.protocol})" for each in reading.recipients)
         notes.append(
-            f"Subscribe to the topic of your deployment, which is who Notify tells: {told}. "
+            f"Subscribe to the topic of your deployment, to which Notify publishes: {addresses}. "
             "E-mail addresses can be given as its setting owner_emails."
         )
 

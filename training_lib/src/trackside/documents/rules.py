@@ -28,7 +28,7 @@ from trackside.contracts.rule_request import (
 )
 from trackside.documents.actions import (
     ACTION_PARAMETER,
-    AskedActions,
+    RequestedActions,
     entries_of,
     parse_action_json,
     read_actions,
@@ -124,7 +124,7 @@ class RuleReading:
         where = f"{given.where} ({given.name})" if given.name else given.where
         self._note_place(given)
         parameters = self._texts(given.parameters, where)
-        asked = self._actions(given, parameters, where)
+        requested = self._actions(given, parameters, where)
         source = parameters.pop(SOURCE_PARAMETER, "").strip()
         class_name = parameters.pop(CLASS_PARAMETER, "").strip()
         if not class_name:
@@ -135,13 +135,13 @@ class RuleReading:
             class_name,
             name=self._own_name(given.name or class_name),
             parameters=parameters,
-            actions=asked.actions,
+            actions=requested.actions,
             source=source,
         )
-        self.recipients |= dict.fromkeys(asked.recipients)
-        if asked.job_prefix:
+        self.recipients |= dict.fromkeys(requested.recipients)
+        if requested.job_prefix:
             self.notes.append(
-                f"{configuration.name}: the prefix {asked.job_prefix!r} is not used. StopTraining stops the job "
+                f"{configuration.name}: the prefix {requested.job_prefix!r} is not used. StopTraining stops the job "
                 "that the rule judges, by its exact ARN."
             )
         if source:
@@ -272,12 +272,12 @@ class RuleReading:
                 self.problems.append(Problem(where, what, f"Give {name!r} alone."))
             parameters[name] = text
 
-    def _actions(self, given: RuleInput, parameters: dict[str, str], where: str) -> AskedActions:
+    def _actions(self, given: RuleInput, parameters: dict[str, str], where: str) -> RequestedActions:
         text = parameters.pop(ACTION_PARAMETER, None)
         if given.actions is not None:  # as in the SDK, they replace what stands in the parameters
             return read_actions(given.actions, where=f"{where}.actions", problems=self.problems)
         if text is None:
-            return AskedActions()
+            return RequestedActions()
         place = f"{where}.{ACTION_PARAMETER}"
         entries = parse_action_json(text, where=place, problems=self.problems)
         return read_actions(entries, where=place, problems=self.problems)
@@ -303,8 +303,8 @@ class RuleReading:
         if image == DEFAULT_IMAGE or _AMAZONS_IMAGE.search(image):
             del used["RuleEvaluatorImage"]
         if used:
-            told = ", ".join(f"{key} {value}" for key, value in used.items())
-            self.notes.append(f"{given.name}: {told} is not used: rules are judged where Trackside is deployed.")
+            places = ", ".join(f"{key} {value}" for key, value in used.items())
+            self.notes.append(f"{given.name}: {places} is not used: rules are judged where Trackside is deployed.")
 
     def _own_name(self, name: str) -> str:
         """Return a unique name: the second `Name` becomes `Name-2`. Amazon refuses two rules of one name."""
@@ -405,7 +405,7 @@ def rule_document(
 ) -> tuple[dict[str, Any], list[Problem]]:
     """Return the `DebugRuleConfiguration` for `rule`, and the reasons for which Amazon would refuse it.
 
-    `Notify` becomes one entry for each of `recipients`; `PublishMetric` is no action of the original.
+    `Notify` becomes one entry for each of `recipients`; actions that the original lacks are left out.
     """
     custom = rule.custom
     parameters = dict(custom.parameters if custom else rule.parameters)
@@ -415,8 +415,8 @@ def rule_document(
         parameters[CLASS_PARAMETER] = RULE_IDS.get(rule.rule_id, rule.rule_id)
         if (rule.preset or CALIBRATED) != AWS_DOCS:
             parameters[PRESET_PARAMETER] = rule.preset or CALIBRATED
-    told = tuple(recipients) if Action.NOTIFY in rule.actions else ()
-    if entries := entries_of(AskedActions(rule.actions, told)):
+    addresses = tuple(recipients) if Action.NOTIFY in rule.actions else ()
+    if entries := entries_of(RequestedActions(rule.actions, addresses)):
         parameters[ACTION_PARAMETER] = serialise(entries)
     too_long = [name for name, text in parameters.items() if len(text) > LONGEST_VALUE]
     problems = [

@@ -10,7 +10,7 @@ from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Outcome, Severity, State, Verdict
 from trackside.evaluation.evaluator import Evaluator
 from trackside.evaluation.progress import ProgressFile, RuleProgress
-from trackside.evaluation.rule_limits import AT_LEISURE
+from trackside.evaluation.rule_limits import NO_LIMITS
 from trackside.rules.catalogue import build_rules
 from trackside.storage.memory import MemoryStore
 from trackside.storage.open_store import open_store
@@ -77,9 +77,9 @@ def backtest(
         run=location.name,
         clock=clock,
         stores=stores,
-        limits=AT_LEISURE,
+        limits=NO_LIMITS,
     )
-    evaluator.sweep()
+    evaluator.poll()
     summary = evaluator.summary()
     steps = trial.steps()
     return Backtest(

@@ -11,28 +11,27 @@ from trackside.contracts.errors import StorageUnavailableError
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Verdict
-from trackside.evaluation.asking import Asker, StepToJudge, how_to_ask
-from trackside.evaluation.last_words import last_word
-from trackside.evaluation.ledger import Ledger
+from trackside.evaluation.final_verdict import final_verdict
+from trackside.evaluation.judging import RuleJudge, StepToJudge, visible_data
 from trackside.evaluation.other_runs import OtherRuns
-from trackside.evaluation.pace import LONGEST_SECONDS, Pace
+from trackside.evaluation.poll_interval import LONGEST_SECONDS, PollInterval
 from trackside.evaluation.progress import ProgressFile
 from trackside.evaluation.rule_limits import RuleLimits
-from trackside.evaluation.rules_apart import RulesApart
-from trackside.evaluation.shared_reading import Turns
+from trackside.evaluation.run_progress import RunProgress
+from trackside.evaluation.shared_reading import RunLock
 from trackside.evaluation.sinks.sink import Sink
-from trackside.evaluation.steps_to_judge import StepsToJudge, is_asked
+from trackside.evaluation.steps_to_judge import StepsToJudge, must_judge
 from trackside.evaluation.summary import Summary
-from trackside.evaluation.verdicts import Moment
+from trackside.evaluation.threaded_rules import ThreadedRules
 from trackside.rules.catalogue import ConfiguredRule, build_rules
 from trackside.rules.rule import is_paced_step
-from trackside.storage.open_store import open_store
-from trackside.storage.store import Store
+from trackside.storage.open_store import OpenStore, open_store
 from trackside.trial.trial import Trial, trial_of
 
 DELIVERY_SECONDS_AFTER_THE_END = 300.0
-SIGN_OF_LIFE_SECONDS = 300.0  # the progress is stored at least this often: by its age a dead evaluator is found
+HEARTBEAT_SECONDS = 300.0  # the progress is stored at least this often: by its age a dead evaluator is found
 REMOTE_PROGRESS_SECONDS = 10.0  # a request each time: after a kill, so many seconds are judged again
+NO_STEP_IS_NEWER = 2**63  # above every step number: steps are signed 64-bit integers
 MOST_SLOW_STEPS = 3  # slow steps in the evaluator's thread after which a rule gets a thread of its own
 
 _logger = logging.getLogger(__name__)
@@ -47,7 +46,7 @@ def evaluate(
     clock: Callable[[], float],
     sleep: Callable[[float], object],
     should_stop: Callable[[], bool],
-    stores: Callable[[str], Store] = open_store,
+    stores: OpenStore = open_store,
     runs_custom_rules: bool = True,
     limits: RuleLimits = RuleLimits(),  # noqa: B008  frozen
 ) -> Summary:
@@ -77,7 +76,7 @@ def evaluate(
         refused=refused,
         stores=stores,
         limits=limits,
-        apart=[rule.configuration.name for rule in rules if not _ships_with_trackside(rule)],
+        threaded=[rule.configuration.name for rule in rules if not _ships_with_trackside(rule)],
         progress_seconds=REMOTE_PROGRESS_SECONDS if is_remote else 0.0,
     )
     longest = LONGEST_SECONDS if is_remote else poll_seconds  # a look into a folder costs almost nothing
@@ -87,8 +86,8 @@ def evaluate(
 class Evaluator:
     """Judges one run with rules that are already built.
 
-    Configurations in `apart`, rules from files, and rules that turn out to be slow (`RuleLimits`) get a thread each;
-    the others are asked in the evaluator's thread. While a rule is quick, its verdicts and their order do not depend on
+    Configurations in `threaded`, rules from files, and rules that turn out to be slow (`RuleLimits`) get a thread each;
+    the others judge in the evaluator's thread. While a rule is quick, its verdicts and their order do not depend on
     the thread.
 
     run               the run's name in verdicts
@@ -96,7 +95,7 @@ class Evaluator:
     refused           configurations that get the verdict "not judged here"
     stores            opens the runs that rules compare with
     limits            time limits of a rule
-    apart             configurations that get a thread from the start
+    threaded          configurations that get a thread from the start
     progress_seconds  interval between writes of the progress without a verdict; each verdict writes it at once
     critical          by built-in rule, the kinds of harm with which it is critical; None for the learned ones
     """
@@ -111,9 +110,9 @@ class Evaluator:
         run: str,
         clock: Callable[[], float],
         refused: Sequence[RuleConfiguration] = (),
-        stores: Callable[[str], Store] = open_store,
+        stores: OpenStore = open_store,
         limits: RuleLimits = RuleLimits(),  # noqa: B008  frozen
-        apart: Collection[str] = (),
+        threaded: Collection[str] = (),
         progress_seconds: float = 0.0,
         critical: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
@@ -121,23 +120,30 @@ class Evaluator:
         self._progress_seconds = progress_seconds
         self._rules = {rule.configuration.name: rule for rule in rules}
         self._others = OtherRuns([rule.rule for rule in rules], stores)
-        self._ledger = Ledger(self._rules, refused, progress_file, sinks, run=run)
-        self._outbox = self._ledger.outbox
+        self._run_progress = RunProgress(self._rules, refused, progress_file, sinks, run=run)
+        self._outbox = self._run_progress.outbox
         # The time at which a restarted evaluator starts, since it did not see the step come.
-        self._newest_step, self._newest_at = self._ledger.judged_through, clock()
-        self._last_sign_at = self._newest_at
+        self._newest_step, self._newest_at = self._run_progress.judged_through, clock()
+        self._last_heartbeat_at = self._newest_at
         self._steps = StepsToJudge(trial, self._others)
-        self._turns = Turns()
-        self._asker = Asker(trial, run=run, lock=self._turns.lock, critical=critical)
-        self._apart = RulesApart(
-            trial, self._ledger, self._steps, self._asker, self._turns, run=run, clock=clock, limits=limits
+        self._run_lock = RunLock()
+        self._rule_judge = RuleJudge(trial, run=run, lock=self._run_lock.lock, critical=critical)
+        self._threaded = ThreadedRules(
+            trial,
+            self._run_progress,
+            self._steps,
+            self._rule_judge,
+            self._run_lock,
+            run=run,
+            clock=clock,
+            limits=limits,
         )
-        for name in self._ledger.open():
-            if name in apart or self._rules[name].configuration.custom is not None:
-                self._apart.add(name)
+        for name in self._run_progress.open():
+            if name in threaded or self._rules[name].configuration.custom is not None:
+                self._threaded.add(name)
         self._slow_steps: dict[str, int] = {}
-        self._asked_until: float | None = None  # thread time at the last answer; None at the start of a step
-        self._damaged_told = 0
+        self._thread_seconds: float | None = None  # thread time at the last judgement; None at the start of a step
+        self._damaged_logged = 0
 
     def watch(
         self,
@@ -147,90 +153,92 @@ class Evaluator:
         sleep: Callable[[float], object],
         should_stop: Callable[[], bool],
     ) -> Summary:
-        """Sweep until everything is judged and delivered, or until `should_stop` returns True. Return the summary.
+        """Poll until everything is judged and delivered, or until `should_stop` returns True. Return the summary.
 
-        poll_seconds     the pause between two sweeps while steps are quick
+        poll_seconds     the pause between two polls while steps are quick
         longest_seconds  the longest pause while steps are slow
         """
-        pace = Pace(shortest_seconds=poll_seconds, longest_seconds=longest_seconds, now=self._clock())
+        interval = PollInterval(shortest_seconds=poll_seconds, longest_seconds=longest_seconds, now=self._clock())
         try:
-            return self._watch(pace, sleep, should_stop)
+            return self._watch(interval, sleep, should_stop)
         finally:
-            self._apart.end()
+            self._threaded.end()
 
-    def _watch(self, pace: Pace, sleep: Callable[[float], object], should_stop: Callable[[], bool]) -> Summary:
-        give_up_at: float | None = None
+    def _watch(
+        self, interval: PollInterval, sleep: Callable[[float], object], should_stop: Callable[[], bool]
+    ) -> Summary:
+        deadline: float | None = None
         while True:
             is_last = should_stop()
             seen = self._newest_step
-            self._through_outages(self.sweep)
+            self._through_outages(self.poll)
             if self._newest_step > seen:
-                pace.note_news(self._clock())
+                interval.note_new_steps(self._clock())
             if self.is_done:
-                if give_up_at is None:
-                    give_up_at = self._clock() + DELIVERY_SECONDS_AFTER_THE_END
-                if not self._ledger.progress.outbox or self._clock() >= give_up_at:
+                if deadline is None:
+                    deadline = self._clock() + DELIVERY_SECONDS_AFTER_THE_END
+                if not self._run_progress.progress.outbox or self._clock() >= deadline:
                     return self.summary()
             if is_last:
-                self._through_outages(self._leave_off)
+                self._through_outages(self._leave)
                 return self.summary()
             if not should_stop():
-                sleep(pace.pause_seconds(self._clock()))
+                sleep(interval.pause_seconds(self._clock()))
 
-    def sweep(self) -> None:
+    def poll(self) -> None:
         """Judge every new complete step, send the verdicts, and retry undelivered ones.
 
         Errors: those of the trial's store. Steps judged before the error stay judged.
         """
-        with self._turns.lock:
-            self._sweep()
+        with self._run_lock.lock:
+            self._poll()
 
-    def _sweep(self) -> None:
+    def _poll(self) -> None:
         self._trial.refresh()
         self._others.refresh()
         now = self._clock()
-        self._ledger.refuse(now)
-        self._apart.begin_sweep()
-        names = self._abreast()
+        self._run_progress.refuse(now)
+        self._threaded.begin_poll()
+        names = self._judging_together()
         steps = self._trial.new_complete_steps(self._judged_by_all(names))
         has_grown = bool(steps) and steps[-1] > self._newest_step  # paced rules leave old steps unjudged
         for step in steps:
-            names = self._judge_step(self._steps.at(step, now, is_last=False), names)
-        if steps and self._trial.has_ended:  # paced rules judge the last step too
-            self._judge_step(self._steps.at(steps[-1], now, is_last=True), names)
+            is_last = self._trial.has_ended and step == steps[-1]  # paced rules judge the last step too
+            names = self._judge_step(self._steps.at(step, now, is_last=is_last), names)
         if has_grown:
             self._newest_step, self._newest_at = steps[-1], now
-        self._apart.attend()
+        self._threaded.collect()
         if self._trial.has_ended:
-            self._apart.catch_up()
+            self._threaded.catch_up()
             self._conclude(now)
-            self._apart.give_up_the_late(self._newest_step)
+            self._threaded.abandon_late(self._newest_step)
         elif not has_grown and self._newest_step >= 0:
-            self._outbox.say([v for name in self._abreast() if (v := self._judge_waiting(name, now)) is not None])
-        self._tell_damage()
-        quiet_seconds = now - self._last_sign_at
-        if quiet_seconds >= (self._progress_seconds if self._outbox.has_moved else SIGN_OF_LIFE_SECONDS):
-            self._last_sign_at, self._outbox.is_unsaved = now, True
+            waiting = [self._judge_waiting(name, now) for name in self._judging_together()]
+            self._outbox.send([verdict for verdict in waiting if verdict is not None])
+        self._log_damage()
+        unsaved_seconds = now - self._last_heartbeat_at
+        if unsaved_seconds >= (self._progress_seconds if self._outbox.has_moved else HEARTBEAT_SECONDS):
+            self._last_heartbeat_at, self._outbox.is_unsaved = now, True
         self._outbox.deliver()
 
     @property
     def is_done(self) -> bool:
         """True once the run has ended and every rule has its final verdict."""
-        return self._trial.has_ended and not self._ledger.open()
+        return self._trial.has_ended and not self._run_progress.open()
 
     def summary(self) -> Summary:
         """Return the present state of the evaluation."""
-        progress = self._ledger.progress
-        with self._turns.lock:
+        progress = self._run_progress.progress
+        with self._run_lock.lock:
             damaged = self._trial.damaged
         return Summary(
             verdicts=progress.verdicts,
             judged={name: rule.judged for name, rule in progress.rules.items()},
-            last_step=self._ledger.judged_through,
+            last_step=self._run_progress.judged_through,
             has_ended=self.is_done,
-            crashed=self._ledger.crashed(),
-            refused=tuple(self._ledger.refused),
-            undelivered=tuple(said.verdict for said in progress.outbox),
+            crashed=self._run_progress.crashed(),
+            refused=tuple(self._run_progress.refused),
+            undelivered=tuple(delivery.verdict for delivery in progress.outbox),
             damaged=damaged,
         )
 
@@ -238,64 +246,73 @@ class Evaluator:
         try:
             act()
         except StorageUnavailableError as error:
-            self._outbox.tell_once(f"The run cannot be read at the moment; looking again: {error}")
+            self._outbox.warn_once(f"The run cannot be read at the moment; looking again: {error}")
 
-    def _abreast(self) -> tuple[str, ...]:
+    def _judging_together(self) -> tuple[str, ...]:
         """Return the unfinished configurations that judge each step together."""
-        return tuple(name for name in self._ledger.open() if not self._apart.is_behind(name))
+        return tuple(name for name in self._run_progress.open() if not self._threaded.is_behind(name))
 
-    def _due(self, names: tuple[str, ...], there: StepToJudge) -> Sequence[str]:
+    def _due(self, names: tuple[str, ...], pending_step: StepToJudge) -> Sequence[str]:
         """Return the configurations to ask at this step: without the paced ones at a step that is none of theirs.
 
         Most rules are paced, and most steps are none of theirs: this saves a call for each.
         """
-        if there.is_last or any(is_paced_step(there.window.step, through) for through in self._paced_through(names)):
+        step = pending_step.window.step
+        if pending_step.is_last or any(is_paced_step(step, through) for through in self._paced_through(names)):
             return names
         return [name for name in names if not self._rules[name].rule.paced]
 
     def _paced_through(self, names: tuple[str, ...]) -> set[int]:
-        return {self._asked_through(name) for name in names if self._rules[name].rule.paced}
+        return {self._queued_through(name) for name in names if self._rules[name].rule.paced}
 
     def _judged_by_all(self, names: Iterable[str]) -> int:
-        return min(map(self._asked_through, names), default=self._newest_step if self._apart else 2**63)
+        no_rule_left = self._newest_step if self._threaded else NO_STEP_IS_NEWER
+        return min(map(self._queued_through, names), default=no_rule_left)
 
-    def _asked_through(self, name: str) -> int:
-        return self._apart.asked_through(name) if name in self._apart else self._ledger.of(name).judged_through
+    def _queued_through(self, name: str) -> int:
+        if name in self._threaded:
+            return self._threaded.queued_through(name)
+        return self._run_progress.of(name).judged_through
 
-    def _judge_step(self, there: StepToJudge, names: tuple[str, ...]) -> tuple[str, ...]:
+    def _judge_step(self, pending_step: StepToJudge, names: tuple[str, ...]) -> tuple[str, ...]:
         """Ask these rules about a step. Return the ones that still judge each step together."""
-        self._asked_until = None
-        found = [verdict for name in self._due(names, there) if (verdict := self._judge(name, there)) is not None]
+        self._thread_seconds = None
+        judged = [self._judge(name, pending_step) for name in self._due(names, pending_step)]
+        found = [verdict for verdict in judged if verdict is not None]
         if found:
-            self._outbox.say(found)
-            names = self._abreast()
-        if self._apart:
-            self._turns.make_room()
-            self._apart.attend()
+            self._outbox.send(found)
+            names = self._judging_together()
+        if self._threaded:
+            self._run_lock.let_readers_in()
+            self._threaded.collect()
         return names
 
-    def _judge(self, name: str, there: StepToJudge) -> Verdict | None:
+    def _judge(self, name: str, pending_step: StepToJudge) -> Verdict | None:
         """Return one rule's verdict at a step, if it has one at once."""
-        configured, progress = self._rules[name], self._ledger.of(name)
-        if progress.has_concluded:  # since this sweep began
+        configured, progress = self._rules[name], self._run_progress.of(name)
+        if progress.has_concluded:  # since this poll began
             return None
-        if name in self._apart:
-            return self._apart.ask(name, there) if is_asked(configured, self._asked_through(name), there) else None
-        if not is_asked(configured, progress.judged_through, there):
+        if name in self._threaded:
+            if not must_judge(configured, self._queued_through(name), pending_step):
+                return None
+            return self._threaded.judge(name, pending_step)
+        if not must_judge(configured, progress.judged_through, pending_step):
             return None
-        if how_to_ask(configured, there) is None:
-            self._ledger.pass_over(name, there.window.step)
-            return self._weigh_again(name, configured, there)
-        return self._ask_here(name, configured, there)
+        if visible_data(configured, pending_step) is None:
+            self._run_progress.pass_over(name, pending_step.window.step)
+            return self._weigh_again(name, configured, pending_step)
+        return self._judge_in_this_thread(name, configured, pending_step)
 
-    def _weigh_again(self, name: str, configured: ConfiguredRule, there: StepToJudge) -> Verdict | None:
+    def _weigh_again(self, name: str, configured: ConfiguredRule, pending_step: StepToJudge) -> Verdict | None:
         """Return the open issue of a rule as graver, if the training is hurt by now."""
-        opened = self._outbox.last_issue(name) if self._ledger.of(name).is_open else None
+        progress = self._run_progress.of(name)
+        opened = self._outbox.last_issue(name) if progress.is_open else None
         if opened is None:
             return None
-        return self._ledger.note(name, self._asker.weigh_again(configured, self._ledger.of(name), opened, there.window))
+        judgement = self._rule_judge.weigh_again(configured, progress, opened, pending_step.window)
+        return self._run_progress.note(name, judgement)
 
-    def _ask_here(self, name: str, configured: ConfiguredRule, there: StepToJudge) -> Verdict | None:
+    def _judge_in_this_thread(self, name: str, configured: ConfiguredRule, pending_step: StepToJudge) -> Verdict | None:
         """Ask a rule in this thread, and return its verdict.
 
         Move a rule that needs much processor time to a thread of its own.
@@ -303,19 +320,19 @@ class Evaluator:
         Reading a store needs little processor time and does not count. The clock is a system call: it is read once
         between two rules.
         """
-        window = self._steps.as_seen_by(configured, there.window)
-        if window is not there.window:
-            there = replace(there, window=window)
-        began = time.thread_time() if self._asked_until is None else self._asked_until
-        answer = self._asker.ask(configured, self._ledger.of(name), there)
-        self._asked_until = time.thread_time()
-        is_slow = self._asked_until - began > self._limits.quick_seconds
-        verdict = self._ledger.note(name, answer)
-        if is_slow and not answer.progress.has_concluded:
+        window = self._steps.visible_to(configured, pending_step.window)
+        if window is not pending_step.window:
+            pending_step = replace(pending_step, window=window)
+        began = time.thread_time() if self._thread_seconds is None else self._thread_seconds
+        judgement = self._rule_judge.judge(configured, self._run_progress.of(name), pending_step)
+        self._thread_seconds = time.thread_time()
+        is_slow = self._thread_seconds - began > self._limits.quick_seconds
+        verdict = self._run_progress.note(name, judgement)
+        if is_slow and not judgement.progress.has_concluded:
             self._slow_steps[name] = self._slow_steps.get(name, 0) + 1
             if self._slow_steps[name] >= MOST_SLOW_STEPS:
-                _logger.info("%s is slow, and goes on at its own pace", name)
-                self._apart.add(name)
+                _logger.info("%s is slow, and judges in a thread of its own from now on", name)
+                self._threaded.add(name)
         return verdict
 
     def _judge_waiting(self, name: str, now: float) -> Verdict | None:
@@ -324,13 +341,14 @@ class Evaluator:
         if not configured.rule.judges_waiting:
             return None
         window = self._trial.window(self._newest_step, now=now, newest_step_at=self._newest_at)
-        if name in self._apart:
-            return self._apart.ask_again(name, window)
-        return self._ledger.note(name, self._asker.ask_again(configured, self._ledger.of(name), window))
+        if name in self._threaded:
+            return self._threaded.judge_again(name, window)
+        judgement = self._rule_judge.judge_again(configured, self._run_progress.of(name), window)
+        return self._run_progress.note(name, judgement)
 
-    def _leave_off(self) -> None:
-        with self._turns.lock:
-            self._apart.catch_up()
+    def _leave(self) -> None:
+        with self._run_lock.lock:
+            self._threaded.catch_up()
             self._outbox.is_unsaved |= self._outbox.has_moved
             self._outbox.deliver()
 
@@ -339,22 +357,21 @@ class Evaluator:
 
         All are computed before the first is sent, since computing one may fail.
         """
-        last_words = {name: self._last_word(name, now) for name in self._abreast()}
-        for name in last_words:
-            self._ledger.conclude(name)
-            self._apart.drop(name)
-        self._outbox.say([verdict for verdict in last_words.values() if verdict is not None])
+        final_verdicts = {name: self._final_verdict(name, now) for name in self._judging_together()}
+        for name in final_verdicts:
+            self._run_progress.conclude(name)
+            self._threaded.drop(name)
+        self._outbox.send([verdict for verdict in final_verdicts.values() if verdict is not None])
 
-    def _last_word(self, name: str, now: float) -> Verdict | None:
-        progress = self._ledger.of(name)
-        moment = Moment(self._run, max(progress.judged_through, 0), now)
-        return last_word(self._rules[name], progress, moment, self._trial)
+    def _final_verdict(self, name: str, now: float) -> Verdict | None:
+        progress = self._run_progress.of(name)
+        return final_verdict(self._rules[name], progress, self._trial, run=self._run, now=now)
 
-    def _tell_damage(self) -> None:
+    def _log_damage(self) -> None:
         damaged = self._trial.damaged
-        for error in damaged[self._damaged_told :]:
+        for error in damaged[self._damaged_logged :]:
             _logger.warning("Left out, because it cannot be read: %s", error)
-        self._damaged_told = len(damaged)
+        self._damaged_logged = len(damaged)
 
 
 def _ships_with_trackside(configured: ConfiguredRule) -> bool:

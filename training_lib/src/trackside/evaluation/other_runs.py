@@ -25,7 +25,7 @@ class OtherRuns:
         self._stores = stores
         self._wanted = tuple(dict.fromkeys(name for rule in rules for name in names_in(rule)))
         self._trials: dict[str, Trial] = {}
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def refresh(self) -> None:
         """Read the new steps of each run that has not ended.
@@ -34,17 +34,17 @@ class OtherRuns:
         """
         for name in self._wanted:
             try:
-                self._read_on(name)
+                self._read_new_steps(name)
             except (StorageError, RunNotFoundError) as error:
-                if name not in self._told:
+                if name not in self._logged:
                     _logger.warning("The run %s, to compare with, cannot be read: %s", name, error)
-                self._told.add(name)
+                self._logged.add(name)
 
     def of(self, rule: Rule) -> Mapping[str, TensorSource]:
         """Return the readable runs that a rule compares with, by name."""
         return {name: self._trials[name] for name in names_in(rule) if name in self._trials}
 
-    def _read_on(self, name: str) -> None:
+    def _read_new_steps(self, name: str) -> None:
         trial = self._trials.get(name)
         if trial is None:
             self._trials[name] = open_trial(self._stores(name))

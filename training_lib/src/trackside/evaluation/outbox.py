@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from trackside.contracts.errors import StorageError
 from trackside.contracts.verdict import Outcome, Verdict
 from trackside.evaluation import verdicts
-from trackside.evaluation.progress import Progress, ProgressFile, Said
+from trackside.evaluation.progress import Delivery, Progress, ProgressFile
 from trackside.evaluation.sinks.sink import Sink, UndeliveredError
 
 _logger = logging.getLogger(__name__)
@@ -24,15 +24,15 @@ class Outbox:
     def __init__(self, progress: Progress, file: ProgressFile, sinks: Mapping[str, Sink]) -> None:
         self._progress, self._file, self._sinks = progress, file, sinks
         self.is_unsaved = self.has_moved = False
-        self._troubles: set[str] = set()
+        self._warnings: set[str] = set()
 
-    def say(self, found: Sequence[Verdict]) -> None:
+    def send(self, found: Sequence[Verdict]) -> None:
         """Store the verdicts, then deliver them. In this order a kill at any moment loses none."""
         if not found:
             return
         for verdict in found:
             _logger.info("%s: %s", verdict.configuration_name, verdict.message)
-            self._progress.said.append(Said(self._grouped(verdict), tuple(self._sinks)))
+            self._progress.deliveries.append(Delivery(self._grouped(verdict), tuple(self._sinks)))
         self.is_unsaved = True
         self.deliver()
 
@@ -40,31 +40,31 @@ class Outbox:
         """Store unsaved progress, and hand undelivered verdicts to their sinks."""
         self._save()
         for name, sink in self._sinks.items():
-            waiting = [said for said in self._progress.outbox if name in said.undelivered]
+            waiting = [delivery for delivery in self._progress.outbox if name in delivery.undelivered]
             if waiting:
-                self._hand_over(name, sink, waiting)
+                self._emit(name, sink, waiting)
         self._save()
 
-    def tell_once(self, trouble: str) -> None:
+    def warn_once(self, warning: str) -> None:
         """Log a warning once per distinct message."""
-        if trouble not in self._troubles:
-            self._troubles.add(trouble)
-            _logger.warning("%s", trouble)
+        if warning not in self._warnings:
+            self._warnings.add(warning)
+            _logger.warning("%s", warning)
 
     def last_issue(self, name: str) -> Verdict | None:
         """Return the newest issue of a configuration; None if it has none."""
         return next((v for v in reversed(self._issues()) if v.configuration_name == name), None)
 
-    def _hand_over(self, name: str, sink: Sink, waiting: Sequence[Said]) -> None:
+    def _emit(self, name: str, sink: Sink, waiting: Sequence[Delivery]) -> None:
         kept: set[str] = set()
         try:
-            sink.emit([said.verdict for said in waiting])
+            sink.emit([delivery.verdict for delivery in waiting])
         except UndeliveredError as error:
             kept = {verdict.verdict_id for verdict in error.undelivered}
-            self.tell_once(f"Not delivered to {name}, trying again at each poll: {error}")
-        for said in waiting:
-            if said.verdict.verdict_id not in kept:
-                said.undelivered = tuple(sink for sink in said.undelivered if sink != name)
+            self.warn_once(f"Not delivered to {name}, trying again at each poll: {error}")
+        for delivery in waiting:
+            if delivery.verdict.verdict_id not in kept:
+                delivery.undelivered = tuple(sink for sink in delivery.undelivered if sink != name)
                 self.is_unsaved = True
 
     def _save(self) -> None:
@@ -75,7 +75,7 @@ class Outbox:
             self.is_unsaved = self.has_moved = False
         except StorageError as error:
             # An alarm sent twice after a restart is better than one not sent while the disk is full.
-            self.tell_once(f"How far the rules have come cannot be stored, trying again at each poll: {error}")
+            self.warn_once(f"How far the rules have come cannot be stored, trying again at each poll: {error}")
 
     def _issues(self) -> tuple[Verdict, ...]:
         return tuple([v for v in self._progress.verdicts if v.outcome is Outcome.ISSUE_FOUND])
@@ -90,10 +90,10 @@ class Outbox:
             return verdict
         own = [issue for issue in self._issues() if issue.configuration_name == verdict.configuration_name]
         return verdicts.grouped(
-            verdict, self._standing_beside(verdict.configuration_name), before=own[-1] if own else None
+            verdict, self._open_issues_of_others(verdict.configuration_name), before=own[-1] if own else None
         )
 
-    def _standing_beside(self, configuration: str) -> tuple[Verdict, ...]:
+    def _open_issues_of_others(self, configuration: str) -> tuple[Verdict, ...]:
         """Return the open issues of other rules, oldest first.
 
         A recovered issue is left out, so its return is notified anew.

@@ -22,13 +22,12 @@ from trackside.contracts.stored_fields import (
     TEXT,
     TEXTS,
     Kind,
-    choice,
     document_of,
     record,
     record_of,
     stored,
 )
-from trackside.contracts.verdict import Severity, Verdict
+from trackside.contracts.verdict import Verdict
 from trackside.storage.store import Store
 
 VERSION = 2  # version 1 lacks the states of issues; it is discarded, since judging again is always safe
@@ -52,12 +51,12 @@ class RuleProgress:
 
     judged     the number of steps with data for it
     unreadable the number of steps that could not be read
-    lacks      the missing input at the newest step without an answer
+    lacks      the missing input at the newest step that could not be judged
     streak     the number of newest steps in a row with a finding
     since      the first step of each subject that was found throughout the streak
     error      set once the rule has crashed
     memory     the state of a rule that folds
-    severity   the severity of the open issue
+    severity   the rank of the severity of the last issue
     weighed_through  the newest step at which the severity was decided
     """
 
@@ -71,14 +70,14 @@ class RuleProgress:
     issues: int = field(default=0, metadata=stored(INTEGER))
     is_open: bool = field(default=False, metadata=stored(BOOLEAN))
     quiet: int = field(default=0, metadata=stored(INTEGER))
+    severity: int = field(default=0, metadata=stored(INTEGER))
     has_concluded: bool = field(default=False, metadata=stored(BOOLEAN))
     memory: str = field(default="", metadata=stored(TEXT))
-    severity: Severity = field(default=Severity.INFO, metadata=stored(choice(Severity)))
     weighed_through: int = field(default=-1, metadata=stored(INTEGER))
 
 
 @dataclass
-class Said:
+class Delivery:
     """A verdict, and the names of the sinks that have not taken it yet."""
 
     verdict: Verdict = field(metadata=stored(record(Verdict)))
@@ -89,22 +88,22 @@ class Said:
 class Progress:
     """The progress of all rule configurations of a run, changed in place by the evaluator.
 
-    rules  progress by configuration name
-    said   all verdicts so far, with their undelivered sinks
+    rules       progress by configuration name
+    deliveries  all verdicts so far, with their undelivered sinks
     """
 
     rules: dict[str, RuleProgress] = field(default_factory=dict)
-    said: list[Said] = field(default_factory=list)
+    deliveries: list[Delivery] = field(default_factory=list)
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
         """Every verdict so far, oldest first."""
-        return tuple(said.verdict for said in self.said)
+        return tuple(delivery.verdict for delivery in self.deliveries)
 
     @property
-    def outbox(self) -> tuple[Said, ...]:
+    def outbox(self) -> tuple[Delivery, ...]:
         """Verdicts that some sink has not taken yet."""
-        return tuple(said for said in self.said if said.undelivered)
+        return tuple(delivery for delivery in self.deliveries if delivery.undelivered)
 
     def to_json(self) -> str:
         """Return the progress as one line of JSON."""
@@ -112,7 +111,7 @@ class Progress:
             {
                 "version": VERSION,
                 "rules": [{"name": name, **document_of(rule)} for name, rule in self.rules.items()],
-                "said": [document_of(said) for said in self.said],
+                "said": [document_of(delivery) for delivery in self.deliveries],
             }
         )
 
@@ -124,9 +123,9 @@ class Progress:
         if fields.integer("version") != VERSION:
             fields.problem("version", f"must be {VERSION}.")
         rules = fields.items("rules", _read_rule)
-        said = fields.items("said", partial(record_of, Said))
+        deliveries = fields.items("said", partial(record_of, Delivery))
         fields.finish(subject=subject)
-        return cls(rules=dict(rules), said=list(said))
+        return cls(rules=dict(rules), deliveries=list(deliveries))
 
 
 class ProgressFile:
@@ -155,13 +154,13 @@ class ProgressFile:
 
 def keep_only(progress: Progress, *, configurations: Iterable[str], sinks: Iterable[str]) -> Progress:
     """Return the progress without the configurations and sinks that a restarted evaluator no longer has."""
-    names, known = tuple(configurations), set(sinks)
+    names, sink_names = tuple(configurations), set(sinks)
     return Progress(
         rules={name: progress.rules.get(name) or RuleProgress() for name in names},
-        said=[
-            Said(said.verdict, tuple(sink for sink in said.undelivered if sink in known))
-            for said in progress.said
-            if said.verdict.configuration_name in names
+        deliveries=[
+            Delivery(delivery.verdict, tuple(sink for sink in delivery.undelivered if sink in sink_names))
+            for delivery in progress.deliveries
+            if delivery.verdict.configuration_name in names
         ],
     )
 

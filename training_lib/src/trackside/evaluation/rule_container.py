@@ -78,18 +78,18 @@ class Job:
         job = TrainingJob(name=self.environment.training_job_name, arn=self.environment.training_job_arn)
         return EventOrigin(job=job, run_uri=self.run.uri, evaluation_job_arn=self.processing_job_arn)
 
-    def is_asked_to_end(self, now: float) -> bool:
+    def must_end(self, now: float) -> bool:
         """Return True once SageMaker Debugger's stop file exists and the time in it, plus the grace period, is over."""
         if not self.environment.stop_file:
             return False
         try:
-            said = Path(self.environment.stop_file).read_bytes()[:64]
+            content = Path(self.environment.stop_file).read_bytes()[:64]
         except FileNotFoundError:
             return False
         except OSError:
             return True
         try:
-            return now >= float(said) + self.environment.stop_grace_seconds
+            return now >= float(content) + self.environment.stop_grace_seconds
         except ValueError:  # the stop was requested, at an unknown time
             return True
 
@@ -99,8 +99,10 @@ def run_container(judge: Callable[[Job], Summary], *, message_of: Callable[[Summ
     environment = EvaluatorEnvironment.read()
     ml_root = environment.ml_root
     # The log of one worker mixes several runs: each line names its job.
-    whose = f"{environment.training_job_name.replace('%', '%%')} " if environment.has_lifeline else ""
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=f"%(asctime)s %(levelname)s {whose}%(message)s")
+    job_prefix = f"{environment.training_job_name.replace('%', '%%')} " if environment.has_worker_lease else ""
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format=f"%(asctime)s %(levelname)s {job_prefix}%(message)s"
+    )
     logging.getLogger("botocore").setLevel(logging.WARNING)  # else it logs the origin of credentials
     try:
         job = read_job(ml_root)
@@ -116,7 +118,7 @@ def run_container(judge: Callable[[Job], Summary], *, message_of: Callable[[Summ
         return exit_codes.BROKE_OFF
     write_message(ml_root, message_of(summary))
     code = exit_codes.exit_code_of(summary)
-    if code == exit_codes.JUDGED and job.request is not None and _was_not_answered(summary):
+    if code == exit_codes.JUDGED and job.request is not None and _has_no_answer(summary):
         return exit_codes.RUN_UNREADABLE  # SageMaker Debugger takes 0 for "no issues found"
     return code
 
@@ -133,12 +135,12 @@ def patiently(
 
     Errors: those of `read`; those of an outage that lasts longer than `START_SECONDS`.
     """
-    give_up_at = clock() + START_SECONDS
+    deadline = clock() + START_SECONDS
     while True:
         try:
             return read()
         except StorageUnavailableError as error:
-            if clock() >= give_up_at:
+            if clock() >= deadline:
                 raise
             _logger.warning("The run cannot be reached at the moment; trying again: %s", error)
             sleep(RETRY_SECONDS)
@@ -150,9 +152,9 @@ def read_job(ml_root: Path) -> Job:
     Errors: `ConfigurationError` with every problem at once.
     """
     configuration = _read_configuration(ml_root / "config" / "processingjobconfig.json")
-    given = configuration.get("Environment")
-    given = given if isinstance(given, dict) else {}
-    variables = {**{str(k): str(v) for k, v in given.items()}, **inherited()}
+    listed = configuration.get("Environment")
+    listed = listed if isinstance(listed, dict) else {}
+    variables = {**{str(k): str(v) for k, v in listed.items()}, **inherited()}
     environment = EvaluatorEnvironment.read(variables)
     problems = _problems(environment, needs_run=not names_a_rule(variables))
     arn = str(configuration.get("ProcessingJobArn") or "")
@@ -231,18 +233,18 @@ def check_owner(job: Job) -> str:
     return owner
 
 
-class FirstWord:
+class FirstVerdict:
     """A sink that remembers whether any verdict came. A container for one rule ends then."""
 
     name = "first-word"
 
     def __init__(self, rule_output: Store | None = None) -> None:
         """Look for a verdict of an earlier start of the same container in `rule_output`. Errors: the store's."""
-        self.was_said = rule_output is not None and _holds_verdict(rule_output)
+        self.has_come = rule_output is not None and _holds_verdict(rule_output)
 
     def emit(self, verdicts: Sequence[Verdict]) -> None:
         """Remember that verdicts came. Refuses none."""
-        self.was_said |= bool(verdicts)
+        self.has_come |= bool(verdicts)
 
 
 def _holds_verdict(rule_output: Store) -> bool:
@@ -254,7 +256,7 @@ def _holds_verdict(rule_output: Store) -> bool:
 
 def message_of(summary: Summary, *, with_severity: bool = False) -> str:
     """Return one sentence for ExitMessage. The first issue leads, as in AWS's own rule containers."""
-    trouble = _trouble(summary)
+    problems = _problems_sentence(summary)
     clean = sum(verdict.outcome is Outcome.CLEAN for verdict in summary.verdicts)
     if summary.issues:
         first = summary.issues[0]
@@ -264,13 +266,13 @@ def message_of(summary: Summary, *, with_severity: bool = False) -> str:
             message=first.message,
             severity=first.severity if with_severity else None,
         )
-        return f"{sentence}{trouble}"
+        return f"{sentence}{problems}"
     has_answered = {verdict.configuration_name for verdict in summary.verdicts}
     if not summary.has_ended and not has_answered.issuperset(summary.judged):
-        return f"Stopped on request after step {summary.last_step}; no issue found so far.{trouble}"
+        return f"Stopped on request after step {summary.last_step}; no issue found so far.{problems}"
     if not clean:
-        return f"{NOTHING_JUDGED}.{trouble}"
-    return f"{CLEAN_PREFIX} by {clean} of {len(summary.judged)} rules up to step {summary.last_step}.{trouble}"
+        return f"{NOTHING_JUDGED}.{problems}"
+    return f"{CLEAN_PREFIX} by {clean} of {len(summary.judged)} rules up to step {summary.last_step}.{problems}"
 
 
 def write_message(ml_root: Path, message: str) -> None:
@@ -284,11 +286,11 @@ def write_message(ml_root: Path, message: str) -> None:
         _logger.warning("The exit message cannot be written to %s: %s", file, error)
 
 
-def _was_not_answered(summary: Summary) -> bool:
+def _has_no_answer(summary: Summary) -> bool:
     return summary.has_ended and all(verdict.outcome is Outcome.NOT_EVALUATED for verdict in summary.verdicts)
 
 
-def _trouble(summary: Summary) -> str:
+def _problems_sentence(summary: Summary) -> str:
     parts: list[str] = []
     unanswered = (verdict for verdict in summary.verdicts if verdict.outcome is Outcome.NOT_EVALUATED)
     parts += [f" Not evaluated: {verdict.configuration_name}. {verdict.message}" for verdict in unanswered]

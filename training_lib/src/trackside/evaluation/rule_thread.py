@@ -10,25 +10,25 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trackside.evaluation.asking import Answer
+from trackside.evaluation.judging import Judgement
 from trackside.evaluation.progress import RuleProgress
 
-MOST_QUESTIONS = 2000  # handed on at once, about 1 KB each: as many as a quick rule answers between two polls
+MOST_TASKS = 2000  # queued at once, about 1 KB each: as many as a quick rule judges between two polls
 _IDLE_SECONDS = 5.0  # after which a thread with nothing to do ends; it is started again
 
 
 @dataclass(frozen=True)
-class Question:
+class JudgingTask:
     """One step for a rule to judge.
 
     step     the step
-    through  the newest step the rule was asked about, once it has answered
-    ask      judges the step, given the rule's progress; errors: `StorageError`
+    through  the newest step that the rule has judged after this task
+    judge    judges the step, given the rule's progress; errors: `StorageError`
     """
 
     step: int
     through: int
-    ask: Callable[[RuleProgress], Answer]
+    judge: Callable[[RuleProgress], Judgement]
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,10 @@ class Stuck:
 
 
 class RuleThread:
-    """Judges steps by one rule in a thread. Each step starts from the progress of the answer before.
+    """Judges steps by one rule in a thread. Each step starts from the progress of the judgement before.
 
     The evaluator's thread calls the methods; only `wait` waits for the rule. The rule's thread enters `reading`. The
-    thread is a daemon: a rule that never answers does not keep the process alive.
+    thread is a daemon: a rule that never returns does not keep the process alive.
 
     name      the configuration, for the thread's name
     progress  the rule's progress so far
@@ -64,34 +64,34 @@ class RuleThread:
     def __init__(self, name: str, progress: RuleProgress, *, file: str = "") -> None:
         self._name, self._file = name, file
         self._changed = threading.Condition()
-        self._questions: deque[Question] = deque()
-        self._answers: list[Answer] = []
+        self._tasks: deque[JudgingTask] = deque()
+        self._judgements: list[Judgement] = []
         self._failure: Failure | None = None
         self._progress = progress
         self._thread: threading.Thread | None = None
         self._step: int | None = None  # that the rule is at
         self._began = 0.0
         self.reading = _Reading()
-        self._is_given_up = False
-        self.asked_through = progress.judged_through
+        self._is_abandoned = False
+        self.queued_through = progress.judged_through
 
     @property
-    def room(self) -> int:
-        """The number of questions that the thread takes now."""
-        return MOST_QUESTIONS - len(self._questions)
+    def free_slots(self) -> int:
+        """The number of tasks that fit into the queue now."""
+        return MOST_TASKS - len(self._tasks)
 
     @property
     def is_idle(self) -> bool:
-        """True if every question is answered."""
-        return not self._questions and self._step is None
+        """True if no task is left."""
+        return not self._tasks and self._step is None
 
-    def give(self, question: Question) -> None:
-        """Queue a question; `take` returns its answer. Ignored after a failure, and after the rule's final answer."""
+    def submit(self, task: JudgingTask) -> None:
+        """Queue a task; `take` returns its judgement. Ignored after a failure, and once the rule has concluded."""
         with self._changed:
             if self._failure is not None or self._progress.has_concluded:
                 return
-            self.asked_through = question.through
-            self._questions.append(question)
+            self.queued_through = task.through
+            self._tasks.append(task)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name=f"rule {self._name}", daemon=True)
                 self._thread.start()
@@ -99,22 +99,22 @@ class RuleThread:
                 self._changed.notify_all()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until every question is answered, at most `seconds`. Return True if they are."""
+        """Wait until no task is left, at most `seconds`. Return True if none is."""
         with self._changed:
             return self._changed.wait_for(lambda: self.is_idle, seconds)
 
-    def take(self) -> tuple[list[Answer], Failure | None]:
-        """Return the new answers in order, and the failure after them, if any. After a failure call `start_over`."""
+    def take(self) -> tuple[list[Judgement], Failure | None]:
+        """Return the new judgements in order, and the failure after them, if any. After a failure call `start_over`."""
         with self._changed:
-            answers, self._answers = self._answers, []
-            return answers, self._failure
+            judgements, self._judgements = self._judgements, []
+            return judgements, self._failure
 
     def start_over(self, progress: RuleProgress) -> None:
-        """Drop the unanswered questions and continue from `progress`. The caller gives them again."""
+        """Drop the queued tasks and continue from `progress`. The caller queues them again."""
         with self._changed:
-            self._questions.clear()
+            self._tasks.clear()
             self._failure = None
-            self._progress, self.asked_through = progress, progress.judged_through
+            self._progress, self.queued_through = progress, progress.judged_through
 
     @property
     def stuck(self) -> Stuck | None:
@@ -127,16 +127,16 @@ class RuleThread:
                 return None
             return Stuck(self._step, (self.reading.since or time.monotonic()) - self._began - self.reading.seconds)
 
-    def give_up(self) -> bool:
-        """Refuse further answers and end the rule if possible. Return True once the thread has ended.
+    def abandon(self) -> bool:
+        """Drop further judgements and end the rule if possible. Return True once the thread has ended.
 
         A thread cannot be ended from outside, but an exception can be raised in it. This is done only if the innermost
         frame is in the rule's own file: elsewhere the thread may hold a lock that others need, for example that of
         `logging`. A thread in a system call stays, and costs nothing; a loop in C stays too.
         """
         with self._changed:
-            self._is_given_up = True
-            self._questions.clear()
+            self._is_abandoned = True
+            self._tasks.clear()
             self._changed.notify_all()
         thread = self._thread
         if thread is None or not thread.is_alive():
@@ -144,46 +144,46 @@ class RuleThread:
         identity = thread.ident or 0
         frame = sys._current_frames().get(identity)  # documented, and meant for this
         if frame is not None and self._file and frame.f_code.co_filename == self._file:
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(identity), ctypes.py_object(_GivenUpError))
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(identity), ctypes.py_object(_AbandonedError))
         return False
 
     def _work(self) -> None:
         try:
-            while (question := self._next()) is not None:
-                self._answer(question)
-                del question  # it holds a window, and this thread may be idle for long
-        except _GivenUpError:
+            while (task := self._next()) is not None:
+                self._judge(task)
+                del task  # it holds a window, and this thread may be idle for long
+        except _AbandonedError:
             return
 
-    def _next(self) -> Question | None:
+    def _next(self) -> JudgingTask | None:
         with self._changed:
-            if not self._questions:
-                self._changed.wait_for(lambda: bool(self._questions) or self._is_given_up, _IDLE_SECONDS)
-            if not self._questions or self._is_given_up:
+            if not self._tasks:
+                self._changed.wait_for(lambda: bool(self._tasks) or self._is_abandoned, _IDLE_SECONDS)
+            if not self._tasks or self._is_abandoned:
                 self._thread = None
                 return None
-            question = self._questions.popleft()
-            self._step, self._began = question.step, time.monotonic()
+            task = self._tasks.popleft()
+            self._step, self._began = task.step, time.monotonic()
             self.reading.seconds = 0.0
-            return question
+            return task
 
-    def _answer(self, question: Question) -> None:
-        answer: Answer | None = None
+    def _judge(self, task: JudgingTask) -> None:
+        judgement: Judgement | None = None
         failure: Failure | None = None
         try:
-            answer = question.ask(self._progress)
-        except _GivenUpError:
+            judgement = task.judge(self._progress)
+        except _AbandonedError:
             raise
         except BaseException as error:  # noqa: BLE001  a rule may be anybody's code; its error is reported
-            failure = Failure(question.step, error)
+            failure = Failure(task.step, error)
         with self._changed:
             self._step = None
-            if answer is not None and not self._is_given_up:
-                self._answers.append(answer)
-                self._progress = answer.progress
+            if judgement is not None and not self._is_abandoned:
+                self._judgements.append(judgement)
+                self._progress = judgement.progress
             self._failure = failure
             if failure is not None or self._progress.has_concluded:
-                self._questions.clear()
+                self._tasks.clear()
             self._changed.notify_all()
 
 
@@ -201,5 +201,5 @@ class _Reading:
         self.since = 0.0
 
 
-class _GivenUpError(BaseException):
-    """Raised in the thread of a rule that was given up. No `Exception`: the rule's own handlers must not swallow it."""
+class _AbandonedError(BaseException):
+    """Raised in the thread of an abandoned rule. No `Exception`: the rule's own handlers must not swallow it."""

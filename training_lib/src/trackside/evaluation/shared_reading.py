@@ -1,4 +1,4 @@
-"""Reading of one trial by the evaluator and by rules in threads: one at a time, in fair turns."""
+"""Reading of one trial by the evaluator and by rules in threads: one at a time, none kept waiting for long."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from trackside.trial.window import Column, Panel, StepValues, TensorSource
 
 T = TypeVar("T")
 
-_TURN_SECONDS = 0.005  # of the evaluator, before it makes room
-_ROOM_SECONDS = 0.0005  # long enough for a thread that waits for the lock to wake up with it
+_HOLD_SECONDS = 0.005  # of the evaluator, before it lets readers in
+_RELEASE_SECONDS = 0.0005  # long enough for a thread that waits for the lock to wake up with it
 
 
-class Turns:
+class RunLock:
     """The lock on a run, shared fairly.
 
     The evaluator holds `lock` while it judges, a rule's thread during each read.
@@ -30,13 +30,13 @@ class Turns:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self._waiting: set[int] = set()
-        self._make_room_at = 0.0
+        self._let_readers_in_at = 0.0
 
-    def read(self, ask: Callable[[], T]) -> T:
-        """Call `ask` with the lock held, from a rule's thread, and return its result."""
+    def read(self, read_now: Callable[[], T]) -> T:
+        """Call `read_now` with the lock held, from a rule's thread, and return its result."""
         if self.lock.acquire(blocking=False):
             try:
-                return ask()
+                return read_now()
             finally:
                 self.lock.release()
         thread = threading.get_ident()
@@ -44,40 +44,40 @@ class Turns:
         try:
             with self.lock:
                 self._waiting.discard(thread)
-                return ask()
+                return read_now()
         finally:
             self._waiting.discard(thread)
 
-    def make_room(self) -> None:
+    def let_readers_in(self) -> None:
         """Let waiting threads read, between two steps of the evaluator, which holds the lock once.
 
         Locks are not fair.
         """
-        if self._waiting and time.monotonic() >= self._make_room_at:
-            with self.let_go():
-                time.sleep(_ROOM_SECONDS)
+        if self._waiting and time.monotonic() >= self._let_readers_in_at:
+            with self.released():
+                time.sleep(_RELEASE_SECONDS)
 
     @contextmanager
-    def let_go(self) -> Iterator[None]:
+    def released(self) -> Iterator[None]:
         """Release the lock within the block. For the evaluator, which holds it once."""
         self.lock.release()
         try:
             yield
         finally:
             self.lock.acquire()
-            self._make_room_at = time.monotonic() + _TURN_SECONDS
+            self._let_readers_in_at = time.monotonic() + _HOLD_SECONDS
 
 
 class SharedSource:
     """A window's source for a rule in a thread of its own.
 
-    source   the source to read
-    turns    the lock on the run
-    reading  entered during each read, to measure its time
+    source    the source to read
+    run_lock  the lock on the run
+    reading   entered during each read, to measure its time
     """
 
-    def __init__(self, source: TensorSource, turns: Turns, reading: AbstractContextManager[None]) -> None:
-        self._source, self._turns, self._reading = source, turns, reading
+    def __init__(self, source: TensorSource, run_lock: RunLock, reading: AbstractContextManager[None]) -> None:
+        self._source, self._run_lock, self._reading = source, run_lock, reading
 
     @property
     def uri(self) -> str:
@@ -114,6 +114,6 @@ class SharedSource:
         """Implement `TensorSource.facts_at`."""
         return self._read(lambda: self._source.facts_at(step))
 
-    def _read(self, ask: Callable[[], T]) -> T:
+    def _read(self, read_now: Callable[[], T]) -> T:
         with self._reading:
-            return self._turns.read(ask)
+            return self._run_lock.read(read_now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trackside.evaluation.asking import StepToJudge, sees_only_what_was_saved
+from trackside.evaluation.judging import StepToJudge, sees_saved_steps_only
 from trackside.evaluation.other_runs import OtherRuns
 from trackside.evaluation.saved_source import SavedSource
 from trackside.rules.catalogue import ConfiguredRule
@@ -24,29 +24,29 @@ class StepsToJudge:
         """Return one step as rules see it. `now` is in seconds since the epoch."""
         trial = self._trial
         return StepToJudge(
-            window=trial.window(step, now=now),
-            is_saved=trial.is_saved(step),
-            saved=trial.saved_collections_at(step),
-            all=trial.collections_at(step),
+            window=replace(trial.window(step, now=now), is_last=is_last),
+            is_saved=trial.parts.steps.is_saved(step),
+            saved=trial.parts.steps.saved_collections_at(step),
+            all=trial.parts.steps.collections_at(step),
             is_last=is_last,
         )
 
-    def as_seen_by(self, configured: ConfiguredRule, window: Window) -> Window:
+    def visible_to(self, configured: ConfiguredRule, window: Window) -> Window:
         """Return the window with the runs that the rule compares with.
 
         A rule of an Amazon preset gets saved steps only.
         """
         if configured.rule.other_runs:
             window = replace(window, others=self._others.of(configured.rule))
-        return replace(window, source=self._saved) if sees_only_what_was_saved(configured) else window
+        return replace(window, source=self._saved) if sees_saved_steps_only(configured) else window
 
 
-def is_asked(configured: ConfiguredRule, judged_through: int, there: StepToJudge) -> bool:
+def must_judge(configured: ConfiguredRule, judged_through: int, pending_step: StepToJudge) -> bool:
     """Return True if the rule is to judge this step, which it has not judged yet.
 
     A paced rule judges only some steps, and the last one.
     """
-    step = there.window.step
+    step = pending_step.window.step
     if step <= judged_through:
         return False
-    return not configured.rule.paced or there.is_last or is_paced_step(step, judged_through)
+    return not configured.rule.paced or pending_step.is_last or is_paced_step(step, judged_through)

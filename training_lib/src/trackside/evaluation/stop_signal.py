@@ -29,7 +29,7 @@ class StopSignal:
         for end in (self._read, self._write):
             os.set_blocking(end, False)
         self._is_open = True
-        self._before = {number: signal.signal(number, self._ask) for number in _SIGNALS}
+        self._before = {number: signal.signal(number, self._request_stop) for number in _SIGNALS}
         return self
 
     def __exit__(
@@ -45,7 +45,7 @@ class StopSignal:
     def sleep(self, seconds: float) -> None:
         """Wait for `seconds`, or until a signal or `wake`."""
         if not self.is_set:
-            # The pipe keeps a signal that comes between the question and the sleep.
+            # The pipe keeps a signal that comes between the test of `is_set` and the sleep.
             select.select([self._read], [], [], seconds)
             with contextlib.suppress(BlockingIOError):
                 os.read(self._read, MOST_WAKES)  # `is_set` remembers an end; to be woken twice is to be woken
@@ -56,7 +56,7 @@ class StopSignal:
             if self._is_open:
                 os.write(self._write, b"!")
 
-    def _ask(self, number: int, frame: FrameType | None) -> None:
+    def _request_stop(self, number: int, frame: FrameType | None) -> None:
         self.is_set = True
         signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.default_int_handler)
         self.wake()

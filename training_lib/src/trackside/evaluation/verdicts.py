@@ -58,7 +58,7 @@ def issue_found(
     others = len(findings) - 1
     more = f", and {others} more like it" if others else ""
     summary = rule.describe().summary.rstrip(".")
-    told = f"{summary}: {where} ({lead.comparison} at step {lead.step}) since step {since}{more}."
+    sentence = f"{summary}: {where} ({lead.comparison} at step {lead.step}) since step {since}{more}."
     return Verdict(
         run=moment.run,
         rule_id=rule.rule_id,
@@ -66,7 +66,7 @@ def issue_found(
         outcome=Outcome.ISSUE_FOUND,
         severity=severity,
         step=moment.step,
-        message=rule.sentence(findings) or told,
+        message=rule.sentence(findings) or sentence,
         detected_at=moment.detected_at,
         findings=tuple(findings[:MOST_FINDINGS]),
         affected=len(findings),
@@ -89,7 +89,7 @@ def allowed_actions(configured: ConfiguredRule, severity: Severity) -> tuple[Act
 def recovered(opened: Verdict, moment: Moment) -> Verdict:
     """Return NoIssuesFound for the time being: the issue `opened` is gone."""
     lead = opened.lead
-    what = f": {lead.subject}" if lead is not None else ""
+    subject = f": {lead.subject}" if lead is not None else ""
     return replace(
         opened,
         outcome=Outcome.CLEAN,
@@ -97,7 +97,7 @@ def recovered(opened: Verdict, moment: Moment) -> Verdict:
         state=State.RECOVERED,
         step=moment.step,
         detected_at=moment.detected_at,
-        message=f"Recovered by step {moment.step}{what} is as it should be again (issue of step {opened.step}).",
+        message=f"Recovered by step {moment.step}{subject} is as it should be again (issue of step {opened.step}).",
         findings=(),
         affected=0,
         what_to_do=(),
@@ -207,30 +207,30 @@ def _likeliest(verdict: Verdict) -> list[Cause]:
 def clean(configured: ConfiguredRule, moment: Moment, *, judged: int) -> Verdict:
     """Return NoIssuesFound, at the end of the run."""
     message = f"{_steps(judged)} judged up to step {moment.step}, no issue found."
-    return _said(configured, moment, Outcome.CLEAN, message=message)
+    return _verdict(configured, moment, Outcome.CLEAN, message=message)
 
 
 def crashed(configured: ConfiguredRule, moment: Moment, *, error: str) -> Verdict:
     """Return "not evaluated": the rule itself raised."""
     message = f"The rule {configured.rule.rule_id} crashed at step {moment.step} and judges no further: {error}"
     fix = "Look at the evaluator's log for the traceback, and report or mend the rule; the other rules went on."
-    return _said(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
+    return _verdict(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
 
 
-def given_up(configured: ConfiguredRule, moment: Moment, *, seconds: float) -> Verdict:
+def abandoned(configured: ConfiguredRule, moment: Moment, *, seconds: float) -> Verdict:
     """Return "not evaluated": the rule was at one step for too long."""
     message = (
         f"The rule {configured.rule.rule_id} was still at step {moment.step} after {seconds:.0f} seconds, "
         "and judges no further."
     )
-    return _said(
+    return _verdict(
         configured,
         moment,
         Outcome.NOT_EVALUATED,
         message=message,
         what_to_do=(
             "Look in the rule for a loop without an end, or for something that it waits for; the other rules went on.",
-            f"Once it is mended, ask it about this run: trackside rules test RUN --rule {_spelled(configured)}",
+            f"Once it is mended, judge this run by it: trackside rules test RUN --rule {_spelled(configured)}",
         ),
     )
 
@@ -241,14 +241,14 @@ def out_of_time(configured: ConfiguredRule, moment: Moment, *, last_step: int, s
         f"The rule {configured.rule.rule_id} is too slow: {seconds:.0f} seconds after the end of the run "
         f"it had come to step {moment.step} of {last_step}."
     )
-    return _said(
+    return _verdict(
         configured,
         moment,
         Outcome.NOT_EVALUATED,
         message=message,
         what_to_do=(
-            f"Ask it afterwards, without a limit: trackside rules test RUN --rule {_spelled(configured)}",
-            "Or have it do less at each step, or save what it watches less often (save_interval).",
+            f"Run it afterwards, without a limit: trackside rules test RUN --rule {_spelled(configured)}",
+            "Or have it do less at each step, or save its tensors less often (save_interval).",
         ),
     )
 
@@ -271,7 +271,7 @@ def refused(configuration: RuleConfiguration, moment: Moment) -> Verdict:
         detected_at=moment.detected_at,
         what_to_do=(
             "Judge the run from a machine that may run its code: python -m trackside.evaluation --run <the run>",
-            "Or install the rule in the container's image, by the entry point `trackside.rules`, and ask for its id.",
+            "Or install the rule in the container's image, by the entry point `trackside.rules`, and request its id.",
         ),
     )
 
@@ -287,37 +287,40 @@ def no_data(configured: ConfiguredRule, moment: Moment, *, run_saved_steps: bool
     elif run_saved_steps:
         message = f"The run saved no {watched}, so there was nothing to judge."
         names = " or ".join(repr(name) for name in watches)
-        ask = f"Ask for the collection {names} in the capture request, every {rule.save_interval} steps or more often"
-        fix = f"{ask}; where it was asked for, this training has nothing that belongs to it."
+        how_often = f"every {rule.save_interval} steps or more often"
+        fix = (
+            f"Add the collection {names} to the capture request, {how_often}; "
+            "if it was requested, this training has no tensor of it."
+        )
     else:
         message = "The run ended without a single saved step, so there was nothing to judge."
         fix = "Check that capture was switched on in the training job (TRACKSIDE_RUN) and that it reached a saved step."
-    return _said(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
+    return _verdict(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
 
 
 def not_ready(configured: ConfiguredRule, moment: Moment, *, lacks: str) -> Verdict:
     """Return "not evaluated": the run was too short, or saved too few steps, for the rule to answer."""
     message = f"The run ended before the rule could answer: it needs {lacks}."
     fix = "Let the run go on for longer, or set the rule's parameters to what a run of this length can answer."
-    return _said(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
+    return _verdict(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
 
 
 def not_applicable(configured: ConfiguredRule, moment: Moment, *, reason: str) -> Verdict:
     """Return NoIssuesFound: the program has nothing that the rule judges. `reason` is a clause."""
-    return _said(configured, moment, Outcome.CLEAN, message=f"{NOTHING_TO_JUDGE}{reason}.")
+    return _verdict(configured, moment, Outcome.CLEAN, message=f"{NOTHING_TO_JUDGE}{reason}.")
 
 
-def selects_nothing(configured: ConfiguredRule, moment: Moment, *, told: str, fix: str) -> Verdict:
-    """Return "not evaluated": the rule's settings, `told` (`tensor_regex 'fc9'`), select no tensor of the run."""
-    message = f"Nothing was judged: no tensor of the run is selected by {told}. {fix}"
-    return _said(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
+def selects_nothing(configured: ConfiguredRule, moment: Moment, *, selection: str, fix: str) -> Verdict:
+    """Return "not evaluated": the rule's settings, `selection` (`tensor_regex 'fc9'`), select no tensor of the run."""
+    message = f"Nothing was judged: no tensor of the run is selected by {selection}. {fix}"
+    return _verdict(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
 
 
 def no_loss(configured: ConfiguredRule, moment: Moment) -> Verdict:
     """Return "not evaluated": the rule judges losses, and the training showed none."""
     message = "No loss was seen: `backward` was called on no scalar, and no loss was saved."
     fix = "Save it in the training script: hook.save_tensor('loss', loss, collection='losses')."
-    return _said(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
+    return _verdict(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
 
 
 def too_little_data(configured: ConfiguredRule, moment: Moment, *, judged: int) -> Verdict:
@@ -327,10 +330,10 @@ def too_little_data(configured: ConfiguredRule, moment: Moment, *, judged: int) 
     needed = rule.findings_in_a_row
     message = f"Only {_steps(judged)} with {watched} saved; the rule needs {needed} in a row to find an issue."
     fix = f"Save {watched} more often than now (save_interval), or let the run go on for longer."
-    return _said(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
+    return _verdict(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
 
 
-def _said(
+def _verdict(
     configured: ConfiguredRule,
     moment: Moment,
     outcome: Outcome,

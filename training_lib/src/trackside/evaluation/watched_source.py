@@ -15,7 +15,7 @@ from trackside.trial.window import Column, Panel, StepValues, TensorSource, newe
 class WatchedSource:
     """A window's source that sets `has_shown` once it has returned data of `step` for a tensor of `collections`.
 
-    A row holds only some statistics. A rule that asks for others has not judged that step.
+    A row holds only some statistics. A rule that reads others has not judged that step.
     """
 
     def __init__(self, source: TensorSource, *, step: int, collections: Collection[str]) -> None:

@@ -55,18 +55,18 @@ _DATA_PREFIXES = (COLLECTIONS_PREFIX, EVENTS_PREFIX, _TENSORBOARD_PREFIX)
 class ImportedRun:
     """The result of an import.
 
-    run            location of the readable run
-    steps          number of steps
-    workers        number of workers
-    has_ended      True if the run has its end marker
-    files          files of the run in the destination: linked, copied, or from an earlier import
-    linked         hard links
-    copied         copies
-    copied_bytes   bytes of the copies
-    on_server      True if S3 copied them by itself
-    already_there  files from an earlier import
-    left_out       errors for files that could not be read and are missing
-    damaged        errors for files that were brought as they are; readers skip their damage
+    run             location of the readable run
+    steps           number of steps
+    workers         number of workers
+    has_ended       True if the run has its end marker
+    files           files of the run in the destination: linked, copied, or from an earlier import
+    linked          hard links
+    copied          copies
+    copied_bytes    bytes of the copies
+    on_server       True if S3 copied them by itself
+    already_copied  files from an earlier import
+    left_out        errors for files that could not be read and are missing
+    damaged         errors for files that were brought as they are; readers skip their damage
     """
 
     run: str
@@ -78,7 +78,7 @@ class ImportedRun:
     copied: int = 0
     copied_bytes: int = 0
     on_server: bool = False
-    already_there: int = 0
+    already_copied: int = 0
     left_out: tuple[RecordError, ...] = ()
     damaged: tuple[RecordError, ...] = ()
 
@@ -167,7 +167,7 @@ class _Work:
     """The counts of files brought so far."""
 
     def __init__(self) -> None:
-        self.files = self.linked = self.copied = self.copied_bytes = self.already_there = 0
+        self.files = self.linked = self.copied = self.copied_bytes = self.already_copied = 0
         self.on_server = False
         self.left_out: list[RecordError] = []
 
@@ -206,7 +206,7 @@ class _Found:
             copied=done.copied,
             copied_bytes=done.copied_bytes,
             on_server=done.on_server,
-            already_there=done.already_there,
+            already_copied=done.already_copied,
             left_out=tuple(done.left_out),
             damaged=self.damaged,
         )
@@ -261,8 +261,8 @@ def _damage(place: Place, index: Mapping[str, int], data: Mapping[str, int]) -> 
 
 
 def _check_destination(source: str, destination: str) -> None:
-    here, there = _comparable(source), _comparable(destination)
-    if here == there or there.startswith(f"{here}/"):
+    here, target = _comparable(source), _comparable(destination)
+    if here == target or target.startswith(f"{here}/"):
         fix = "Name a place outside of it; without a destination the run is made ready where it lies."
         raise ConfigurationError([Problem(destination, "It lies within the source.", fix)], subject="The destination")
 
@@ -300,13 +300,13 @@ def _bring_all(
         StorageError: The destination cannot be written, or lacks a file in the end.
     """
     expected: dict[str, int] = {}
-    there = target.sizes([""])
+    existing = target.sizes([""])
     left_out: set[str] = set()
     work.on_server = not isinstance(part.place, FolderPlace) and not isinstance(target, FolderPlace)
     for phase in phases:
-        missing = [(key, size) for key, size in phase.items() if size < 0 or there.get(key) != size]
+        missing = [(key, size) for key, size in phase.items() if size < 0 or existing.get(key) != size]
         expected.update(phase)
-        work.already_there += len(phase) - len(missing)
+        work.already_copied += len(phase) - len(missing)
         for (key, _), outcome in zip(missing, _outcomes(part, target, missing, progress), strict=True):
             if isinstance(outcome, UnreadableFileError):
                 work.left_out.append(RecordError(key, 0, f"cannot be read: {outcome}."))

@@ -26,13 +26,15 @@ class FrameworkFinder:
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """Return the spec of the other finders for one of our frameworks, prepared; None for any other module."""
         thread = get_ident()
-        if name not in ADAPTERS or thread in self._at_work:  # one of the others does as we do, and asks all in turn
+        if (
+            name not in ADAPTERS or thread in self._at_work
+        ):  # another finder searches like this one, through all finders
             return None
         self._at_work.add(thread)
         try:
             return _listening(_found_by_others(self, name, path, target), name)
         except Exception as error:  # noqa: BLE001 - the script's import must go on as if we were not there
-            _say(name, error)
+            _log_failure(name, error)
             return None
         finally:
             self._at_work.discard(thread)
@@ -77,10 +79,10 @@ def attach(name: str) -> None:
             __import__(ADAPTERS[name])
             sys.modules[ADAPTERS[name]].attach()
     except Exception as error:  # noqa: BLE001 - the script goes on
-        _say(name, error)
+        _log_failure(name, error)
 
 
-def _say(name: str, error: Exception) -> None:
+def _log_failure(name: str, error: Exception) -> None:
     text = " ".join(str(error).split())
     sys.stderr.write(f"Trackside: {name} is not captured, training goes on: {type(error).__name__}: {text}\n")
 

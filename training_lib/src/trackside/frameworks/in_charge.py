@@ -40,7 +40,7 @@ def attach(adapter: Automatic) -> None:
     _InCharge.adapter = adapter
 
 
-def give_way() -> bool:
+def put_script_in_charge() -> bool:
     """Put the script in charge, and remove the attached adapter. Return False if that one has begun, and stays."""
     adapter = _InCharge.adapter
     if adapter is not None:

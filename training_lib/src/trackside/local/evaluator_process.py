@@ -35,7 +35,7 @@ class EvaluatorProcess:
 
     folder       the run's folder
     environment  variables for the process, without those that start capture
-    say          receives a sentence about each failure and restart
+    note         receives a sentence about each failure and restart
     monotonic    returns seconds
     command      the evaluator's command line
     """
@@ -45,14 +45,14 @@ class EvaluatorProcess:
         folder: Path,
         *,
         environment: Mapping[str, str],
-        say: Callable[[str], None],
+        note: Callable[[str], None],
         monotonic: Callable[[], float],
         command: tuple[str, ...] = EVALUATOR,
     ) -> None:
         self._command = (*command, "--run", str(folder))
         self._folder = folder
         self._environment = _evaluator_environment(environment)
-        self._say = say
+        self._note = note
         self._monotonic = monotonic
         self._restarts = 0
         self._start_at = monotonic()
@@ -118,14 +118,16 @@ class EvaluatorProcess:
             return
         how = _describe(status)
         if status == BAD_CONFIGURATION or self._restarts == MOST_RESTARTS:
-            self.state, self.problem = EvaluatorState.GIVEN_UP, f"{how}{self._last_words()}"
-            self._say(f"The rules are no longer judged: {self.problem} The training goes on.")
+            self.state, self.problem = EvaluatorState.GIVEN_UP, f"{how}{self._last_log_line()}"
+            self._note(f"The rules are no longer judged: {self.problem} The training goes on.")
             return
         self._start_at = self._monotonic() + RESTART_PAUSE_SECONDS[self._restarts]
         self._restarts += 1
-        self._say(f"The evaluator ended ({how}); it continues where it was (restart {self._restarts}/{MOST_RESTARTS}).")
+        self._note(
+            f"The evaluator ended ({how}); it continues where it was (restart {self._restarts}/{MOST_RESTARTS})."
+        )
 
-    def _last_words(self) -> str:
+    def _last_log_line(self) -> str:
         log = self._folder / EVALUATOR_LOG
         lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
         last = next((line.strip() for line in reversed(lines) if line.strip()), "")
@@ -156,7 +158,7 @@ def _die_with_parent() -> Callable[[], None] | None:
         return None
     prctl = ctypes.CDLL(None).prctl
 
-    def ask_the_kernel() -> None:
+    def end_with_parent() -> None:
         prctl(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGTERM), 0, 0, 0)
 
-    return ask_the_kernel
+    return end_with_parent

@@ -165,9 +165,11 @@ def _import_smdebug(ours: metadata.Distribution | None, original: metadata.Distr
 
 def _clash(ours: metadata.Distribution, original: metadata.Distribution, place: Path | None) -> Check:
     own, theirs = ownership(ours), ownership(original)
-    whose = f"{own.intact} of {own.total} files of {OURS} lie there, {theirs.intact} of {theirs.total} of {ORIGINAL}"
+    file_counts = (
+        f"{own.intact} of {own.total} files of {OURS} lie there, {theirs.intact} of {theirs.total} of {ORIGINAL}"
+    )
     where = f", {place}" if place else ""
-    found = f"{OURS} and {ORIGINAL} own the same folder{where}: {whose}"
+    found = f"{OURS} and {ORIGINAL} own the same folder{where}: {file_counts}"
     return Check(IMPORT, State.PROBLEM, found, SOLVE_CLASH, CLASH_COMMANDS)
 
 
@@ -238,8 +240,8 @@ def _wrong_with(name: str, value: str) -> tuple[str, str] | None:
         elif name.endswith("_SECONDS") and not 0 < _number(value) < math.inf:
             return f"{value!r} is no number of seconds above 0, so the default holds", "Give a number such as 1."
     except ConfigurationError as error:
-        said = "; ".join(f"{problem.where}: {problem.what}" for problem in error.problems)
-        return said, error.problems[0].fix or "Mend its text, or unset it."
+        problems = "; ".join(f"{problem.where}: {problem.what}" for problem in error.problems)
+        return problems, error.problems[0].fix or "Mend its text, or unset it."
     return None
 
 

@@ -15,7 +15,7 @@ _COLLECTIONS, _OTHER_RUNS = "collection_names", "other_trials"  # parameters, wh
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _RuleInput:
     """A rule, and the facts that show its input.
 
     described       its description; None for a rule of the user's own
@@ -34,7 +34,7 @@ class _Asked:
         return self.described is not None and any(each.name == parameter for each in self.described.parameters)
 
 
-def what_is_lacking(
+def lacking_input(
     rule: RuleConfiguration, watches: tuple[str, ...], catalogue: RuleCatalogue, capture: CaptureRequest
 ) -> str:
     """Return a sentence about missing input that begins with the rule's name; "" if none is known to be missing.
@@ -43,59 +43,59 @@ def what_is_lacking(
     rule to judge is checked once the model is known.
     """
     built_in = None if rule.custom else catalogue.rules[rule.rule_id]
-    asked = _Asked(
+    rule_input = _RuleInput(
         rule=rule,
         described=(built_in.in_sense_of(rule.preset) or built_in) if built_in else None,
         watched=watches or tuple([collection.name for collection in catalogue.needs(rule).collections]),
         saved=_savable(capture),
         has_statistics=capture.statistics.enabled,
     )
-    found = (sentence for look in _LOOKS if (sentence := look(asked)))
+    found = (sentence for look in _LOOKS if (sentence := look(rule_input)))
     lacking = next(found, "")
     return f"{rule.name} {lacking}" if lacking else ""
 
 
-def _nothing_that_it_watches(asked: _Asked) -> str:
+def _no_watched_collection(rule_input: _RuleInput) -> str:
     """Return a clause if no watched collection is saved. One of several is enough for a rule."""
-    if not asked.watched or not asked.saved.isdisjoint(asked.watched):
+    if not rule_input.watched or not rule_input.saved.isdisjoint(rule_input.watched):
         return ""
-    fix = _hint(asked.watched, asked.saved)
-    return f"cannot judge anything: nothing saves {' or '.join(asked.watched)}.{fix}"
+    fix = _hint(rule_input.watched, rule_input.saved)
+    return f"cannot judge anything: nothing saves {' or '.join(rule_input.watched)}.{fix}"
 
 
-def _no_statistics(asked: _Asked) -> str:
-    if asked.watched or asked.has_statistics or asked.described is None:
+def _no_statistics(rule_input: _RuleInput) -> str:
+    if rule_input.watched or rule_input.has_statistics or rule_input.described is None:
         return ""
     return "needs the always-on statistics, which are switched off."
 
 
-def _another_framework(asked: _Asked) -> str:
-    watches = asked.described.watches if asked.described else ()
-    elsewhere = [name for name in watches if name in ELSEWHERE and name not in asked.saved]
+def _another_framework(rule_input: _RuleInput) -> str:
+    watches = rule_input.described.watches if rule_input.described else ()
+    elsewhere = [name for name in watches if name in ELSEWHERE and name not in rule_input.saved]
     return f"cannot judge anything: nothing saves {' or '.join(elsewhere)} in PyTorch." if elsewhere else ""
 
 
-def _no_other_run(asked: _Asked) -> str:
-    if not asked.offers(_OTHER_RUNS) or asked.rule.parameters.get(_OTHER_RUNS, "").strip():
+def _no_other_run(rule_input: _RuleInput) -> str:
+    if not rule_input.offers(_OTHER_RUNS) or rule_input.rule.parameters.get(_OTHER_RUNS, "").strip():
         return ""
     return f"cannot judge anything: set {_OTHER_RUNS} to the runs that it shall compare with."
 
 
-def _strange_collections(asked: _Asked) -> str:
+def _strange_collections(rule_input: _RuleInput) -> str:
     """Return a clause about unknown collections.
 
     Not certainly a mistake: the script may define collections of its own.
     """
-    if not asked.offers(_COLLECTIONS):
+    if not rule_input.offers(_COLLECTIONS):
         return ""
-    names = asked.rule.parameters.get(_COLLECTIONS, "").replace(",", " ").split()
-    strange = [name for name in names if name not in {*asked.saved, *BUILT_IN_COLLECTIONS, ALL, DEFAULT}]
+    names = rule_input.rule.parameters.get(_COLLECTIONS, "").replace(",", " ").split()
+    strange = [name for name in names if name not in {*rule_input.saved, *BUILT_IN_COLLECTIONS, ALL, DEFAULT}]
     if not strange:
         return ""
-    return f"looks at {' and '.join(strange)}, which only your script can save.{_hint(strange, asked.saved)}"
+    return f"looks at {' and '.join(strange)}, which only your script can save.{_hint(strange, rule_input.saved)}"
 
 
-_LOOKS = (_nothing_that_it_watches, _no_statistics, _another_framework, _no_other_run, _strange_collections)
+_LOOKS = (_no_watched_collection, _no_statistics, _another_framework, _no_other_run, _strange_collections)
 
 
 def _savable(capture: CaptureRequest) -> frozenset[str]:

@@ -41,8 +41,8 @@ def local_twins(actions: Iterable[Action]) -> Mapping[Action, LocalTwin]:
     Raises:
         ConfigurationError: `trackside run` cannot carry out one of them.
     """
-    asked = frozenset(actions)
-    in_order = sorted((action for action in Action if action in asked), key=lambda one: one is Action.STOP_TRAINING)
+    requested = frozenset(actions)
+    in_order = sorted((action for action in Action if action in requested), key=lambda one: one is Action.STOP_TRAINING)
     found: dict[Action, LocalTwin] = {}
     problems: list[Problem] = []
     for action in in_order:

@@ -11,7 +11,7 @@ from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.rule_catalogue import RuleCatalogue
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.documents.requests import with_needs
-from trackside.local.lacking_inputs import what_is_lacking
+from trackside.local.lacking_inputs import lacking_input
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def plan_rules(
     )
     if save_interval is not None:
         saved = _at_interval(saved, save_interval)
-    notes = [n for one in prepared if (n := what_is_lacking(one.configuration, one.watches, catalogue, saved))]
+    notes = [n for one in prepared if (n := lacking_input(one.configuration, one.watches, catalogue, saved))]
     return RulePlan(request, saved, tuple(notes), was_chosen=bool(rules))
 
 

@@ -66,7 +66,7 @@ def read_run(uri: str, *, stores: Callable[[str], Store] = open_store) -> Record
     has_ended = tensors.exists(END_MARKER_KEY)
     if request is None and lines is None and not steps and not has_ended:
         raise RunNotFoundError(f"There is no run at {uri}. It holds neither {TENSORS} nor {RULE_REQUEST_KEY}.")
-    verdicts = _each_once((*read_verdicts(lines or b""), *_judged_apart(store)))
+    verdicts = _each_once((*read_verdicts(lines or b""), *_judged_separately(store)))
     return RecordedRun(
         location=RunLocation(uri),
         has_ended=has_ended,
@@ -81,7 +81,7 @@ def read_run(uri: str, *, stores: Callable[[str], Store] = open_store) -> Record
     )
 
 
-def _judged_apart(store: Store) -> Iterator[Verdict]:
+def _judged_separately(store: Store) -> Iterator[Verdict]:
     """Yield the verdicts of containers for one rule. Each has a folder beside the evaluator's verdicts."""
     for key in store.list(f"{RULE_OUTPUT}/"):
         if key.endswith(f"/{VERDICTS_KEY}") and key.count("/") == 2:

@@ -61,8 +61,8 @@ def rule_statuses(
             decisive[name] = opened[name] = verdict
         elif name not in opened or verdict.state is State.RECOVERED:  # only its recovery ends an issue
             decisive[name] = verdict
-    asked = {rule.name: rule.rule_id for rule in rules}
-    others = {name: verdict.rule_id for name, verdict in decisive.items() if name not in asked}
+    rule_ids = {rule.name: rule.rule_id for rule in rules}
+    others = {name: verdict.rule_id for name, verdict in decisive.items() if name not in rule_ids}
     return tuple(
         _status(
             name,
@@ -72,7 +72,7 @@ def rule_statuses(
             opened=opened.get(name),
             is_running=is_running,
         )
-        for name, rule_id in {**asked, **others}.items()
+        for name, rule_id in {**rule_ids, **others}.items()
     )
 
 

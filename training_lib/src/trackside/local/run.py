@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -57,7 +58,9 @@ class LocalRun:
     folder                     absolute and new
     grace_seconds              time between SIGTERM and SIGKILL
     shares_terminal            True if the command runs in the terminal's foreground group
-    tells_what_does_not_apply  True: show rules with nothing to judge in the model, since the user chose them
+    reports_inapplicable_rules  True: show rules with nothing to judge in the model, since the user chose them
+    limit_seconds              time after which the command is stopped; None: it may run for ever
+    is_output_on_stderr        True: the command's stdout goes to stderr
     """
 
     command: tuple[str, ...]
@@ -67,7 +70,9 @@ class LocalRun:
     environment: Mapping[str, str]
     grace_seconds: float = 30.0
     shares_terminal: bool = False
-    tells_what_does_not_apply: bool = False
+    reports_inapplicable_rules: bool = False
+    limit_seconds: float | None = None
+    is_output_on_stderr: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,6 +122,7 @@ def run_locally(
             # The command may train more than once, one after the other: only we know when it is over.
             environment={**run.environment, **capture_environment(str(run.folder), run.capture), **ENDED_BY_US},
             shares_terminal=run.shares_terminal,
+            is_output_on_stderr=run.is_output_on_stderr,
         )
         watch = _Watch(run, training, inbox, observer=observer, monotonic=monotonic, evaluator=evaluator)
         status = watch.until_the_training_ends()
@@ -153,13 +159,14 @@ class _Watch:
         self._twins = {rule.name: local_twins(rule.actions) for rule in run.request.rules}
         self._feed = VerdictFeed(run.folder / RULE_OUTPUT / VERDICTS_KEY)
         self._evaluator = EvaluatorProcess(
-            run.folder, environment=run.environment, say=observer.note, monotonic=monotonic, command=evaluator
+            run.folder, environment=run.environment, note=observer.note, monotonic=monotonic, command=evaluator
         )
-        asked = run.request if run.tells_what_does_not_apply else RuleRequest(())
-        self._first_facts = FirstFacts(open_store(f"{run.folder}/{TENSORS}"), asked)
+        checked_rules = run.request if run.reports_inapplicable_rules else RuleRequest(())
+        self._first_facts = FirstFacts(open_store(f"{run.folder}/{TENSORS}"), checked_rules)
         self._interrupted_at: float | None = None
         self._kill_at: float | None = None
         self._give_up_at: float | None = None
+        self._stop_at = math.inf if run.limit_seconds is None else monotonic() + run.limit_seconds
         self._is_off = False
         self._failures: set[str] = set()
         self.stopped_for: Verdict | None = None
@@ -179,14 +186,14 @@ class _Watch:
     def until_all_is_judged(self) -> None:
         """Mark the end of the run, and wait until the evaluator has judged every step: bounded, interruptible."""
         self.guarded(self._mark_end)
-        started_at = told_at = self._monotonic()
+        started_at = reported_at = self._monotonic()
         while not self._is_off and self._evaluator.tend() is EvaluatorState.RUNNING:
             now = self._monotonic()
             if self._inbox.wait(LOOK_SECONDS) or now - started_at > FINAL_JUDGING_SECONDS:
                 self._observer.note("Not waiting any longer for the rules to judge the rest.")
                 break
-            if now - told_at > PROGRESS_SECONDS:
-                told_at = now
+            if now - reported_at > PROGRESS_SECONDS:
+                reported_at = now
                 self._observer.note(f"The training has ended; the rules judge the rest ({now - started_at:.0f} s) ...")
             self.guarded(self._look)
         self._evaluator.finish(grace_seconds=EVALUATOR_GRACE_SECONDS)
@@ -198,7 +205,7 @@ class _Watch:
         try:
             steps = saved_steps(open_store(f"{self._run.folder}/{TENSORS}"))
         except StorageError as error:
-            self._observer.note(f"What was saved cannot be listed: {error}")
+            self._observer.note(f"The saved tensors cannot be listed: {error}")
         rules = rule_statuses(
             self._run.request.rules,
             self._feed.verdicts,
@@ -275,13 +282,15 @@ class _Watch:
         self._observer.note(why)
         self._observer.note(f"SIGTERM sent; SIGKILL follows in {grace:g} s if it has not ended.")
         self._kill_at = self._monotonic() + grace
-        self._training.ask_to_end()
+        self._training.request_end()
 
     def _is_left(self) -> bool:
         return (self._give_up_at is None or self._monotonic() < self._give_up_at) and self._training.is_alive()
 
     def _enforce_stop(self) -> None:
         now = self._monotonic()
+        if now >= self._stop_at and self._kill_at is None:
+            self._stop(f"The command has run for {self._run.limit_seconds:g} s, its limit.")
         if self._kill_at is None or now < self._kill_at or not self._training.is_alive():
             return
         if self._give_up_at is None:

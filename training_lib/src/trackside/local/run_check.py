@@ -61,7 +61,7 @@ def _packed_index(store: Store) -> Check:
 def _lost(trial: Trial) -> Check:
     reports = trial.lost_steps()
     if not reports:
-        return Check("lost steps", State.OK, "none: capture has saved all that it was asked for")
+        return Check("lost steps", State.OK, "none: capture has saved all requested data")
     count = sum(report.lost_steps for report in reports.values())
     total = count + sum(report.saved_steps for report in reports.values())
     reasons = Counter(lost.why for report in reports.values() for lost in report.lost)

@@ -12,6 +12,8 @@ from pathlib import Path
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.local.process_table import Process, family, living_processes, signal_all
 
+_STDERR = 2  # the descriptor, whatever `sys.stderr` is
+
 
 class TrainingProcess:
     """A started command.
@@ -20,13 +22,21 @@ class TrainingProcess:
     Trackside. Elsewhere it leads a group of its own, which can be signalled as one.
     """
 
-    def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], shares_terminal: bool) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        shares_terminal: bool,
+        is_output_on_stderr: bool = False,
+    ) -> None:
         self.shares_terminal = shares_terminal
         self._seen: frozenset[Process] = frozenset()
-        self._asked: frozenset[Process] = frozenset()
+        self._requested: frozenset[Process] = frozenset()
         self._process = subprocess.Popen(
             command,
             env=dict(environment),
+            stdout=_STDERR if is_output_on_stderr else None,
             # `process_group=` is Python 3.11's; we have no threads that could hold a lock across the fork
             preexec_fn=None if shares_terminal else os.setpgrp,  # noqa: PLW1509
         )
@@ -45,32 +55,32 @@ class TrainingProcess:
         if self.poll() is None:
             self._process.send_signal(number)
 
-    def ask_to_end(self) -> None:
+    def request_end(self) -> None:
         """Send SIGTERM to the command and its process group.
 
         torchrun passes it on to workers in groups of their own.
         """
-        self._ask(process for process in self._look() if process.group == self._group)
+        self._request_end(process for process in self._look() if process.group == self._group)
 
     def is_alive(self) -> bool:
-        """Return True while any process of the family runs. Call it after `ask_to_end`, which makes orphans known.
+        """Return True while any process of the family runs. Call it after `request_end`, which makes orphans known.
 
         Once the command itself has ended, the processes it left get SIGTERM too, once.
         """
         left = self._look()
         if self.poll() is None:
             return True
-        self._ask(left - self._asked)
+        self._request_end(left - self._requested)
         return bool(left)
 
     def kill(self) -> None:
         """Send SIGKILL to the whole family, in every group."""
         signal_all(self._look(), signal.SIGKILL)
 
-    def _ask(self, processes: Iterable[Process]) -> None:
-        asked = frozenset(processes)
-        signal_all(asked, signal.SIGTERM)
-        self._asked |= asked
+    def _request_end(self, processes: Iterable[Process]) -> None:
+        requested = frozenset(processes)
+        signal_all(requested, signal.SIGTERM)
+        self._requested |= requested
 
     def _look(self) -> frozenset[Process]:
         table = living_processes()

@@ -20,20 +20,20 @@ class VerdictFeed:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._read_bytes = 0
-        self._said: dict[str, Verdict] = {}
+        self._printed: dict[str, Verdict] = {}
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
         """Every verdict so far, oldest first."""
-        return tuple(self._said.values())
+        return tuple(self._printed.values())
 
     def news(self) -> tuple[Verdict, ...]:
         """Return the verdicts since the last call. A verdict that a restarted evaluator writes again is left out."""
         return tuple(verdict for verdict in read_verdicts(self._new_lines()) if self._is_new(verdict))
 
     def _is_new(self, verdict: Verdict) -> bool:
-        is_new = verdict.verdict_id not in self._said
-        self._said.setdefault(verdict.verdict_id, verdict)
+        is_new = verdict.verdict_id not in self._printed
+        self._printed.setdefault(verdict.verdict_id, verdict)
         return is_new
 
     def _new_lines(self) -> bytes:

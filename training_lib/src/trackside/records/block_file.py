@@ -26,7 +26,7 @@ HEADER_KIND = 0
 MOST_PAYLOAD_BYTES = 64 << 20
 
 _MOST_SPENT = 4  # times the bytes at hand
-_GIVEN_UP = "damage that claims the same bytes again and again: the rest of what was read here is given up"
+_GIVEN_UP = "damage that claims the same bytes again and again: the rest of this read is dropped"
 
 _HEAD = struct.Struct("<4sB3xQI")
 _CHECK = struct.Struct("<I")

@@ -34,12 +34,12 @@ MOST_BYTES = 8 << 20  # of a file; no further revision is added beyond it
 _SECTIONS = ("modules", "parameters", "optimizers", "losses", "program")
 
 
-def encode_facts(revisions: Sequence[ModelFacts], *, told: int | None = None) -> bytes:
+def encode_facts(revisions: Sequence[ModelFacts], *, revision_count: int | None = None) -> bytes:
     """Return the file's content. A section equal to that of the revision before is left out.
 
     Args:
         revisions: The revisions, oldest first.
-        told: Number of revisions that were ever added, dropped ones included; None: the number of `revisions`. It
+        revision_count: Number of revisions ever added, dropped ones included; None: the number of `revisions`. It
             stands in the first `HEAD_BYTES`, so that a reader sees news without reading more.
     """
     documents = []
@@ -52,7 +52,7 @@ def encode_facts(revisions: Sequence[ModelFacts], *, told: int | None = None) ->
                 document[name] = _plain(section)
         documents.append(document)
         before = facts
-    head = {"version": VERSION, "told": len(revisions) if told is None else told}
+    head = {"version": VERSION, "told": len(revisions) if revision_count is None else revision_count}
     return json.dumps({**head, "revisions": documents}, allow_nan=False).encode("ascii")
 
 

@@ -187,7 +187,7 @@ def _read_header(block: Block, key: str, worker: str) -> str | None:
     if header.get("version") != VERSION:
         raise header.error(f"has a version that this reader does not know; it knows {VERSION}")
     if header.get("worker") != worker:
-        raise header.error(f"is not of {worker}, of which its key speaks")
+        raise header.error(f"is not of {worker}, which its key names")
     follows = header.get("follows")
     if follows is None or follows == NOTHING_BEFORE:
         return None if follows is None else NOTHING_BEFORE

@@ -13,10 +13,10 @@ from trackside.records.tensor_proto import AnyArray
 from trackside.records.tfevents import (
     HEADER_SIZE,
     TensorRecord,
+    declared_size,
     encode_tensor_parts,
     has_intact_header,
     read_records,
-    said_size,
     whole_records_size,
 )
 from trackside.storage.store import AppendableStore, Store, put_parts
@@ -151,7 +151,7 @@ def fetch_record(store: Store, key: str, *, start: int, length: int) -> bytes:
     """
     if length > MOST_TRUSTED_BYTES:
         head = store.get(key, start=start, length=HEADER_SIZE)
-        if said_size(head) != length or not has_intact_header(head):
+        if declared_size(head) != length or not has_intact_header(head):
             return head
     return store.get(key, start=start, length=length)
 
@@ -169,8 +169,8 @@ def fetch_records(store: Store, key: str) -> Iterator[TensorRecord]:
         if size:
             yield from read_records(data[:size], key=key, offset=start)
             start, length = start + size, MOST_TRUSTED_BYTES
-        elif length <= len(data) < said_size(data) <= MOST_RECORD_BYTES and has_intact_header(data):
-            length = said_size(data)
+        elif length <= len(data) < declared_size(data) <= MOST_RECORD_BYTES and has_intact_header(data):
+            length = declared_size(data)
         else:
             yield from read_records(data, key=key, offset=start)  # raises an error that names the fault
             return

@@ -170,7 +170,7 @@ def whole_records_size(data: bytes) -> int:
     """Return the number of bytes of whole records at the start of `data`, by the lengths in their headers."""
     position = 0
     while position + _HEADER.size <= len(data):
-        end = position + said_size(data, position)
+        end = position + declared_size(data, position)
         if end > len(data):
             break
         position = end
@@ -182,7 +182,7 @@ def has_intact_header(data: bytes) -> bool:
     return len(data) >= HEADER_SIZE and _HEADER.unpack_from(data)[1] == _masked_crc(data[:8])
 
 
-def said_size(data: bytes, position: int = 0) -> int:
+def declared_size(data: bytes, position: int = 0) -> int:
     """Return the size in bytes of the record at that place in `data`, according to its header."""
     return int.from_bytes(data[position : position + 8], "little") + _HEADER.size + _FOOTER_SIZE
 

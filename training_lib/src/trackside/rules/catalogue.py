@@ -59,7 +59,7 @@ def build_rules(request: RuleRequest) -> tuple[ConfiguredRule, ...]:
     Only the modules, packages and files of the requested rules are imported. Errors: one `ConfigurationError` that
     lists every unknown rule, unknown parameter, wrong value and file that does not work.
     """
-    rules = _Rules.asked_for(request)
+    rules = _Rules.requested(request)
     catalogue = rules.catalogue()
     built: list[ConfiguredRule] = []
     problems: list[Problem] = []
@@ -136,7 +136,7 @@ class _Rules:
     documented: Mapping[tuple[str, str], type[Rule]]
 
     @classmethod
-    def asked_for(cls, request: RuleRequest) -> _Rules:
+    def requested(cls, request: RuleRequest) -> _Rules:
         """Return the rules that the request names: built-in ones, and those of installed packages."""
         named = [configuration for configuration in request.rules if configuration.custom is None]
         rule_ids = {each.rule_id for each in named}

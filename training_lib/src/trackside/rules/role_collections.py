@@ -41,7 +41,7 @@ def _no_classes(facts: ModelFacts) -> str:
     """Return the clause if every loss is built in and distinguishes no classes; "" if any was computed by hand."""
     if not facts.losses or not all(loss.is_built_in and loss.class_count is None for loss in facts.losses):
         return ""
-    return f"the loss tells no classes apart ({', '.join(dict.fromkeys(loss.type_name for loss in facts.losses))})"
+    return f"the loss separates no classes ({', '.join(dict.fromkeys(loss.type_name for loss in facts.losses))})"
 
 
 _WHY_NONE: Mapping[str, Callable[[ModelFacts], str]] = {

@@ -59,6 +59,7 @@ class Rule(ABC):
     judges_waiting       True: it judges the newest step again while no newer one comes
     judges_until_found   True: it ends with its first issue, as Amazon's rules do. Other rules go on, and an issue
                          without further findings recovers
+    escalates            True: an open issue whose findings become more severe is opened once more
     is_asked_for         True: it judges only if the user chooses it, since it needs settings
     life_cycle           `preview` (new, off by default), `stable` or `deprecated`
     other_runs           name of the parameter that lists runs to compare with (paths or s3:// URIs, separated by
@@ -83,6 +84,7 @@ class Rule(ABC):
     likely_causes: ClassVar[tuple[Cause, ...]] = ()
     presets: ClassVar[tuple[str, ...]] = (CALIBRATED,)
     is_asked_for: ClassVar[bool] = False
+    escalates: ClassVar[bool] = False
     life_cycle: ClassVar[LifeCycle] = LifeCycle.STABLE
     other_runs: ClassVar[str] = ""
     preset_defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # by preset, where it is not the class's own
@@ -278,7 +280,7 @@ class FoldingRule(Rule):
             return start
 
 
-@lru_cache(maxsize=64)  # all paced rules of a run are asked the same
+@lru_cache(maxsize=64)  # the same arguments come from all paced rules of a run
 def is_paced_step(step: int, judged_through: int) -> bool:
     """Return True if a paced rule judges this step.
 
@@ -286,7 +288,7 @@ def is_paced_step(step: int, judged_through: int) -> bool:
 
     Args:
         step: The step.
-        judged_through: The newest step that the rule was asked about; -1 for none.
+        judged_through: The newest step that the rule has judged; -1 for none.
     """
     pace = next((every for limit, every in _PACES if step <= limit), _SLOWEST_PACE)
     return step // pace > judged_through // pace

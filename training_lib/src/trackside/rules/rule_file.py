@@ -102,7 +102,7 @@ def _lacking(rule: type[Rule]) -> list[tuple[str, str]]:
     name, found = rule.__name__, []
     for fact, example in (("rule_id", '"my-rule"'), ("watches", '("losses",)')):
         if not hasattr(rule, fact):
-            found.append((f"{name!r} does not say its {fact}.", f"Write it into the class: {fact} = {example}."))
+            found.append((f"{name!r} does not set its {fact}.", f"Write it into the class: {fact} = {example}."))
     fields = {field.name: field for field in dataclasses.fields(rule)}
     annotated = {n for n, kind in vars(rule).get("__annotations__", {}).items() if "ClassVar" not in str(kind)}
     if ignored := sorted(annotated - set(fields)):
@@ -111,7 +111,7 @@ def _lacking(rule: type[Rule]) -> list[tuple[str, str]]:
     plain = [field for field in fields if "help" not in fields[field].metadata]
     if plain:
         what = f"Parameters of {name!r} are not declared by `parameter`: {', '.join(plain)}."
-        fix = f'Write {plain[0]}: float = parameter(1.0, "what it says"), or ClassVar for what is no parameter.'
+        fix = f'Write {plain[0]}: float = parameter(1.0, "its meaning"), or ClassVar for a constant.'
         found.append((what, fix))
     return found
 
@@ -124,7 +124,7 @@ def _adapters() -> Iterator[RuleAdapter]:
             adapter: RuleAdapter = point.load()
         except Exception as error:  # a stranger's package may raise anything; here it is named, and what to do
             what = f"The adapter {point.value!r} cannot be loaded: {type(error).__name__}: {error}"
-            fix = "`trackside doctor` says what is wrong with the installation."
+            fix = "`trackside doctor` finds the fault of the installation."
             raise ConfigurationError([Problem(f"{ADAPTERS}: {point.name}", what, fix)], subject="Rule files") from error
         yield adapter
 
@@ -165,7 +165,7 @@ def _run(source: str, content: bytes, *, has_adapters: bool) -> ModuleType:
 
 
 def _why_it_does_not_run(source: str, error: BaseException, *, has_adapters: bool) -> ConfigurationError:
-    said = f"{type(error).__name__}: {error}"
+    message = f"{type(error).__name__}: {error}"
     if isinstance(error, SyntaxError):
         line_number = error.lineno if error.filename == source else _line_within(source, error.__traceback__)
         return _refused(source, f"line {line_number or 1}: is not Python: {error.msg}.", "Mend that line.")
@@ -176,8 +176,8 @@ def _why_it_does_not_run(source: str, error: BaseException, *, has_adapters: boo
         return _refused(source, f"{where}it is a rule of smdebug, whose names are not installed.", INSTALL_SMDEBUG)
     if missing:
         fix = f"Install {missing} where the rules are judged, or do without it; a rule file stands alone."
-        return _refused(source, f"{where}{said}.", fix)
-    return _refused(source, f"{where}raised {said}", "Mend the file, so that `python FILE` runs without an error.")
+        return _refused(source, f"{where}{message}.", fix)
+    return _refused(source, f"{where}raised {message}", "Mend the file, so that `python FILE` runs without an error.")
 
 
 def _line_within(source: str, traceback: TracebackType | None) -> int:

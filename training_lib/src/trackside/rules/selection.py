@@ -54,7 +54,7 @@ def at_step(window: Window, names: Iterable[str], statistic: str) -> Iterator[Co
                 yield column
 
 
-@lru_cache(maxsize=64)  # asked at every step, with the same names
+@lru_cache(maxsize=64)  # called at every step, with the same names
 def _found(names: tuple[str, ...], tensor_regex: str) -> tuple[str, ...]:
     """Return the names that any of the regexes finds."""
     regexes = patterns(tensor_regex)

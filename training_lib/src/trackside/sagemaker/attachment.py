@@ -119,13 +119,13 @@ def plan_attachment(
         tensorboard_output_config=tensorboard_output_config,
         preset=preset,
     )
-    asked = None if actions is None else tuple(actions)
-    request = None if rules is None else _with_actions(found.request, asked)
+    requested = None if actions is None else tuple(actions)
+    request = None if rules is None else _with_actions(found.request, requested)
     if request is not None:
         catalogue.check(request)
     saved = capture if capture is not None else found.capture
     objects: dict[str, str] = {}
-    tags = {RUN_TAG: place, **_choice_tags(request, asked, place, objects, catalogue)}
+    tags = {RUN_TAG: place, **_choice_tags(request, requested, place, objects, catalogue)}
     environment = {RUN_VARIABLE: place, CAPTURE_VARIABLE: _variable(saved.to_json(), place, objects)}
     return Attachment(place, environment, tags, objects, found.notes)
 
@@ -223,7 +223,7 @@ def _checked_place(run: str) -> str:
         fix = "Write s3://<the deployment's RunBucketName>/<a prefix of its own>."
         problems.append(Problem("the run", f"{run!r} is no place in S3.", fix))
     elif not is_tag_value(place) or any(c in prefix for c in " ?#"):
-        fix = f"At most {MOST_TAG_CHARACTERS} letters, digits and . : / = + - @ _ can be said in a tag."
+        fix = f"A tag holds at most {MOST_TAG_CHARACTERS} letters, digits and . : / = + - @ _."
         problems.append(Problem("the run", f"{run!r} fits into no tag.", fix))
     if problems:
         raise ConfigurationError(problems, subject="The attachment")
@@ -253,8 +253,10 @@ def _translated(
         return translate(given, catalogue=catalogue, **configuration)
     request = RuleRequest(tuple(ours))
     catalogue.check(request)
-    said = translate((), catalogue=catalogue, **configuration)
-    return replace(said, request=request, capture=said.capture.merged_with(catalogue.capture_request(request)))
+    translation = translate((), catalogue=catalogue, **configuration)
+    return replace(
+        translation, request=request, capture=translation.capture.merged_with(catalogue.capture_request(request))
+    )
 
 
 def _with_actions(request: RuleRequest, actions: tuple[Action, ...] | None) -> RuleRequest:
@@ -311,7 +313,7 @@ def _merged_tags(given: Any, added: Mapping[str, str], problems: list[Problem]) 
         if key in added and added[key] != value:
             problems.append(Problem(f"Tags.{key}", f"is {value!r} already, and would be {added[key]!r}.", "Drop one."))
         elif key.startswith(TAG_PREFIX) and key not in added:
-            problems.append(Problem(f"Tags.{key}", f"is {value!r} already.", "Say it in one place: drop the tag."))
+            problems.append(Problem(f"Tags.{key}", f"is {value!r} already.", "Set it in one place: drop the tag."))
     tags += [{"Key": key, "Value": value} for key, value in added.items() if key not in known]
     if len(tags) > MOST_TAGS:
         problems.append(Problem("Tags", f"would be {len(tags)}; a job takes {MOST_TAGS}."))

@@ -96,7 +96,7 @@ def download_needed(folder: Path, *, pythons: Sequence[str] = PYTHONS, platform:
         command += ["--python-version", python, "--platform", platform, "--dest", str(folder), NEEDED]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["pip said nothing"])[-1]
+            last = (done.stderr.strip().splitlines() or ["pip printed nothing"])[-1]
             fix = f"Put wheels of {NEEDED} into a folder, and name it: --wheels-from FOLDER."
             raise ConfigurationError(
                 [Problem(NEEDED, f"could not be had for Python {python}: {last}", fix)], subject="The delivery"

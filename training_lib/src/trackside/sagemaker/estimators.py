@@ -155,10 +155,10 @@ def _check(owner: Any, attachment: Attached, tags: Mapping[str, Any]) -> None:
         raise ConfigurationError(problems, subject=f"The {type(owner).__name__}")
 
 
-def _conflicts(where: str, there: Mapping[str, Any], wanted: Mapping[str, str]) -> Iterable[Problem]:
+def _conflicts(where: str, existing: Mapping[str, Any], wanted: Mapping[str, str]) -> Iterable[Problem]:
     for name, value in wanted.items():
-        if name in there and there[name] != value:
-            what = f"is {there[name]!r} already, and should become {value!r}."
+        if name in existing and existing[name] != value:
+            what = f"is {existing[name]!r} already, and should become {value!r}."
             yield Problem(f"{where}[{name!r}]", what, "Leave it out there, or attach with the same value.")
 
 

@@ -62,7 +62,7 @@ class FolderNames:
             self._put(folder, known)
             return known.names
         names, has_links = _scan(folder)
-        if not has_links and _tells_of_changes(folder, names, status.st_mtime_ns):
+        if not has_links and _shows_changes(folder, names, status.st_mtime_ns):
             self._put(folder, _Scan(names, stamp, first_seen, now))
         return names
 
@@ -130,7 +130,7 @@ def _is_unicode(name: str) -> bool:
     return True
 
 
-def _tells_of_changes(folder: str, names: tuple[str, ...], changed_ns: int) -> bool:
+def _shows_changes(folder: str, names: tuple[str, ...], changed_ns: int) -> bool:
     """Return False if the newest file is clearly younger than its folder's last change.
 
     The newest file of a run is the last by name. Some file systems, among them mounts of S3, give folders a time that

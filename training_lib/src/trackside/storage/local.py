@@ -206,7 +206,7 @@ class LocalStore:
         elif storing and number in _IN_THE_WAY:
             kind, advice = StorageError, "A file stands where a folder is needed, or the reverse."
         elif not storing and number in _NO_FILE:
-            kind, advice = NotAFileError, "What bears that name is no file."
+            kind, advice = NotAFileError, "The path exists but is no file."
         elif number in _ABSENT:
             kind, advice = KeyNotFoundError, "There is no file of that name."
         else:

@@ -187,7 +187,7 @@ def _meaning_of_code(code: str, status: int, *, bucket: str, needs: str) -> tupl
     if code in {"NoSuchKey", "404"}:
         return KeyNotFoundError, "There is no object of that key."
     if code in _DENIED or code.startswith("KMS."):
-        more = " (S3 also says so of a missing object to whoever lacks s3:ListBucket)" if "Get" in needs else ""
+        more = " (without s3:ListBucket, S3 also answers so for a missing object)" if "Get" in needs else ""
         return AccessDeniedError, f"S3 refused ({code}). The caller needs {needs} on {bucket!r}{more}."
     if code in _WRONG_REGION:
         return (

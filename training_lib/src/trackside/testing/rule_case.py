@@ -100,7 +100,8 @@ class RuleCase:
     @property
     def window(self) -> Window:
         """The window that the rule judges."""
-        window = self.trial.window(self.newest_step if self.step is None else self.step, now=WALL_TIME)
+        step = self.newest_step if self.step is None else self.step
+        window = replace(self.trial.window(step, now=WALL_TIME), is_last=step == self.newest_step)
         others = {
             name: recorded_trial(t, mode=self.mode, collections=self.collections) for name, t in self.others.items()
         }
@@ -171,7 +172,7 @@ def assert_case(rule: Rule, case: RuleCase) -> tuple[Finding, ...]:
     assert subjects == case.fires, f"{case.name}: named {subjects or 'nothing'}, expected {case.fires or 'silence'}"
     again = [str(finding) for finding in judged(rule, window)]  # as text, for NaN is not equal to itself
     assert again == [str(finding) for finding in findings], (
-        f"{case.name}: the rule answered differently when asked again"
+        f"{case.name}: the rule answered differently at the second call"
     )
     for finding in findings:
         assert_finding(finding, step=window.step)
@@ -207,12 +208,12 @@ def steps_to_judge(rule: Rule, trial: Trial) -> tuple[int, ...]:
     """
     steps = tuple(trial.new_complete_steps(-1))
     if not rule.paced:
-        return tuple([step for step in steps if rule.is_watching(trial.collections_at(step))])
-    asked: list[int] = []
+        return tuple([step for step in steps if rule.is_watching(trial.parts.steps.collections_at(step))])
+    judged_steps: list[int] = []
     for step in steps:
-        if step == steps[-1] or is_paced_step(step, asked[-1] if asked else -1):
-            asked.append(step)
-    return tuple(asked)
+        if step == steps[-1] or is_paced_step(step, judged_steps[-1] if judged_steps else -1):
+            judged_steps.append(step)
+    return tuple(judged_steps)
 
 
 def assert_finding(finding: Finding, *, step: int) -> None:
@@ -224,7 +225,7 @@ def assert_finding(finding: Finding, *, step: int) -> None:
     """
     assert finding.step == step
     assert 0 <= finding.since_step <= step
-    assert finding.measure, "a finding says what it measured"
+    assert finding.measure, "a finding names its measure"
     assert _RELATIONS[finding.relation](finding.observed, finding.threshold), finding.comparison
     assert len(finding.series) <= 20
     assert not finding.series or finding.series[-1][0] == step, "the evidence ends at the judged step"

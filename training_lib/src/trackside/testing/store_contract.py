@@ -177,7 +177,7 @@ class StoreContract:
         assert len({*tags}) == len(tags)
         assert get_if_changed(store, KEY, tag=tags[-1]) is None
 
-    def test_of_a_large_object_no_more_is_got_than_was_asked_for(self, store: Store, plant: Plant) -> None:
+    def test_of_a_large_object_only_the_requested_part_is_read(self, store: Store, plant: Plant) -> None:
         plant(KEY, b"0123456789")
         found = get_if_changed(store, KEY, length=4)
         assert found is not None
@@ -343,7 +343,7 @@ class AppendableStoreContract(StoreContract):
         assert peek(KEY) == bytes(data) * 2
         assert store.get(KEY) == bytes(data) * 2
 
-    def test_appends_to_what_lies_there(self, store: AppendableStore, plant: Plant, peek: Peek) -> None:
+    def test_appends_to_an_existing_file(self, store: AppendableStore, plant: Plant, peek: Peek) -> None:
         plant("a/planted", b"planted")
         store.append("a/planted", b" and more")
         store.put(KEY, b"put")

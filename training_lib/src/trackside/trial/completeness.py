@@ -57,7 +57,7 @@ class Completeness:
         watermarks = self._watermarks
         if watermarks is not None:
             watermarks.refresh()
-        if watermarks is not None and watermarks.are_there:
+        if watermarks is not None and watermarks.were_found:
             self._read_marked(watermarks)
         else:
             self._search()
@@ -92,7 +92,7 @@ class Completeness:
     def _read_marked(self, watermarks: Watermarks) -> None:
         """Read the files that the watermarks announce, and everything once the run has ended."""
         marks, known = watermarks.marks, self._marks
-        has_ended = watermarks.should_ask_for_the_end() and self._store.exists(END_MARKER_KEY)
+        has_ended = watermarks.is_end_marker_due() and self._store.exists(END_MARKER_KEY)
         # A worker that is gone may have stored more than its watermark covers; so may a process with a successor.
         is_search = has_ended or watermarks.gone != self._gone or _differ(marks, known, lambda mark: mark.started_ms)
         if marks == known and not is_search:

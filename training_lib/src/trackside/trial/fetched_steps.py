@@ -35,10 +35,10 @@ class FetchedSteps:
             return fetch_record(self._store, saved.event_key, start=start, length=length)
         step = self._step(saved.event_key)
         with step.lock:  # who asks for the same step at the same time shares one answer
-            if step.data is None and step.is_asked:
+            if step.data is None and step.is_requested:
                 step.data = self._store.get(saved.event_key, length=self._size_of(saved.layout))
                 self._make_room(saved.event_key)
-            step.is_asked = True
+            step.is_requested = True
             if step.data is not None:
                 return step.data[start : start + length]
         return fetch_record(self._store, saved.event_key, start=start, length=length)
@@ -80,5 +80,5 @@ class _Step:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.is_asked = False
+        self.is_requested = False
         self.data: bytes | None = None

@@ -49,7 +49,7 @@ class SavedQuestion:
     def read_on(self, last_step: int) -> int:
         """Read the steps up to `last_step`. Return the number of rows read so far."""
         follower = self._follower
-        follower.is_asked = True
+        follower.is_requested = True
         if self._reading.lags(follower, last_step):
             self._reading.catch_up(follower, self._statistic, last_step)
         return follower.rows
@@ -66,7 +66,7 @@ class RecordedQuestion:
         self, recorded: Recorded, saved: SavedQuestion | None, *, tensor: str, statistic: str, mode: str | None
     ) -> None:
         self._recorded, self._saved = recorded, saved
-        self._asked = (tensor, statistic, mode)
+        self._arguments = (tensor, statistic, mode)
         self._merged: tuple[Column, ...] = ()
         self._merged_from = (-1, -1)
         self._answer: tuple[int, tuple[Column, ...]] = (_NO_STEP, ())  # rules ask the same at the same step
@@ -83,7 +83,7 @@ class RecordedQuestion:
         version = self._recorded.version, self._saved.read_on(last_step) if self._saved else 0
         if version != self._merged_from:
             others = {column.worker: column for column in self._saved.so_far()} if self._saved and version[1] else {}
-            self._merged = tuple(merged(self._recorded.columns(*self._asked), others))
+            self._merged = tuple(merged(self._recorded.columns(*self._arguments), others))
             self._merged_from, self._answer = version, (_NO_STEP, ())
         return self._merged
 

@@ -46,7 +46,7 @@ class Recorded:
 
     def __init__(self, source: StatisticsSource | None) -> None:
         self._source = source
-        self._is_asked = False
+        self._is_requested = False
         self._known: Mapping[str, frozenset[str]] = {}
         self._columns: dict[tuple[str, str, str | None], Mapping[str, Column]] = {}
         self.version = 0  # of the rows
@@ -55,8 +55,8 @@ class Recorded:
     @property
     def tensors(self) -> Mapping[str, frozenset[str]]:
         """The recorded statistics by tensor."""
-        if not self._is_asked:
-            self._is_asked = True
+        if not self._is_requested:
+            self._is_requested = True
             self._look()
         return self._known
 
@@ -80,7 +80,7 @@ class Recorded:
 
         `newest` names the newest segments, from the watermarks; None makes it search for them. Errors: the store's.
         """
-        if self._is_asked:
+        if self._is_requested:
             self._look(newest)
 
     def columns(self, tensor: str, statistic: str, mode: str | None) -> Mapping[str, Column]:

@@ -60,12 +60,12 @@ def joined(name: str, parts: Sequence[tuple[Shard, NDArray[np.generic]]]) -> NDA
     total, saved = math.prod(shape), sum(part.size for _, part in parts)
     if saved < total:  # before anything of the noted size is made
         raise _incomplete(name, f"{saved} of {total} elements were saved")
-    whole, is_there = np.zeros(shape, dtype), np.zeros(shape, np.bool_)
+    whole, is_saved = np.zeros(shape, dtype), np.zeros(shape, np.bool_)
     for box, (shard, part) in zip(boxes, parts, strict=True):
-        place = (whole.reshape(-1), is_there.reshape(-1)) if shard.is_flat else (whole, is_there)  # the same memory
+        place = (whole.reshape(-1), is_saved.reshape(-1)) if shard.is_flat else (whole, is_saved)  # the same memory
         place[0][box], place[1][box] = part, True
-    if not is_there.all():
-        raise _incomplete(name, f"{np.count_nonzero(is_there)} of {total} elements were saved")
+    if not is_saved.all():
+        raise _incomplete(name, f"{np.count_nonzero(is_saved)} of {total} elements were saved")
     return whole
 
 

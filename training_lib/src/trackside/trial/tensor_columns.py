@@ -103,7 +103,7 @@ class TensorColumns:
             self._names.all()  # reads the names of recorded tensors at the first question
             self.forget_old()
             self._names_version = self._names.version
-            question = self._asked_of(self._statistics.everything, tensor, statistic, mode)
+            question = self._question_about(self._statistics.everything, tensor, statistic, mode)
             self._questions[tensor, statistic, mode] = question
         return question
 
@@ -111,9 +111,9 @@ class TensorColumns:
         return self._question(tensor, statistic, mode).columns_beyond(last_step)
 
     def _narrow(self, tensor: str, statistic: str, selection: Selection) -> Question:
-        return self._asked_of(self._statistics.selected(selection), tensor, statistic, selection.mode)
+        return self._question_about(self._statistics.selected(selection), tensor, statistic, selection.mode)
 
-    def _asked_of(self, reading: Reading, tensor: str, statistic: str, mode: str | None) -> Question:
+    def _question_about(self, reading: Reading, tensor: str, statistic: str, mode: str | None) -> Question:
         recorded = self._recorded.tensors
         is_recorded = statistic in recorded.get(tensor, ())
         is_known_word = statistic in STATISTICS or statistic in RECORDED_ONLY

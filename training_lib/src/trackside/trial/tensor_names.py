@@ -132,7 +132,7 @@ class TensorNames:
         if not self.holds(tensor):
             return f"{missing} {did_you_mean(tensor, self._names)}"
         if any(base_name(name) == tensor for name in self._reductions) and tensor not in self._index.names:
-            return f"{missing} The run holds its reductions only: ask for a statistic instead."
+            return f"{missing} The run holds its reductions only: read a statistic instead."
         return f"{missing} It was saved at other steps, or by other workers."
 
     def _sort_by_first_step(self) -> None:

@@ -51,7 +51,7 @@ class Follower:
     def __init__(self, tensor: str, sources: Sources, *, is_known: Callable[[SavedStep], bool] | None = None) -> None:
         self.tensor, self.sources, self.is_known = tensor, sources, is_known
         self.cursor = 0
-        self.is_asked = False  # else it is read only as another one's neighbour
+        self.is_requested = False  # else it is read only as another one's neighbour
         self.rows = 0
         self.tables: dict[str, dict[str, Table]] = {}
 
@@ -208,7 +208,7 @@ class Reading:
 
     def _read_block(self, lead: Follower, beside: frozenset[Follower]) -> None:
         at = lead.cursor
-        joined = [f for f in self._followers.values() if f.cursor == at and (f.is_asked or f in beside)]
+        joined = [f for f in self._followers.values() if f.cursor == at and (f.is_requested or f in beside)]
         if joined != self._company.followers:
             self._company = _Company(joined)
         block, end, too_large = self._next_block(at)
@@ -223,7 +223,7 @@ class Reading:
         """Return the steps to read from `at` on, the end of the block, and the followers to leave out as too large."""
         arrivals, covers, company = self._index.arrivals, self._covers, self._company
         # Not beyond followers that are ahead: from their position on all are read together.
-        ahead = (f.cursor for f in self._followers.values() if f.is_asked and f.cursor > at)
+        ahead = (f.cursor for f in self._followers.values() if f.is_requested and f.cursor > at)
         limit = min(ahead, default=len(arrivals))
         most = FIRST_STEPS_AT_ONCE if at == 0 else STEPS_AT_ONCE
         block: Block = []
@@ -407,7 +407,7 @@ def _plan(layout: Layout, followers: Iterable[Follower]) -> _Plan:
         name = follower.source_in(layout)
         if name is None:
             continue
-        if not follower.is_asked and layout.records[name][1] > SMALL_RECORD_BYTES:
+        if not follower.is_requested and layout.records[name][1] > SMALL_RECORD_BYTES:
             too_large.append(follower)
         wanted.setdefault(name, []).append(follower)
     ranges = []

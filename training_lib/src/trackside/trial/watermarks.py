@@ -53,7 +53,7 @@ class Watermarks:
         self.through = NOTHING_YET  # this step and all before it are stored completely
 
     @property
-    def are_there(self) -> bool:
+    def were_found(self) -> bool:
         """True once a watermark was found."""
         return bool(self._seen)
 
@@ -72,7 +72,7 @@ class Watermarks:
         """The newest statistics segments of all workers."""
         return [name for seen in self._seen.values() for name in seen.mark.segments]
 
-    def should_ask_for_the_end(self) -> bool:
+    def is_end_marker_due(self) -> bool:
         """Return True if a request for the end marker is worth its cost, and note the time.
 
         It is if the watermarks of all workers are final, or if nothing was new for `QUIET_SECONDS`; always in a folder.
@@ -92,7 +92,7 @@ class Watermarks:
         for worker in filter(None, map(parse_watermark_key, self._store.list())):
             self._look(worker)
         self._move_on()
-        return self.are_there
+        return self.were_found
 
     def refresh(self) -> bool:
         """Read new watermarks. Return True if one has changed. Errors: those of the store."""

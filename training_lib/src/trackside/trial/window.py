@@ -156,6 +156,7 @@ class Window:
     now             the time of judging, in seconds since the epoch
     newest_step_at  the time at which `step` was seen, in seconds since the epoch
     others          runs that the rule compares with, by the names in its parameter; unreadable ones are left out
+    is_last         True for the last step of a run that has ended
     """
 
     source: TensorSource
@@ -164,6 +165,7 @@ class Window:
     now: float
     newest_step_at: float
     others: Mapping[str, TensorSource] = field(default_factory=dict)
+    is_last: bool = False
 
     @property
     def facts(self) -> ModelFacts | None:
@@ -248,11 +250,11 @@ def step_values(tensors: Sequence[str], columns_of: Callable[[str], tuple[Column
         step: The step.
     """
     columns = {name: columns_of(name) for name in tensors}
-    there = [column for some in columns.values() for column in some if column.steps[-1] == step]
+    columns_now = [column for some in columns.values() for column in some if column.steps[-1] == step]
     return StepValues(
-        tuple([column.tensor for column in there]),
-        tuple([column.worker for column in there]),
-        np.array([column.values[-1] for column in there], np.float64),
+        tuple([column.tensor for column in columns_now]),
+        tuple([column.worker for column in columns_now]),
+        np.array([column.values[-1] for column in columns_now], np.float64),
         tuple([name for name, some in columns.items() if not some]),
     )
 

@@ -63,7 +63,7 @@ def test_a_graph_is_described_without_asking_the_device(
         return
     scale = description.scale
     assert isinstance(scale, LateScale)
-    assert [len(scale.factors), scale.known, scale.is_amp_only] == [late, known, is_amp_only]
+    assert [len(scale.factors), scale.constant, scale.is_amp_only] == [late, known, is_amp_only]
     with pytest.raises((RuntimeError, NotImplementedError)):
         description.read_scale()
 

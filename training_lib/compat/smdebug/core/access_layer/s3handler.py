@@ -154,11 +154,11 @@ def _read(request: ReadObjectRequest) -> bytes:
     return store.get(request.key or "", start=request.start, length=length)
 
 
-def _without_failing(ask: Callable[[], T], what: str, otherwise: T) -> T:
+def _without_failing(call: Callable[[], T], what: str, otherwise: T) -> T:
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
 
     try:
-        return ask()
+        return call()
     except (NoCredentialsError, PartialCredentialsError, AccessDeniedError) as error:
         raise SMDebugError(f"Cannot {what}: {error}") from error
     except ClientError as error:

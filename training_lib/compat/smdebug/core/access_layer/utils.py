@@ -27,7 +27,7 @@ def training_has_ended(trial_prefix: str) -> None:
 
 def has_training_ended(trial_prefix: str) -> bool:
     """Return True if the run is marked as ended."""
-    return _is_there(trial_prefix, END_MARKER_KEY)
+    return _exists(trial_prefix, END_MARKER_KEY)
 
 
 def check_dir_exists(path: str) -> bool:
@@ -40,7 +40,7 @@ def file_exists(file_path: str) -> bool:
     on_s3, bucket, key = is_s3(file_path)
     if not on_s3:
         return os.path.exists(file_path)
-    if key and _is_there(f"s3://{bucket}", key):
+    if key and _exists(f"s3://{bucket}", key):
         return True
     folder = f"{key.rstrip('/')}/" if key else ""
     return next(open_store(f"s3://{bucket}").list(folder), None) is not None
@@ -62,16 +62,16 @@ def is_rule_signalled_gracetime_passed(trial_prefix: str, *, clock: Callable[[],
     if not environment.rule_stop_file:
         return False
     try:
-        asked = int(open_store(trial_prefix).get(environment.rule_stop_file))
+        requested_at = int(open_store(trial_prefix).get(environment.rule_stop_file))
     except (KeyNotFoundError, LocationNotFoundError):
         return False
     except (StorageError, ValueError) as error:
         logger.info(f"{environment.rule_stop_file} does not say since when the rule is to stop, so it stops: {error}")
         return True
-    return clock() > asked + environment.rule_stop_grace_seconds
+    return clock() > requested_at + environment.rule_stop_grace_seconds
 
 
-def _is_there(folder: str, key: str) -> bool:
+def _exists(folder: str, key: str) -> bool:
     try:
         return open_store(folder).exists(key)
     except LocationNotFoundError:

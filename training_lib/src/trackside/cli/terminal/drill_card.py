@@ -15,7 +15,7 @@ from trackside.cloud.drill import Arrival, Report
 NAME_COLUMNS = 21
 INDENT = 22
 # What people ask of a deployment, in words.
-_PROMISES = (("a rule finds it", "verdict"), ("owners are told", "message"), ("training is stopped", "stop"))
+_PROMISES = (("a rule finds it", "verdict"), ("owners are notified", "message"), ("training is stopped", "stop"))
 
 
 class DrillCard:
@@ -31,23 +31,27 @@ class DrillCard:
         yield Text("\n  since fault  and last", style="dim")
         for arrival, before in _with_before(report.arrivals):
             line = Text(f" {_since(report.fault_at, arrival.at)} {_since(before, arrival.at)}  ", style="dim")
-            line.append(f"{tick} ", style="green").append(f"{arrival.hop:<{NAME_COLUMNS}}", style="default")
+            line.append(f"{tick} ", style="green").append(f"{arrival.effect:<{NAME_COLUMNS}}", style="default")
             line.append(printable(arrival.detail, encoding=options.encoding), style="default")
             line.truncate(options.max_width, overflow="ellipsis")
             yield line
         for missing in report.missing:
-            yield Text(f"{'':{INDENT}}  ").append(f"{cross} {missing.hop}", style="bold red")
+            yield Text(f"{'':{INDENT}}  ").append(f"{cross} {missing.effect}", style="bold red")
             for label, text in (("why", missing.why), ("look at", missing.look)):
-                said = Text(printable(text, encoding=options.encoding))
-                yield from beside(console, Text(f"    {label}", style="bold"), said, indent=13, width=options.max_width)
+                content = Text(printable(text, encoding=options.encoding))
+                yield from beside(
+                    console, Text(f"    {label}", style="bold"), content, indent=13, width=options.max_width
+                )
         yield Text("")
         yield _conclusion(report)
         if report.cleaned:
-            said = Text(", ".join(report.cleaned))
-            yield from beside(console, Text("Cleaned up:"), said, indent=12, width=options.max_width)
+            content = Text(", ".join(report.cleaned))
+            yield from beside(console, Text("Cleaned up:"), content, indent=12, width=options.max_width)
         for left in report.left:
-            said = Text(printable(left, encoding=options.encoding))
-            yield from beside(console, Text("NOT removed:", style="bold red"), said, indent=13, width=options.max_width)
+            content = Text(printable(left, encoding=options.encoding))
+            yield from beside(
+                console, Text("NOT removed:", style="bold red"), content, indent=13, width=options.max_width
+            )
 
 
 def as_document(report: Report) -> dict[str, Any]:
@@ -60,14 +64,14 @@ def as_document(report: Report) -> dict[str, Any]:
         "fault_at": report.fault_at,
         "hops": [
             {
-                "hop": each.hop,
+                "hop": each.effect,
                 "at": each.at,
                 "seconds_since_fault": None if report.fault_at is None else round(each.at - report.fault_at, 3),
                 "detail": each.detail,
             }
             for each in report.arrivals
         ],
-        "missing": [{"hop": each.hop, "why": each.why, "look_at": each.look} for each in report.missing],
+        "missing": [{"hop": each.effect, "why": each.why, "look_at": each.look} for each in report.missing],
         "cleaned": list(report.cleaned),
         "not_removed": list(report.left),
     }
@@ -89,6 +93,6 @@ def _conclusion(report: Report) -> Text:
     if not report.passed:
         count = len(report.missing)
         return Text(f"{count} of {count + len(report.arrivals)} did not happen.", style="bold red")
-    at = {each.hop: each.at - (report.fault_at or 0.0) for each in report.arrivals}
-    times = ", ".join(f"{word} {max(at[hop], 0.0):.1f} s" for hop, word in _PROMISES if hop in at)
+    at = {each.effect: each.at - (report.fault_at or 0.0) for each in report.arrivals}
+    times = ", ".join(f"{word} {max(at[effect], 0.0):.1f} s" for effect, word in _PROMISES if effect in at)
     return Text.assemble(("All of it happened.\n", "bold green"), f"Since the fault: {times}.")

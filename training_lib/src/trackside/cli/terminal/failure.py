@@ -44,7 +44,7 @@ _ADVICE = {
 # Of which kind of error, in S3 or here (None: both): the first that fits holds.
 _ADVICE_FOR: tuple[tuple[type[TracksideError], bool | None, str], ...] = (
     (TensorNotSavedError, None, "trackside tensors RUN   (lists the tensors of a run, and their steps)"),
-    (RecordError, None, "trackside doctor RUN --all-files   (tells which files are damaged)"),
+    (RecordError, None, "trackside doctor RUN --all-files   (lists the damaged files)"),
     (AccessDeniedError, True, "aws sts get-caller-identity   (shows whose credentials are used)"),
     (AccessDeniedError, False, "ls -ld PATH   (shows who may read it)"),
     (LocationNotFoundError, True, "aws s3 ls   (lists the buckets of these credentials)"),
@@ -90,8 +90,8 @@ def _lines(error: BaseException) -> list[str]:
     if code == INTERNAL:
         return [
             f"Error: Trackside made a mistake: {type(error).__name__}: {error}",
-            "  Why: this should not happen, whatever was asked.",
-            "  Try: the same with -v, and report the bug with what it prints.",
+            "  Why: this is a fault in Trackside.",
+            "  Try: the same with -v, and report the bug with its output.",
         ]
     what, _, why = str(error).partition(". ")
     reason = [f"  Why: {why}"] if why else []
@@ -103,7 +103,9 @@ def _advice(error: BaseException, code: int) -> str:
     if isinstance(error, TracksideError) and error.advice:
         return error.advice
     found = (
-        text for kind, there, text in _ADVICE_FOR if isinstance(error, kind) and there in {None, _is_remote(error)}
+        text
+        for kind, is_remote, text in _ADVICE_FOR
+        if isinstance(error, kind) and is_remote in {None, _is_remote(error)}
     )
     return next(found, _ADVICE[code])
 

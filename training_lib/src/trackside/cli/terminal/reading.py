@@ -109,7 +109,7 @@ def open_run(run: str) -> Trial:
         return open_trial(place)
 
 
-def tell_nothing_selected(trial: Trial, filters: Filters) -> None:
+def print_nothing_selected(trial: Trial, filters: Filters) -> None:
     """Explain on stderr why no tensor was selected. No error: `grep` finds nothing sometimes, too."""
     from trackside.cli.terminal.failure import write_lines
 
@@ -132,7 +132,7 @@ def _why_nothing(trial: Trial, filters: Filters) -> list[str]:
         if trial.has_ended:
             return [
                 f"No tensor was saved: the run at {trial.uri} has ended without one.",
-                "  Try: trackside run -- COMMAND   (it says why nothing was captured)",
+                "  Try: trackside run -- COMMAND   (it prints why nothing was captured)",
             ]
         return [
             f"No tensor was saved yet: the run at {trial.uri} has no complete step.",
@@ -189,7 +189,7 @@ def damage_of(trial: Trial) -> list[str]:
     return [str(error) for error in trial.damaged]
 
 
-def tell_damage(trial: Trial, *, color: bool) -> None:
+def print_damage(trial: Trial, *, color: bool) -> None:
     """Name the files left out on stderr. The exit code stays 0: the rest is true, and was printed."""
     from trackside.cli.terminal.console import progress_console, safe
 

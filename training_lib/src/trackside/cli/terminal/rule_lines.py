@@ -45,10 +45,10 @@ def rule_lines(console: Console, rules: Sequence[RuleStatus]) -> Iterator[Text]:
         if state is RuleState.OK and len(these) > MOST_FINE_RULES:
             through = max(rule.judged_through for rule in these)
             names = ", ".join(rule.name for rule in these)
-            told = [(f"{len(these)} rules", f"No issue found up to step {through} by {names}.")]
+            statuses = [(f"{len(these)} rules", f"No issue found up to step {through} by {names}.")]
         else:
-            told = [(rule.name, rule.detail) for rule in these]
-        rows += [[_state(console, state), *(Text(safe(console, text)) for text in row)] for row in told]
+            statuses = [(rule.name, rule.detail) for rule in these]
+        rows += [[_state(console, state), *(Text(safe(console, text)) for text in row)] for row in statuses]
     return columns(console, rows)
 
 

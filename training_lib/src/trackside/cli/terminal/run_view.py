@@ -41,11 +41,11 @@ class RunView:
 
     def note(self, text: str) -> None:
         """Show one line, marked as Trackside's; on a narrow terminal several."""
-        label, said = Text("trackside:", style="bold"), Text(safe(self._console, text))
+        label, line = Text("trackside:", style="bold"), Text(safe(self._console, text))
         if self._console.is_terminal:
-            self._print(*beside(self._console, label, said, indent=len(label) + 1, width=self._console.width))
+            self._print(*beside(self._console, label, line, indent=len(label) + 1, width=self._console.width))
         else:  # one line, for `grep`
-            self._print(Text() + label + Text(" ") + said, soft_wrap=True)
+            self._print(Text() + label + Text(" ") + line, soft_wrap=True)
 
     def issue(self, group: IssueGroup) -> None:
         """Show the card, set off from the training's own lines. A problem that is shown again is marked as updated."""
@@ -58,12 +58,12 @@ class RunView:
         console = self._console
         characters = "-" if console.options.ascii_only else "─"
         parts: list[Rule | Text] = [Rule(Text("trackside", style="bold"), align="left", characters=characters)]
-        said = [Text(_headline(result))]
+        lines = [Text(_headline(result))]
         if result.capture_problem:
-            said.append(Text(f"Nothing was captured. {result.capture_problem}", style="yellow"))
+            lines.append(Text(f"Nothing was captured. {result.capture_problem}", style="yellow"))
         if result.evaluator_problem:
-            said.append(Text(f"Not everything was judged: {result.evaluator_problem}", style="yellow"))
-        for text in said:
+            lines.append(Text(f"Not everything was judged: {result.evaluator_problem}", style="yellow"))
+        for text in lines:
             parts += wrapped(console, Text(safe(console, text.plain), style=text.style), console.width)
         parts += [Text(), *rule_lines(console, result.rules), Text()]
         parts += _facts(console, result, folder, exit_code=exit_code, fail_on=fail_on)

@@ -13,13 +13,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def table_option(command: F) -> F:
     """Add `--table` and `--environment`. "" for both means the deployment of this account and region."""
-    help_text = "The table of runs; without it TRACKSIDE_TABLE, else what the stack TracksideStorage says."
+    help_text = "The table of runs; without it TRACKSIDE_TABLE, else the output of the stack TracksideStorage."
     return click.option("--table", default="", metavar="NAME", help=help_text)(environment_option(command))
 
 
 def environment_option(command: F) -> F:
     """Add `--environment`. "" means the one deployment without a name."""
-    help_text = "Which of several deployments, as its setting says."
+    help_text = "Name of one of several deployments, from its settings."
     return click.option("--environment", default="", metavar="NAME", help=help_text)(command)
 
 

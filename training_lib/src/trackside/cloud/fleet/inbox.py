@@ -59,7 +59,7 @@ class Inbox:
         """Delete an announcement that has been followed."""
         self._client.delete_message(QueueUrl=self._queue_url, ReceiptHandle=announcement.receipt)
 
-    def tell_failed(self, lease: LeaseRecord, reason: str) -> None:
+    def report_failed(self, lease: LeaseRecord, reason: str) -> None:
         """Report that the run is no longer judged, and the reason."""
         _logger.error("%s is no longer watched: %s", lease.job.name, reason)
         if not self._failed_queue_url:
@@ -76,8 +76,8 @@ class Inbox:
 
 def _arn_in(body: str) -> str:
     try:
-        said = json.loads(body)
+        content = json.loads(body)
     except ValueError:
         return ""
-    arn = said.get("TrainingJobArn") if isinstance(said, dict) else None
+    arn = content.get("TrainingJobArn") if isinstance(content, dict) else None
     return arn if isinstance(arn, str) else ""

@@ -14,7 +14,7 @@ from pathlib import Path
 from trackside.contracts.deployment.lease import LeaseRecord
 from trackside.environment import FLEET_PREFIX, inherited
 from trackside.evaluation import exit_codes
-from trackside.evaluation.lifeline import news_line, until_line
+from trackside.evaluation.worker_lease import news_line, until_line
 
 # Exit codes that judging again from the last checkpoint would not change: see `exit_codes`.
 FINAL = frozenset({exit_codes.BAD_CONFIGURATION, exit_codes.RULE_CRASHED})
@@ -48,7 +48,7 @@ class Judging:
     def __init__(self, lease: LeaseRecord, command: Sequence[str], *, poll_seconds: float | None = None) -> None:
         """Start the process. With `poll_seconds` None it polls as often as this process is set to."""
         self.lease = lease
-        self.was_asked_to_end = False
+        self.must_end = False
         self._ml_root = Path(tempfile.mkdtemp(prefix="trackside-run-"))
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, bufsize=0, env=_environment(lease, self._ml_root, poll_seconds)
@@ -63,15 +63,15 @@ class Judging:
 
     def holds_until(self, moment: float) -> None:
         """Send the process the end of its lease, in seconds since the epoch."""
-        self._tell(until_line(moment))
+        self._send(until_line(moment))
 
     def look_now(self) -> None:
         """Notify the process that the run was written to."""
-        self._tell(news_line())
+        self._send(news_line())
 
-    def leave_off(self) -> None:
+    def end_soon(self) -> None:
         """Ask the process to judge complete steps, and to end."""
-        self.was_asked_to_end = True
+        self.must_end = True
         self._process.terminate()
 
     def kill(self) -> None:
@@ -96,7 +96,7 @@ class Judging:
                 self._process.stdin.close()
         shutil.rmtree(self._ml_root, ignore_errors=True)
 
-    def _tell(self, line: bytes) -> None:
+    def _send(self, line: bytes) -> None:
         if not self._process.stdin:
             return
         with contextlib.suppress(OSError):  # it has ended: `ended` returns the result

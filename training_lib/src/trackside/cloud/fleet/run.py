@@ -57,19 +57,19 @@ def run_worker(environment: FleetEnvironment, *, command: Sequence[str]) -> int:
         worker.work(
             should_stop=lambda: stop.is_set,
             sleep=stop.sleep,
-            tell=metric_teller(sys.stdout, fleet=environment.event_bus, clock=time.time),
+            report=metric_reporter(sys.stdout, fleet=environment.event_bus, clock=time.time),
         )
     return 0
 
 
-def metric_teller(stream: TextIO, *, fleet: str, clock: Callable[[], float]) -> Callable[[Load], None]:
+def metric_reporter(stream: TextIO, *, fleet: str, clock: Callable[[], float]) -> Callable[[Load], None]:
     """Return a function that writes a worker's load as a line that CloudWatch Logs reads as metrics.
 
     https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
     """
     units = {LOAD: "Percent", JUDGED_RUNS: "Count", WAITING_RUNS: "Count", LONGEST_WAIT: "Seconds"}
 
-    def tell(load: Load) -> None:
+    def report(load: Load) -> None:
         values = {
             FLEET_DIMENSION: fleet,
             LOAD: 100 * load.judged / load.room,
@@ -83,4 +83,4 @@ def metric_teller(stream: TextIO, *, fleet: str, clock: Callable[[], float]) -> 
         stream.write(json.dumps({"_aws": about, **values}) + "\n")
         stream.flush()
 
-    return tell
+    return report

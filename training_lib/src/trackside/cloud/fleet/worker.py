@@ -88,7 +88,7 @@ class Worker:
         self._held: dict[str, _Held] = {}
         self._next_look = self._next_news = 0.0
         self._waiting, self._longest_wait = 0, 0.0
-        self._not_told: list[tuple[LeaseRecord, str]] = []
+        self._unreported: list[tuple[LeaseRecord, str]] = []
         self._again_at: dict[str, float] = {}  # task -> time of the next attempt after an outage
 
     def work(
@@ -96,8 +96,8 @@ class Worker:
         *,
         should_stop: Callable[[], bool],
         sleep: Callable[[float], object],
-        tell: Callable[[Load], object] = lambda load: None,
-        tell_seconds: float = 60.0,
+        report: Callable[[Load], object] = lambda load: None,
+        report_seconds: float = 60.0,
     ) -> None:
         """Work until `should_stop` returns True, then give every lease back.
 
@@ -106,15 +106,15 @@ class Worker:
         Args:
             should_stop: Checked in each turn.
             sleep: Waits for seconds.
-            tell: Called with the load.
-            tell_seconds: Time between two reports of the load.
+            report: Called with the load.
+            report_seconds: Time between two reports of the load.
         """
-        next_tell = self._clock()
+        next_report = self._clock()
         while not should_stop():
             self.turn()
-            if self._clock() >= next_tell:
-                next_tell = self._clock() + tell_seconds
-                tell(self.load)
+            if self._clock() >= next_report:
+                next_report = self._clock() + report_seconds
+                report(self.load)
             sleep(TICK_SECONDS)
         self._hand_back(sleep)
 
@@ -122,9 +122,9 @@ class Worker:
         """Do each of the worker's tasks once. One that fails in an outage is tried again later, and blocks no other."""
         self._look_after_all()
         self._through_outages("news", self._look_for_news)
-        self._through_outages("announcements", self._hear_of_work)
+        self._through_outages("announcements", self._receive_work)
         self._through_outages("table", self._look_into_the_table)
-        self._through_outages("failures", self._tell_failures)
+        self._through_outages("failures", self._report_failures)
 
     @property
     def load(self) -> Load:
@@ -156,7 +156,7 @@ class Worker:
     def _let_go(self, held: _Held, ending: Ending) -> None:
         """Record the end of a judging process in the table, then forget the run."""
         lease, now = held.lease, self._clock()
-        if held.judging.was_asked_to_end and (ending.was_judged or ending.exit_code < 0):
+        if held.judging.must_end and (ending.was_judged or ending.exit_code < 0):
             self._leases.give_back(lease, free_at=now)
         elif ending.was_judged:
             self._leases.finish(lease, LeaseState.DONE, reason=ending.message, now=now)
@@ -171,12 +171,12 @@ class Worker:
 
     def _fail(self, lease: LeaseRecord, reason: str) -> None:
         if self._leases.finish(lease, LeaseState.FAILED, reason=reason, now=self._clock()):
-            self._not_told.append((lease, reason))
+            self._unreported.append((lease, reason))
 
-    def _tell_failures(self) -> None:
-        while self._not_told:
-            self._inbox.tell_failed(*self._not_told[0])
-            del self._not_told[0]
+    def _report_failures(self) -> None:
+        while self._unreported:
+            self._inbox.report_failed(*self._unreported[0])
+            del self._unreported[0]
 
     def _drop(self, held: _Held) -> None:
         held.judging.kill()
@@ -194,7 +194,7 @@ class Worker:
                 held.news_at = at
                 held.judging.look_now()
 
-    def _hear_of_work(self) -> None:
+    def _receive_work(self) -> None:
         room = self._settings.runs - len(self._held)
         if room <= 0:
             return
@@ -224,7 +224,9 @@ class Worker:
         if lease is None:
             return
         if lease.crashes > MOST_CRASHES:
-            self._fail(lease, f"its judging broke off {lease.crashes} times in a row. The log of the workers says how.")
+            self._fail(
+                lease, f"its judging broke off {lease.crashes} times in a row. The log of the workers shows how."
+            )
             return
         _logger.info("%s is judged here (lease %d)", lease.job.name, lease.token)
         try:
@@ -243,7 +245,7 @@ class Worker:
         """Stop all judging: processes first judge complete steps, and those that take too long are killed."""
         give_up_at = self._clock() + self._settings.grace_seconds
         for held in self._held.values():
-            held.judging.leave_off()
+            held.judging.end_soon()
         while self._held and self._clock() < give_up_at:
             self._look_after_all()
             sleep(TICK_SECONDS)
@@ -251,7 +253,7 @@ class Worker:
             held.judging.kill()
         self._again_at.clear()
         self._look_after_all()
-        self._through_outages("failures", self._tell_failures)
+        self._through_outages("failures", self._report_failures)
 
     def _look_after_all(self) -> None:
         for arn, held in list(self._held.items()):

@@ -8,5 +8,7 @@ UNIT = ActionUnit(
     word="PublishMetric",
     name="publish_metric",
     description="Publishes the CloudWatch metric IssuesFound with rule, job and status.",
+    in_aws="the CloudWatch metric `IssuesFound`",
+    locally="a line in `rule-output/metrics.jsonl`",
     is_default=True,
 )

@@ -40,7 +40,7 @@ def lies_below(source: str, place: str) -> bool:
     return not {"", ".", ".."} & set(source.removeprefix(root).split("/"))
 
 
-def judged_apart(request: RuleRequest, *, place: str) -> tuple[RuleConfiguration, ...]:
+def judged_separately(request: RuleRequest, *, place: str) -> tuple[RuleConfiguration, ...]:
     """Return the rules from files that get processing jobs of their own.
 
     Only files below `place` are run. At most `MOST_JOBS` rules are returned, for each job costs an instance. A rule
@@ -158,5 +158,5 @@ def _issue(exit_message: str, configuration: str) -> Ending:
     severity = known.get((met["severity"] or "") if met else "", Severity.CRITICAL)
     # A step of more digits than any has is nonsense, and int() of it would be slow.
     step = int(met["step"]) if met and len(met["step"]) < 19 else 0
-    said = rest[met.end() :].strip() if met else ""
-    return Ending(RuleEvaluationStatus.ISSUES_FOUND, said or exit_message, severity, step)
+    message = rest[met.end() :].strip() if met else ""
+    return Ending(RuleEvaluationStatus.ISSUES_FOUND, message or exit_message, severity, step)

@@ -188,9 +188,9 @@ class HistoryRecord:
     @property
     def key(self) -> str:
         """The sort key: the same for every delivery of one status."""
-        said = self.evaluation
-        moment = _milliseconds(said.modified_at)
-        return f"{HISTORY_PREFIX}{moment}#{said.configuration_name}#{said.status.value}"
+        evaluation = self.evaluation
+        moment = _milliseconds(evaluation.modified_at)
+        return f"{HISTORY_PREFIX}{moment}#{evaluation.configuration_name}#{evaluation.status.value}"
 
     def to_item(self, *, expires_at: int | None) -> dict[str, dict[str, Any]]:
         """Return the item; `expires_at` in seconds since the epoch, None: never."""

@@ -102,6 +102,6 @@ class PlainAdapter:
             array = np.array(None)
         if array.dtype.kind != "O":
             return array.reshape(1) if array.ndim == 0 else array
-        what = "%s cannot be saved, as a %s is no array of numbers."
-        self.session.guard.say_once(f"value/{name}", what, name, type(value).__name__)
+        message = "%s cannot be saved, as a %s is no array of numbers."
+        self.session.guard.warn_once(f"value/{name}", message, name, type(value).__name__)
         return None

@@ -8,9 +8,9 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from trackside.capture.asked_request import request_of, with_request_of_run
 from trackside.capture.guard import Guard
 from trackside.capture.place import Place
+from trackside.capture.request_reading import request_of, with_request_of_run
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks import in_charge
@@ -154,8 +154,8 @@ class Run:
         request, place = self._request, self._place
         if environment.run_uri:
             request, place = with_request_of_run(request, environment.capture_request), Place(run=environment.run_uri)
-        if not in_charge.give_way():
-            self._guard.say_once("begun", "a run of this process has begun already, so this one records nothing.")
+        if not in_charge.put_script_in_charge():
+            self._guard.warn_once("begun", "a run of this process has begun already, so this one records nothing.")
             self._is_closed = True
             return
         adapter = PlainAdapter(replace(environment, run_uri=place.location().uri, capture_request=request.to_json()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trackside.environment import CaptureEnvironment
+from trackside.environment import CaptureEnvironment, RehearsalEnvironment
 from trackside.frameworks import in_charge
 from trackside.frameworks.pytorch.adapter import PyTorchAdapter
 
@@ -14,3 +14,8 @@ def attach() -> None:
         adapter = PyTorchAdapter(environment)
         adapter.install()
         in_charge.attach(adapter)
+        rehearsal = RehearsalEnvironment.read()
+        if rehearsal.steps:
+            from trackside.frameworks.pytorch.probes.rehearsal import Rehearsal  # not needed by other trainings
+
+            Rehearsal(environment, rehearsal, adapter).install()

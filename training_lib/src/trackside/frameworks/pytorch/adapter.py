@@ -87,7 +87,7 @@ class PyTorchAdapter:
         for file in facts:
             sources.facts.connect(file)
         boundary = sources.strategy.boundary
-        for optimizer in optimizers_beside(boundary.knows, seen=sources.names.optimizers_seen):
+        for optimizer in optimizers_beside(boundary.contains, seen=sources.names.optimizers_seen):
             boundary.created(optimizer)
         sources.training_began(is_reduced=session.is_reduced)
         return True

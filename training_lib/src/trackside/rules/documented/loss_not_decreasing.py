@@ -19,7 +19,7 @@ from trackside.trial.window import Column, Window
 
 @dataclass(frozen=True)
 class DocumentedLossNotDecreasing(Rule):
-    """A loss did not decrease by the asked percentage between two steps.
+    """A loss did not decrease by the required percentage between two steps.
 
     Documented: at a step s the loss is compared with that of the newest saved step <= s - `num_steps`; then the next
     step to be looked at is the first saved one >= s + `num_steps` (with values saved at every third step and num_steps
@@ -44,7 +44,7 @@ class DocumentedLossNotDecreasing(Rule):
     tensor_regex: str = parameter("", "regexes of losses, separated by commas")
     use_losses_collection: bool = parameter(True, "true: look at the collection losses too")
     num_steps: int = parameter(10, "least distance in steps between two losses that are compared", minimum=1)
-    diff_percent: float = parameter(0.1, "decrease in percent that is asked for", minimum=0, maximum=100)
+    diff_percent: float = parameter(0.1, "required decrease in percent", minimum=0, maximum=100)
     increase_threshold_percent: float = parameter(5.0, "increase in percent that is allowed", minimum=0, maximum=100)
     mode: str = parameter("", "TRAIN, EVAL or GLOBAL; empty: the first of EVAL, TRAIN and GLOBAL that was saved")
 

@@ -34,7 +34,7 @@ class DocumentedPoorWeightInitialization(Rule):
     (c) The loss has not decreased for `patience` steps.
 
     Steps are those at which the tensor was saved, for at the default distance of 500 there is but one within the first
-    ten. Gradients are not saved by default; (b) is judged where something else asks for them. Left at its default,
+    ten. Gradients are not saved by default; (b) is judged where something else requests them. Left at its default,
     `activation_inputs_regex` means the inputs of activation modules; names that match count too.
     """
 

@@ -99,7 +99,7 @@ class DocumentedSaturatedActivation(Rule):
 
     def _limits(self, window: Window, tensor: str) -> tuple[float, float]:
         module = window.facts.module_of(tensor) if window.facts else None
-        told = module.activation if module else ""
-        if told == "sigmoid" or (told != "tanh" and "sigmoid" in tensor.lower()):
+        activation = module.activation if module else ""
+        if activation == "sigmoid" or (activation != "tanh" and "sigmoid" in tensor.lower()):
             return self.threshold_sigmoid_min, self.threshold_sigmoid_max
         return self.threshold_tanh_min, self.threshold_tanh_max

@@ -25,7 +25,7 @@ class DocumentedWeightUpdateRatio(Rule):
     Documented: the ratio of updates to weights is compared with `large_threshold` and `small_threshold`. By what it is
     measured is not documented: here mean |w - w'| / (mean |w'| + `epsilon`), with w' the weight at the earlier step.
     That is the saved step before, or, with `num_steps`, the newest saved one that lies at least so many steps back. A
-    weight that is frozen has the ratio 0 and would always fire; those of which the hook says that they are
+    weight that is frozen has the ratio 0 and would always fire; those that the hook recorded as frozen
     (requires_grad is False) are left out, and in runs that do not say so they fire.
     """
 

@@ -37,7 +37,7 @@ class ClassImbalance(FoldingRule):
            left out, and so are those below zero (places that do not count) and programs with several optimizers.
 
         A warning where a loss of the framework's counts each sample alike, by itself or as a part of a sum; information
-        where the loss is one by hand (a focal loss), of which nobody can tell whether it makes up for it.
+        where the loss is composed of plain operations (a focal loss), since it may make up for the imbalance or not.
 
         Amazon's ClassImbalance fires at a ratio of 10, or where a class is mispredicted in 70 % of its cases; it is the
         preset `aws-docs`.

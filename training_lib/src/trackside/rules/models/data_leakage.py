@@ -79,9 +79,9 @@ class DataLeakage(FoldingRule):
         2. Classes: a feature follows them where more than `explained` of its variance lies between the classes, that
            is, where it is all but constant within each. Classes with a single sample in the batch are left out.
         3. It fires where the same features follow the labels in two batches and more, of 24 samples in all at least,
-           and together tell every class from every other.
+           and together separate every class from every other.
         4. Sequences: it also fires where, in two batches, 99 % of the labels are the input at the next place (the next
-           word is to be told), and a layer sees later places: a recurrent one that reads both ways, or an
+           word is to be predicted), and a layer sees later places: a recurrent one that reads both ways, or an
            `nn.MultiheadAttention` over its own input without a mask. Attention by hand is not seen, and a model with
            several inputs (an encoder and a decoder) is left out.
         5. Programs with several optimizers, and labels with several numbers per sample, are left out.
@@ -90,7 +90,7 @@ class DataLeakage(FoldingRule):
         too much.
 
     What to do:
-        Ask when each feature is known. Take out what is made from the label or only known after it.
+        Find out when each feature is known. Take out features that are made from the label or known only after it.
 
     Example:
         ```python
@@ -120,9 +120,9 @@ class DataLeakage(FoldingRule):
     since = "0.1"
     likely_causes = (Cause.DATA_LEAKAGE,)
     what_to_do = (
-        "Ask of the features named above when their values are known: before the answer, or only with it.",
-        "If the next word is to be told, give attention a causal mask and read forwards only.",
-        "Take out what is made from the label, and split the data before any processing.",
+        "Find out when the values of the features named above are known: before the answer, or only with it.",
+        "If the next word is to be predicted, give attention a causal mask and read forwards only.",
+        "Take out features made from the label, and split the data before any processing.",
     )
 
     explained: float = parameter(
@@ -148,14 +148,14 @@ class DataLeakage(FoldingRule):
                 state, seen = self._foretold(state, window, (worker, name, inputs), answers)
                 found += seen
             for of, answer, labels in answers:
-                if of != worker or not _are_comparable(inputs, labels) or not _says_something(labels):
+                if of != worker or not _are_comparable(inputs, labels) or not _has_several_answers(labels):
                     continue
                 pair = f"{name} < {answer}"
                 shares = following(inputs, labels, explained=self.explained)
                 state = state.with_batch(pair, len(labels), tuple(shares))
                 features = state.features[pair]
                 is_enough = state.batches[pair] >= _FEWEST_BATCHES and state.samples[pair] >= _FEWEST_OF_ALL
-                if is_enough and tells_all(inputs, labels, features):
+                if is_enough and separates_all_classes(inputs, labels, features):
                     found.append(self._finding(window, name, worker, {number: shares[number] for number in features}))
         return state, found
 
@@ -257,7 +257,7 @@ def _that_see_ahead(window: Window) -> tuple[str, ...]:
     return tuple([module.name for module in facts.modules if module.sees_ahead]) if facts is not None else ()
 
 
-def tells_all(inputs: NDArray[np.generic], labels: NDArray[np.generic], features: tuple[int, ...]) -> bool:
+def separates_all_classes(inputs: NDArray[np.generic], labels: NDArray[np.generic], features: tuple[int, ...]) -> bool:
     """Return True if these features separate all classes of the batch.
 
     For number labels: True if any feature is given.
@@ -271,8 +271,8 @@ def tells_all(inputs: NDArray[np.generic], labels: NDArray[np.generic], features
     kinds = [rows[:, np.isin(numbers, features)] for numbers, rows in _features(inputs)]
     chosen = np.concatenate(kinds, axis=1)
     means = np.array([chosen[codes == one].mean(axis=0) for one in often])
-    apart = np.abs(means[:, None, :] - means[None, :, :]).max(axis=2) > 0.05 * chosen.std(axis=0).max()
-    return bool(apart[~np.eye(len(often), dtype=bool)].all())
+    are_separate = np.abs(means[:, None, :] - means[None, :, :]).max(axis=2) > 0.05 * chosen.std(axis=0).max()
+    return bool(are_separate[~np.eye(len(often), dtype=bool)].all())
 
 
 def explained_by(rows: Samples, codes: NDArray[np.int64]) -> Samples:
@@ -336,7 +336,7 @@ def _features(inputs: NDArray[np.generic]) -> Iterator[tuple[NDArray[np.int64], 
             yield words.astype(np.int64) + _WORDS, held
 
 
-def _says_something(labels: NDArray[np.generic]) -> bool:
+def _has_several_answers(labels: NDArray[np.generic]) -> bool:
     """Return False for a batch with too few samples of several classes to judge."""
     codes = as_classes(labels)
     if codes is None:

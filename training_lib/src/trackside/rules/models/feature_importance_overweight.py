@@ -19,7 +19,7 @@ class FeatureImportanceOverweight(Rule):
     """A few features make up nearly all of a boosted model.
 
     Why it matters:
-        A model that asks for three features of a hundred is often one that was given the answer: an id, a date, a
+        A model that uses three features of a hundred is often one that was given the answer: an id, a date, a
         column computed from the label. It does well until it is used.
 
     How it decides:
@@ -29,7 +29,7 @@ class FeatureImportanceOverweight(Rule):
         1. s is the sum of the `nfeatures` largest importances over that of all.
         2. It fires where s > `threshold`.
 
-        XGBoost leaves out features that no tree asks for. A model that has no more than `nfeatures` of them fires: all
+        XGBoost leaves out features that no tree uses. A model that has no more than `nfeatures` of them fires: all
         it knows comes from them. It judges only where it was chosen. Amazon's FeatureImportanceOverweight is the same.
 
     What to do:

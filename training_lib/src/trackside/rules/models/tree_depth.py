@@ -22,7 +22,7 @@ class TreeDepth(Rule):
 
     Why it matters:
         Each level doubles the leaves. Deep trees learn single samples by heart, take memory and time, and are slow to
-        ask.
+        evaluate.
 
     How it decides:
         On the nodes of the trees that smdebug's hook saved of an XGBoost training (`trees/Node` of the collection
@@ -34,7 +34,7 @@ class TreeDepth(Rule):
 
         It judges only where it was chosen. Amazon's TreeDepth compares log2 of the largest number; how that is rounded
         is not documented, and without rounding a full tree of depth 4 (nodes 0 to 30, log2 = 4.9) would be deeper than
-        4. XGBoost's newer methods number nodes in the order they are made: there d is what the number of nodes asks
+        4. XGBoost's newer methods number nodes in the order they are made: there d is what the number of nodes requires
         for at least, and an uneven tree is deeper. Amazon's sample collects `tree`; the hook's collection is `trees`.
 
     What to do:

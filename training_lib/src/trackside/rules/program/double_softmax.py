@@ -22,11 +22,11 @@ class DoubleSoftmax(Rule):
         and stays less sure than it could be. Nothing fails.
 
     How it decides:
-        1. On the first captured step the hook notes which function the loss's predictions came out of.
+        1. On the first captured step the hook notes the function that returned the loss's predictions.
         2. It fires for a cross entropy whose predictions came straight out of softmax, log-softmax or sigmoid, at
            every training loss for which that holds, from step `start_step` on.
 
-        log-softmax before cross entropy changes nothing in exact arithmetic, but is not what was meant, and is told as
+        log-softmax before cross entropy changes nothing in exact arithmetic, but is not what was meant, and fires as
         well. Probabilities that were computed further back, or by hand, are not seen. Amazon's Debugger has no such
         rule.
 
@@ -73,7 +73,7 @@ class DoubleSoftmax(Rule):
     def lacks(self, window: Window) -> str:
         """Return a clause if the hook recorded no facts about losses."""
         if window.facts is None or not window.facts.losses:
-            return "what a hook of this version tells of the program (its losses)"
+            return "facts about the program's losses, which Trackside's hook records"
         return ""
 
     def _finding(self, window: Window, loss: LossFacts) -> Finding:

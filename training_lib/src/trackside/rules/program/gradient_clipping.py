@@ -26,7 +26,7 @@ class GradientClipping(Rule):
 
     Why it matters:
         Clipping is a fuse for rare spikes. A limit far below the usual norm cuts every step, so that plain SGD crawls
-        at a hundredth of the learning rate that was set, and each batch counts the same, however much it has to say.
+        at a hundredth of the learning rate that was set, and each batch counts the same, however large its gradient is.
 
     How it decides:
         The hook records the norm n of all gradients before `clip_grad_norm_` cuts them to at most m.
@@ -38,7 +38,7 @@ class GradientClipping(Rule):
            where the loss has lost 30 % of its first value, unless a step changes the weights by less than 1e-4.
 
         How often and how hard clipping bites stands in the finding. Amazon's Debugger has no such rule; its
-        documentation names one, GradientClipping, without saying what it does.
+        documentation names one, GradientClipping, without a description.
 
     What to do:
         Raise the limit to about the usual norm, so that few steps are cut, or leave clipping out.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,8 +31,11 @@ class GradientsNotCleared(Rule):
         1. Let k be the share of the newest `steps` optimizer steps, all of one worker, after which the gradients stood.
         2. It fires where k is at least `share`, in a run of at least `steps` steps.
 
-        A program that forgets to clear does so at every step: k is 1. One that clears now and then has k below
-        `share`, and is silent. Amazon's Debugger has no such rule. It needs the always-on statistics, and nothing else.
+        3. It also fires, as a warning, where the newest steps cleared gradients at every n-th step exactly, `periods`
+           times in a row: the steps between used the sum of several batches, one more each time.
+
+        A program that forgets to clear does so at every step: k is 1. One that clears now and then, at no fixed
+        distance, is silent. Amazon's Debugger has no such rule. It needs the always-on statistics, and nothing else.
 
     What to do:
         Call `optimizer.zero_grad()` once in each step, before `backward`. Where several batches are meant to be
@@ -41,11 +44,12 @@ class GradientsNotCleared(Rule):
     Example:
         ```python
         import numpy as np
-        from trackside.rules.program.gradients_not_cleared import kept_share
+        from trackside.rules.program.gradients_not_cleared import clearing_period, kept_share
 
         assert kept_share(np.ones(20), steps=10) == 1.0
         assert kept_share(np.zeros(20), steps=10) == 0.0
-        assert kept_share(np.ones(5), steps=10) is None  # too early to tell
+        assert kept_share(np.ones(5), steps=10) is None  # too early to decide
+        assert clearing_period(np.array([0, 1, 1, 0, 1, 1, 0, 1, 1, 0]), periods=3) == 3
         ```
 
     References:
@@ -69,6 +73,7 @@ class GradientsNotCleared(Rule):
     share: float = parameter(
         0.9, "share of them that must have kept the gradients of the step before", minimum=0, maximum=1
     )
+    periods: int = parameter(8, "times in a row that gradients were cleared at the same distance", minimum=2)
 
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding per worker with gradients kept between steps."""
@@ -80,11 +85,19 @@ class GradientsNotCleared(Rule):
         columns = window.statistic(GRADIENTS_KEPT, "mean", mode=None)
         if any(len(column.values) >= self.steps for column in columns):
             return ""
-        return f"{self.steps} steps whose always-on statistics were recorded"
+        return f"{self.steps} steps with always-on statistics"
+
+    def severity_of(self, findings: Sequence[Finding]) -> Severity:
+        """Return a warning where gradients are cleared at every n-th step."""
+        is_periodic = all(finding.measure == _PERIODIC for finding in findings)
+        return Severity.WARNING if is_periodic else self.severity
 
     def _judge(self, window: Window, column: Column) -> Finding | None:
         share = kept_share(column.values, steps=self.steps)
-        if share is None or not share >= self.share or not share > 0:
+        if share is None or not share > 0:
+            return None
+        period = clearing_period(column.values, periods=self.periods) if share < self.share else None
+        if share < self.share and period is None:
             return None
         cleared = np.flatnonzero(column.values == 0)
         facts = window.facts
@@ -92,14 +105,39 @@ class GradientsNotCleared(Rule):
             subject=GRADIENTS_KEPT,
             worker=column.worker,
             step=window.step,
-            since_step=int(column.steps[cleared[-1] + 1 if cleared.size else 0]),
-            measure="share of steps that kept the gradients before",
-            observed=share,
+            since_step=int(column.steps[_begin(cleared, period, self.periods)]),
+            measure="share of steps that kept the gradients before" if period is None else _PERIODIC,
+            observed=share if period is None else float(period),
             relation=">",
-            threshold=min(self.share, float(np.nextafter(share, -1))),
+            threshold=min(self.share, float(np.nextafter(share, -1))) if period is None else 1.0,
             series=column.series,
             place=facts.losses[0].backward_line if facts and facts.losses else "",
         )
+
+
+_PERIODIC = "steps from one clearing of the gradients to the next"
+
+
+def _begin(cleared: NDArray[np.int64], period: int | None, periods: int) -> int:
+    """Return the place of the first step that the finding is about."""
+    if period is not None:
+        return int(cleared[-periods - 1]) + 1
+    return int(cleared[-1]) + 1 if cleared.size else 0
+
+
+def clearing_period(kept: NDArray[np.float64], *, periods: int) -> int | None:
+    """Return the number of steps from one clearing to the next, if it was the same `periods` times; None if not.
+
+    Args:
+        kept: 1 for each step that kept the gradients of the step before, else 0; shape (n,).
+        periods: Number of equal distances.
+    """
+    cleared = np.flatnonzero(kept == 0)[-periods - 1 :]
+    distances = np.diff(cleared)
+    if len(distances) < periods or distances[0] < 2 or not (distances == distances[0]).all():
+        return None
+    period = int(distances[0])
+    return period if len(kept) - 1 - cleared[-1] < period else None
 
 
 def kept_share(kept: NDArray[np.float64], *, steps: int) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -17,8 +18,13 @@ from trackside.trial.window import Column, Window
 _NOISE = 1e-6  # of the largest gradient
 _MOST = 0.5  # of the numbers that should train
 
-NO_OPTIMIZER, NO_GRADIENT, NO_CHANGE, FROZEN = (
+_TURN, _EVALUATIONS = 100, 2  # steps, and evaluations within them, after which a part has not had its turn
+_LONG_TURN = 200  # steps, of runs with fewer evaluations
+_LASTING = 200  # steps for which most of a model must not train, for a critical finding
+
+NO_OPTIMIZER, NO_MODULE, NO_GRADIENT, NO_CHANGE, FROZEN = (
     "optimizers that hold it",
+    "modules that hold it",
     "share of steps with a gradient",
     "relative update",
     "gradients that it may get",
@@ -33,29 +39,36 @@ class ParametersNotTrained(Rule):
 
     Why it matters:
         A layer that was left out of the optimizer, or that no gradient reaches, stays at its random start. The rest of
-        the model learns around it: the loss falls, only not as far as it could, and nobody is told.
+        the model learns around it: the loss falls, only not as far as it could, and nothing reports it.
 
     How it decides:
-        For each parameter, with what the hook tells of the program (which optimizer holds it, whether it requires a
-        gradient), and the always-on statistics of the newest `steps` steps:
+        For each parameter, with the hook's facts about the program (its optimizer, and whether it requires a
+        gradient), and the always-on statistics of the newest `steps` steps. Parameters are kept apart by identity: a
+        layer and the one that replaced it have the same name.
 
-        1. *In no optimizer*: it requires a gradient and gets one, but no optimizer holds it.
-        2. *No gradient*: an optimizer holds it, it requires a gradient, and it got none at any of these steps although
+        1. *In no optimizer*: it requires a gradient and gets one, no optimizer holds it, and its values are still those
+           of the first step. So it is with a whole model that was left out, if optimizers hold parts of another one.
+        2. *No longer in the model*: an optimizer holds it, no module does any more, and no gradient reaches it. A layer
+           was replaced, or the model copied, after the optimizer was made.
+        3. *No gradient*: an optimizer holds it, it requires a gradient, and it got none at any of these steps although
            others of the same optimizer did, or although it is the only optimizer and goes on stepping. Where parts of
            the model take turns (experts, blocks that are skipped: some parameter had a gradient again after steps
            without), that is information.
-        3. *No change*: an optimizer with a learning rate above zero holds it and it gets gradients that are more than
+        4. *No change*: an optimizer with a learning rate above zero holds it and it gets gradients that are more than
            rounding noise, but its update was exactly zero whenever it was measured, three times at least.
-        4. *Frozen at its random start*: it requires no gradient, others of the same model are trained, and its values
-           are still those of the framework's own initialisation (uniform within +-1/sqrt(inputs)).
-        5. *Frozen since*: weight matrices that were trained at first are frozen now, those of the last layer too.
-        6. A frozen weight that looks trained is left alone: that is what freezing is for. So are models of which no
-           optimizer holds anything (a target network, an average of the weights).
+        5. *Frozen at its random start*: it requires no gradient, others of the same model are trained, and its values
+           are still as a common initializer draws them. Not in a model with trained corrections of low rank beside
+           frozen matrices, which are frozen on purpose.
+        6. *Frozen since*: weight matrices that were trained at first are frozen now, those of the last layer too.
+        7. A frozen weight that looks trained is left alone: that is what freezing is for. So are models of which no
+           optimizer holds anything and no gradient reaches anything (a target network, an average of the weights).
+        8. Patience: what is frozen or gets no gradient may have its turn in the next epoch (gradual unfreezing). It
+           must last for 100 steps with two evaluations, or for 200; unless nothing of the model trains at all. Once
+           frozen parameters were trained in this run, further frozen ones are information.
 
-        Severity: critical if these, without those of point 2, which may have their turn yet, are more than half of the
-        numbers that should train, else a warning. Weights that no
-        optimizer holds, but that look trained, are told as information: a backbone may be kept so on purpose. Amazon's
-        Debugger has no such rule.
+        Severity: critical if points 1, 2 and 4 together hold for more than half of the numbers that should train, for
+        200 steps, else a warning. Weights that no optimizer holds, but that look trained, are reported as information:
+        a backbone may be kept so on purpose. Amazon's Debugger has no such rule.
 
     What to do:
         Build the optimizer from the parameters of the whole model, after the last layer was added, replaced or
@@ -70,7 +83,7 @@ class ParametersNotTrained(Rule):
         head = ParameterFacts("Net_head.weight", "head", (2, 8), "float32", has_gradient=True)
         rest = ParameterFacts("Net_rest.weight", "rest", (2, 8), "float32")
         facts = ModelFacts(parameters=(body, head, rest))
-        assert left_out(facts) == ("Net_head.weight",)
+        assert [p.name for p in left_out(facts)] == ["Net_head.weight"]
         ```
 
     References:
@@ -96,55 +109,79 @@ class ParametersNotTrained(Rule):
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding per parameter that is not trained, the largest first."""
         facts = window.facts
-        if facts is None or window.step < facts.from_step + self.steps:
+        if facts is None or window.step < self.steps:
             return []
         present = self._present(window, facts)
-        found = dict.fromkeys(left_out(facts), (NO_OPTIMIZER, 0.0, 1.0))
-        first = window.source.facts_at(0)
-        frozen = {*frozen_at_random(facts), *(frozen_since(first, facts) if first is not None else ())}
-        found.update(dict.fromkeys(frozen, (FROZEN, 0.0, 1.0)))
-        found.update(dict.fromkeys(unreached(facts, present=present), (NO_GRADIENT, 0.0, 1 / self.steps)))
-        found.update({name: (NO_CHANGE, 0.0, math.ulp(0.0)) for name in self._unchanged(window, facts, present)})
-        named = [parameter for parameter in facts.parameters if parameter.name in found]
-        named.sort(key=lambda parameter: -parameter.size)
-        takes_turns = bool(named) and _takes_turns(window, facts)
-        return [
-            self._finding(window, facts, parameter, found[parameter.name], takes_turns=takes_turns)
-            for parameter in named
-        ]
+        reasons = self._reasons(window, facts, present)
+        if not reasons:
+            return []
+        history = _History(window, facts)
+        stands = not any(_trains(p, present) for p in facts.parameters)
+        takes_turns = _takes_turns(window, facts)
+        findings = []
+        for held, reason in sorted(reasons, key=lambda pair: -pair[0].size):
+            since = self._since(history, held, reason, present)
+            may_wait = reason in {FROZEN, NO_GRADIENT} and not stands
+            lasted = window.step - since
+            if lasted >= self.steps and (not may_wait or history.had_its_turn(since)):
+                is_passing = history.thaws if reason == FROZEN else takes_turns
+                findings.append(self._finding(window, facts, held, reason, since=since, takes_turns=is_passing))
+        return findings
 
     def lacks(self, window: Window) -> str:
-        """Return a clause without facts about the program, or before `steps` steps of one program."""
-        facts = window.facts
-        if facts is None:
+        """Return a clause without facts about the program, or before `steps` steps of it."""
+        if window.facts is None:
             return "what a hook of this version tells of the program (modules, parameters, optimizers)"
-        return "" if window.step >= facts.from_step + self.steps else f"{self.steps} steps of one program"
+        return "" if window.step >= self.steps else f"{self.steps} steps of the program"
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Return CRITICAL if over half of the model certainly does not train.
+        """Return CRITICAL if over half of the model certainly does not train, for long.
 
         INFO if all findings may be meant so, else WARNING.
         """
-        if all(finding.measure == NO_OPTIMIZER and not finding.statistics["looks_untrained"] for finding in findings):
+        if all(_may_be_meant(finding) for finding in findings):
             return Severity.INFO
-        if all(finding.measure == NO_GRADIENT and finding.statistics["takes_turns"] for finding in findings):
-            return Severity.INFO
-        certain = [finding for finding in findings if finding.measure != NO_GRADIENT]  # others may have their turn yet
-        share = sum(finding.statistics["share_of_model"] for finding in certain)
+        certain = [f for f in findings if f.measure not in {NO_GRADIENT, FROZEN}]  # others may have their turn yet
+        lasting = [f for f in certain if f.step - f.since_step >= _LASTING]
+        share = sum(finding.statistics["share_of_model"] for finding in lasting)
         return Severity.CRITICAL if share > _MOST else Severity.WARNING
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Return the causes: a rate lost in rounding, parameters in no optimizer, or frozen parameters."""
+        """Return the causes that the findings show: a rate lost in rounding, parameters outside, or cut off."""
         if all(finding.measure == NO_CHANGE for finding in findings) and (rate := _lost_in_rounding(findings, window)):
             because = f"a rate of {rate:.2g} is less than what can be added to these weights"
             return (Suspicion(Cause.LEARNING_RATE_TOO_LOW, because), Suspicion(Cause.FROZEN_PARAMETERS))
-        missing = sum(finding.measure == NO_OPTIMIZER for finding in findings)
-        because = f"{missing} of {len(findings)} are in no optimizer"
-        outside = Suspicion(Cause.PARAMETERS_NOT_IN_OPTIMIZER, because if missing else "")
-        inside = Suspicion(Cause.FROZEN_PARAMETERS, f"{len(findings) - missing} are frozen, or never change")
-        if not missing:
-            return (inside, outside)
-        return (outside,) if missing == len(findings) else (outside, inside)
+        outside = [f for f in findings if f.measure in {NO_OPTIMIZER, NO_MODULE}]
+        inside = [f for f in findings if f.measure not in {NO_OPTIMIZER, NO_MODULE}]
+        found = []
+        if outside:
+            found.append(Suspicion(Cause.PARAMETERS_NOT_IN_OPTIMIZER, _why_outside(outside, len(findings))))
+        if inside:
+            found.append(Suspicion(Cause.FROZEN_PARAMETERS, _why_inside(inside)))
+        return tuple(found)
+
+    def _reasons(
+        self, window: Window, facts: ModelFacts, present: Mapping[str, float]
+    ) -> list[tuple[ParameterFacts, str]]:
+        """Return the parameters that are not trained, each once, with the reason."""
+        first = window.source.facts_at(0)
+        frozen = {*frozen_at_random(facts), *(frozen_since(first, facts) if first is not None else ())}
+        without = unreached(facts, present=present)
+        found: dict[int, tuple[ParameterFacts, str]] = {}
+        for reason, some in (
+            (NO_OPTIMIZER, left_out(facts)),
+            (FROZEN, frozen),
+            (NO_MODULE, [p for p in without if not p.module]),
+            (NO_GRADIENT, [p for p in without if p.module]),
+            (NO_CHANGE, self._unchanged(window, facts, present)),
+        ):
+            found.update({id(held): (held, reason) for held in some})
+        return list(found.values())
+
+    def _since(self, history: _History, held: ParameterFacts, reason: str, present: Mapping[str, float]) -> int:
+        if reason in {NO_OPTIMIZER, FROZEN}:
+            return history.as_now_since(held)
+        return history.without_gradient_since(held) if reason in {NO_MODULE, NO_GRADIENT} else 0
 
     def _present(self, window: Window, facts: ModelFacts) -> Mapping[str, float]:
         """Return the share of the newest steps at which each parameter had a gradient, the largest over the workers."""
@@ -159,34 +196,27 @@ class ParametersNotTrained(Rule):
         known = {tensor: max(found) for tensor, found in shares.items() if tensor not in too_short}
         return {held.name: known[held.gradient] for held in facts.parameters if held.gradient in known}
 
-    def _unchanged(self, window: Window, facts: ModelFacts, present: Mapping[str, float]) -> tuple[str, ...]:
+    def _unchanged(self, window: Window, facts: ModelFacts, present: Mapping[str, float]) -> tuple[ParameterFacts, ...]:
         held = [p for p in facts.parameters if _may_change(p, present)]
         newest = window.newest(tuple([p.name for p in held]), "update_l2", last=1, mode=None)
         moved = {t for panel in newest for t, update in zip(panel.tensors, panel.newest[:, -1], strict=True) if update}
         still = [p for p in held if p.name not in moved and _never_moved(window, p)]
         largest = _largest_gradients(window) if still else {}
-        return tuple([p.name for p in still if _has_worthy_gradients(window, p, largest)])
+        return tuple([p for p in still if _has_worthy_gradients(window, p, largest)])
 
     def _finding(
-        self,
-        window: Window,
-        facts: ModelFacts,
-        held: ParameterFacts,
-        told: tuple[str, float, float],
-        *,
-        takes_turns: bool,
+        self, window: Window, facts: ModelFacts, held: ParameterFacts, reason: str, *, since: int, takes_turns: bool
     ) -> Finding:
-        measure, observed, threshold = told
         module = facts.module(held.module)
         trainable = sum(p.size for p in facts.parameters if not p.tied_to)
         return Finding(
             subject=held.name,
             step=window.step,
-            since_step=min(facts.from_step, window.step),
-            measure=measure,
-            observed=observed,
+            since_step=since,
+            measure=reason,
+            observed=0.0,
             relation="<",
-            threshold=threshold,
+            threshold={NO_GRADIENT: 1 / self.steps, NO_CHANGE: math.ulp(0.0)}.get(reason, 1.0),
             statistics={
                 "numbers": float(held.size),
                 "share_of_model": held.size / max(1, trainable),
@@ -197,21 +227,53 @@ class ParametersNotTrained(Rule):
         )
 
 
-def left_out(facts: ModelFacts) -> tuple[str, ...]:
-    """Return the parameters with a gradient and no optimizer, if an optimizer holds others of the model."""
-    trained = {_root(p) for p in facts.parameters if p.optimizer}
-    outside = [p for p in facts.parameters if _should_train(p) and not p.optimizer and _root(p) in trained]
-    return tuple([p.name for p in outside if p.has_gradient])
+def left_out(facts: ModelFacts) -> tuple[ParameterFacts, ...]:
+    """Return the parameters with a gradient and no optimizer, with the values that they had at first.
+
+    If optimizers hold parameters of no module (an input that is optimised), the models are meant to stay.
+    """
+    if not any(p.optimizer and p.module for p in facts.parameters):
+        return ()
+    outside = [p for p in facts.parameters if _should_train(p) and not p.optimizer]
+    return tuple([p for p in outside if p.has_gradient and not p.has_changed])
 
 
-def frozen_at_random(facts: ModelFacts) -> tuple[str, ...]:
-    """Return the frozen parameters with their random first values, if others of the model train."""
+def frozen_at_random(facts: ModelFacts) -> tuple[ParameterFacts, ...]:
+    """Return the frozen parameters with their random first values, if others of the model train.
+
+    Models with corrections of low rank are left out.
+    """
     trained = {_root(p) for p in facts.parameters if p.optimizer and p.requires_grad}
     frozen = [p for p in facts.parameters if not p.requires_grad and not p.tied_to and _root(p) in trained]
-    return tuple([p.name for p in frozen if p.looks_untrained])
+    found = [p for p in frozen if p.looks_untrained and not p.has_changed]
+    corrected = {root for root in {_root(p) for p in found} if has_corrections(facts, root)}
+    return tuple([p for p in found if _root(p) not in corrected])
 
 
-def frozen_since(first: ModelFacts, facts: ModelFacts) -> tuple[str, ...]:
+def has_corrections(facts: ModelFacts, root: str) -> bool:
+    """Return True if a frozen matrix of this root has two trained ones beside it, with a product of its shape.
+
+    Their inner size is at most half of the smaller side: a correction of low rank (LoRA).
+    """
+    matrices = [p for p in facts.parameters if len(p.shape) == 2 and _root(p) == root]
+    trained = [p for p in matrices if p.requires_grad and p.optimizer]
+    shapes: dict[str, set[tuple[int, ...]]] = {}
+    for p in trained:
+        parts = p.module.split(".")
+        for depth in range(len(parts)):
+            shapes.setdefault(".".join(parts[:depth]), set()).add(p.shape)
+    for frozen in matrices:
+        if frozen.requires_grad:
+            continue
+        rows, columns = frozen.shape
+        beside = shapes.get(frozen.module.rpartition(".")[0], set())
+        inner = {shape[0] for shape in beside if shape[1] == columns} & {s[1] for s in beside if s[0] == rows}
+        if any(2 * size <= min(rows, columns) for size in inner):
+            return True
+    return False
+
+
+def frozen_since(first: ModelFacts, facts: ModelFacts) -> tuple[ParameterFacts, ...]:
     """Return the weight matrices that trained at first and are frozen now, if the output layer is among them.
 
     Layers are frozen on purpose from the input on; a model with frozen last weights learns nothing any more.
@@ -219,7 +281,90 @@ def frozen_since(first: ModelFacts, facts: ModelFacts) -> tuple[str, ...]:
     before = {p.name for p in first.parameters if p.requires_grad and p.optimizer and len(p.shape) > 1}
     matrices = [p for p in facts.parameters if len(p.shape) > 1 and not p.tied_to]
     frozen = [p for p in matrices if p.name in before and not p.requires_grad]
-    return tuple([p.name for p in frozen]) if matrices and matrices[-1] in frozen else ()
+    return tuple(frozen) if matrices and matrices[-1] in frozen else ()
+
+
+class _History:
+    """The earlier facts and statistics of the parameters."""
+
+    def __init__(self, window: Window, facts: ModelFacts) -> None:
+        self._window = window
+        self._revisions = [facts]  # newest first
+        while (step := self._revisions[-1].from_step) > 0:
+            earlier = window.source.facts_at(step - 1)
+            if earlier is None or earlier.from_step >= step:
+                break
+            self._revisions.append(earlier)
+
+    @cached_property
+    def thaws(self) -> bool:
+        """True if parameters train now that were frozen, or in no optimizer, earlier in the run."""
+        now = {p.name for p in self._revisions[0].parameters if p.requires_grad and p.optimizer}
+        return any(
+            p.name in now and not (p.requires_grad and p.optimizer)
+            for earlier in self._revisions[1:]
+            for p in earlier.parameters
+            if p.module
+        )
+
+    def as_now_since(self, held: ParameterFacts) -> int:
+        """Return the first step from which the parameter had the optimizer and the flag that it has now."""
+        since = self._revisions[0].from_step
+        for earlier in self._revisions[1:]:
+            same = [p for p in earlier.parameters if p.name == held.name and bool(p.module) == bool(held.module)]
+            if not any((p.optimizer, p.requires_grad) == (held.optimizer, held.requires_grad) for p in same):
+                break
+            since = earlier.from_step
+        return min(since, self._window.step)
+
+    def without_gradient_since(self, held: ParameterFacts) -> int:
+        """Return the first step after the last with a gradient of this name."""
+        since = 0
+        for column in self._window.statistic(held.gradient, "is_present", mode=None):
+            had = np.flatnonzero(column.values > 0)
+            since = max(since, int(column.steps[had[-1]]) + 1 if had.size else int(column.steps[0]))
+        return min(since, self._window.step)
+
+    def had_its_turn(self, since: int) -> bool:
+        """Return True if a part that does not train since that step has had time for a turn."""
+        lasted = self._window.step - since
+        return lasted >= _LONG_TURN or (lasted >= _TURN and self._evaluations_after(since) >= _EVALUATIONS)
+
+    def _evaluations_after(self, since: int) -> int:
+        steps = {
+            int(step)
+            for name in self._window.tensors("losses")
+            for column in self._window.statistic(name, "mean", mode="EVAL")
+            for step in column.steps[column.steps > since]
+        }
+        return sum(step - 1 not in steps for step in steps)
+
+
+def _trains(held: ParameterFacts, present: Mapping[str, float]) -> bool:
+    return bool(held.optimizer) and held.requires_grad and present.get(held.name, 1.0) > 0
+
+
+def _may_be_meant(finding: Finding) -> bool:
+    if finding.measure == NO_OPTIMIZER:
+        return not finding.statistics["looks_untrained"]
+    return finding.measure in {NO_GRADIENT, FROZEN} and bool(finding.statistics["takes_turns"])
+
+
+def _why_outside(findings: Sequence[Finding], count: int) -> str:
+    lost = sum(finding.measure == NO_MODULE for finding in findings)
+    if lost:
+        return f"an optimizer holds {lost} tensors that no module holds any more: it was made before they were replaced"
+    return f"{len(findings)} of {count} are in no optimizer, though they get gradients"
+
+
+def _why_inside(findings: Sequence[Finding]) -> str:
+    """Return how many are frozen, get no gradient, or never change; frozen are only those that require no gradient."""
+    counts = {
+        "require no gradient": sum(finding.measure == FROZEN for finding in findings),
+        "require a gradient that never reaches them": sum(finding.measure == NO_GRADIENT for finding in findings),
+        "get gradients and never change": sum(finding.measure == NO_CHANGE for finding in findings),
+    }
+    return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
 
 
 def _takes_turns(window: Window, facts: ModelFacts) -> bool:
@@ -238,7 +383,7 @@ def _is_untrained(facts: ModelFacts, held: ParameterFacts) -> bool:
     return any(p.looks_untrained for p in facts.parameters if p is held or (p.module and p.module == held.module))
 
 
-def unreached(facts: ModelFacts, *, present: Mapping[str, float]) -> tuple[str, ...]:
+def unreached(facts: ModelFacts, *, present: Mapping[str, float]) -> tuple[ParameterFacts, ...]:
     """Return the parameters in a working optimizer that never get a gradient.
 
     An optimizer works if others of its parameters always have a gradient, or if it is the only one, and steps.
@@ -247,7 +392,7 @@ def unreached(facts: ModelFacts, *, present: Mapping[str, float]) -> tuple[str, 
     if len(facts.optimizers) == 1:  # it steps, or this step would not exist
         at_work.add(facts.optimizers[0].name)
     held = [p for p in facts.parameters if _should_train(p) and p.optimizer in at_work]
-    return tuple([p.name for p in held if present.get(p.name) == 0])
+    return tuple([p for p in held if present.get(p.name) == 0])
 
 
 def _should_train(held: ParameterFacts) -> bool:

@@ -29,9 +29,10 @@ class ReplicasDiffer(Rule):
         Each worker records the L2 norm of its weights now and then. Copies hold the same numbers, so their norms are
         the same too, up to the rounding of one sum.
 
-        1. For each parameter of which no worker holds a part only (FSDP, tensor parallelism), take the newest step at
-           which all workers recorded its norm, and one at least two measurements before.
-        2. d = (largest - smallest) / largest over the workers. It has drifted where d > `tolerance` at both steps.
+        1. For each parameter that every worker holds whole (not sharded by FSDP or tensor parallelism), take the newest
+           step at which all workers recorded its norm, and the one two measurements earlier.
+        2. d = (largest - smallest) / largest over the workers. It has drifted where d > `tolerance` at both steps; the
+           finding names the worker with the norm farthest from the median.
         3. A single worker, or workers that train models of other names, are silent.
 
         Workers that average their weights only now and then (local SGD) differ in between by design: leave this rule
@@ -96,10 +97,10 @@ class ReplicasDiffer(Rule):
             return None
         spreads = [spread(column) for column in norms.T]
         same = [place for place, value in enumerate(spreads) if not value > self.tolerance]
-        odd = int(np.argmax(np.abs(norms[:, -1] - np.median(norms[:, -1]))))
+        farthest = int(np.argmax(np.abs(norms[:, -1] - np.median(norms[:, -1]))))
         return Finding(
             subject=name,
-            worker=columns[odd].worker,
+            worker=columns[farthest].worker,
             step=window.step,
             since_step=int(steps[same[-1] + 1 if same else 0]),
             measure="relative difference of the copies' norms",

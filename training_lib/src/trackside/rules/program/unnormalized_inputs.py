@@ -1,4 +1,4 @@
-"""unnormalized-inputs: what the model is fed is too large, constant, or no number."""
+"""unnormalized-inputs: inputs of the model that are too large, constant, or no numbers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class UnnormalizedInputs(Rule):
         5. Points 3 and 4 are silent where the model normalises its inputs itself (its first layer is a normalisation),
            and once the training has lost half of its first loss: then it copes.
 
-        Amazon's CheckInputImages asks for |mean| < 0.2 of each channel, under MXNet's name of the input; it is the
+        Amazon's CheckInputImages requires |mean| < 0.2 of each channel, under MXNet's name of the input; it is the
         preset `aws-docs`. Images between 0 and 1 exceed that, and train well.
 
     What to do:

@@ -1,4 +1,4 @@
-"""unsuitable-loss: a loss function that is given what it does not expect."""
+"""unsuitable-loss: a loss function with arguments that it does not expect."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class UnsuitableLoss(Rule):
         learns something else or nothing.
 
     How it decides:
-        With what the hook tells of the training's losses and their values so far, for losses of the framework that
+        With the hook's facts about the training's losses and their values so far, for losses of the framework that
         cannot be negative (cross entropy, squared and absolute errors, margins):
 
         1. Sign: the loss is multiplied by a negative number before `backward`. Programs with several optimizers are
@@ -57,7 +57,7 @@ class UnsuitableLoss(Rule):
         3. One class: cross entropy over a single output, which is zero whatever the model says.
         4. Broadcasting: a column of n predictions met a row of n targets, so that each prediction was compared with
            every target. Or each of k scores met the number of the class, as one target for all of them. Of losses by
-           hand, too.
+           hand, too, and of programs with several optimizers, such as an actor and its critic.
         5. Running away, a warning only: what is minimised has fallen below -`runaway` times its largest size over the
            first steps, falls ever faster, and gradients or weights grow. A loss whose minimum is not where the model
            is right has the wrong sign; a likelihood of densities, a reward or an adversary's loss goes below zero too,
@@ -65,7 +65,7 @@ class UnsuitableLoss(Rule):
         6. At the margin, a warning only: a triplet loss that takes the mean of max(0, near - far + margin) has over the
            newest half of at least 100 losses settled at its margin: at most 5 % above and 2 % below it (pairs of an
            example with itself take it a little below), with a spread of at most 10 %, and falling no more (by two
-           standard errors). A model that cannot tell anything apart stands at the margin; one that is to bring
+           standard errors). A model that separates nothing stands at the margin; one that is to bring
            like together gets below it at once, for like is nearer to like than to others in any space. Only one that is
            to drive like apart cannot: the best it can do is to make all alike.
 
@@ -143,7 +143,7 @@ class UnsuitableLoss(Rule):
     def lacks(self, window: Window) -> str:
         """Return a clause if the hook recorded no facts about losses."""
         if window.facts is None or not window.facts.losses:
-            return "what a hook of this version tells of the program (its losses)"
+            return "facts about the program's losses, which Trackside's hook records"
         return ""
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
@@ -187,8 +187,9 @@ class Misuse:
 
 def misuse(loss: LossFacts, *, level: float, has_several_aims: bool) -> Misuse | None:
     """Return the misuse of a loss with the value `level`; None without evidence of one."""
-    if loss.is_broadcast and not has_several_aims:
-        return Misuse(BROADCAST, 1 / loss.input_shape[0] if loss.input_shape and loss.input_shape[0] > 1 else 0.5, 1.0)
+    if loss.is_broadcast:
+        of_input = loss.input_shape[0] if loss.input_shape else 0  # of facts that lack the number: at least two
+        return Misuse(BROADCAST, 1 / (loss.compared_with or max(of_input, 2)), 1.0)
     if loss.lowers_likelihood and not has_several_aims:
         return Misuse(LIKELIHOOD, -1.0, 0.0)
     if loss.type_name not in _NEVER_NEGATIVE:

@@ -105,7 +105,7 @@ class WrongMode(Rule):
     def lacks(self, window: Window) -> str:
         """Return a clause if the hook recorded no facts about modules."""
         if window.facts is None:
-            return "what a hook of this version tells of the program (its modules)"
+            return "facts about the program's modules, which Trackside's hook records"
         return ""
 
     def _evaluated(self, window: Window, facts: ModelFacts, module: ModuleFacts) -> Finding:

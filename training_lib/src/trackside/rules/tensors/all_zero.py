@@ -18,7 +18,7 @@ class AllZero(Rule):
     """Tensors hold nothing but zeros, or hardly anything else.
 
     Why it matters:
-        A gradient of zeros moves nothing, an input of zeros says nothing, an output of zeros lets nothing through.
+        A gradient of zeros moves nothing, an input of zeros carries nothing, an output of zeros lets nothing through.
 
     How it decides:
         For each tensor of `collection_names`, and each whose name a regex of `tensor_regex` finds (both empty:

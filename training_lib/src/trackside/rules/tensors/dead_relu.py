@@ -25,7 +25,7 @@ _AT_ONCE = 0  # step at which a unit that is dead was dead from the start: the f
 _LIVABLE = 0.9  # share of dead units
 _WASTED = 0.05  # of it, and of all gradients by tensors this share is zero: nothing can become of it
 _MOSTLY = 0.5
-_HEARD = 0.9  # of the dead share of a layer: what the layer behind it must hear of it
+_PASSED_ON = 0.9  # of the dead share of a layer: the least share of zeros in the inputs of the layer behind it
 _WITHOUT_ZEROS = ("tanh", "sigmoid", "gelu", "silu", "leaky_relu", "softmax", "log_softmax", "other")
 
 
@@ -50,11 +50,11 @@ class DeadRelu(Rule):
         4. What a dead unit passes on is zero, so that the weights that read it get no gradient either. It fires only
            where another layer, not the first, shows that: a share c = 1 - (1 - z) / (1 - b) of its inputs is zero, with
            z and b the shares of zeros in the gradients of its weights and its bias, and c is at least 0.9 d. A head
-           that had no turn, an expert that nobody asked and actions that nobody took have gradients of zeros, but no
-           layer reads zeros for it. (A normalisation right behind the ReLU hides it, and is taken at its word.)
+           without a sample, an expert that was not chosen and actions that were not taken have gradients of zeros,
+           but no layer reads zeros for it. (A normalisation right behind the ReLU hides it, and is taken at its word.)
         5. It fires only where some layer is alive: where the loss itself is zero for every sample (a margin that is
            kept), all gradients are zero and nothing is dead.
-        6. Batches of fewer than 16 samples cannot tell, and are left out.
+        6. Batches of fewer than 16 samples are too small for it, and are left out.
         7. A model that learns lives with what is left of it, for a wide layer needs but a few units. Where units are
            dead from the first step on, it is silent in the first 100 steps while the loss falls, and later once that
            has lost a quarter of its first value, or a tenth and goes on falling, unless half of the gradients of the
@@ -174,8 +174,8 @@ class DeadRelu(Rule):
         readers = _zeros_of_readers(window, shares)
         if not readers:  # the run lacks these facts
             return list(names)
-        heard = max(zero_inputs(weights=weights, bias=shares[bias]) for bias, weights in readers)
-        return [name for name in names if heard >= _HEARD * shares[name] or _is_normalised(facts, name)]
+        zeros_passed_on = max(zero_inputs(weights=weights, bias=shares[bias]) for bias, weights in readers)
+        return [name for name in names if zeros_passed_on >= _PASSED_ON * shares[name] or _is_normalised(facts, name)]
 
     def _dead_since(self, column: Column) -> int:
         alive = np.flatnonzero(~(column.values > self.threshold_layer / 100))

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause, Suspicion
-from trackside.contracts.model_facts import LossFacts
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import (
     Evidence,
+    error_of_median,
     has_several_aims,
-    training_losses,
     why_it_diverges,
     why_nothing_is_learned,
 )
-from trackside.rules.evaluations import by_evaluation, has_stopped_falling, training_of, was_never_better
+from trackside.rules.evaluations import (
+    Evaluations,
+    by_evaluation,
+    has_stopped_falling,
+    training_of,
+    was_never_better,
+)
 from trackside.rules.guessing import best_guess
 from trackside.rules.rule import Rule, parameter
+from trackside.rules.training_loss import whole_losses
 from trackside.trial.window import Column, Window
 
 _FEWEST_LOSSES = 20  # in a window, however seldom losses are saved
@@ -29,9 +35,15 @@ _LEARNED = 0.1  # a run that has lost this share of its first loss learns; it ma
 _LOST = 1.5  # times the first loss
 _LOST_BY_HAND = 10.0  # the same of a loss that is no known one: such as a policy's, which pays late, may well rise
 _FAR = 2.0  # times the first loss, which is but one loss: until then the first window stands for the start
+_AGAIN = 5.0  # percent: a loss that rose and fell by so much since is on its way down again
+_AS_GUESSING = 0.98  # of the loss of guessing, or of the first
+_AT_THE_END = 0.4  # of `start_step`, from which on the loss of a run that has ended can be stuck
+_CONFIRMED_AFTER = 10  # steps
+_MOST_PHASES = 3  # optimizers made after the first: a program that makes more makes one each epoch
 _SLOWLY = 0.5  # percent: a loss that certainly fell by more over half a run learns, if slowly
 
 Losses = NDArray[np.float64]
+Steps = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -50,31 +62,39 @@ class LossNotDecreasing(Rule):
         1. Rising: let lowest be the smallest median of all windows so far, one after the other (or L0, once the level
            is above 2 x L0: a single loss may be low by accident). The loss rises when even the smallest loss of the
            newest window is more than `increase_threshold_percent` above lowest, and level > 0.9 x L0: nearly all that
-           was learned is lost.
-        2. Stuck, from `start_step` on: the run has learned less than a tenth, (start - level) / |start| < 0.1 with
-           start = max(L0, median of the first window), and in the newest half of the run the decrease from the earlier
-           half of it (before) to the later (after) is certainly small: d + 2 s < `diff_percent` / 100, and not
-           certainly more than half a percent (then it learns); d = (median(before) - median(after)) / |median(before)|.
+           was learned is lost. Not while the level is below 2 x L0 and the loss certainly falls again since it rose, by
+           more than 5 %: so does a new task, a harder one, or a layer that begins anew.
+        2. Stuck, from `start_step` on, at the end of a run from two fifths of it on: the run has learned less than a
+           tenth, (start - level) / |start| < 0.1 with start = max(L0, median of the first window), and in the newest
+           half of the run the decrease from the earlier half of it (before) to the later (after) is certainly small:
+           d + 2 s < `diff_percent` / 100, and not certainly more than half a percent (then it learns);
+           d = (median(before) - median(after)) / |median(before)|. It learns, too, if the loss fell certainly by more
+           than half a percent from the second quarter of the run to the fourth. A loss that certainly rises, by more
+           than `increase_threshold_percent`, is left to point 1.
         3. s is the standard error of d. A median of n losses has the error 1.2533 x 1.4826 x MAD / sqrt(n), where MAD
            is the median absolute deviation; the errors of the two medians add in squares. Where noise could hide a
            decrease, s is large and the rule stays silent until longer windows tell.
-        4. Where eight evaluations and more were never better than guessing (the loss of the best constant answer to the
-           labels that were saved), and the last third of them no better than those before, start is at most that loss,
-           and no decrease is enough for learning: a training loss that falls from too high to the level of guessing,
-           or by the labels of single rows, has learned nothing.
+        4. A level of guessing is no learning, however high the first loss was: guessing is the loss of the best
+           constant answer to the labels that were saved. With classes as labels, a level of at least 98 % of that
+           loss has learned nothing, if no evaluation was better. Where eight evaluations and more were never better
+           than guessing, and the last third of them no better than those before, start is at most that loss, and no
+           decrease is enough for learning: a training loss that falls by the labels of single rows has learned nothing.
         5. Steps in which the learning rate is still warming up (below half of the largest rate so far) do not count.
-        6. Losses that are ever negative are left alone, and so are programs with several optimizers: the losses of a
-           policy gradient or of two models that compete have no level that they should fall to. Of a sum of losses only
-           the sum is judged: an addend may rise while it falls.
-        7. Two judged steps in a row must say so. A run that ends before `start_step`, and has not learned a tenth by
-           then, could not be evaluated: that is not a clean bill of health.
+           A new optimizer begins a new baseline: L0, lowest and start are those since then, and what was learned
+           before still counts as learned. Not where optimizers are made again and again.
+        6. Losses that are ever negative are left alone, and so are programs with several optimizers, unless these step
+           together for one loss: the losses of a policy gradient or of two models that compete have no level that they
+           should fall to. Of a sum of losses only the sum is judged: an addend may rise while it falls.
+        7. The losses up to ten steps before must say the same. A run that ends before two fifths of `start_step`, and
+           has not learned a tenth by then, could not be evaluated: that is not a clean bill of health.
 
         Critical where the loss has risen above 1.5 x L0 (10 x L0 where it is computed by hand, for that may be the loss
-        of a policy with seldom rewards, all positive), or is stuck for more than `num_steps` steps; else a warning.
+        of a policy with seldom rewards, all positive), is stuck for more than `num_steps` steps, or where a run of
+        `start_step` steps ends and has learned nothing: its level is at least 98 % of start, or of guessing. Else a
+        warning.
 
         A run that converged is silent, since most of its loss is gone, and so is one that still learns slowly or that
-        only a few small batches make look bad. What it cannot see without evaluations: a first loss that was far too
-        high by accident (inputs a thousand times too large) and then fell to the level of guessing looks like success.
+        only a few small batches make look bad.
 
         Amazon's LossNotDecreasing has the same three names. As documented, it compares two single losses that are at
         least `num_steps` = 10 steps apart and fires when the later is not at least `diff_percent` = 0.1 % below the
@@ -113,7 +133,6 @@ class LossNotDecreasing(Rule):
     paced = True
     severity = Severity.CRITICAL
     since = "0.1"
-    patience = 2
     likely_causes = (Cause.LEARNING_RATE_TOO_HIGH, Cause.LEARNING_RATE_TOO_LOW)
     what_to_do = (
         "If the loss rises, divide the learning rate by ten. If it never moved, multiply it by ten.",
@@ -121,7 +140,9 @@ class LossNotDecreasing(Rule):
         "Try to overfit a single batch: if that fails, the model or the loss is at fault, not the data.",
     )
 
-    start_step: int = parameter(120, "step from which on a loss can be stuck", minimum=1)
+    start_step: int = parameter(
+        300, "step from which on a loss can be stuck; when the run has ended, two fifths of it", minimum=1
+    )
     num_steps: int = parameter(500, "steps whose losses make up the longest window", minimum=1)
     diff_percent: float = parameter(
         8.0,
@@ -137,17 +158,18 @@ class LossNotDecreasing(Rule):
         """Return one finding per loss and worker that is stuck or rises at this step, the largest rise first."""
         if has_several_aims(window):
             return []
-        findings = [found for c in _whole_losses(window) if (found := self._judge(window, c)) is not None]
+        findings = [found for c in whole_losses(window) if (found := self._judge(window, c)) is not None]
         return sorted(findings, key=lambda finding: (finding.relation != ">", -abs(finding.observed)))
 
     def lacks(self, window: Window) -> str:
         """Name the missing input: two windows, unless the run has visibly learned before."""
-        rows = [self._finite(window, column) for column in _whole_losses(window)]
+        rows = [self._finite(window, column) for column in whole_losses(window)]
         learned = any(_has_learned(losses, min(size, len(losses))) for _, losses, size in rows if len(losses))
-        late = any(len(losses) >= 2 * size and steps[-1] >= self.start_step for steps, losses, size in rows)
+        needed = self._needed(window)
+        late = any(len(losses) >= 2 * size and steps[-1] >= needed for steps, losses, size in rows)
         if learned or late:
             return ""
-        return f"{self.start_step} steps of a training loss, or a loss that has fallen; this is step {window.step}"
+        return f"{needed} steps of a training loss, or a loss that has fallen; this is step {window.step}"
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
         """Return CRITICAL if the training is lost for certain."""
@@ -161,30 +183,33 @@ class LossNotDecreasing(Rule):
         numbers = finding.statistics
         if finding.relation == ">":
             return numbers["level"] > numbers["lost_above"]
-        return finding.step - finding.since_step > self.num_steps
+        return bool(numbers["learned_nothing"]) or finding.step - finding.since_step > self.num_steps
 
-    def _finite(self, window: Window, column: Column) -> tuple[NDArray[np.int64], Losses, int]:
+    def _needed(self, window: Window) -> int:
+        """Return the number of steps from which on a loss can be stuck."""
+        return math.ceil(_AT_THE_END * self.start_step) if window.is_last else self.start_step
+
+    def _finite(self, window: Window, column: Column, *, through: int | None = None) -> tuple[Steps, Losses, int]:
         """Return steps and values of the finite losses since the warm-up, and the number of losses in a window."""
-        kept = np.isfinite(column.values) & (column.steps >= _warmed_up_at(window))
+        step = window.step if through is None else through
+        kept = np.isfinite(column.values) & (column.steps >= _warmed_up_at(window)) & (column.steps <= step)
         steps, losses = column.steps[kept], column.values[kept]
-        most = int(np.count_nonzero(steps > window.step - self.num_steps))
+        most = int(np.count_nonzero(steps > step - self.num_steps))
         return steps, losses, max(_FEWEST_LOSSES, min(most, len(losses) // 4))
 
     def _judge(self, window: Window, column: Column) -> Finding | None:
         if not math.isfinite(column.values[-1]) or (column.values < 0).any():
             return None  # a broken loss is exploding-tensor's
-        steps, losses, size = self._finite(window, column)
-        answer = judge_losses(
-            losses,
-            window=size,
-            diff_percent=self.diff_percent,
-            increase_threshold_percent=self.increase_threshold_percent,
-            guessing=_never_exceeded_guessing(window, column),
-        )
-        if answer is None or (answer.kind == "stuck" and window.step < self.start_step):
+        found = self._answer(window, column, through=window.step)
+        if found is None:
             return None
+        before = self._answer(window, column, through=window.step - _CONFIRMED_AFTER)
+        if before is None or before[1].kind != found[1].kind:
+            return None
+        steps, answer, first, size = found
         rises = answer.kind == "rising"
         facts = window.facts.loss(column.tensor) if window.facts else None
+        learned_nothing = not rises and window.is_last and len(steps) and answer.learned < 1 - _AS_GUESSING
         return Finding(
             subject=column.tensor,
             worker=column.worker,
@@ -195,43 +220,82 @@ class LossNotDecreasing(Rule):
             relation=">" if rises else "<",
             threshold=self.increase_threshold_percent if rises else self.diff_percent,
             statistics={
-                "first_loss": float(losses[0]),
-                "lost_above": (_LOST_BY_HAND if facts and not facts.is_built_in else _LOST) * float(losses[0]),
+                "first_loss": first,
+                "lost_above": (_LOST_BY_HAND if facts and not facts.is_built_in else _LOST) * first,
                 "level": answer.level,
                 "compared_with": answer.compared_with,
                 "error_percent": answer.error_percent,
                 "window_losses": float(size),
+                "learned_nothing": float(learned_nothing and window.step >= self.start_step),
             },
             series=column.series,
             place=facts.line if facts else "",
         )
 
+    def _answer(self, window: Window, column: Column, *, through: int) -> tuple[Steps, Answer, float, int] | None:
+        """Return the steps and the fault of the losses through a step, their first loss, and the window's losses."""
+        all_steps, all_losses, _ = self._finite(window, column, through=through)
+        began = _phase_of(window)
+        kept = all_steps >= began
+        steps, losses = all_steps[kept], all_losses[kept]
+        size = max(_FEWEST_LOSSES, min(int(np.count_nonzero(steps > through - self.num_steps)), len(losses) // 4))
+        never_better = _never_exceeded_guessing(window, column)
+        answer = judge_losses(
+            losses,
+            window=size,
+            diff_percent=self.diff_percent,
+            increase_threshold_percent=self.increase_threshold_percent,
+            guessing=never_better,
+            level_of_guessing=lambda: _level_of_guessing(window, column),
+        )
+        if answer is None:
+            return None
+        if answer.kind == "stuck" and window.step - began < self._needed(window):
+            return None
+        is_judged_alone = never_better is not None or answer.is_guessing or not began
+        if answer.kind == "stuck" and not is_judged_alone and _fell(_start_of(all_losses, size), answer.level):
+            return None  # it was learned before the new baseline
+        return steps, answer, float(losses[0]), size
 
-def _whole_losses(window: Window) -> tuple[Column, ...]:
-    """Return the training losses, without addends of another one."""
-    columns = training_losses(window)
-    sums = {facts.backward_line for facts in _known(window, columns) if not facts.is_built_in and facts.backward_line}
-    parts = {facts.name for facts in _known(window, columns) if facts.is_built_in and facts.backward_line in sums}
-    return tuple(column for column in columns if column.tensor not in parts)
+
+def _phase_of(window: Window) -> int:
+    """Return the step at which the newest optimizer began; 0 for a run's first, or for a run that makes many."""
+    facts, begins = window.facts, list[int]()
+    while facts is not None and facts.from_step > 0:
+        earlier = window.source.facts_at(facts.from_step - 1)
+        if earlier is None or earlier.from_step >= facts.from_step:
+            break
+        if {o.name for o in facts.optimizers} - {o.name for o in earlier.optimizers}:
+            begins.append(facts.from_step)
+        facts = earlier
+    return begins[0] if begins and len(begins) <= _MOST_PHASES else 0
 
 
-def _known(window: Window, columns: Sequence[Column]) -> list[LossFacts]:
-    return [known for c in columns if window.facts and (known := window.facts.loss(c.tensor)) is not None]
+def _evaluations_of(window: Window, trained: Column) -> tuple[Evaluations, ...]:
+    """Return the evaluations beside a training loss, by validation loss."""
+    evaluated = [c for name in window.tensors("losses") for c in window.statistic(name, "mean", mode="EVAL")]
+    found = [by_evaluation(c, trained) for c in evaluated if training_of(c, (trained,)) is not None]
+    return tuple([seen for seen in found if seen is not None])
 
 
 def _never_exceeded_guessing(window: Window, trained: Column) -> float | None:
     """Return the loss of guessing, if the validation loss was never better; else None."""
-    evaluated = [c for name in window.tensors("losses") for c in window.statistic(name, "mean", mode="EVAL")]
-    for column in evaluated:
-        if training_of(column, (trained,)) is None:
-            continue
-        seen = by_evaluation(column, trained)
-        if seen is None or not has_stopped_falling(seen):
+    for seen in _evaluations_of(window, trained):
+        if not has_stopped_falling(seen):
             continue
         guess = best_guess(window, trained.tensor, worker=trained.worker)
         if guess is not None and was_never_better(seen, guess):
             return guess.loss
     return None
+
+
+def _level_of_guessing(window: Window, trained: Column) -> float | None:
+    """Return the loss of guessing classes, by the saved labels; None if unknown, or if an evaluation was better."""
+    guess = best_guess(window, trained.tensor, worker=trained.worker)
+    if guess is None or not guess.is_of_classes:
+        return None
+    was_better = any(seen.means.min() < _AS_GUESSING * guess.loss for seen in _evaluations_of(window, trained))
+    return None if was_better else guess.loss
 
 
 def _warmed_up_at(window: Window) -> int:
@@ -253,6 +317,8 @@ class Answer:
     level          the present level
     compared_with  the lowest level (rising), or the level before (stuck)
     since          index of the first loss that belongs to the fault
+    learned        share of the start, or of guessing, that was learned (stuck)
+    is_guessing    the level is that of guessing (stuck)
     """
 
     kind: str
@@ -261,6 +327,8 @@ class Answer:
     level: float
     compared_with: float
     since: int
+    learned: float = 0.0
+    is_guessing: bool = False
 
 
 def judge_losses(
@@ -270,16 +338,25 @@ def judge_losses(
     diff_percent: float,
     increase_threshold_percent: float,
     guessing: float | None = None,
+    level_of_guessing: Callable[[], float | None] = lambda: None,
 ) -> Answer | None:
     """Return the fault of these losses (finite, oldest first, shape (n,)), rising or stuck; None without a fault.
 
-    window    number of losses in a window
-    guessing  the loss of guessing, if validation losses were never better than that
+    window             number of losses in a window
+    guessing           the loss of guessing, if validation losses were never better than that
+    level_of_guessing  returns the loss of guessing; called only for losses that stand still
     """
     if len(losses) < window:
         return None
     with np.errstate(over="ignore", invalid="ignore"):  # losses near the largest float: an infinite mean is an answer
-        return _rising(losses, window, increase_threshold_percent) or _stuck(losses, window, diff_percent, guessing)
+        rising = _rising(losses, window, increase_threshold_percent)
+        return rising or _stuck(
+            losses,
+            window,
+            between=(-increase_threshold_percent, diff_percent),
+            guessing=guessing,
+            level_of_guessing=level_of_guessing,
+        )
 
 
 def _rising(losses: Losses, window: int, threshold_percent: float) -> Answer | None:
@@ -295,51 +372,97 @@ def _rising(losses: Losses, window: int, threshold_percent: float) -> Answer | N
     if not newest.min() > limit:
         return None
     below = np.flatnonzero(losses <= limit)
+    since = int(below[-1]) + 1 if below.size else 0
+    if level < _FAR * abs(losses[0]) and _falls_again(losses[since:]):
+        return None
     return Answer(
         kind="rising",
         percent=_percent(level - lowest, lowest),
         error_percent=0.0,
         level=level,
         compared_with=lowest,
-        since=int(below[-1]) + 1 if below.size else 0,
+        since=since,
     )
 
 
-def _stuck(losses: Losses, window: int, diff_percent: float, guessing: float | None) -> Answer | None:
+def _falls_again(risen: Losses) -> bool:
+    """Return True if losses certainly fell from the first third to the last, by more than a twentieth."""
+    third = len(risen) // 3
+    if third < 2:
+        return False
+    decrease, error = _decrease(risen[:third], risen[-third:])
+    return decrease - 2 * error > _AGAIN
+
+
+def _stuck(
+    losses: Losses,
+    window: int,
+    *,
+    between: tuple[float, float],
+    guessing: float | None,
+    level_of_guessing: Callable[[], float | None],
+) -> Answer | None:
     if len(losses) < 2 * window:
-        return None
-    if _has_learned(losses, window, guessing):
         return None
     half = max(window, len(losses) // 4)
     before, after = losses[-2 * half : -half], losses[-half:]
-    compared_with, level = float(np.median(before)), float(np.median(after))
-    decrease = _percent(compared_with - level, compared_with)
-    error = _percent(math.hypot(_error_of_median(before), _error_of_median(after)), compared_with)
-    learns_slowly = guessing is None and decrease - 2 * error > _SLOWLY
-    if not decrease + 2 * error < diff_percent or learns_slowly:
+    decrease, error = _decrease(before, after)
+    if not between[0] <= decrease + 2 * error < between[1]:
         return None
+    if guessing is None and _learns_slowly(losses, half, decrease - 2 * error):
+        return None
+    start = _start_of(losses, window)
+    if guessing is not None:
+        start = min(start, guessing)
+    newest, is_guessing = float(np.median(losses[-window:])), False
+    if _fell(start, newest):
+        guess = level_of_guessing()
+        if guess is None or newest < _AS_GUESSING * guess:
+            return None
+        start, is_guessing = guess, True
     return Answer(
         kind="stuck",
         percent=decrease,
         error_percent=error,
-        level=level,
-        compared_with=compared_with,
+        level=float(np.median(after)),
+        compared_with=float(np.median(before)),
         since=len(losses) - 2 * half,
+        learned=(start - newest) / abs(start) if start else 0.0,
+        is_guessing=is_guessing,
     )
 
 
-def _has_learned(losses: Losses, window: int, guessing: float | None = None) -> bool:
-    start = max(float(losses[0]), float(np.median(losses[:window])))
-    if guessing is not None:
-        start = min(start, guessing)
-    return start - float(np.median(losses[-window:])) >= _LEARNED * abs(start)
+def _learns_slowly(losses: Losses, half: int, certain: float) -> bool:
+    """Return True for a certain decrease in the newest half, or from the second quarter to the last.
+
+    certain  the least decrease in percent over the newest half that noise allows
+    """
+    if certain > _SLOWLY:
+        return True
+    if len(losses) < 4 * half:
+        return False
+    decrease, error = _decrease(losses[-3 * half : -2 * half], losses[-half:])
+    return decrease - 2 * error > _SLOWLY
+
+
+def _decrease(before: Losses, after: Losses) -> tuple[float, float]:
+    """Return the decrease of the median in percent of the earlier one, and its standard error."""
+    first = float(np.median(before))
+    error = math.hypot(error_of_median(before), error_of_median(after))
+    return _percent(first - float(np.median(after)), first), _percent(error, first)
+
+
+def _start_of(losses: Losses, window: int) -> float:
+    return max(float(losses[0]), float(np.median(losses[:window])))
+
+
+def _fell(start: float, level: float) -> bool:
+    return start - level >= _LEARNED * abs(start)
+
+
+def _has_learned(losses: Losses, window: int) -> bool:
+    return _fell(_start_of(losses, window), float(np.median(losses[-window:])))
 
 
 def _percent(difference: float, of: float) -> float:
     return 100 * difference / abs(of) if of else math.copysign(math.inf, difference) if difference else 0.0
-
-
-def _error_of_median(values: Losses) -> float:
-    """Return the standard error of the median of normal noise, from the median absolute deviation."""
-    deviation = float(np.median(np.abs(values - np.median(values))))
-    return 1.2533 * 1.4826 * deviation / math.sqrt(len(values))

@@ -30,7 +30,7 @@ _FEWEST_EVALUATIONS = 4
 _MOSTLY_LEARNED, _BARELY_LEARNED = 0.3, 0.95  # of the first training loss that is left
 _NOTHING = 0.02  # share of a loss that counts as no improvement
 _MUCH = 0.5  # of the first validation loss
-_BY_HEART = 0.92  # of the loss of guessing: what was learned of the training data
+_MOST_OF_GUESSING = 0.92  # of the loss of guessing: a training loss above it has learned hardly anything
 _HARDLY_ANY = 0.15  # share of what was learned of the training data beyond guessing
 _NEAR_GUESSING = 0.9  # of the loss of guessing
 _LONG = 0.2  # share of all evaluations that have come since the best: what has just turned may turn again
@@ -47,11 +47,11 @@ class Overfit(Rule):
     """The validation loss rises while the training loss goes on falling.
 
     Why it matters:
-        From here on the model learns the training data by heart. Each further step costs money and makes it worse on
+        From here on the model memorises the training data. Each further step costs money and makes it worse on
         anything it has not seen; the best model was some steps ago.
 
     How it decides:
-        Losses of steps in mode EVAL are validation losses; the hook tells them apart by `model.eval()`.
+        Losses of steps in mode EVAL are validation losses; the hook finds them by `model.eval()`.
 
         1. An evaluation k holds all validation losses between two training steps: E_k is their mean, and T_k the median
            of the training losses since the evaluation before. T_first is the median of the first three of all.
@@ -79,8 +79,8 @@ class Overfit(Rule):
            model is as good as it was.
 
         A constant added to the losses, or a factor, changes nothing in r and u. Critical from r > 0.5 on, a warning
-        before. What it cannot tell from a fault: a network that first learns by heart and understands much later
-        (grokking), and validation data that are meant to be so different that most of what is learned is of no use.
+        before. Two healthy cases look like a fault: a network that first memorises and understands much later
+        (grokking), and validation data so different on purpose that most of what is learned is of no use.
 
         Amazon's Overfit compares levels: (mean validation loss - mean training loss) / mean training loss > 0.1. A
         model with dropout, or one that fits its training data well and still gets better on others, exceeds that in
@@ -176,8 +176,10 @@ class Overfit(Rule):
         lost = lost_again(seen.means, seen.training, patience=self.patience_evaluations, batches=seen.batches)
         is_fault = lost is not None and self._is_fault(lost, seen)
         # Reading labels takes time, and a validation loss of which much is gone is better than guessing.
-        asks = is_fault or (len(seen.means) >= MANY and float(seen.means.min()) > _MUCH * float(seen.means[0]))
-        guess = best_guess(window, trained.tensor, worker=trained.worker) if asks else None
+        is_level_needed = is_fault or (
+            len(seen.means) >= MANY and float(seen.means.min()) > _MUCH * float(seen.means[0])
+        )
+        guess = best_guess(window, trained.tensor, worker=trained.worker) if is_level_needed else None
         if is_fault:
             return self._finding(window, seen, evaluated, guess=guess, lost=lost)
         shared = shared_of(seen, most=self.shared_gain, guess=guess)
@@ -186,9 +188,9 @@ class Overfit(Rule):
     def _is_fault(self, lost: Lost, seen: Evaluations) -> bool:
         if lost.share > self.ratio_threshold and _clearly(lost, self.ratio_threshold):
             return True
-        is_by_heart = float(np.median(seen.training[-NEWEST:])) < _MOSTLY_LEARNED * seen.first
+        is_memorised = float(np.median(seen.training[-NEWEST:])) < _MOSTLY_LEARNED * seen.first
         has_turned = lost.share > _TURNED and lost.now > _WORSE * lost.lowest > 0
-        return has_turned and is_by_heart and seen.unshared(lost.now) > _KEPT_TO_ITSELF
+        return has_turned and is_memorised and seen.unshared(lost.now) > _KEPT_TO_ITSELF
 
     def _threshold(self, lost: Lost | None) -> float:
         if lost is None:
@@ -255,7 +257,7 @@ def _has_nothing(seen: Evaluations, guess: Guess) -> bool:
     easier or harder: then the validation loss must never have fallen, and be near the loss of guessing.
     """
     learned = guess.loss - float(seen.training_means[-NEWEST:].mean())
-    if not learned > (1 - _BY_HEART) * guess.loss:
+    if not learned > (1 - _MOST_OF_GUESSING) * guess.loss:
         return False
     lowest = float(seen.means.min())
     if guess.is_of_classes:

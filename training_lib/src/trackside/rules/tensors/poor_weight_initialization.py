@@ -45,7 +45,7 @@ class PoorWeightInitialization(Rule):
 
         Layers loaded from a checkpoint have the scale that they were trained to; most lie within the bounds.
 
-        Amazon's PoorWeightInitialization asks for the variances of activation inputs, the spread of gradients, and a
+        Amazon's PoorWeightInitialization requires the variances of activation inputs, the spread of gradients, and a
         loss that falls within the first ten steps; by default nothing of that is saved so early. Preset `aws-docs`.
 
     What to do:
@@ -95,7 +95,7 @@ class PoorWeightInitialization(Rule):
     def lacks(self, window: Window) -> str:
         """Return a clause without facts about the program, or during its first steps."""
         if window.facts is None:
-            return "what a hook of this version tells of the program (shapes of its parameters)"
+            return "facts about the program's parameters, which Trackside's hook records"
         return "" if window.step >= _FIRST_STEPS else "its first steps"
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:

@@ -39,8 +39,8 @@ class SimilarAcrossRuns(Rule):
 
         Tensors, steps and workers that one of the runs lacks are left out. It judges only where it was chosen.
 
-        Despite its name, Amazon's SimilarAcrossRuns fires where tensors differ: an older text of its documentation says
-        so, and the newer ones do not say otherwise. How much they may differ is not documented; the tolerances here are
+        Despite its name, Amazon's SimilarAcrossRuns fires where tensors differ: an older text of its documentation has
+        it so, and the newer ones do not contradict it. The tolerance is not documented; those here are
         those of numpy.allclose for float32. It names runs by jobs (`other_trials`) or by places (`other_trial_0`, ...);
         both are places here.
 

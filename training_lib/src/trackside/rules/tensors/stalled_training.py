@@ -20,15 +20,15 @@ class StalledTraining(Rule):
         somebody looks. Collective libraries give up after half an hour at best.
 
     How it decides:
-        Asked while the evaluator waits for more of a run that has not ended:
+        Judges while the evaluator waits for more of a run that has not ended:
 
         1. w is the time since the newest step was seen, in seconds.
-        2. It fires where w > `threshold`. The always-on statistics tell of every step, so that the distance between
+        2. It fires where w > `threshold`. The always-on statistics hold every step, so that the distance between
            saved steps does not matter; without them, choose a threshold longer than that distance.
 
         The time before the first step, in which data are fetched and models compiled, does not count; nor does that
         after the end of the run. A run that goes on recovers. Amazon's StalledTrainingRule has the same threshold, and
-        stops the job itself where asked to; here that is an action like any other.
+        stops the job itself on request; here that is an action like any other.
 
     What to do:
         Look at the stacks of the training's processes (`py-spy dump`), and at each rank. If evaluations or checkpoints

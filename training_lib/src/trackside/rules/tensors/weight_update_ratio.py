@@ -40,9 +40,9 @@ class WeightUpdateRatio(Rule):
     """Steps are far too large or far too small for the weights.
 
     Why it matters:
-        What a step does is seen in how much it changes a weight compared with the weight itself. Around a thousandth is
+        The size of a step is its change of a weight compared with the weight itself. Around a thousandth is
         usual. At a tenth the optimizer throws away what it has learned; at a millionth, a million steps lead nowhere.
-        Both are seen within the first steps, long before the loss curve tells.
+        Both are seen within the first steps, long before the loss curve shows it.
 
     How it decides:
         The hook measures the real update of each weight, momentum, decay and clipping included, at the first steps and
@@ -51,7 +51,7 @@ class WeightUpdateRatio(Rule):
 
         1. Too large: after `start_step` steps the median of r over the weights is above `large_threshold`, and the
            training has not learned a tenth of its first loss (or the loss is above its first value). Large steps that
-           work are right. Where a loss may stay (several optimizers, rewards) it says nothing.
+           work are right. Where a loss may stay (several optimizers, rewards) this point is left out.
         2. Too large before: the median over the weights of their norm now over their first is above `growth_threshold`,
            and as little is learned. Steps that threw the weights so far out are small beside them afterwards. Where a
            loss may stay, one of the first ten steps must have changed the weights by more than half of their size.
@@ -59,8 +59,8 @@ class WeightUpdateRatio(Rule):
            `small_threshold` x (n / `start_step`)^2, for what leads nowhere in many steps may be larger than what does
            in few; no weight can have come 2 % of its size (the sum of its u over all steps, an upper bound); and no
            training loss has fallen by more than 2 % of its size, beyond twice the error of that (medians of the first
-           and of the newest steps). Where a loss may stay or is ever negative (several optimizers, rewards) it tells
-           nothing, and only r below `small_threshold` counts.
+           and of the newest steps). Where a loss may stay or is ever negative (several optimizers, rewards) it
+           does not count, and only r below `small_threshold` counts.
         4. While the learning rate rises (warm-up) nothing is too small, unless r is below `small_threshold` for ten
            times `start_step` steps. A loss far below chance (cross entropy under 0.7 ln(classes)) has learned before:
            fine-tuning takes small steps. So does a parameter that is frozen, or that gets no gradient: it is
@@ -131,7 +131,7 @@ class WeightUpdateRatio(Rule):
 
     def lacks(self, window: Window) -> str:
         """Name the missing input: measured updates."""
-        return "" if _typical_ratios(window) else f"{_FEWEST} measurements of what a step changes in the weights"
+        return "" if _typical_ratios(window) else f"{_FEWEST} measurements of the updates of weights"
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
         """Return CRITICAL if the steps are hopelessly small, or have raised the loss, else WARNING."""
@@ -145,7 +145,7 @@ class WeightUpdateRatio(Rule):
         return why_it_diverges(window) if findings[0].relation == ">" else why_nothing_is_learned(window)
 
     def _is_too_large(self, window: Window) -> bool:
-        learned = learned_share(window) if _losses_tell(window) and window.step >= self.start_step else None
+        learned = learned_share(window) if _must_loss_fall(window) and window.step >= self.start_step else None
         return learned is not None and learned < _NOT_LEARNED
 
     def _thrown_out(self, window: Window) -> list[Finding]:
@@ -157,7 +157,7 @@ class WeightUpdateRatio(Rule):
         limit = self.growth_threshold
         if not growths or not float(np.median(growths)) > limit:
             return []
-        if not (self._is_too_large(window) if _losses_tell(window) else _was_torn(window)):
+        if not (self._is_too_large(window) if _must_loss_fall(window) else _was_torn(window)):
             return []
         found = [(g, c) for g, c in zip(growths, norms, strict=True) if g > limit]
         found.sort(key=lambda pair: -pair[0])
@@ -174,7 +174,7 @@ class WeightUpdateRatio(Rule):
 
     def _small(self, window: Window) -> float:
         """Return the relative update below which steps are too small. The limit grows with the number of steps."""
-        if not _losses_tell(window) or _warms_up(window):
+        if not _must_loss_fall(window) or _warms_up(window):
             return self.small_threshold
         return self.small_threshold * max(1.0, window.step / max(1, self.start_step)) ** 2
 
@@ -182,7 +182,7 @@ class WeightUpdateRatio(Rule):
         way = Evidence(window).way
         if way is None or way[0] > _NO_WAY or window.step < (_LONG if _warms_up(window) else 1) * self.start_step:
             return False
-        return not (_losses_tell(window) and (has_gained(window, share=_NOT_MOVED) or _has_learned_before(window)))
+        return not (_must_loss_fall(window) and (has_gained(window, share=_NOT_MOVED) or _has_learned_before(window)))
 
     def _finding(
         self, window: Window, column: Column, ratio: float, kind: str, threshold: float, *, measure: str = _RATIO
@@ -257,7 +257,7 @@ def _norms(window: Window, name: str) -> list[Column]:
     return [c for c in columns if c.values[0] > 0 and np.isfinite(c.values).all() and len(c.values) >= _FEWEST]
 
 
-def _losses_tell(window: Window) -> bool:
+def _must_loss_fall(window: Window) -> bool:
     """Return True if a constant loss means that nothing is learned."""
     losses = training_losses(window)
     return bool(losses) and not has_several_aims(window) and not any((c.values < 0).any() for c in losses)

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import math
+import weakref
+from collections.abc import Iterator
 
 import torch
 
 _MOST_NUMBERS = 1 << 16
-_TOLERANCE = 0.05  # of the deviation of a uniform distribution, seen from some thousand numbers
+_MOST_ROWS = 32
+_SAMPLE = 16  # numbers of a parameter that are compared with their first values
 _FEWEST_NUMBERS = 64
+_FEWEST_TO_DECIDE = 4096  # numbers from which the shape of a distribution says something, whatever its scale
+_TOLERANCE = 0.05  # of the deviation of a uniform distribution, seen from some thousand numbers
 _FULL = 0.9  # of the bound that the largest of so many numbers reaches
+_SIGMAS = 4.0  # standard errors
+_UNIFORM, _NORMAL, _TRUNCATED = 1.8, 3.0, 2.3684  # fourth moment over the squared second; truncated at two deviations
+_OF_TRUNCATED = 0.8796  # deviation of a normal distribution that is truncated at two deviations
+_SCALES = (0.01, 0.02, 0.1, 1.0)  # deviations that are given as such
+_GAINS = (1.0, math.sqrt(2.0), 5 / 3)  # of linear, ReLU and tanh
+_ORTHOGONAL = 1e-4  # of the rows' squared length
 
 
 def has_equal_rows(parameter: torch.Tensor) -> bool:
@@ -24,29 +35,113 @@ def has_equal_rows(parameter: torch.Tensor) -> bool:
         return torch.equal(rows[0], rows[1]) and torch.equal(rows[0], rows[-1])
 
 
-def looks_untrained(parameter: torch.Tensor) -> bool:
-    """Return True for a matrix that still looks as PyTorch's own layers initialise it: uniform in +-1/sqrt(fan_in).
+class FirstValues:
+    """The values that parameters had when they were first seen, a few of each."""
 
-    No number lies beyond that bound, the largest comes near it, and the root mean square is that of a uniform
-    distribution. A weight that was ever trained has left the bound, or lost that shape.
+    def __init__(self) -> None:
+        self._samples: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor, bool]] = {}
+
+    def facts(self, parameter: torch.Tensor) -> tuple[bool, bool]:
+        """Return (looks untrained, has changed since it was first seen). On a device it waits for some numbers."""
+        if not _is_readable(parameter):
+            return False, False
+        with torch.no_grad():
+            numbers = parameter.detach().reshape(-1)
+            sample = numbers[:: max(1, numbers.numel() // _SAMPLE)][:_SAMPLE].clone()
+        reference, first, is_untrained = self._samples.get(id(parameter), (None, None, False))
+        if first is None or reference is None or reference() is not parameter:
+            is_untrained = looks_untrained(parameter)
+            self._samples[id(parameter)] = weakref.ref(parameter), sample, is_untrained
+            return is_untrained, False
+        if first.shape == sample.shape and first.device == sample.device and torch.equal(first, sample):
+            return is_untrained, False
+        return looks_untrained(parameter), True
+
+
+def looks_untrained(parameter: torch.Tensor) -> bool:
+    """Return True for a matrix with values as a common initializer draws them.
+
+    - uniform in +-1/sqrt(inputs), as PyTorch's own layers; of more numbers uniform within any bound (Xavier, Kaiming)
+    - normal, whole or truncated at two deviations, with a deviation that is given as such (0.02), or follows from the
+      inputs and outputs (Xavier, Kaiming, LeCun)
+    - orthogonal
+
+    A weight that was ever trained has left the bound, or lost that shape.
     """
     if not _is_readable(parameter) or parameter.dim() < 2 or not parameter.is_floating_point():
         return False
-    size = parameter.numel()
-    if size < _FEWEST_NUMBERS:
-        return False
-    units = [parameter.shape[0] / gates for gates in (1, 3, 4)]  # the rows of GRU and LSTM belong to several gates
-    bounds = [1 / math.sqrt(fan) for fan in (size / parameter.shape[0], *units)]
+    return _is_drawn(parameter) or _is_orthogonal(parameter)
+
+
+def _is_drawn(parameter: torch.Tensor) -> bool:
+    """Return True for independent numbers of a uniform or normal distribution, with a scale that initializers use."""
     with torch.no_grad():
         numbers = parameter.detach().reshape(-1)[:_MOST_NUMBERS].float()
-        largest, square = float(numbers.abs().max()), float(numbers.square().mean())
-    return any(_is_uniform(largest, math.sqrt(square), bound) for bound in bounds)
+        numbers = numbers[numbers != 0]  # the row of an embedding for padding is cleared
+        count = numbers.numel()
+        if count < _FEWEST_NUMBERS:
+            return False
+        squares = numbers.square()
+        moments = torch.stack([numbers.mean(), squares.mean(), squares.square().mean(), numbers.abs().max()]).tolist()
+    mean, square, fourth, largest = moments
+    deviation, error = math.sqrt(square), _SIGMAS / math.sqrt(2 * count)  # the error of the deviation, as a share
+    if not 0 < deviation < math.inf or abs(mean) > _SIGMAS * deviation / math.sqrt(count):
+        return False
+    if any(_is_uniform(largest, deviation, bound) for bound in _bounds(parameter)):
+        return True
+    if count < _FEWEST_TO_DECIDE:
+        return False
+    shape = fourth / square**2
+    if abs(shape - _UNIFORM) < 2 * error and _is_uniform(largest, deviation, math.sqrt(3) * deviation, slack=error):
+        return True
+    drawn = list(_deviations(parameter)) if abs(shape - _NORMAL) < math.sqrt(48) * error else []
+    if abs(shape - _TRUNCATED) < 3 * error and largest < 2 / _OF_TRUNCATED * deviation * (1 + error):
+        drawn = [share * scale for scale in _deviations(parameter) for share in (1.0, _OF_TRUNCATED)]
+    return any(abs(deviation - scale) < error * scale for scale in drawn)
 
 
-def _is_uniform(largest: float, root_mean_square: float, bound: float) -> bool:
+def _bounds(parameter: torch.Tensor) -> Iterator[float]:
+    """Yield the bounds of PyTorch's own layers: the rows of GRU and LSTM belong to several gates."""
+    rows = parameter.shape[0]
+    yield 1 / math.sqrt(parameter.numel() / rows)
+    for gates in (1, 3, 4):
+        yield 1 / math.sqrt(rows / gates)
+
+
+def _deviations(parameter: torch.Tensor) -> Iterator[float]:
+    """Yield the deviations that initializers give a matrix of this shape."""
+    rows, columns = parameter.shape[:2]
+    positions = parameter.numel() // (rows * columns)
+    inputs, outputs = columns * positions, rows * positions
+    yield from _SCALES
+    for gain in _GAINS:
+        for fan in (inputs, outputs, (inputs + outputs) / 2):
+            yield gain / math.sqrt(fan)
+
+
+def _is_uniform(largest: float, root_mean_square: float, bound: float, *, slack: float = 1e-4) -> bool:
     expected = bound / math.sqrt(3)
-    is_within = _FULL * bound < largest <= bound * (1 + 1e-4)
+    is_within = _FULL * bound < largest <= bound * (1 + slack)
     return is_within and abs(root_mean_square - expected) < _TOLERANCE * expected
+
+
+def _is_orthogonal(parameter: torch.Tensor) -> bool:
+    """Return True for rows (or columns, if fewer) of equal length at right angles to each other."""
+    with torch.no_grad():
+        matrix = parameter.detach().reshape(parameter.shape[0], -1)
+        if matrix.shape[0] > matrix.shape[1]:
+            matrix = matrix.t()
+        if matrix.numel() > _MOST_NUMBERS * _MOST_ROWS:
+            return False
+        rows = matrix[:_MOST_ROWS].float()
+        if len(rows) < 3:
+            return False
+        products = rows @ rows.t()
+        lengths = products.diagonal()
+        square = lengths.mean()
+        off = (products - torch.diag(lengths)).abs().max()
+        spread = (lengths - square).abs().max()
+        return bool((square > 0) & (torch.maximum(off, spread) < _ORTHOGONAL * square))
 
 
 def _is_readable(parameter: torch.Tensor) -> bool:

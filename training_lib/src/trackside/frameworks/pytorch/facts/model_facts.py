@@ -7,13 +7,14 @@ Findings are worked out, looked up in the script's source, and stored on the wri
 from __future__ import annotations
 
 import gc
+import itertools
 import math
 import time
 import weakref
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -31,7 +32,8 @@ from trackside.contracts.model_facts import (
     ProgramFacts,
 )
 from trackside.contracts.run_layout import model_facts_key
-from trackside.frameworks.pytorch.facts.initial_values import has_equal_rows, looks_untrained
+from trackside.frameworks.pytorch.facts.initial_values import FirstValues, has_equal_rows
+from trackside.frameworks.pytorch.facts.stale_state import StaleState, has_state
 from trackside.frameworks.pytorch.ground.parameter_names import (
     ParameterNames,
     inner_modules,
@@ -55,6 +57,7 @@ from trackside.storage.store import Store
 
 LOOK_INTERVAL = 10  # steps
 FIRST_LOOKS = 3  # steps, each of which is looked at
+LOOKS_AGAIN = (10, 100, 1000)  # steps at which values are compared with the first ones, whatever has changed
 CALM_REVISIONS = 8  # from then on, each further one doubles the interval: a training that changes all the time
 MOST_LOSSES = 64
 MOST_OF_A_LOSS = 16  # in the first step
@@ -77,6 +80,14 @@ class _Found:
     clipping: Sequence[tuple[ClippingFacts, Place | None]]
     program: ProgramFacts
     evaluated_at: Place | None = None
+    random_at: Place | None = None
+
+
+class Counter(Protocol):
+    """A counter of evaluations of one kind, and the place of the newest."""
+
+    count: int
+    place: Place | None
 
 
 class ModelFactsSource:
@@ -87,7 +98,7 @@ class ModelFactsSource:
     - `program`: returns facts of the program that other parts know
     - `clipping`: places where gradients were clipped, by kind and limit
     - `unmasked`: the attention modules that were seen to read all of their input
-    - `training_mode_evaluations`: returns the number of validations in training mode, and the place of one
+    - `evaluations`: counters of validations in training mode, and of those with a live dropout
 
     Of the methods only `wants_loss` could raise.
     """
@@ -100,23 +111,26 @@ class ModelFactsSource:
         program: Callable[[], ProgramFacts],
         clipping: Mapping[tuple[str, float], Place | None],
         unmasked: Container[nn.Module] = (),
-        training_mode_evaluations: Callable[[], tuple[int, Place | None]],
+        evaluations: tuple[Counter, Counter],
         protect: Callable[[Callable[..., None]], Callable[..., None]],
     ) -> None:
         self.is_looking = True
         self._names, self._optimizer_name = names, optimizer_name
         self._program, self._clipping, self._unmasked = program, clipping, unmasked
-        self._training_mode_evaluations = training_mode_evaluations
+        self._in_training_mode, self._random = evaluations
         self._file: ModelFactsFile | None = None
         self._places: weakref.WeakKeyDictionary[Optimizer, Place | None] = weakref.WeakKeyDictionary()
         self._optimizers: weakref.WeakKeyDictionary[Optimizer, OptimizerFacts] = weakref.WeakKeyDictionary()
         self._states: weakref.WeakKeyDictionary[Optimizer, tuple[Any, ...]] = weakref.WeakKeyDictionary()
         self._losses: dict[str, tuple[LossFacts, Place | None]] = {}
+        self._followed_losses = 0  # of these, the number that a step followed
         self._seen_losses: dict[str, int] = {}
         self._autocast_dtype: torch.dtype | None = None
         self._modules: list[weakref.ref[nn.Module]] = []
+        self._stale, self._with_state = StaleState(), list[weakref.ref[nn.Module]]()
         self._others: list[weakref.ref[torch.Tensor]] = []  # parameters that no optimizer holds
-        self._told: object = None
+        self._first_values = FirstValues()
+        self._recorded_state: object = None
         self._revisions = 0
         self._steps = 0
         self._interval = LOOK_INTERVAL
@@ -132,6 +146,7 @@ class ModelFactsSource:
     def end_step(self, step: int) -> None:
         """Look at the models if it is time. Call it right before a training step ends, as `StepEngine.end_step`."""
         if self.is_looking:
+            self._followed_losses = len(self._losses)
             self._look(step)
         self._steps += 1
         self.is_looking = self._steps < FIRST_LOOKS or self._steps % self._interval == 0
@@ -140,6 +155,11 @@ class ModelFactsSource:
         """Return True if this loss is looked at: each loss of the first step, later only the first of a name."""
         count = self._seen_losses.get(name, 0)
         return not (count and self._steps) and count < MOST_OF_A_LOSS and len(self._losses) < MOST_LOSSES
+
+    def has_loss_at(self, place: Place | None) -> bool:
+        """Return True if a loss that a training step followed was seen at this place of the script."""
+        followed = itertools.islice(self._losses.values(), self._followed_losses)
+        return place is not None and any(place == seen for _, seen in followed)
 
     def _optimizer_created(self, optimizer: Optimizer) -> None:
         self._places[optimizer] = user_place()
@@ -167,7 +187,8 @@ class ModelFactsSource:
             input_shape=graph.input_shape,
             class_count=graph.class_count,
             is_weighted=graph.is_weighted,
-            is_broadcast=graph.is_broadcast,
+            is_broadcast=graph.compared_with > 0,
+            compared_with=graph.compared_with,
             margin=graph.margin,
             lowers_likelihood=graph.lowers_likelihood,
         )
@@ -189,7 +210,7 @@ class ModelFactsSource:
     def _looked(self, step: int) -> None:
         if self._file is None:
             return
-        if self._state() == self._told:
+        if self._state() == self._recorded_state and self._steps not in LOOKS_AGAIN:
             return
         is_first = not self._revisions
         self._file.add(self._gather(step))
@@ -199,30 +220,48 @@ class ModelFactsSource:
         if is_first:  # now that the modules are known
             for optimizer in list(self._states):
                 self._before_step(optimizer)
-        self._told = self._state()
+        self._recorded_state = self._state()
 
     def _state(self) -> object:
         """Return a value that differs once something has changed."""
         others = bytes(p.requires_grad for r in self._others if (p := r()) is not None)
         optimizers = [(id(o), s) for o, s in self._states.items()]
-        return optimizers, others, len(self._losses), len(self._clipping), self._training_mode_evaluations()
+        stale = self._stale.look(m for r in self._with_state if (m := r()) is not None)
+        return (
+            optimizers,
+            others,
+            stale,
+            len(self._losses),
+            len(self._clipping),
+            self._in_training_mode.count,
+            self._random.count,
+        )
 
     def _gather(self, step: int) -> _Found:
-        owners = _Owners(self._states, self._optimizers, self._names, looks_at_rows=not self._revisions)
+        owners = _Owners(
+            self._states,
+            self._optimizers,
+            self._names,
+            first_values=self._first_values,
+            looks_at_rows=not self._revisions,
+        )
         roots, parameters = [], []
-        self._modules, self._others = [], []
-        for index, (root_name, root) in enumerate(self._names.roots()):
+        self._modules, self._others, self._with_state = [], [], []
+        for index, (root_name, root) in enumerate([*self._names.roots(), *self._names.outside()]):
             modules = [(path, module) for path, module in inner_modules(root)]
             self._modules += [weakref.ref(module) for _, module in modules]
+            self._with_state += [weakref.ref(module) for _, module in modules if has_state(module)]
             prefix = f"{root_name}." if index else ""
             of_root = [(p, type(m), self._module_facts(m, f"{prefix}{p}" if p else root_name)) for p, m in modules]
             roots.append(of_root)
             for path, parameter in root.named_parameters(remove_duplicate=False):
                 place = without_wrappers(path)
                 module_name = place.rpartition(".")[0]
-                known = owners.facts(f"{root_name}_{place}", parameter)
-                parameters.append(replace(known, module=f"{prefix}{module_name}" if module_name else root_name))
-                if not known.optimizer and not known.tied_to:
+                parameter_facts = owners.facts(f"{root_name}_{place}", parameter)
+                parameters.append(
+                    replace(parameter_facts, module=f"{prefix}{module_name}" if module_name else root_name)
+                )
+                if not parameter_facts.optimizer and not parameter_facts.tied_to:
                     self._others.append(weakref.ref(parameter))
         parameters += owners.homeless()
         has_single = any(parameter.dtype == "float32" for parameter in parameters)
@@ -232,7 +271,6 @@ class ModelFactsSource:
              self._places.get(o))
             for o in self._states if o in self._optimizers
         ]  # fmt: skip
-        evaluations, evaluated_at = self._training_mode_evaluations()
         return _Found(
             from_step=step,
             roots=roots,
@@ -240,12 +278,14 @@ class ModelFactsSource:
             optimizers=optimizers,
             losses=list(self._losses.values()),
             clipping=[(ClippingFacts(kind, limit), place) for (kind, limit), place in list(self._clipping.items())],
-            evaluated_at=evaluated_at,
+            evaluated_at=self._in_training_mode.place,
+            random_at=self._random.place,
             program=replace(
                 self._program(),
                 autocast_dtype=half,
                 data_parallel=_data_parallel([r for _, r in self._names.roots()]),
-                training_mode_evaluations=evaluations,
+                training_mode_evaluations=self._in_training_mode.count,
+                random_evaluations=self._random.count,
             ),
         )
 
@@ -262,6 +302,7 @@ class ModelFactsSource:
             out_features=out_features,
             probability=dropout_probability(module),
             sees_ahead=reads_both_ways(module) or module in self._unmasked,
+            stale_state=self._stale.of(module),
         )
 
 
@@ -274,9 +315,10 @@ class _Owners:
         optimizers: Mapping[Optimizer, OptimizerFacts],
         names: ParameterNames,
         *,
+        first_values: FirstValues,
         looks_at_rows: bool,
     ) -> None:
-        self._names = names
+        self._names, self._first_values = names, first_values
         self._looks_at_rows = looks_at_rows
         self._owner: dict[int, tuple[str, int, bool]] = {}
         self._parameters: dict[int, torch.Tensor] = {}
@@ -292,8 +334,10 @@ class _Owners:
     def facts(self, name: str, parameter: torch.Tensor) -> ParameterFacts:
         """Return the facts of a parameter under the name `name`, without its module."""
         optimizer, group, requires_grad = self._owner.get(id(parameter), ("", 0, parameter.requires_grad))
-        first = self._first_names.setdefault(id(parameter), self._names.known(parameter) or name)
+        first = self._first_names.setdefault(id(parameter), self._names.name_of(parameter) or name)
         placements = getattr(parameter, "placements", ())
+        is_trained = bool(optimizer) and requires_grad
+        is_untrained, has_changed = (False, False) if is_trained else self._first_values.facts(parameter)
         return ParameterFacts(
             name=name,
             module="",
@@ -306,13 +350,14 @@ class _Owners:
             is_sharded=bool(placements) and not all(placement.is_replicate() for placement in placements),
             has_gradient=parameter.grad is not None,
             has_equal_rows=self._looks_at_rows and has_equal_rows(parameter),
-            looks_untrained=not (optimizer and requires_grad) and looks_untrained(parameter),
+            looks_untrained=is_untrained,
+            has_changed=has_changed,
         )
 
     def homeless(self) -> Iterator[ParameterFacts]:
         """Return the parameters that optimizers hold and no module does."""
         for number, parameter in self._parameters.items():
-            if number not in self._first_names and (name := self._names.known(parameter)) is not None:
+            if number not in self._first_names and (name := self._names.name_of(parameter)) is not None:
                 yield self.facts(name, parameter)
 
 
@@ -383,7 +428,7 @@ class ModelFactsFile:
         self._added: list[_Found] = []  # by the training thread; taken from the front by the writer's
         self._revisions: list[ModelFacts] = []
         self._is_resumed = self._has_news = self._is_full = False
-        self._told = self.stored_revisions = 0
+        self._revision_count = self.stored_revisions = 0
         self._lines: tuple[object, list[dict[str, Place]]] = (None, [])
         self._source = SourceLines()
         self._retry_at = 0.0
@@ -434,8 +479,10 @@ class ModelFactsFile:
             del self._added[0]
             self._add(facts)
         if self._has_news:
-            self._store.put(model_facts_key(self._worker), encode_facts(self._revisions, told=self._told))
-            self._has_news, self.stored_revisions = False, self._told
+            self._store.put(
+                model_facts_key(self._worker), encode_facts(self._revisions, revision_count=self._revision_count)
+            )
+            self._has_news, self.stored_revisions = False, self._revision_count
 
     def _resume(self, store: Store) -> None:
         """Read the facts that an earlier process of the run has stored, once."""
@@ -445,7 +492,7 @@ class ModelFactsFile:
             self._revisions = list(read_facts(store, self._worker))
         except RecordError:  # it was damaged before: its content is lost already
             self._revisions = []
-        self._told = len(self._revisions)
+        self._revision_count = len(self._revisions)
         self._is_resumed = True
 
     def _add(self, facts: ModelFacts) -> None:
@@ -462,7 +509,7 @@ class ModelFactsFile:
             self._is_full = True
             return
         self._revisions = revisions
-        self._told += 1
+        self._revision_count += 1
         self._has_news = True
 
     def _with_lines(self, found: _Found) -> ModelFacts:
@@ -480,7 +527,13 @@ class ModelFactsFile:
             found.parameters,
             tuple(replace(facts, line=shown(place, script)) for facts, place in found.optimizers),
             tuple(self._loss_with_lines(facts, place, script) for facts, place in found.losses),
-            replace(found.program, script=script, clipping=clipping, evaluation_line=shown(found.evaluated_at, script)),
+            replace(
+                found.program,
+                script=script,
+                clipping=clipping,
+                evaluation_line=shown(found.evaluated_at, script),
+                random_line=shown(found.random_at, script),
+            ),
         )
 
     def _loss_with_lines(self, facts: LossFacts, backward: Place | None, script: str) -> LossFacts:
@@ -495,12 +548,12 @@ class ModelFactsFile:
 
     def _module_places(self, found: _Found, script: str) -> list[dict[str, Place]]:
         """Return the place of each module of each root. They are looked up again only if the modules changed."""
-        asked = [[(path, kind) for path, kind, _ in root] for root in found.roots]
-        if self._lines[0] != asked:
+        paths = [[(path, kind) for path, kind, _ in root] for root in found.roots]
+        if self._lines[0] != paths:
             seen = [p.file for _, p in (*found.optimizers, *found.losses) if p is not None]
             files = dict.fromkeys([*([script] if script else []), *seen])
-            places = [self._source.modules(_tree(modules), files=files) for modules in asked]
-            self._lines = asked, places
+            places = [self._source.modules(_tree(modules), files=files) for modules in paths]
+            self._lines = paths, places
         return self._lines[1]
 
 

@@ -34,8 +34,8 @@ class Fuse:
                 function(*args)
             except Exception as error:
                 self.is_blown = True
-                what = "%s failed and is no longer done, all else goes on: %s."
-                self._guard.say_once(self._doing, what, self._doing, describe(error))
+                message = "%s failed and is no longer done, all else goes on: %s."
+                self._guard.warn_once(self._doing, message, self._doing, describe(error))
                 logger.debug("Where %s failed", self._doing, exc_info=error)
                 self._guard.attempt(f"taking back {self._doing}", self.when_blown)
 

@@ -20,7 +20,7 @@ T = TypeVar("T")
 _SOUGHT = (torch.nn.Module, Optimizer)
 
 _look: list[object] | None = None
-_is_looking_once = False
+_is_one_look = False
 
 
 def instances(kind: type[T]) -> list[T]:
@@ -38,15 +38,15 @@ def one_look() -> Iterator[None]:
 
     A block within another one shares the outer search.
     """
-    global _look, _is_looking_once  # noqa: PLW0603 - there is one heap
-    if _is_looking_once:
+    global _look, _is_one_look  # noqa: PLW0603 - there is one heap
+    if _is_one_look:
         yield
         return
-    _is_looking_once = True
+    _is_one_look = True
     try:
         yield
     finally:
-        _look, _is_looking_once = None, False
+        _look, _is_one_look = None, False
 
 
 def look_again() -> None:
@@ -60,10 +60,10 @@ def _found() -> list[object]:
     if _look is not None:
         return _look
     objects = gc.get_objects()
-    # By type and not by isinstance, which would ask the `__class__` of lazy proxies and so wake them up.
+    # By type and not by isinstance, which would read the `__class__` of lazy proxies and so wake them up.
     kinds = {kind for sought in _SOUGHT for kind in _with_subclasses(sought)}
     found = list(compress(objects, map(kinds.__contains__, map(type, objects))))
-    if _is_looking_once:
+    if _is_one_look:
         _look = found
     return found
 

@@ -36,8 +36,10 @@ class ParameterNames:
         self._root_names: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}
         self._taken: dict[str, int] = {}
         self._homeless = 0
-        self._is_told = False
+        self._has_registered = False
         self._seen: list[weakref.ref[Optimizer]] | None = None
+        self._others: list[weakref.ref[torch.nn.Module]] = []  # roots that were seen, of which no optimizer has a part
+        self._outside: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}
 
     def optimizers_seen(self) -> list[Optimizer] | None:
         """Return the live optimizers that were found beside the modules; None before the first search."""
@@ -45,7 +47,7 @@ class ParameterNames:
 
     def register(self, root: torch.nn.Module) -> None:
         """Name the parameters of a model. From then on the parameters of unregistered models have no name."""
-        self._is_told = True
+        self._has_registered = True
         root = unwrapped(root)
         root_name = self._root_name(root)
         for path, parameter in root.named_parameters():
@@ -56,17 +58,17 @@ class ParameterNames:
         """Return (name, parameter) for each parameter of the roots named so far that has a name itself."""
         for _, root in self.roots():
             for parameter in root.parameters():
-                name = self._known(parameter)
+                name = self._name_of(parameter)
                 if name is not None:
                     yield name, parameter
 
     def of(self, optimizer: Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
         """Return (name, parameter) for each parameter of the optimizer, in its order."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        if not self._is_told and any(self._known(p) is None for p in parameters):
+        if not self._has_registered and any(self._name_of(p) is None for p in parameters):
             self._name_all(parameters)
         for parameter in parameters:
-            name = self._known(parameter)
+            name = self._name_of(parameter)
             if name is not None:
                 yield name, parameter
 
@@ -77,21 +79,40 @@ class ParameterNames:
             if root is not None:
                 yield name, root
 
-    def known(self, parameter: torch.Tensor) -> str | None:
-        """Return the name of a parameter of an optimizer seen before; None for any other."""
-        return self._known(parameter)
+    def outside(self) -> Iterator[tuple[str, torch.nn.Module]]:
+        """Return (name, module) of each live root that gets gradients, and of which no optimizer holds a parameter.
 
-    def _known(self, parameter: torch.Tensor) -> str | None:
+        They were seen beside the roots, in the search for these.
+        """
+        for reference in self._others:
+            root = reference()
+            if root is None or id(root) in self._root_names:
+                continue
+            known, name = self._outside.get(id(root), (None, ""))
+            if known is None or known() is not root:
+                if not any(p.requires_grad and p.grad is not None for p in root.parameters()):
+                    continue
+                name = self._new_name(root)
+                self._outside[id(root)] = (reference, name)
+            yield name, root
+
+    def name_of(self, parameter: torch.Tensor) -> str | None:
+        """Return the name of a parameter of an optimizer seen before; None for any other."""
+        return self._name_of(parameter)
+
+    def _name_of(self, parameter: torch.Tensor) -> str | None:
         reference, name = self._names.get(id(parameter), (None, ""))
         # The object itself is compared, for an id is given again once its object is gone.
         return name if reference is not None and reference() is parameter else None
 
     def _name_all(self, parameters: list[torch.Tensor]) -> None:
         with one_look():
-            homes = _homes({id(p) for p in parameters})
+            roots = _roots()
+            homes = _homes({id(p) for p in parameters}, roots)
+            self._others = [weakref.ref(root) for root in roots]
             self._seen = [weakref.ref(optimizer) for optimizer in instances(Optimizer)]
         for parameter in parameters:
-            if self._known(parameter) is not None:
+            if self._name_of(parameter) is not None:
                 continue
             home = homes.get(id(parameter))
             if home is None:
@@ -104,11 +125,14 @@ class ParameterNames:
     def _root_name(self, root: torch.nn.Module) -> str:
         reference, name = self._root_names.get(id(root), (None, ""))
         if reference is None or reference() is not root:
-            kind = _class_name(type(root))
-            count = self._taken[kind] = self._taken.get(kind, 0) + 1
-            name = kind if count == 1 else f"{kind}{count}"
+            name = self._new_name(root)
             self._root_names[id(root)] = (weakref.ref(root), name)
         return name
+
+    def _new_name(self, root: torch.nn.Module) -> str:
+        kind = _class_name(type(root))
+        count = self._taken[kind] = self._taken.get(kind, 0) + 1
+        return kind if count == 1 else f"{kind}{count}"
 
 
 def _class_name(kind: type) -> str:
@@ -124,10 +148,10 @@ class Home(NamedTuple):
     path: str
 
 
-def _homes(wanted: set[int]) -> dict[int, Home]:
+def _homes(wanted: set[int], roots: list[torch.nn.Module]) -> dict[int, Home]:
     """Return the home of each wanted parameter, by id. Of several roots the one with the most of them is taken."""
     homes: dict[int, Home] = {}
-    owned = [(root, paths) for root in _roots() if (paths := _paths(root, wanted))]
+    owned = [(root, paths) for root in roots if (paths := _paths(root, wanted))]
     for root, paths in sorted(owned, key=lambda pair: -len(pair[1])):
         for number, path in paths.items():
             homes.setdefault(number, Home(root, path))

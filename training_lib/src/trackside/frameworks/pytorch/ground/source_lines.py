@@ -380,7 +380,7 @@ def _items_of_name(created: _Expression, name: str, depth: int) -> _Items | None
         n for n in ast.walk(scope) if isinstance(n, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Call))
     ]
     for node in sorted(nodes, key=lambda n: (n.lineno, n.col_offset)):
-        value = _given_to(node, name)
+        value = _argument_of(node, name)
         if value is None or value is itself:
             continue
         is_found = True
@@ -394,7 +394,7 @@ def _items_of_name(created: _Expression, name: str, depth: int) -> _Items | None
     return _Items(items, are_all) if is_found else None
 
 
-def _given_to(node: Any, name: str) -> ast.expr | None:
+def _argument_of(node: Any, name: str) -> ast.expr | None:
     """Return the value that a statement sets a variable to or adds to it."""
     if isinstance(node, ast.Call):
         function = node.func

@@ -72,20 +72,20 @@ class LateScale(NamedTuple):
     """A scale with factors on a device, as AMP's on a GPU: reading them makes training wait.
 
     - `factors`: those factors, of one element each, as the script left them: it may write over them after this step
-    - `known`: the product of all others
+    - `constant`: the product of all others
     - `is_amp_only`: the one factor is undone only if it is AMP's
     """
 
     factors: tuple[torch.Tensor, ...]
     are_divisors: tuple[bool, ...]
-    known: float = 1.0
+    constant: float = 1.0
     is_amp_only: bool = False
 
     def of(self, numbers: Sequence[float]) -> float:
         """Return the scale, from the numbers of `factors`; 1 if they cannot be undone."""
         if self.is_amp_only:
             return _amp_scale(numbers[0])
-        scale = self.known
+        scale = self.constant
         for number, is_divisor in zip(numbers, self.are_divisors, strict=True):
             if not _can_be_undone(number):
                 return 1.0
@@ -155,7 +155,7 @@ def describe_loss(node: Any) -> LossDescription:
 
 
 def _scale(factors: Sequence[_Factor]) -> float | LateScale:
-    known = 1.0
+    constant = 1.0
     late: list[torch.Tensor] = []
     are_divisors: list[bool] = []
     for value, is_divisor in factors:
@@ -163,8 +163,8 @@ def _scale(factors: Sequence[_Factor]) -> float | LateScale:
             late.append(value)
             are_divisors.append(is_divisor)
         else:
-            known = known / value if is_divisor else known * value
-    return LateScale(tuple(late), tuple(are_divisors), known) if late else known
+            constant = constant / value if is_divisor else constant * value
+    return LateScale(tuple(late), tuple(are_divisors), constant) if late else constant
 
 
 def _scale_by_amp(outermost: _Factor) -> float | LateScale:
@@ -192,7 +192,7 @@ def _recognised(kind: str, node: Any) -> LossDescription | None:
     if kind in _LOSS_OF_NODE:
         return LossDescription(_loss_name(kind, node), 1.0, node)
     if kind in {"MeanBackward0", "SumBackward0"}:
-        return _reduced_by_hand(_inputs(node))
+        return _reduced_afterwards(_inputs(node))
     if kind == "AddBackward0":
         return _with_smoothed_labels(_inputs(node))
     if kind == "DivBackward1":  # the mean over the batch that cross entropy of probabilities takes
@@ -201,7 +201,7 @@ def _recognised(kind: str, node: Any) -> LossDescription | None:
     return None
 
 
-def _reduced_by_hand(inputs: list[Any]) -> LossDescription | None:
+def _reduced_afterwards(inputs: list[Any]) -> LossDescription | None:
     """Return the loss with `reduction="none"` and a mean after it.
 
     A mean of absolute values is the graph of the L1 loss.
@@ -315,11 +315,11 @@ def inputs_in_graph(node: Any) -> LossInputs | None:
 
 def inputs_of_call(args: Any, kwargs: Any, *, ignored_label: Any = None) -> LossInputs | None:
     """Return the inputs of a call of a loss module or function: `(input, target)`, by position or keyword."""
-    given = [*args[:2], *(kwargs[name] for name in ("input", "target")[len(args) :] if name in kwargs)]
-    if len(given) < 2 or not all(isinstance(value, torch.Tensor) for value in given):
+    tensors = [*args[:2], *(kwargs[name] for name in ("input", "target")[len(args) :] if name in kwargs)]
+    if len(tensors) < 2 or not all(isinstance(value, torch.Tensor) for value in tensors):
         return None
     ignored = kwargs.get("ignore_index", ignored_label)
-    return LossInputs(given[0].detach(), given[1].detach(), _label_or_none(ignored))
+    return LossInputs(tensors[0].detach(), tensors[1].detach(), _label_or_none(ignored))
 
 
 def _label_or_none(value: Any) -> int | None:

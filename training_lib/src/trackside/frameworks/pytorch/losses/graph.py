@@ -60,7 +60,7 @@ class GraphFacts(NamedTuple):
     class_count: int | None = None
     half_precision: torch.dtype | None = None
     is_weighted: bool = False
-    is_broadcast: bool = False
+    compared_with: int = 0
     margin: float | None = None
     lowers_likelihood: bool = False
 
@@ -76,7 +76,7 @@ class GraphFacts(NamedTuple):
                 loss.name,
                 is_negated=is_negated,
                 half_precision=half,
-                is_broadcast=_is_broadcast(end),
+                compared_with=_targets_of_each(end),
                 margin=_read(margin, end),
                 lowers_likelihood=bool(_read(lowers_likelihood, end)),
             )
@@ -93,7 +93,7 @@ class GraphFacts(NamedTuple):
             shape[1 if len(shape) > 1 else 0] if is_of_classes else None,
             half,
             _is_weighted(end),
-            _is_broadcast(end),
+            _targets_of_each(end),
         )
 
 
@@ -173,37 +173,42 @@ def _is_weighted(node: Any) -> bool:
     return False
 
 
-def _is_broadcast(node: Any) -> bool:
-    """Return True if n predictions met n targets as n times n, by broadcasting: a column less a row.
+def _targets_of_each(node: Any) -> int:
+    """Return the number of targets that each prediction met by broadcasting; 0 if each met its own alone.
 
-    Also if a score for each of k classes met the number of the class.
+    n if n predictions met n targets as n times n (a column less a row), k if a score for each of k classes met the
+    number of the class.
     """
     for _ in range(_LONGEST_WALK):
-        if _meets_class_numbers(node):
-            return True
+        if classes := _met_class_numbers(node):
+            return classes
         following = [pair for pair in getattr(node, "next_functions", ()) if pair[0] is not None]
         if len(following) != 1 or _FUNCTION_OF_NODE.get(type(node).__name__) == "linear":
-            return False
+            return 0
         wide, narrow = _shape(node, 0), _shape(*following[0])
         if len(wide) == 2 and wide[0] == wide[1] > 1 and narrow in {wide[:1], (wide[0], 1)}:
-            return True
+            return wide[0]
         node = following[0][0]
-    return False
+    return 0
 
 
-def _meets_class_numbers(node: Any) -> bool:
-    """Return True if each row of k predictions met the same target, and the targets are whole, from 0 to below k."""
+def _met_class_numbers(node: Any) -> int:
+    """Return k if each row of k predictions met the same target, else 0.
+
+    The targets are whole numbers from 0 to below k.
+    """
     try:
         targets = getattr(node, "_saved_target", None)
     except RuntimeError:  # the script has written over what the graph keeps
-        return False
+        return 0
     if not isinstance(targets, torch.Tensor) or targets.layout is not torch.strided or targets.dim() != 2:
-        return False
+        return 0
     if not targets.is_floating_point() or targets.shape[1] <= 2 or not targets.any():
-        return False
+        return 0
     numbers = targets.detach()[:, :1]
     is_one = (targets == numbers).all(1, keepdim=True)
-    return bool((is_one & (numbers >= 0) & (numbers < targets.shape[1]) & (numbers == numbers.round())).all())
+    are_classes = (is_one & (numbers >= 0) & (numbers < targets.shape[1]) & (numbers == numbers.round())).all()
+    return int(targets.shape[1]) if are_classes else 0
 
 
 def _read(question: Callable[[Any], _T], end: Any) -> _T | None:

@@ -85,7 +85,7 @@ class LossInputSource:
             with outside_of_modes():
                 found = accuracy(loss_name, inputs)
         except Exception as error:  # noqa: BLE001 - predictions and labels of an odd kind cost only their accuracy
-            self._guard.say_once("accuracy", "the accuracy cannot be computed: %s.", describe(error))
+            self._guard.warn_once("accuracy", "the accuracy cannot be computed: %s.", describe(error))
             return
         if found is not None:
             before = self._accuracy.get(self._engine.mode, _NONE)

@@ -2,7 +2,8 @@
 
 Their values are computed again from the tensors that their graph nodes keep for the backward pass, without gradients,
 by the same kernels: so they are exact, and nothing need be watched before. A part is left out if its node keeps too
-little (CTC, cross entropy with smoothed labels or of probabilities, a loss by hand), or if its weight is trained.
+little (CTC, cross entropy with smoothed labels or of probabilities, a loss composed of plain operations), or if its
+weight is trained.
 """
 
 from __future__ import annotations
@@ -87,18 +88,18 @@ def _part(node: Any) -> LossPart | None:
     loss = describe_loss(node)
     if loss.name == UNNAMED:
         return None
-    by_hand = _BY_HAND.get(type(node).__name__)
-    source = _inputs(node)[0] if by_hand is not None else node
+    reduce = _REDUCED_AFTERWARDS.get(type(node).__name__)
+    source = _inputs(node)[0] if reduce is not None else node
     compute = _VALUE_OF_NODE.get(type(source).__name__)
     if compute is None or loss.node not in {None, source}:
         return None
     with torch.no_grad():
         value = compute(source)
-        value = by_hand(value) if by_hand is not None else value
+        value = reduce(value) if reduce is not None else value
     return LossPart(loss.name, value, loss.node) if value.numel() == 1 else None
 
 
-# What the nodes keep, and the function that it was given to.
+# The values that a node keeps, and the function that computed the loss from them.
 
 
 def _reduction(node: Any) -> str:
@@ -127,7 +128,8 @@ def _absolute(node: Any) -> torch.Tensor:
     return value.abs()  # of the difference; their mean is the L1 loss
 
 
-_BY_HAND: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
+# A loss of elements that the script reduces by itself, as `((a - b) ** 2).mean()` does.
+_REDUCED_AFTERWARDS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "MeanBackward0": torch.mean,
     "SumBackward0": torch.sum,
 }

@@ -41,7 +41,7 @@ MOST_PLACES = 16
 _EVERY_STEP = 2  # evaluations fewer steps apart than this belong to each step
 _DIFFERING_ROLES = {"dropout", "normalization"}
 _ALIKE = (nn.LayerNorm, nn.GroupNorm, nn.modules.instancenorm._InstanceNorm, nn.LocalResponseNorm)
-_ON_THE_WAY = {"torch.autograd.grad_mode", "torch.utils._contextlib"}
+_BETWEEN_MODULES = {"torch.autograd.grad_mode", "torch.utils._contextlib"}
 _NO_SCRIPT = ("torch.", "trackside.")
 
 _Location = tuple[CodeType, int]
@@ -74,13 +74,18 @@ class ValidationInTrainingMode:
         self._looks: dict[_Location, int] = {}
         self._location: _Location | None = None
         self._calls = self._losses = 0
-        self._is_odd = False
+        self._has_extra_calls = False
         self._called_at: Place | None = None
         self._last_step: int | None = None
         self._undo: list[Callable[[], None]] = []
         fuse.when_blown = self.stand_down
         self._see = untraced(fuse.protect(self._gradients_off))
         self._go_on = fuse.protect(self._training_goes_on)
+
+    @property
+    def seen(self) -> tuple[int, Place | None]:
+        """The number of validations so far, and a place where a model was called for one."""
+        return self.count, self.place
 
     def install(self) -> Callable[[], None]:
         """Wrap the functions that switch gradients off. Return the function that undoes it."""
@@ -142,7 +147,7 @@ class ValidationInTrainingMode:
             return
         if not isinstance(value, torch.Tensor) or value.numel() != 1 or not value.is_floating_point():
             return
-        self._is_odd |= self._calls > 1
+        self._has_extra_calls |= self._calls > 1
         self._losses += 1
         self._calls = 0
 
@@ -173,11 +178,11 @@ class ValidationInTrainingMode:
     def _training_goes_on(self) -> None:
         if not self.is_looking:
             return
-        is_evaluation = self._losses > 0 and not self._is_odd
+        is_validation = self._losses > 0 and not self._has_extra_calls
         location, place = self._location, self._called_at
         self._end_look()
         step = self._step()
-        if is_evaluation and (self._last_step is None or step - self._last_step >= _EVERY_STEP):
+        if is_validation and (self._last_step is None or step - self._last_step >= _EVERY_STEP):
             self._last_step = step
             self.count += 1
             self.place = place
@@ -185,7 +190,7 @@ class ValidationInTrainingMode:
             if self.count >= ENOUGH:
                 self.stand_down()
             return
-        if is_evaluation:  # of every step
+        if is_validation:  # of every step
             self._last_step = step
             self.count = 0
         if location is not None:
@@ -194,7 +199,7 @@ class ValidationInTrainingMode:
     def _end_look(self) -> None:
         if not self.is_looking:
             return
-        self.is_looking = self._is_odd = False
+        self.is_looking = self._has_extra_calls = False
         self._calls = self._losses = 0
         self._location = self._called_at = None
         self.look_changed()
@@ -206,7 +211,7 @@ def _users_location() -> _Location | None:
     None stands for torch itself and for us.
     """
     frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_globals.get("__name__") in _ON_THE_WAY:
+    while frame.f_back is not None and frame.f_globals.get("__name__") in _BETWEEN_MODULES:
         frame = frame.f_back
     is_other = str(frame.f_globals.get("__name__")).startswith(_NO_SCRIPT)
     return None if is_other else (frame.f_code, frame.f_lasti)

@@ -140,8 +140,8 @@ def attends_to_all(module: nn.Module, args: Any, kwargs: Any) -> bool:
     """Return True for a call of `nn.MultiheadAttention` without a mask: each place of the input sees all of it."""
     if not isinstance(module, nn.MultiheadAttention):
         return False
-    given = {**dict(zip(_ATTENTION_ARGUMENTS, args, strict=False)), **kwargs}
-    return given.get("query") is given.get("key") and given.get("attn_mask") is None
+    arguments = {**dict(zip(_ATTENTION_ARGUMENTS, args, strict=False)), **kwargs}
+    return arguments.get("query") is arguments.get("key") and arguments.get("attn_mask") is None
 
 
 def dropout_probability(module: nn.Module) -> float | None:

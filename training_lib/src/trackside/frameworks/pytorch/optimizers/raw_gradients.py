@@ -32,7 +32,7 @@ def _places_of(name: str, original: Any) -> list[Any]:
     """Return the modules that hold the function by its name: torch's, and those of scripts that had taken it before."""
     scripts = [module for key, module in list(sys.modules.items()) if not key.startswith("torch.")]
     modules = [module for module in (clip_grad, nn_utils, *scripts) if issubclass(type(module), ModuleType)]
-    # Not `module.__dict__`: asked for that, a module that is to be loaded when it is first used would load.
+    # Not `module.__dict__`: reading it would load a module that is to be loaded on its first use.
     return [module for module in modules if ModuleType.__getattribute__(module, "__dict__").get(name) is original]
 
 
@@ -49,7 +49,7 @@ class RawGradients:
         clipped: Callable[[str, Any, Any, Any], None] = lambda *_: None,
     ) -> None:
         self._engine = engine
-        self._clips = clipped  # hears of every call: the function's name, its arguments after the first, its result
+        self._clips = clipped  # called at every call: the function's name, its arguments after the first, its result
         self._is_clipping = False
         self._saver = saver
         self._modules = modules
@@ -100,13 +100,13 @@ class RawGradients:
             clips(name, args, kwargs, result)
             return result
 
-        clip.__prepare_scriptable__ = lambda: original  # type: ignore[attr-defined] # torch.jit asks for it
+        clip.__prepare_scriptable__ = lambda: original  # type: ignore[attr-defined] # torch.jit reads it
         skip_frame(clip)
         return clip
 
     def _clipping(self, parameters: Any) -> None:
-        given = [parameters] if isinstance(parameters, torch.Tensor) else parameters
-        for parameter in given:
+        listed = [parameters] if isinstance(parameters, torch.Tensor) else parameters
+        for parameter in listed:
             name = self._modules.parameter_name(parameter)
             if name is None or parameter.grad is None or f"{PREFIX}{name}" in self._engine.open_step.unsettled:
                 continue

@@ -85,7 +85,7 @@ class OptimizerSource:
         self._engine = engine
         self._saver = saver
         self._names = names
-        self._known: weakref.WeakKeyDictionary[Optimizer, str] = weakref.WeakKeyDictionary()
+        self._names_by_optimizer: weakref.WeakKeyDictionary[Optimizer, str] = weakref.WeakKeyDictionary()
         self._taken: dict[str, int] = {}
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
@@ -122,11 +122,11 @@ class OptimizerSource:
 
     def name(self, optimizer: Optimizer) -> str:
         """Return the name of an optimizer: its class, and from the second of that on a number."""
-        name = self._known.get(optimizer)
+        name = self._names_by_optimizer.get(optimizer)
         if name is None:
             kind = type(optimizer).__name__
             count = self._taken[kind] = self._taken.get(kind, 0) + 1
-            name = self._known[optimizer] = kind if count == 1 else f"{kind}{count}"
+            name = self._names_by_optimizer[optimizer] = kind if count == 1 else f"{kind}{count}"
         return name
 
 
@@ -147,7 +147,7 @@ class SkippedSteps:
         self.count = 0
         self.has_scaler = False  # one was used
         self._engine = engine
-        self._tell = skipped
+        self._report = skipped
         self.has_stepped = False  # an optimizer has, since the scaler was called
         self._skipped = untraced(protect(self._add))
 
@@ -181,5 +181,5 @@ class SkippedSteps:
     def _add(self, skipped: Any = None) -> None:
         self.count += 1
         if isinstance(skipped, Optimizer):
-            self._tell(skipped)
+            self._report(skipped)
         self._engine.open_step.add_scalar(SKIPPED_STEPS, self.count)

@@ -143,8 +143,8 @@ class TensorSaver:
             return None
 
     def _leave_out(self, name: str, error: Exception) -> None:
-        what = "%s cannot be copied and is left out, as is any other that fails in this way: %s."
-        self._guard.say_once(f"copy/{type(error).__name__}", what, name, describe(error))
+        message = "%s cannot be copied and is left out, as is any other that fails in this way: %s."
+        self._guard.warn_once(f"copy/{type(error).__name__}", message, name, describe(error))
 
     def save_activation(
         self, name: str, tensor: torch.Tensor, *, collection: str = "", collections: frozenset[str] = _NO_COLLECTIONS

@@ -2,7 +2,7 @@
 
 Until then the script may still choose the data to save, and only a wrapper around the first call of any module is in
 place. If TRACKSIDE_RUN is set, it wins over the script's address of the run, and both requests hold: the capture that
-needs no change of the script gives way, so nothing is saved twice.
+needs no change of the script leaves, so nothing is saved twice.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.asked_request import with_request_of_run
 from trackside.capture.guard import Guard
 from trackside.capture.kept_steps import KeptSteps
 from trackside.capture.open_step import SCALARS
 from trackside.capture.place import Place
+from trackside.capture.request_reading import with_request_of_run
 from trackside.capture.session import RunSession, SessionOptions
 from trackside.capture.step_engine import TRAIN, Position
 from trackside.contracts.capture_request import CaptureRequest
@@ -247,14 +247,14 @@ class ScriptedCapture:
     def _begin(self) -> None:
         if self.control is not None or self.is_over or torch.utils.data.get_worker_info() is not None:
             return
-        asked = CaptureEnvironment.read()
-        self._is_in_charge = bool(asked.run_uri) and in_charge.give_way()
-        if asked.run_uri and not self._is_in_charge:
-            what = "the run in %s has begun already, so the hook in the script captures nothing."
-            self._guard.say_once("begun", what, asked.run_uri)
-            self._guard.silence()
+        environment = CaptureEnvironment.read()
+        self._is_in_charge = bool(environment.run_uri) and in_charge.put_script_in_charge()
+        if environment.run_uri and not self._is_in_charge:
+            message = "the run in %s has begun already, so the hook in the script captures nothing."
+            self._guard.warn_once("begun", message, environment.run_uri)
+            self._guard.switch_off_silently()
             return
-        control = self.control = self._new_control(asked)
+        control = self.control = self._new_control(environment)
         control.install()
         for module in self.roots:
             control.register(module)
@@ -264,16 +264,16 @@ class ScriptedCapture:
             control.register_optimizer(optimizer)
         control.set_mode(self.mode)
 
-    def _new_control(self, asked: CaptureEnvironment) -> ScriptControl:
+    def _new_control(self, environment: CaptureEnvironment) -> ScriptControl:
         request = self._request()
         place = self._place
-        if asked.run_uri:
-            request = with_request_of_run(request, asked.capture_request)
-            what = "the run lies in %s (TRACKSIDE_RUN), with what the hook in the script asks for%s."
+        if environment.run_uri:
+            request = with_request_of_run(request, environment.capture_request)
+            message = "the run lies in %s (TRACKSIDE_RUN), with the request of the hook in the script%s."
             unused = place.run or place.tensors
-            told = f"; nothing is written to {unused}" if unused else ""
-            self._guard.say_once("place", what, asked.run_uri, told)
-            place = Place(run=asked.run_uri)
+            not_used = f"; nothing is written to {unused}" if unused else ""
+            self._guard.warn_once("place", message, environment.run_uri, not_used)
+            place = Place(run=environment.run_uri)
         elif place.is_memory_only or place.is_bare:
             request = replace(request, statistics=replace(request.statistics, enabled=False))
         options = replace(
@@ -282,7 +282,7 @@ class ScriptedCapture:
             has_watermarks=not (place.is_memory_only or place.is_bare),
             is_kept_only=place.is_memory_only,
         )
-        environment = replace(asked, run_uri=place.location().uri, capture_request=request.to_json())
+        environment = replace(environment, run_uri=place.location().uri, capture_request=request.to_json())
         return ScriptControl(environment, options=options, extra=self._extra)
 
     def _attempt(self, doing: str, function: Callable[..., Any], *args: Any) -> None:
@@ -307,7 +307,7 @@ class _StepEnds:
     def step_ending(self) -> None:
         """Call the function with the position of the training; see `Source`."""
         engine, last = self._session.engine, self._session.last
-        if engine.step and self._session.knows_start:
+        if engine.step and self._session.is_start_known:
             self._call(engine.position(), last.latest if last is not None else None)
 
 

@@ -14,7 +14,7 @@ import torch
 from torch.optim.optimizer import Optimizer
 
 from trackside.capture.last_step import LastStep, StepPosition
-from trackside.capture.schedule import NOTHING
+from trackside.capture.schedule import NOTHING_DUE
 from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, SessionOptions
 from trackside.capture.step_engine import EVAL, PREDICT, StepEngine
 from trackside.environment import CaptureEnvironment
@@ -126,7 +126,7 @@ class ScriptControl:
 
     def record(self, name: str, tensor: torch.Tensor) -> None:
         """Add an output that no module returned, if the open step saves it."""
-        if self.engine.due is not NOTHING:
+        if self.engine.due is not NOTHING_DUE:
             value = self._sources.saver.copied(name, tensor)
             if value is not None:
                 self.engine.open_step.add_loss(name, value)

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.asked_request import request_of
 from trackside.capture.place import Place
+from trackside.capture.request_reading import request_of
 from trackside.capture.step_engine import TRAIN
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.frameworks.pytorch.script.capture import ScriptedCapture

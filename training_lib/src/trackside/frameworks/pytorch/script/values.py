@@ -15,7 +15,7 @@ def tensor_value(name: str, value: Any, guard: Guard) -> np.ndarray | None:
     """Return a copy of a tensor of the script; for any other value log a warning once and return None."""
     array = _array(value)
     if array is None:
-        guard.say_once(f"value/{name}", "%s cannot be saved, as a %s is no tensor.", name, type(value).__name__)
+        guard.warn_once(f"value/{name}", "%s cannot be saved, as a %s is no tensor.", name, type(value).__name__)
     return array
 
 
@@ -24,10 +24,10 @@ def scalar_value(name: str, value: Any, guard: Guard) -> np.ndarray | None:
     try:
         array = np.asarray(value.detach().cpu() if isinstance(value, torch.Tensor) else value, np.float64)
     except (TypeError, ValueError) as error:
-        guard.say_once(f"scalar/{name}", "%s is no scalar: %s.", name, describe(error))
+        guard.warn_once(f"scalar/{name}", "%s is no scalar: %s.", name, describe(error))
         return None
     if array.size != 1:
-        guard.say_once(f"scalar/{name}", "%s is no scalar, but has the shape %s.", name, array.shape)
+        guard.warn_once(f"scalar/{name}", "%s is no scalar, but has the shape %s.", name, array.shape)
         return None
     return np.array([float(array.reshape(()))], np.float64)
 

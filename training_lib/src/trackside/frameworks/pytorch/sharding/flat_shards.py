@@ -57,11 +57,11 @@ class FlatShards:
         names = [f"{prefix}{name}" for prefix in _PREFIXES] + [f"optimizer/{name}/{key}" for key in same]
         self._shards.update(dict.fromkeys(names, shard))
         if name.endswith(FLAT):
-            what = (
+            message = (
                 "FullyShardedDataParallel has laid the parameters of a module in one row, which is saved as %s: "
                 "nothing stands under their own names. With use_orig_params=True it does."
             )
-            self._guard.say_once("flat parameters", what, name)
+            self._guard.warn_once("flat parameters", message, name)
 
 
 def _parts() -> Iterator[tuple[torch.Tensor, Shard]]:

@@ -45,7 +45,7 @@ def agreed(rank: Rank, find: Callable[[], TrainingState | None]) -> TrainingStat
     deadline = time.monotonic() + WAIT_SECONDS
     while not store.check([KEY]):  # `get` alone would block other users of the store
         if time.monotonic() > deadline:
-            raise TimeoutError("rank 0 has not told yet where an earlier process of this run stopped")
+            raise TimeoutError("rank 0 has not sent yet where an earlier process of this run stopped")
         time.sleep(POLL_SECONDS)
     states = decode_states(bytes(store.get(KEY)), key=KEY)
     return states[-1] if states else None

@@ -67,13 +67,13 @@ class ClearedGradients:
         self.is_waiting = False
         return True
 
-    def are_there(self) -> bool:
+    def are_present(self) -> bool:
         """Do the work of `after_step` for the only optimizer, after `are_gone`.
 
         Return False, with nothing done, if a gradient is gone.
         """
         for remembered in self._remembered.values():
-            if not remembered.are_there():
+            if not remembered.are_present():
                 return False
         self.is_waiting = True
         return True
@@ -138,7 +138,7 @@ class _OfOptimizer:
         self._is_open = False
         return True
 
-    def are_there(self) -> bool:
+    def are_present(self) -> bool:
         """Do the work of `remember` for gradients that are expected to be gone before the next backward pass."""
         for gradient in self._gradients:
             parameter = gradient.parameter()

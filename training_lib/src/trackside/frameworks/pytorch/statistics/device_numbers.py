@@ -13,7 +13,7 @@ import torch
 from trackside.capture.statistic_rows import Numbers, Values
 from trackside.frameworks.pytorch.losses.description import LateScale
 
-_SENDINGS_APART = 2  # where a device cannot be asked whether it is done: numbers so many sendings old are there
+_SENDINGS_UNTIL_HERE = 2  # without an event to query: numbers that many sendings old have arrived
 _POLL_SECONDS = 0.001
 
 
@@ -29,7 +29,7 @@ class DeviceNumbers:
         self.is_late = is_late
         self._open: dict[torch.device, _Sending] = {}
         self._sent: deque[_Sending] = deque()
-        self._turn = 0
+        self._send_count = 0
 
     def take(self, tensor: torch.Tensor) -> Values:
         """Return the tensor's numbers, which may arrive later. Shape (n,)."""
@@ -54,26 +54,26 @@ class DeviceNumbers:
 
     def send(self) -> None:
         """Send the numbers taken since the last call."""
-        self._turn += 1
+        self._send_count += 1
         while self._sent and self._sent[0].is_here():
             self._sent.popleft()
         if self._open:
             for sending in self._open.values():
-                sending.send(self._turn)
+                sending.send(self._send_count)
                 self._sent.append(sending)
             self._open = {}
 
     def wait(self, seconds: float) -> None:
         """Wait until all sent numbers have arrived, at most so long."""
-        self._turn += _SENDINGS_APART
+        self._send_count += _SENDINGS_UNTIL_HERE
         end = time.monotonic() + seconds
         while any(not sending.is_here() for sending in self._sent) and time.monotonic() < end:
             time.sleep(_POLL_SECONDS)
 
     @property
-    def turn(self) -> int:
+    def send_count(self) -> int:
         """Number of times that numbers were sent."""
-        return self._turn
+        return self._send_count
 
 
 class _Sending:
@@ -94,14 +94,14 @@ class _Sending:
         self._tensors.append(tensor.detach().clone())
         return _Slice(self, start, self._count)
 
-    def send(self, turn: int) -> None:
+    def send(self, send_count: int) -> None:
         joined = torch.cat([tensor.double() for tensor in self._tensors])
         self._tensors = []
-        self._sent_at = turn
+        self._sent_at = send_count
         if joined.is_cuda:
             # On the stream that computed them: a stream of their own would cost more calls than so few bytes take.
-            is_cuda_there = bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call] # torch's own omission
-            host = torch.empty(len(joined), dtype=joined.dtype, pin_memory=is_cuda_there)
+            has_cuda = bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call] # torch's own omission
+            host = torch.empty(len(joined), dtype=joined.dtype, pin_memory=has_cuda)
             host.copy_(joined, non_blocking=True)
             self._event = torch.cuda.Event()  # type: ignore[no-untyped-call] # torch's own omission
             self._event.record(torch.cuda.current_stream(joined.device))
@@ -114,13 +114,13 @@ class _Sending:
             return False
         if self._event is not None:
             return bool(self._event.query())
-        return self._numbers.turn >= self._sent_at + _SENDINGS_APART
+        return self._numbers.send_count >= self._sent_at + _SENDINGS_UNTIL_HERE
 
     def array(self) -> Numbers:
         if self._remote is not None:
             self._array = np.array(self._remote.cpu().numpy())
             self._remote = self._event = None
-            self._sent_at = -_SENDINGS_APART
+            self._sent_at = -_SENDINGS_UNTIL_HERE
         return self._array
 
 

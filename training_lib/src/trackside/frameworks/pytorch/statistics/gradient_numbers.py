@@ -1,4 +1,4 @@
-"""Numbers of a step about its gradients: cleared or not, and clipping.
+"""Numbers of a step about its gradients: new or not, cleared or not, and clipping.
 
 `capture/step_numbers.py` declares them.
 """
@@ -14,12 +14,13 @@ from torch.optim.optimizer import Optimizer
 from trackside.capture.budget import EVERY_STEP
 from trackside.capture.statistic_rows import Values
 from trackside.capture.step_numbers import MOST_CLIPPINGS, clipping_name
-from trackside.contracts.recorded_names import GRADIENTS_KEPT
+from trackside.contracts.recorded_names import BACKWARD_PASSES, GRADIENTS_KEPT, PASSES_WITHOUT_STEP, WITHOUT_GRADIENTS
 from trackside.frameworks.pytorch.compiling.tracing import untraced
 from trackside.frameworks.pytorch.ground.source_lines import Place, user_place
 from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
 from trackside.frameworks.pytorch.statistics.cleared_gradients import ClearedGradients
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
+from trackside.frameworks.pytorch.statistics.step_order import StepOrder
 
 MOST_LIMITS = 8  # that are remembered, for a limit that follows the gradients is another at each step
 
@@ -29,18 +30,27 @@ class GradientNumbers:
 
     Nothing raises: the first error ends this, and nothing else.
 
-    Call `before_backward` and `after_backward` around each backward pass while `cleared.is_waiting`.
+    Call `before_backward` and `after_backward` around each backward pass while `cleared.is_waiting`, and
+    `order.backward_ended` after each. `is_of_training` returns True for a place in the script where a training step
+    computes its gradients.
     """
 
     def __init__(
-        self, statistics: PyTorchStatistics, *, protect: Callable[[Callable[..., None]], Callable[..., None]]
+        self,
+        statistics: PyTorchStatistics,
+        *,
+        is_of_training: Callable[[Place | None], bool],
+        protect: Callable[[Callable[..., None]], Callable[..., None]],
     ) -> None:
+        self._is_of_training = is_of_training
         self._statistics, self._record = statistics, statistics.record
         self.cleared = ClearedGradients(statistics.numbers)
+        self.order = StepOrder(untraced(protect(self._without_step)))
         self._clippings = 0
         self.clipping_places: dict[tuple[str, float], Place | None] = {}  # the first call of each kind and limit
         self.before_backward: Callable[[], None] = untraced(protect(self._before_backward))
         self.after_backward: Callable[[], None] = untraced(protect(self._after_backward))
+        self.before_step: Callable[[Optimizer], None] = protect(self.order.before_step)
         self.after_step: Callable[[Optimizer], None] = protect(self._after_step)
         self.end_step: Callable[[], None] = protect(self._end_step)
         self.clipped: Callable[[str, Any, Any, Any], None] = untraced(protect(self._clipped))
@@ -59,12 +69,22 @@ class GradientNumbers:
         if self._record.is_on:
             started = self._record.budget.clock()
             self.cleared.after_step(optimizer)
+            self.order.after_step(optimizer)
             self._record.budget.spend(EVERY_STEP, started)
 
-    def end_cleared_step(self) -> None:
+    def end_cleared_step(self, optimizer: Optimizer) -> None:
         """Do the work of `after_step` and `end_step` if all gradients are known to have been cleared. May raise."""
         self._clippings = 0
-        self._record.recorder.numbers.added[GRADIENTS_KEPT, "mean"] = 0.0
+        added = self._record.recorder.numbers.added
+        added[GRADIENTS_KEPT, "mean"] = 0.0
+        self.order.after_step(optimizer)
+        passes, _ = self.order.end_step()
+        if passes is not None:
+            added[BACKWARD_PASSES, "mean"] = passes
+
+    def _without_step(self, passes: int) -> None:
+        if self._record.is_on and self._is_of_training(user_place()):
+            self._record.recorder.note({(PASSES_WITHOUT_STEP, "mean"): float(passes)})
 
     def _clipped(self, function: str, args: Any, kwargs: Any, result: Any) -> None:
         """Note a call of a clipping function, with its arguments after the parameters."""
@@ -97,5 +117,13 @@ class GradientNumbers:
     def _end_step(self) -> None:
         self._clippings = 0
         kept = self.cleared.end_step()
-        if kept is not None and self._record.is_on:
-            self._record.recorder.numbers.added[GRADIENTS_KEPT, "mean"] = kept
+        passes, is_without = self.order.end_step()
+        if not self._record.is_on:
+            return
+        added = self._record.recorder.numbers.added
+        if kept is not None:
+            added[GRADIENTS_KEPT, "mean"] = kept
+        if passes is not None:
+            added[BACKWARD_PASSES, "mean"] = passes
+        if is_without:
+            added[WITHOUT_GRADIENTS, "mean"] = 1.0

@@ -20,11 +20,13 @@ from trackside.capture.budget import DEAR, EVERY_STEP, NORMS
 from trackside.capture.statistic_rows import DearReading, Flags, Here, Numbers, Reading, Values, Watched
 from trackside.capture.step_engine import StepEngine
 from trackside.capture.step_statistics import StepStatistics
+from trackside.contracts.recorded_names import LOST_UPDATES
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
 from trackside.frameworks.pytorch.losses.description import LateScale
 from trackside.frameworks.pytorch.optimizers.source import fused_scale
 from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
 from trackside.frameworks.pytorch.statistics.device_numbers import DeviceNumbers, is_on_device
+from trackside.frameworks.pytorch.statistics.lost_updates import HALF, lost_share, rounds_to_nearest
 
 PART_BYTES = 64 << 20  # of weights with an update measured in one step: they are copied for it
 MOST_PARTS = 100
@@ -32,7 +34,6 @@ MOST_TENSORS_A_PART = 4096
 MOST_COPIED_BYTES = 512 << 20  # a larger tensor's update is never measured
 
 _PIECE = 1 << 20  # elements of a gradient that are looked at together, so that a buffer of them stays small
-_HALF = {torch.float16, torch.bfloat16}
 _REAL = {torch.float32, torch.float64}
 _NOT_MEASURED = -1.0
 
@@ -80,8 +81,8 @@ class PyTorchStatistics:
         try:
             record.recorder.add_loss(name, self._device.take_loss(value, scale), mode=mode)
             record.budget.spend(EVERY_STEP, started)
-        except Exception as error:  # noqa: BLE001 - as `give_up` says
-            record.give_up(error)
+        except Exception as error:  # noqa: BLE001 - see `switch_off`
+            record.switch_off(error)
 
     @property
     def numbers(self) -> DeviceNumbers:
@@ -101,8 +102,8 @@ class PyTorchStatistics:
             started = self.record.budget.spend(EVERY_STEP, started)
             if self.record.recorder.takes_norms and plan.parameters:
                 self._open[id(optimizer)] = self._measured(plan, reading.rates, optimizer, started)
-        except Exception as error:  # noqa: BLE001 - as `give_up` says
-            self.record.give_up(error)
+        except Exception as error:  # noqa: BLE001 - see `switch_off`
+            self.record.switch_off(error)
 
     def after_step(self, optimizer: Optimizer) -> None:
         """Read the change of the weights by the step."""
@@ -116,8 +117,8 @@ class PyTorchStatistics:
             if reading is not None:
                 self.record.recorder.add(reading)
                 self.record.budget.spend(EVERY_STEP, started)
-        except Exception as error:  # noqa: BLE001 - as `give_up` says
-            self.record.give_up(error)
+        except Exception as error:  # noqa: BLE001 - see `switch_off`
+            self.record.switch_off(error)
 
     def reading_without_norms(self, optimizer: Optimizer) -> Reading:
         """Return the reading of `before_step` for a step without norms; for `hold`. May raise, as the next two.
@@ -128,9 +129,9 @@ class PyTorchStatistics:
         groups = optimizer.param_groups
         if plan is None or plan.optimizer() is not optimizer or len(groups) != plan.group_count or plan.plain is None:
             return self._plain_reading(self._plan(optimizer), optimizer)
-        for number, known in plan.rates:
+        for number, known_rate in plan.rates:
             rate = groups[number]["lr"]
-            if type(rate) is not float or rate != known:
+            if type(rate) is not float or rate != known_rate:
                 return self._plain_reading(plan, optimizer)
         return plan.plain
 
@@ -151,8 +152,8 @@ class PyTorchStatistics:
             record.recorder.end_step(
                 step=engine.step, mode=engine.mode, mode_step=engine.mode_step(), keep_unsettled=keep_unsettled
             )
-        except Exception as error:  # noqa: BLE001 - as `give_up` says
-            record.give_up(error)
+        except Exception as error:  # noqa: BLE001 - see `switch_off`
+            record.switch_off(error)
 
     def _measured(self, plan: _Plan, rates: list[float] | Values, optimizer: Optimizer, started: float) -> _OpenReading:
         reading = _OpenReading(plan, rates)
@@ -178,16 +179,16 @@ class PyTorchStatistics:
         return Reading(plan.watched, rates, norms, has_gradient, dear, counts, total), started
 
     def _plan(self, optimizer: Optimizer) -> _Plan:
-        known = self._plans.get(id(optimizer))
+        plan = self._plans.get(id(optimizer))
         groups = optimizer.param_groups
         parameters = groups[0]["params"] if len(groups) == 1 else [p for group in groups for p in group["params"]]
         if (
-            known is not None
-            and known.optimizer() is optimizer
-            and len(parameters) == len(known.given)
-            and all(map(is_, parameters, known.given))
+            plan is not None
+            and plan.optimizer() is optimizer
+            and len(parameters) == len(plan.all_parameters)
+            and all(map(is_, parameters, plan.all_parameters))
         ):
-            return known
+            return plan
         number, plans = id(optimizer), self._plans
         # A plan holds the parameters, which must be free to go with their optimizer.
         reference = weakref.ref(optimizer, lambda _: plans.pop(number, None))
@@ -239,17 +240,35 @@ class PyTorchStatistics:
         has_gradient = reading.has_gradient_in(part)
         gradients = reading.gradients_in(part)
         flags = has_gradient if has_gradient is not None else [True] * part.count
-        elements = [weight.numel() for weight, is_there in zip(reading.weights, flags, strict=True) if is_there]
+        elements = [weight.numel() for weight, is_present in zip(reading.weights, flags, strict=True) if is_present]
         if self._device.is_late(reading.weights[0]):
             numbers = _size_on_device(gradients, elements, scale)
         else:
             numbers = _size(gradients, elements, float(scale))
         reading.weight_norms, reading.sizes, reading.part_has_gradient = _norms(reading.weights), numbers, has_gradient
 
+    def _add_lost_updates(self, reading: _OpenReading, part: _Part, measured: Tensors) -> None:
+        """Add the share of half-precision elements that the step left as they were, to the numbers of the step."""
+        optimizer, rates = reading.plan.optimizer(), reading.rates
+        if optimizer is None or not any(w.dtype in HALF for w in measured) or not rounds_to_nearest(optimizer):
+            return
+        if isinstance(rates, list) and not any(rates):
+            return  # it was to leave everything as it is
+        present = iter(reading.gradients_in(part))
+        flags = [True] * part.count if reading.part_has_gradient is None else reading.part_has_gradient.tolist()
+        gradients = [next(present) if has_one else None for has_one in flags]
+        copied = [g for g, is_copied in zip(gradients, part.is_copied, strict=True) if is_copied]
+        share = lost_share(measured, reading.copies, copied)
+        if share is None:
+            return
+        number = self._device.take(share) if self._device.is_late(share) else float(share)
+        self.record.recorder.numbers.added[LOST_UPDATES, "mean"] = number
+
     def _dear_reading(self, reading: _OpenReading, part: _Part) -> DearReading:
         measured = [w for w, is_copied in zip(reading.weights, part.is_copied, strict=True) if is_copied]
         torch._foreach_sub_(reading.copies, measured)
         updates = _norms(reading.copies)
+        self._add_lost_updates(reading, part, measured)
         copied = None if all(part.is_copied) else np.array(part.is_copied)
         has_gradient = reading.part_has_gradient
         if self._device.is_late(reading.weights[0]):
@@ -271,12 +290,12 @@ class _Plan:
         self,
         optimizer: Optimizer,
         reference: Callable[[], Optimizer | None],
-        given: tuple[torch.Tensor, ...],
+        all_parameters: tuple[torch.Tensor, ...],
         named: Iterable[tuple[str, torch.Tensor]],
         optimizer_name: str,
     ) -> None:
         self.optimizer = reference
-        self.given = given
+        self.all_parameters = all_parameters
         unique = {name: parameter for name, parameter in named if _is_countable(parameter)}
         self.parameters = list(unique.values())
         self.rate_groups = [
@@ -397,12 +416,12 @@ def fused_scale_of(optimizer: Optimizer) -> float | torch.Tensor:
 
 def _present(gradients: list[torch.Tensor | None], reading: _OpenReading) -> Tensors:
     """Return the gradients that exist, as plain tensors. Note in `reading` which ones exist."""
-    there = [gradient for gradient in gradients if gradient is not None]
-    if len(there) < len(gradients):
+    present = [gradient for gradient in gradients if gradient is not None]
+    if len(present) < len(gradients):
         reading.has_gradient = np.array([gradient is not None for gradient in gradients])
-    if all(type(gradient) is torch.Tensor and not gradient.is_sparse for gradient in there):
-        return there
-    return [_local(gradient) for gradient in there]
+    if all(type(gradient) is torch.Tensor and not gradient.is_sparse for gradient in present):
+        return present
+    return [_local(gradient) for gradient in present]
 
 
 def _local(tensor: torch.Tensor) -> torch.Tensor:
@@ -442,7 +461,7 @@ def _norms(tensors: Tensors) -> torch.Tensor:
     if all(tensor.dtype is dtype for tensor in tensors):
         if dtype in _REAL:
             return torch.stack(torch._foreach_norm(tensors, 2))
-        if dtype in _HALF:
+        if dtype in HALF:
             return torch.stack(torch._foreach_norm(tensors, 2, dtype=torch.float32))
     wide = [_wide(tensor.abs() if tensor.is_complex() else tensor) for tensor in tensors]
     device = tensors[0].device

@@ -16,7 +16,7 @@ from trackside.capture.reduced_tensors import FROM_MOMENTS, ReducedLayout, Reduc
 from trackside.capture.step_engine import StepEngine
 from trackside.frameworks.pytorch.statistics.moments import MomentReader
 
-_MOST_LAYOUTS = 64  # each pattern of gradients that are there makes one
+_MOST_LAYOUTS = 64  # one for each pattern of present gradients
 _PLAIN = {torch.Tensor, torch.nn.Parameter}
 _NOTHING_TAKEN: frozenset[str] = frozenset()
 
@@ -30,7 +30,7 @@ class ReductionSource:
         self._engine = engine
         self._is_on = False
         self._reader = MomentReader()
-        self._asked: dict[frozenset[str], dict[str, tuple[_Tokens, str, _Tokens]]] = {}
+        self._tokens_of_due: dict[frozenset[str], dict[str, tuple[_Tokens, str, _Tokens]]] = {}
         self._layouts: dict[tuple[tuple[str, ...], frozenset[str]], ReducedLayout] = {}
 
     def start(self) -> None:
@@ -48,11 +48,11 @@ class ReductionSource:
         if not self._is_on or torch._C._len_torch_dispatch_stack():
             return _NOTHING_TAKEN
         due = engine.due.collections
-        asked = self._asked.setdefault(due, {})
+        tokens_by_name = self._tokens_of_due.setdefault(due, {})
         names: list[str] = []
         tensors: list[torch.Tensor] = []
         for name, parameter in parameters:
-            tokens, gradient_name, gradient_tokens = asked.get(name) or self._look_up(asked, name)
+            tokens, gradient_name, gradient_tokens = tokens_by_name.get(name) or self._look_up(tokens_by_name, name)
             if tokens and _is_plain(parameter) and not engine.open_step.has(name):
                 names.append(name)
                 tensors.append(parameter)
@@ -79,9 +79,11 @@ class ReductionSource:
         self._engine.open_step.add_reduced(ReducedTensors(layout, moments))
         return layout.names
 
-    def _look_up(self, asked: dict[str, tuple[_Tokens, str, _Tokens]], name: str) -> tuple[_Tokens, str, _Tokens]:
+    def _look_up(
+        self, tokens_by_name: dict[str, tuple[_Tokens, str, _Tokens]], name: str
+    ) -> tuple[_Tokens, str, _Tokens]:
         gradient_name = f"gradient/{name}"
-        found = asked[name] = self._tokens(name), gradient_name, self._tokens(gradient_name)
+        found = tokens_by_name[name] = self._tokens(name), gradient_name, self._tokens(gradient_name)
         return found
 
     def _tokens(self, name: str) -> _Tokens:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from trackside.capture.guard import describe
-from trackside.capture.schedule import NOTHING
+from trackside.capture.schedule import NOTHING_DUE
 from trackside.capture.session import RunSession
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsSource
 from trackside.frameworks.pytorch.ground.structures import flatten
@@ -66,7 +66,7 @@ class LossSource:
                     self._facts.loss_seen(tensor, loss)
                 self._validation.trained_on(loss.name)
                 self._statistics.add_loss(loss.name, tensor, loss.scale, mode=engine.mode, started=started)
-                if is_saved and engine.due is not NOTHING:
+                if is_saved and engine.due is not NOTHING_DUE:
                     self._add(tensor, loss)
 
     def module_returned(self, module: torch.nn.Module, output: Any) -> bool:
@@ -90,7 +90,7 @@ class LossSource:
             try:
                 inputs = inputs_in_graph(loss.node)
             except RuntimeError as error:
-                self._say_gone(error)
+                self._warn_of_lost_graph(error)
                 return
             if inputs is not None:
                 self._inputs.add(loss.name, inputs, is_call=False)
@@ -118,7 +118,7 @@ class LossSource:
                 if inputs is not None and not self._inputs.was_called(part.name):
                     self._inputs.add(part.name, inputs, is_call=False)
         except RuntimeError as error:
-            self._say_gone(error)
+            self._warn_of_lost_graph(error)
 
-    def _say_gone(self, error: RuntimeError) -> None:
-        self._guard.say_once("graph", "what a loss was computed from is gone: %s.", describe(error))
+    def _warn_of_lost_graph(self, error: RuntimeError) -> None:
+        self._guard.warn_once("graph", "what a loss was computed from is gone: %s.", describe(error))

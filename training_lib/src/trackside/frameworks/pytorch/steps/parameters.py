@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.schedule import NOTHING
+from trackside.capture.schedule import NOTHING_DUE
 from trackside.capture.session import RunSession
 from trackside.capture.step_engine import EVAL, PREDICT
 from trackside.frameworks.pytorch.ground.fuse import Fuse
@@ -102,7 +102,7 @@ class ParameterSource:
             has_gradients: True if a backward pass was made in the step.
         """
         engine = self._engine
-        if engine.due is NOTHING:
+        if engine.due is NOTHING_DUE:
             return
         if "buffers" in engine.due.kinds:
             save_buffers(self._modules, engine, self._saver)

@@ -16,7 +16,7 @@ import torch
 from torch.optim.optimizer import Optimizer
 
 from trackside.capture.budget import EVERY_STEP
-from trackside.capture.schedule import NOTHING
+from trackside.capture.schedule import NOTHING_DUE
 from trackside.capture.session import RunSession
 from trackside.capture.statistic_rows import Reading, Watched
 from trackside.capture.step_engine import TRAIN
@@ -26,6 +26,7 @@ from trackside.frameworks.pytorch.modes.validation import Validation
 from trackside.frameworks.pytorch.optimizers.source import SkippedSteps
 from trackside.frameworks.pytorch.statistics.gradient_numbers import GradientNumbers
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
+from trackside.frameworks.pytorch.statistics.update_size import UpdateSize
 
 NOT_READ = Reading(Watched(()), [])
 
@@ -45,6 +46,7 @@ class ShortWay:
         *,
         statistics: PyTorchStatistics,
         numbers: GradientNumbers,
+        update_size: UpdateSize,
         facts: ModelFactsSource,
         validation: Validation,
         skipped_steps: SkippedSteps,
@@ -55,6 +57,7 @@ class ShortWay:
         self._engine, self._guard = session.engine, session.guard
         self._statistics, self._record = statistics, session.statistics
         self._numbers, self._cleared = numbers, numbers.cleared
+        self._update_size = update_size
         self._facts, self._validation, self._skipped_steps = facts, validation, skipped_steps
         self._look_ahead = look_ahead
         self._optimizer: Callable[[], Optimizer | None] = lambda: None
@@ -92,8 +95,8 @@ class ShortWay:
             self._has_seen_loss = True
             self._record.recorder.add_loss(name, loss.item() / scale)
             self._record.budget.spend(EVERY_STEP, started)
-        except Exception as error:  # noqa: BLE001 - as `give_up` says
-            return self._give_up(error)
+        except Exception as error:  # noqa: BLE001 - see `switch_off`
+            return self._switch_off(error)
         return True
 
     def begin(self, optimizer: Optimizer, args: Any, kwargs: Any) -> bool:
@@ -113,8 +116,8 @@ class ShortWay:
             self._reading = self._statistics.reading_without_norms(optimizer)
             self._record.budget.spend(EVERY_STEP, started)
             self.is_stepping = True
-        except Exception as error:  # noqa: BLE001 - as `give_up` says
-            return self._give_up(error)
+        except Exception as error:  # noqa: BLE001 - see `switch_off`
+            return self._switch_off(error)
         return True
 
     def end(self, optimizer: Optimizer) -> bool:
@@ -124,29 +127,31 @@ class ShortWay:
         try:
             is_as_before = record.is_on and not (self._guard.is_off or self._validation.is_watching)
             is_as_before = is_as_before and not statistics.numbers.is_used
-            if not is_as_before or self._optimizer() is not optimizer or not self._cleared.are_there():
+            if not is_as_before or self._optimizer() is not optimizer or not self._cleared.are_present():
                 statistics.hold(optimizer, self._reading)
                 return False
             started = record.budget.clock()
             recorder = record.recorder
             recorder.add(self._reading)
-            self._numbers.end_cleared_step()
+            self._numbers.end_cleared_step(optimizer)
             record.budget.spend(EVERY_STEP, started)
+            if recorder.takes_update:
+                self._update_size.after_step(optimizer)
             recorder.end_step(step=engine.step, mode_step=engine.mode_step())
             self._facts.end_step(engine.step)
             engine.end_step()
             self.is_open = self._is_plain()
-            if engine.due is not NOTHING:
+            if engine.due is not NOTHING_DUE:
                 self._look_ahead()
-        except Exception as error:  # noqa: BLE001 - as `give_up` says
-            return self._give_up(error)
+        except Exception as error:  # noqa: BLE001 - see `switch_off`
+            return self._switch_off(error)
         return True
 
     def _is_plain(self) -> bool:
         """Return True if nothing else is due in the open step."""
-        return self._engine.due is NOTHING and not self._record.recorder.takes_norms
+        return self._engine.due is NOTHING_DUE and not self._record.recorder.takes_norms
 
-    def _give_up(self, error: Exception) -> bool:
+    def _switch_off(self, error: Exception) -> bool:
         self.close()
-        self._record.give_up(error)
+        self._record.switch_off(error)
         return False

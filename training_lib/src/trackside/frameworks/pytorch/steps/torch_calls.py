@@ -16,7 +16,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from trackside.capture.schedule import NOTHING
+from trackside.capture.schedule import NOTHING_DUE
 from trackside.capture.session import RunSession
 from trackside.frameworks.pytorch.compiling.tracing import compiler_at_work, is_dynamo_compiling, skip_frame, untraced
 from trackside.frameworks.pytorch.steps.training_steps import TrainingSteps
@@ -73,19 +73,21 @@ def _wrap_backward(session: RunSession, steps: TrainingSteps) -> Callable[[], No
     see_loss = untraced(session.guard.protect("reading the loss", steps.backward_called))
     engine, validation, statistics = session.engine, steps.sources.validation, session.statistics
     numbers, cleared = steps.sources.gradient_numbers, steps.sources.gradient_numbers.cleared
+    ended = numbers.order.backward_ended
     short_way = steps.short_way
 
     @functools.wraps(original)
     def backward(*args: Any, **kwargs: Any) -> None:
         is_open = not is_dynamo_compiling() and short_way.is_open and compiler_at_work() is None
         if not (is_open and short_way.see_loss(args, kwargs)):
-            if statistics.is_on or engine.due is not NOTHING or validation.is_watching:
+            if statistics.is_on or engine.due is not NOTHING_DUE or validation.is_watching:
                 see_loss(*args, **kwargs)
             if cleared.is_waiting:
                 numbers.before_backward()
         original(*args, **kwargs)
         if cleared.is_waiting:
             numbers.after_backward()
+        ended()
 
     skip_frame(backward)
     torch.autograd.backward = backward

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.asked_request import is_being_spawned
-from trackside.capture.schedule import NOTHING
+from trackside.capture.request_reading import is_being_spawned
+from trackside.capture.schedule import NOTHING_DUE
 from trackside.capture.session import RunSession
 from trackside.capture.step_engine import TRAIN
 from trackside.frameworks.pytorch.ground.live_objects import one_look
@@ -50,11 +50,13 @@ class TrainingSteps:
         decides = self._strategy = sources.strategy
         self._takes, self._counts, self._step_ends = decides.takes, decides.counts, decides.step_ends
         self._statistics, self._numbers = sources.statistics, sources.gradient_numbers
+        self._update_size = sources.update_size
         self._validation, self._facts = sources.validation, sources.facts
         self.short_way = ShortWay(
             session,
             statistics=sources.statistics,
             numbers=sources.gradient_numbers,
+            update_size=sources.update_size,
             facts=sources.facts,
             validation=sources.validation,
             skipped_steps=sources.skipped_steps,
@@ -103,12 +105,14 @@ class TrainingSteps:
             self.end_step(keep_unsettled=True)
         if self._facts.is_looking:
             self._facts.before_step(optimizer)
-        if self._engine.due is not NOTHING:
+        if self._engine.due is not NOTHING_DUE:
             self.sources.skipped_steps.look_into(optimizer)
         elif not self._record.is_on:
             return None
         if closure is not None:
             return self._with_observed(closure, optimizer, args, kwargs)
+        if self._record.is_on:
+            self._numbers.before_step(optimizer)
         self._copy(optimizer)
         return None
 
@@ -117,7 +121,7 @@ class TrainingSteps:
         if not self._session.has_begun or (self._counts is not None and not self._counts(optimizer)):
             return
         self._closure_is_done = False
-        is_due, ends_by_calls = self._engine.due is not NOTHING, self._strategy.ends_by_calls
+        is_due, ends_by_calls = self._engine.due is not NOTHING_DUE, self._strategy.ends_by_calls
         if is_due:
             for see in self.sources.all.after_optimizer:
                 see(optimizer)
@@ -125,6 +129,7 @@ class TrainingSteps:
             self._statistics.after_step(optimizer)
             if not ends_by_calls:
                 self._numbers.after_step(optimizer)
+                self._update_size.after_step(optimizer)
         if ends_by_calls:  # a training in the mode of a validation
             return
         if self._strategy.ends_after(optimizer):
@@ -145,7 +150,7 @@ class TrainingSteps:
 
         The other optimizers of the step do not wait for it.
         """
-        if self._engine.due is not NOTHING:
+        if self._engine.due is not NOTHING_DUE:
             self._engine.open_step.drop_unsettled()
             for drop in self.sources.all.drop_unsettled:
                 drop(self._engine.mode)
@@ -159,7 +164,7 @@ class TrainingSteps:
     def validation_changed(self) -> None:
         """End the open training step if it has ended with the validation; see `Observer`."""
         is_training = self._validation.is_on and self._engine.mode == TRAIN
-        if is_training and not self.is_down and self._strategy.boundary.ends_with_evaluation():
+        if is_training and not self.is_down and self._strategy.boundary.ends_with_validation():
             self.end_step(keep_unsettled=True)
         self.look_ahead()
 
@@ -183,7 +188,7 @@ class TrainingSteps:
         if self._record.is_on:
             self._numbers.end_step()
             self._statistics.end_step(engine, keep_unsettled=keep_unsettled)
-        if due is not NOTHING:
+        if due is not NOTHING_DUE:
             for end in sources.step_ended:
                 end(engine.mode, keep_unsettled=keep_unsettled)
         engine.end_step(keep_unsettled=keep_unsettled, renamed=self.sources.numbering.renamed)
@@ -211,22 +216,22 @@ class TrainingSteps:
 
     def _end_validation(self) -> None:
         self._validation.end()
-        unseen = self.sources.in_training_mode
-        before = unseen.count
+        unseen, live = self.sources.in_training_mode, self.sources.random_evaluation
         unseen.training_goes_on()
-        if unseen.count > before and not self._strategy.boundary.is_open:  # no step will end after it
+        has_news = self._facts.is_looking and (unseen.count or live.count)
+        if has_news and not self._strategy.boundary.is_open:  # no step will end after it
             self._facts.end_step(max(0, self._engine.step - 1))
 
     def read_request(self) -> None:
         """Read a request that lies at an address, at the first sign that this process trains."""
-        if self._session.asked.is_unread and torch.utils.data.get_worker_info() is None:
+        if self._session.request_reading.is_unread and torch.utils.data.get_worker_info() is None:
             self._session.read_request()
             self.sources.calls.eager.is_allowed = self._session.request.compiled == "eager_step"
 
     def _copy(self, optimizer: Optimizer) -> None:
         """Copy the values right before an optimizer's step: those that this step's forward and backward passes used."""
         self._statistics.before_step(optimizer)
-        if self._engine.due is not NOTHING:
+        if self._engine.due is not NOTHING_DUE:
             for see in self.sources.all.before_optimizer:
                 see(optimizer)
 

@@ -1,0 +1,30 @@
+"""All families and their programs."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from functools import cache
+
+from benchmarks.wild.program import FAMILIES, Family, Program
+
+
+@cache
+def all_families() -> Mapping[str, Family]:
+    """Return every family by name. Imports every file of `families`, and none of their libraries."""
+    return {name: family(name) for name in sorted(path.stem for path in FAMILIES.glob("*.py"))}
+
+
+def family(name: str) -> Family:
+    """Return one family. Imports its file alone."""
+    found: Family = importlib.import_module(f"benchmarks.wild.families.{name}").FAMILY
+    return found
+
+
+def all_programs() -> list[Program]:
+    """Return the programs of all families, sorted by family and name."""
+    programs = [each for one in all_families().values() for each in one.programs.values()]
+    names = [each.name for each in programs]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise ValueError(f"Two programs have one name: {', '.join(sorted(twice))}.")
+    return sorted(programs, key=lambda each: (each.family, each.name))

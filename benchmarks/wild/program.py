@@ -1,0 +1,89 @@
+"""The parts of the corpus: a program that trains, and a family of programs that share one environment.
+
+A family's file is imported twice: by the commands of the corpus, where its libraries are missing, and by `launch` in
+the family's own environment. It therefore imports libraries inside its programs only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TUNE, REPORT = "tune", "report"
+READ_BEFORE = frozenset({"transformers", "lightning"})
+"""Libraries with runs that people had read before the corpus existed: they cannot be in the report half."""
+
+FAMILIES = Path(__file__).parent / "families"
+Train = Callable[[int], object]
+
+
+def split_of(library: str) -> str:
+    """Return the half of the corpus that a library belongs to, by its name alone.
+
+    Args:
+        library: The name on the package index.
+
+    Returns:
+        `tune` if anybody read runs of it before, or if the first byte of its name's SHA-256 is even; else `report`.
+    """
+    is_even = hashlib.sha256(library.encode()).digest()[0] % 2 == 0
+    return TUNE if library in READ_BEFORE or is_even else REPORT
+
+
+@dataclass(frozen=True)
+class Program:
+    """A training with a library's own trainer and its default settings.
+
+    name     unique in the corpus
+    family   the name of the file and of the environment
+    library  the library with the trainer; it decides on the half of the corpus
+    data     the source of the data, all of it shipped by a package
+    summary  the first line of the function's docstring
+    train    trains with a seed
+    """
+
+    name: str
+    family: str
+    library: str
+    data: str
+    summary: str
+    train: Train = field(compare=False)
+
+    @property
+    def split(self) -> str:
+        return split_of(self.library)
+
+
+@dataclass
+class Family:
+    """Programs that share an environment.
+
+    requirements  the packages that are asked for; `<name>.lock` beside the file pins these and all that they need
+    imports       the modules that take longest to import, for processes that are forked
+    """
+
+    name: str
+    requirements: tuple[str, ...]
+    imports: tuple[str, ...] = ()
+    programs: dict[str, Program] = field(default_factory=dict)
+
+    def program(self, library: str, *, data: str) -> Callable[[Train], Train]:
+        """Register a function of a seed as a program. Its name, with dashes, is the program's."""
+
+        def register(train: Train) -> Train:
+            name = getattr(train, "__name__", "").replace("_", "-")
+            if name in self.programs:
+                raise ValueError(f"{self.name} has a program {name!r} already.")
+            summary = (inspect.getdoc(train) or "").partition("\n")[0]
+            self.programs[name] = Program(name, self.name, library, data, summary, train)
+            return train
+
+        return register
+
+    @property
+    def lock(self) -> Path:
+        """The file with a version for each package of the environment."""
+        return FAMILIES / f"{self.name}.lock"

@@ -1,0 +1,199 @@
+"""Trains the programs of the corpus, and stores the runs.
+
+    python -m benchmarks.wild.run                        # one seed of each program with an environment
+    python -m benchmarks.wild.run --seeds 3 --warm
+    python -m benchmarks.wild.run --only peft vit-digits # of these families, libraries or programs
+
+Each training is a process of its own in an empty folder, with the capture of `trackside run` without any option. By
+default `trackside run` starts it, as a user would, and judges it while it trains. With `--warm` it is a fork of a
+process with the libraries imported, which takes a fifth of the time; rules judge it afterwards. A run that is stored
+already is not trained again. Build the environments first: `python -m benchmarks.wild.environments build`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from benchmarks.wild.catalogue import all_families, all_programs
+from benchmarks.wild.environments import is_built, python_of
+from benchmarks.wild.program import REPORT, TUNE, Family, Program
+from benchmarks.wild.stored_runs import OUTPUT, RUNS, Job, Outcome, jobs
+from trackside.contracts.capture_request import capture_environment
+from trackside.contracts.rule_catalogue import built_in_catalogue
+from trackside.environment import inherited
+from trackside.local.preflight import RulePlan, plan_rules
+
+LONGEST_SECONDS = 900  # of the clock: a training that takes longer is ended
+SURROUNDINGS = {
+    # One thread: two trainings on two cores must not wait for one another.
+    "OMP_NUM_THREADS": "1",
+    # Nothing but the package index can be reached, and no library may try for minutes.
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "HF_DATASETS_OFFLINE": "1",
+    "WANDB_MODE": "disabled",
+    "YOLO_OFFLINE": "true",
+    "MPLBACKEND": "Agg",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+LAUNCHER = Path(__file__).with_name("launch.py").resolve()
+
+
+def default_plan() -> RulePlan:
+    """Return the rules and the capture of `trackside run` without any option."""
+    return plan_rules([], catalogue=built_in_catalogue(), actions=())
+
+
+def train(job: Job, folder: Path, *, python: Path) -> Outcome:
+    """Train one program under `trackside run`, and store run and output below `folder`.
+
+    Args:
+        job: The program and its seed.
+        folder: A folder for this training; its content is deleted first.
+        python: The interpreter of the program's environment.
+
+    Returns:
+        The outcome, which is stored too.
+    """
+    _empty(folder)
+    run = str((folder / "run").absolute())
+    # A critical issue must not look like a training that failed.
+    trackside = [sys.executable, "-m", "trackside", "run", "--fail-on", "never", "--out", run]
+    training = [str(python), str(LAUNCHER), job.program.family, job.program.name, str(job.seed)]
+    spent = _children_seconds()
+    with tempfile.TemporaryDirectory() as work, (folder / OUTPUT).open("wb") as output:
+        process = subprocess.Popen(
+            [*trackside, "--", *training],
+            cwd=work,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**inherited(), **SURROUNDINGS},
+        )
+        try:
+            status = process.wait(LONGEST_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.terminate()  # `trackside run` passes it on, and kills what is left after its grace
+            status = process.wait()
+    outcome = Outcome(status, round(_children_seconds() - spent, 2), by="trackside run")
+    outcome.write(folder)
+    return outcome
+
+
+def train_warm(chosen: Sequence[tuple[Job, Path]], *, family: Family) -> Iterator[Outcome]:
+    """Train programs of one family one after the other, each in a fork of one process, and store their runs.
+
+    Args:
+        chosen: Each training with its folder.
+        family: The family of them all.
+
+    Yields:
+        The outcome of each, which is stored too.
+    """
+    command = [str(python_of(family)), str(LAUNCHER), family.name, "--warm"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**inherited(), **SURROUNDINGS}
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        for job, folder in chosen:
+            _empty(folder)
+            order = {
+                "program": job.program.name,
+                "seed": job.seed,
+                "environment": capture_environment(str((folder / "run").absolute()), default_plan().capture),
+                "output": str((folder / OUTPUT).absolute()),
+            }
+            server.stdin.write(json.dumps(order) + "\n")
+            server.stdin.flush()
+            answer = json.loads(server.stdout.readline() or '{"status": 1, "seconds": 0.0}')
+            outcome = Outcome(answer["status"], answer["seconds"], by="fork")
+            outcome.write(folder)
+            yield outcome
+        server.stdin.close()
+
+
+def _empty(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+
+
+def _children_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def chosen_programs(arguments: argparse.Namespace) -> list[Program]:
+    """Return the programs that the arguments of `add_choice` mean."""
+    return [
+        each
+        for each in all_programs()
+        if (not arguments.split or each.split == arguments.split)
+        and (not arguments.only or set(arguments.only) & {each.family, each.library, each.name})
+    ]
+
+
+def add_choice(options: argparse.ArgumentParser) -> None:
+    """Add the arguments by which runs are chosen, the same for all commands."""
+    options.add_argument("--split", choices=[TUNE, REPORT], help="one half of the corpus")
+    options.add_argument("--seeds", type=int, default=1, help="the number of seeds, from 0")
+    options.add_argument("--only", nargs="*", default=[], help="families, libraries or programs")
+    options.add_argument("--root", type=Path, default=RUNS)
+
+
+def _missing(chosen: Iterable[Job], root: Path, *, fresh: bool) -> Iterator[tuple[Job, Path]]:
+    for job in chosen:
+        folder = job.folder(root)
+        before = Outcome.read(folder)
+        if fresh or before is None or before.status != 0:
+            yield job, folder
+
+
+def _each(
+    todo: Iterable[tuple[Job, Path]], families: Mapping[str, Family], *, is_warm: bool
+) -> Iterator[tuple[Job, Outcome]]:
+    """Train, family by family for each seed."""
+    for name, group in groupby(todo, key=lambda each: each[0].program.family):
+        chosen = list(group)
+        if is_warm:
+            yield from zip((job for job, _ in chosen), train_warm(chosen, family=families[name]), strict=True)
+        else:
+            for job, folder in chosen:
+                yield job, train(job, folder, python=python_of(families[name]))
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Train what is missing; 1 if a training failed or has no environment."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_choice(options)
+    options.add_argument("--warm", action="store_true", help="in forks of a process with the libraries imported")
+    options.add_argument("--fresh", action="store_true", help="train again what is stored")
+    arguments = options.parse_args(words)
+    families = all_families()
+    programs = chosen_programs(arguments)
+    lacking = {each.family for each in programs if not is_built(families[each.family])}
+    ready = [each for each in programs if each.family not in lacking]
+    todo = _missing(jobs(ready, seeds=arguments.seeds), arguments.root, fresh=arguments.fresh)
+    failed = []
+    for job, outcome in _each(todo, families, is_warm=arguments.warm):
+        print(f"{job.name}: code {outcome.status}, {outcome.seconds:.1f} s of processor", flush=True)
+        if outcome.status != 0:
+            failed.append(job.name)
+    if lacking:
+        print(f"No environment: {', '.join(sorted(lacking))}. Build it first.", file=sys.stderr)
+    if failed:
+        print(f"Failed: {', '.join(failed)}. See {OUTPUT} in the folder of each.", file=sys.stderr)
+    return 1 if failed or lacking else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

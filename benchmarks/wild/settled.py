@@ -1,0 +1,49 @@
+"""Written answers to the alarms of the tune half: is the trainer wrong, or the rule?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import tomllib
+
+from benchmarks.wild.judge import Alarm, Judged
+
+ANSWERS = Path(__file__).with_name("settled.toml")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a person found out about the alarms of one rule on one program.
+
+    is_true  True: something is wrong with the training; False: the rule is wrong
+    why      what is wrong with it, or why nothing is
+    """
+
+    program: str
+    rule: str
+    is_true: bool
+    why: str
+
+
+def read_answers(path: Path = ANSWERS) -> Mapping[tuple[str, str], Answer]:
+    """Return the answers by program and rule.
+
+    Raises:
+        ValueError: If two answers are about the same.
+    """
+    document = tomllib.loads(path.read_text(encoding="utf-8"))
+    answers = [
+        Answer(each["program"], each["rule"], each["is_true"], each["why"].strip()) for each in document["answer"]
+    ]
+    found = {(each.program, each.rule): each for each in answers}
+    if len(found) < len(answers):
+        raise ValueError("Two answers are about the same program and rule.")
+    return found
+
+
+def is_false_or_open(judged: Judged, alarm: Alarm, answers: Mapping[tuple[str, str], Answer]) -> bool:
+    """Return True unless the answer to this alarm is that something is wrong with the training."""
+    answer = answers.get((judged.program, alarm.rule))
+    return answer is None or not answer.is_true

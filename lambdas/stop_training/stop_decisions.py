@@ -1,0 +1,197 @@
+"""Carries out what was decided about a finding, and records it: each decision once, with its evidence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from functools import partial
+from typing import Any
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+from botocore.exceptions import ClientError
+
+from lambdas.shared.clients import client, code_of, message_of
+from lambdas.shared.decisions import Done, Nothing
+from lambdas.shared.once import once
+from lambdas.shared.pace import pace
+from lambdas.shared.run_table import RunTable
+from lambdas.stop_training import messages
+from lambdas.stop_training.job_account import account_to_enter, sagemaker_in
+from lambdas.stop_training.known import read_known
+from lambdas.stop_training.logic import (
+    SECONDS_AN_HOUR,
+    Announce,
+    Answer,
+    Known,
+    StopRun,
+    Wait,
+    needs_others,
+    read_refusal,
+    requested_stop,
+    savings,
+    veto_minutes,
+    was_requested,
+    weigh,
+)
+from lambdas.stop_training.settings import StopTrainingSettings
+from trackside.contracts.action import Action
+from trackside.contracts.deployment.stop_record import DecisionRecord, Savings, StopOutcome
+from trackside.contracts.event import RuleEvaluation
+
+MOST_DELAY_SECONDS = 900  # API_SendMessage
+
+
+class StopDecisions:
+    """The decisions about one event. `wait_seconds` is the time until it must be looked at again; None: never."""
+
+    def __init__(
+        self,
+        event: Mapping[str, Any],
+        settings: StopTrainingSettings,
+        context: LambdaContext,
+        clock: Callable[[], float],
+    ) -> None:
+        self._event, self._settings, self._context, self._clock = event, settings, context, clock
+        self._table = RunTable(settings.run_table, retention_days=settings.retention_days, clock=clock)
+        self.wait_seconds: int | None = None
+
+    def decide(self, evaluation: RuleEvaluation) -> Done | Nothing:
+        """Decide about one finding, and carry it out.
+
+        Errors: `ClientError`; then no wrong action was done, and the next delivery continues where this one ended.
+        """
+        stop = self._requested_stop(evaluation)
+        if isinstance(stop, Nothing):
+            return stop
+        if needs_others(evaluation, self._settings):
+            # Written before it is read what others wrote: of two findings that come at once one sees the other.
+            self._record(
+                evaluation,
+                StopOutcome.UNCONFIRMED,
+                f"{evaluation.finding_id} of {evaluation.job.name} requests a stop.",
+            )
+        known = read_known(evaluation.job.arn, self._table, dry_run_parameter=self._settings.dry_run_parameter)
+        decision = weigh(evaluation, stop, known, self._settings, now=self._clock())
+        if isinstance(decision, Nothing):
+            return decision
+        if isinstance(decision, Answer):
+            return self._answer(evaluation, decision)
+        if isinstance(decision, Wait):
+            return self._wait(decision.seconds, decision.reason)
+        if isinstance(decision, Announce):
+            return self._announce(evaluation, decision)
+        return self._stop_within_budget(evaluation, decision, known)
+
+    def look_again(self) -> None:
+        """Send the event to its own queue again, if any of it waits. A new message has all its attempts."""
+        if self.wait_seconds is not None:
+            client("sqs").send_message(
+                QueueUrl=self._settings.queue_url,
+                MessageBody=json.dumps(self._event),
+                DelaySeconds=max(0, min(self.wait_seconds, MOST_DELAY_SECONDS)),
+            )
+
+    def _answer(self, evaluation: RuleEvaluation, answer: Answer) -> Nothing:
+        if answer.outcome is StopOutcome.STOPPED and not self._stopped_it(evaluation):
+            answer = Answer(StopOutcome.ALREADY_ENDED, f"{evaluation.job.name} was stopped for another finding.")
+        self._record(evaluation, answer.outcome, answer.reason)
+        return Nothing(answer.reason, surprising=answer.surprising)
+
+    def _wait(self, seconds: int, reason: str, *, surprising: bool = False) -> Nothing:
+        self.wait_seconds = seconds if self.wait_seconds is None else min(seconds, self.wait_seconds)
+        return Nothing(reason, surprising=surprising)
+
+    def _announce(self, evaluation: RuleEvaluation, announce: Announce) -> Done | Nothing:
+        minutes = veto_minutes(evaluation, self._settings)
+        reason = f"{evaluation.job.name} is stopped in {minutes} minutes unless somebody vetoes it."
+
+        def act() -> Done:
+            self._publish(*messages.announcement(evaluation, minutes=minutes))
+            self._record(evaluation, StopOutcome.ANNOUNCED, reason)
+            return Done(f"Announced: {reason}")
+
+        answer = self._once(evaluation, act, part="announce")
+        self._wait(announce.wait_seconds, reason)
+        return answer
+
+    def _stop_within_budget(self, evaluation: RuleEvaluation, stop: StopRun, known: Known) -> Done | Nothing:
+        now, most = self._clock(), self._settings.stops_per_hour
+        hour = datetime.fromtimestamp(now, tz=timezone.utc).strftime("%Y-%m-%dT%H")
+        if not most or self._table.take_turn(evaluation.job.arn, hour=hour, most=most):
+            return self._once(evaluation, partial(self._stop, evaluation, stop, known))
+        reason = (
+            f"{evaluation.job.name} is NOT stopped: {most} jobs were in this hour. It is tried again in the next one."
+        )
+
+        def report() -> Done:
+            if self._table.is_first_to_report(hour=hour):
+                self._publish(*messages.over_budget(evaluation, most=most))
+            self._record(evaluation, StopOutcome.OVER_BUDGET, reason)
+            return Done(reason)
+
+        self._once(evaluation, report, part=f"over budget {hour}")
+        return self._wait(SECONDS_AN_HOUR - int(now) % SECONDS_AN_HOUR, reason, surprising=True)
+
+    def _stop(self, evaluation: RuleEvaluation, stop: StopRun, known: Known) -> Done | Nothing:
+        """Stop the job. The request is recorded first, so that after a crash its finding is known."""
+        was_tried = was_requested(evaluation, known.decisions)
+        self._record(evaluation, StopOutcome.STOPPING, f"The stop of {stop.job_name} is requested from SageMaker.")
+        pace("stop", pause_milliseconds=self._settings.pause_milliseconds, context=self._context)
+        try:
+            self._sagemaker_of(evaluation).stop_training_job(TrainingJobName=stop.job_name)
+        except ClientError as error:
+            refusal = read_refusal(stop.job_name, code=code_of(error), message=message_of(error))
+            if refusal is None:
+                raise
+            if not was_tried or refusal.outcome is not StopOutcome.ALREADY_ENDED or not self._stopped_it(evaluation):
+                return self._answer(evaluation, refusal)
+        else:
+            self._stopped_it(evaluation)
+        spared = savings(known.job, self._settings, now=self._clock())
+        self._record(evaluation, StopOutcome.STOPPED, f"Stopped {stop.job_name}.{_savings_sentence(spared)}", spared)
+        return Done(f"Stopped {stop.job_name}.")
+
+    def _stopped_it(self, evaluation: RuleEvaluation) -> bool:
+        """Return True if this finding stopped the job: of two calls without an answer, the first to claim it did."""
+        return self._table.claim_stop(evaluation.job.arn, finding=evaluation.finding_id)
+
+    def _requested_stop(self, evaluation: RuleEvaluation) -> StopRun | Nothing:
+        stop = requested_stop(evaluation, self._settings)
+        if isinstance(stop, Nothing):
+            return stop
+        where = account_to_enter(evaluation.job.arn, self._settings, function_arn=self._context.invoked_function_arn)
+        return where if isinstance(where, Nothing) else stop
+
+    def _sagemaker_of(self, evaluation: RuleEvaluation) -> Any:
+        function_arn = self._context.invoked_function_arn
+        account = account_to_enter(evaluation.job.arn, self._settings, function_arn=function_arn)
+        return sagemaker_in(str(account), self._settings, function_arn=function_arn)
+
+    def _record(
+        self, evaluation: RuleEvaluation, outcome: StopOutcome, reason: str, spared: Savings | None = None
+    ) -> None:
+        record = DecisionRecord(
+            evaluation=evaluation,
+            outcome=outcome,
+            at=self._clock(),
+            reason=reason,
+            event_id=str(self._event.get("id", "")),
+            savings=spared or Savings(),
+        )
+        self._table.put_once(record.to_item(expires_at=self._table.expires_at))
+
+    def _once(self, evaluation: RuleEvaluation, act: Callable[[], Done | Nothing], *, part: str = "") -> Done | Nothing:
+        table = self._settings.idempotency_table
+        return once(Action.STOP_TRAINING, evaluation, act, table=table, context=self._context, part=part)
+
+    def _publish(self, subject: str, body: str) -> None:
+        client("sns").publish(TopicArn=self._settings.topic_arn, Subject=subject, Message=body)
+
+
+def _savings_sentence(spared: Savings) -> str:
+    if not spared.remaining_seconds:
+        return ""
+    hours = f"{spared.remaining_seconds / SECONDS_AN_HOUR:.1f} h of {spared.instances} until its time limit"
+    money = f", {spared.most_money:.2f} at {spared.price_per_hour:g} an hour" if spared.price_per_hour else ""
+    return f" It spares at most {hours}{money}; the job might have ended earlier by itself."

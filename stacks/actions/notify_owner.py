@@ -1,0 +1,40 @@
+"""The reaction that notifies owners."""
+
+from __future__ import annotations
+
+from lambdas.notify_owner.settings import NotifyOwnerSettings
+from stacks.constructs.action_reaction import ActionParts, create_reaction, let_publish
+from stacks.constructs.allow import allow
+from stacks.constructs.queue_backed_function import QueueBackedFunction
+from stacks.event_patterns import custom_rule_failed, nothing_judged, wrong_choice
+from stacks.webhooks import let_publish_to_webhooks
+from trackside.contracts.action import Action
+
+
+def create(action: Action, parts: ActionParts) -> QueueBackedFunction:
+    """Create the reaction, which also reports wrong choices of rules and runs that nothing judged."""
+    reaction = create_reaction(
+        action,
+        parts,
+        settings=lambda queue: NotifyOwnerSettings.of(
+            parts.settings,
+            parts.settings.notices,
+            topic_arn=parts.topic.topic_arn,
+            idempotency_table=parts.table.table_name,
+            queue_url=queue.queue_url,
+            event_bus=parts.bus.event_bus_name if parts.has_webhooks else "",
+        ),
+    )
+    about = "What a job says of its rules cannot be done"
+    reaction.react_to("WrongChoice", wrong_choice(), event_bus=parts.bus, description=about)
+    function, queue = reaction.function, reaction.queue.queue_arn
+    let_publish(function, parts, why="Its purpose: tells who subscribed of an issue.")
+    why = "What a rule finds while it is quiet waits in the queue."
+    allow(function, "TellLater", ["sqs:SendMessage"], [queue], why=why)
+    if parts.has_webhooks:
+        let_publish_to_webhooks(function, parts.bus)
+    about = "A processing job that judges by a rule from a file failed: its owner must know"
+    reaction.react_to("CustomRuleFailed", custom_rule_failed(parts.runs.bucket_name), description=about)
+    about = "No rule could judge a run: its owner must know"
+    reaction.react_to("NothingJudged", nothing_judged(parts.runs.bucket_name), description=about)
+    return reaction

@@ -1,0 +1,212 @@
+"""The corpus of other people's trainers: its declarations, its launcher, its report; and a few programs for real.
+
+Most programs need an environment of their own, outside these tests; those of PyTorch alone run here.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.wild import judge, report, run, settled
+from benchmarks.wild.catalogue import all_families, all_programs
+from benchmarks.wild.judge import Alarm, Judged
+from benchmarks.wild.program import FAMILIES, REPORT, TUNE, Family, Program, split_of
+from benchmarks.wild.settled import Answer
+from benchmarks.wild.stored_runs import Job, Outcome, jobs
+from trackside.contracts.verdict import Severity
+
+PROGRAMS = all_programs()
+
+
+class TestPrograms:
+    def test_are_as_many_as_asked_for(self) -> None:
+        assert len(PROGRAMS) >= 60
+        assert len({each.library for each in PROGRAMS}) >= 30
+
+    @pytest.mark.parametrize("half", [TUNE, REPORT])
+    def test_each_half_has_its_share(self, half: str) -> None:
+        assert sum(each.split == half for each in PROGRAMS) >= len(PROGRAMS) / 4
+
+    @pytest.mark.parametrize("program", PROGRAMS, ids=lambda each: each.name)
+    def test_says_what_it_does_and_on_which_data(self, program: Program) -> None:
+        assert program.summary.endswith(".")
+        assert program.data
+
+    def test_one_library_is_in_one_half(self) -> None:
+        halves: dict[str, set[str]] = {}
+        for each in PROGRAMS:
+            halves.setdefault(each.library, set()).add(each.split)
+        assert all(len(found) == 1 for found in halves.values())
+
+
+@pytest.mark.parametrize(
+    ("library", "half"),
+    [
+        pytest.param("transformers", TUNE, id="read before the corpus existed"),
+        pytest.param("lightning", TUNE, id="read before, odd digest"),
+        pytest.param("timm", TUNE, id="even digest"),
+        pytest.param("trl", REPORT, id="odd digest"),
+        pytest.param("ultralytics", REPORT, id="another odd digest"),
+    ],
+)
+def test_the_name_of_a_library_decides_on_its_half(library: str, half: str) -> None:
+    assert split_of(library) == half
+
+
+@pytest.mark.parametrize("family", all_families().values(), ids=lambda each: each.name)
+class TestFamilies:
+    def test_imports_its_libraries_inside_its_programs_only(self, family: Family) -> None:
+        tree = ast.parse((FAMILIES / f"{family.name}.py").read_text(encoding="utf-8"))
+        top = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+        modules = {node.module if isinstance(node, ast.ImportFrom) else node.names[0].name for node in top}
+        assert modules <= {"__future__", "typing", "benchmarks.wild.program"}
+
+    def test_lock_file_pins_every_package_and_all_that_are_asked_for(self, family: Family) -> None:
+        lines = family.lock.read_text(encoding="utf-8").split()
+        assert all(re.fullmatch(r"[a-z0-9._-]+==[0-9a-z.!]+", line) for line in lines)
+        pinned = {line.partition("==")[0] for line in lines}
+        asked = {re.split(r"[=<>\[]", each)[0] for each in (*family.requirements, "torch", "numpy", "google-crc32c")}
+        assert asked <= pinned
+        assert "torch==2.13.0" in lines
+
+
+def test_two_programs_of_one_name_are_refused() -> None:
+    family = Family("mine", ())
+    family.program("torch", data="none")(lambda seed: None)
+    with pytest.raises(ValueError, match="already"):
+        family.program("torch", data="none")(lambda seed: None)
+
+
+def test_all_programs_train_by_one_seed_before_any_by_the_next() -> None:
+    chosen = PROGRAMS[:2]
+    assert [(job.program.name, job.seed) for job in jobs(chosen, seeds=2)] == [
+        (chosen[0].name, 0),
+        (chosen[1].name, 0),
+        (chosen[0].name, 1),
+        (chosen[1].name, 1),
+    ]
+
+
+class TestStoredRuns:
+    def test_a_program_has_a_folder_of_its_own_for_each_seed(self, tmp_path: Path) -> None:
+        folders = {Job(program, seed).folder(tmp_path) for program in PROGRAMS for seed in (0, 1)}
+        assert len(folders) == 2 * len(PROGRAMS)
+
+    def test_no_outcome_means_not_trained(self, tmp_path: Path) -> None:
+        assert Outcome.read(tmp_path) is None
+        outcome = Outcome(0, 1.5, by="fork")
+        outcome.write(tmp_path)
+        assert Outcome.read(tmp_path) == outcome
+
+
+def alarm(rule: str = "overfit", severity: Severity = Severity.WARNING, *, is_recovered: bool = False) -> Alarm:
+    """Return an alarm at step 10."""
+    return Alarm(
+        rule, severity, 10, 5, "group", "Words.", "loss: mean 1 > 0", ("a cause (2 > 1)",), ("Do.",), is_recovered
+    )
+
+
+def judged(program: str, *alarms: Alarm) -> Judged:
+    """Return a judgement of seed 0."""
+    return Judged(program, 0, 100, (2.0, 1.0), alarms)
+
+
+def test_a_judgement_survives_its_file() -> None:
+    found = judged("peft-lora", alarm(severity=Severity.CRITICAL, is_recovered=True))
+    assert Judged.from_document(json.loads(json.dumps(found.to_document()))) == found
+
+
+TUNED = next(each for each in PROGRAMS if each.split == TUNE)
+REPORTED = next(each for each in PROGRAMS if each.split == REPORT)
+
+
+def tables_of(*found: tuple[Program, Judged], answers: dict[tuple[str, str], Answer] | None = None) -> str:
+    """Return the tables as one text."""
+    runs = [(Job(program, 0), one) for program, one in found]
+    return "\n".join(report.tables([TUNED, REPORTED], runs, answers or {}))
+
+
+class TestReport:
+    def test_counts_runs_by_level_in_each_half(self) -> None:
+        text = tables_of(
+            (TUNED, judged(TUNED.name, alarm(severity=Severity.CRITICAL))),
+            (TUNED, judged(TUNED.name)),
+            (REPORTED, judged(REPORTED.name, alarm())),
+        )
+        critical = next(line for line in text.splitlines() if line.startswith("| critical |"))
+        assert re.findall(r"\d+/\d+", critical) == ["1/2", "0/1", "1/3"]
+        warning = next(line for line in text.splitlines() if line.startswith("| warning or above |"))
+        assert re.findall(r"\d+/\d+", warning) == ["1/2", "1/1", "2/3"]
+
+    def test_never_shows_a_single_run_of_the_report_half(self) -> None:
+        text = tables_of((REPORTED, judged(REPORTED.name, alarm("exploding-tensor"))))
+        (line,) = [each for each in text.splitlines() if each.startswith(f"| {REPORTED.name} ")]
+        assert "exploding-tensor" not in line
+        assert "not shown" in line
+
+    @pytest.mark.parametrize(
+        ("answer", "counted"),
+        [
+            pytest.param(None, "1/1", id="open"),
+            pytest.param(False, "1/1", id="false alarm"),
+            pytest.param(True, "0/1", id="the training is wrong"),
+        ],
+    )
+    def test_an_alarm_settled_as_true_is_no_false_one(self, answer: bool | None, counted: str) -> None:
+        answers = {} if answer is None else {(TUNED.name, "overfit"): Answer(TUNED.name, "overfit", answer, "Because.")}
+        text = tables_of((TUNED, judged(TUNED.name, alarm())), answers=answers)
+        (line,) = [each for each in text.splitlines() if each.startswith("| warning or above, settled")]
+        assert re.findall(r"\d+/\d+", line) == [counted]
+
+    def test_a_recovered_alarm_is_not_one_at_the_end(self) -> None:
+        text = tables_of((TUNED, judged(TUNED.name, alarm(is_recovered=True))))
+        (line,) = [each for each in text.splitlines() if "not recovered" in each]
+        assert re.findall(r"\d+/\d+", line)[0] == "0/1"
+
+    def test_words_above_the_marker_stay(self, tmp_path: Path) -> None:
+        page = tmp_path / "wild.md"
+        page.write_text(f"# Words\n\n{report.MARKER}\nold\n")
+        report.write(page, [report.MARKER, "new"])
+        assert page.read_text() == f"# Words\n\n{report.MARKER}\nnew\n"
+
+
+class TestAnswers:
+    def test_are_about_programs_of_the_tune_half(self) -> None:
+        tune = {each.name for each in PROGRAMS if each.split == TUNE}
+        assert {program for program, _ in settled.read_answers()} <= tune
+
+    def test_give_a_reason(self) -> None:
+        assert all(len(answer.why) > 20 for answer in settled.read_answers().values())
+
+    def test_two_about_the_same_are_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "settled.toml"
+        path.write_text('[[answer]]\nprogram = "a"\nrule = "b"\nis_true = true\nwhy = "c"\n' * 2)
+        with pytest.raises(ValueError, match="same program and rule"):
+            settled.read_answers(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["torch-averaged-weights", "torch-line-search"])
+def test_a_program_of_pytorch_trains_and_raises_no_alarm(name: str, tmp_path: Path) -> None:
+    job = Job(all_families()["pytorch"].programs[name], 0)
+    outcome = run.train(job, tmp_path, python=Path(sys.executable))
+    assert outcome.status == 0, (tmp_path / "output.txt").read_text()
+    found = judge.judged_once(job, tmp_path)
+    assert found.steps >= 30
+    assert found.losses[1] < 0.5 * found.losses[0]
+    assert found.at_least(Severity.WARNING) == ()
+    assert judge.judged_once(job, tmp_path) == found
+
+
+def test_a_program_that_fails_is_no_run(tmp_path: Path) -> None:
+    missing = Program("no-such-program", "pytorch", "torch", "none", "Does nothing.", lambda seed: None)
+    job = Job(all_families()["pytorch"].programs["torch-line-search"], 0)
+    outcome = run.train(Job(missing, 0), job.folder(tmp_path), python=Path(sys.executable))
+    assert outcome.status == 1
+    assert list(judge.judge_all([job], root=tmp_path, processes=1)) == []

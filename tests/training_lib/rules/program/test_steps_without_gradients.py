@@ -1,0 +1,69 @@
+"""steps-without-gradients: the optimizer steps, and no new gradients were computed for the step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.training_lib.rules.columns import along, steady
+from trackside.contracts.cause import Cause
+from trackside.contracts.model_facts import LossFacts, ModelFacts
+from trackside.contracts.recorded_names import BACKWARD_PASSES, WITHOUT_GRADIENTS
+from trackside.rules.program.steps_without_gradients import StepsWithoutGradients
+from trackside.testing.rule_case import RuleCase, Statistics, assert_case, replay
+
+
+def passes(values: Mapping[int, object], empty: Mapping[int, object] | None = None) -> Statistics:
+    found: dict[str, dict[str, Mapping[int, object]]] = {BACKWARD_PASSES: {"mean": values}}
+    return found | ({WITHOUT_GRADIENTS: {"mean": empty}} if empty else {})
+
+
+def of_two(first: float, second: float) -> dict[int, object]:
+    return {step: {"worker_0": first, "worker_1": second} for step in range(30)}
+
+
+CASES = [
+    RuleCase("two steps for each pass", recorded=passes(along([1, 0] * 20)), fires=(BACKWARD_PASSES,)),
+    RuleCase("four steps for each pass", recorded=passes(along([1, 0, 0, 0] * 10)), fires=(BACKWARD_PASSES,)),
+    RuleCase("no pass any more", recorded=passes(along([1] * 30 + [0] * 10)), fires=(BACKWARD_PASSES,)),
+    RuleCase("on one of two workers", recorded=passes(of_two(1, 0)), fires=(BACKWARD_PASSES,)),
+    RuleCase("cleared after each pass", recorded=passes(steady(1), steady(1)), fires=(WITHOUT_GRADIENTS,)),
+    RuleCase(
+        "cleared too early at every third step",
+        recorded=passes(steady(1), steady(1, 20, every=3)),
+        fires=(WITHOUT_GRADIENTS,),
+    ),
+    RuleCase("one pass a step", recorded=passes(steady(1))),
+    RuleCase("eight passes a step", recorded=passes(steady(8))),
+    RuleCase("too early to tell", recorded=passes(steady(0, 19))),
+    RuleCase("a step without a pass now and then", recorded=passes(along([1] * 9 + [0] + [1] * 50))),
+    RuleCase("gradients after a bad start", recorded=passes(along([0] * 20 + [1] * 20), steady(1, 20))),
+    RuleCase("nothing recorded of it", recorded={"Loss_output_0": {"mean": steady(1)}}),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cases(case: RuleCase) -> None:
+    assert_case(StepsWithoutGradients(), case)
+
+
+def test_it_says_since_when_where_and_why() -> None:
+    loss = LossFacts("MSELoss_output_0", "MSELoss", backward_line="train.py:12")
+    case = RuleCase(
+        "late", recorded=passes(along([1] * 30 + [0] * 10)), fires=(BACKWARD_PASSES,), facts=ModelFacts(losses=(loss,))
+    )
+    (finding,) = assert_case(StepsWithoutGradients(), case)
+    assert (finding.since_step, finding.observed, finding.place) == (30, 0.5, "train.py:12")
+    (suspicion,) = StepsWithoutGradients().suspicions([finding], case.window)
+    assert suspicion.cause is Cause.STEP_ORDER
+
+
+def test_the_first_verdict_comes_at_step_twenty() -> None:
+    (finding,) = replay(StepsWithoutGradients(), CASES[0].trial)
+    assert finding.step == 20
+
+
+@pytest.mark.parametrize(("count", "lacks"), [(19, True), (20, False)])
+def test_what_it_lacks(count: int, lacks: bool) -> None:
+    assert bool(StepsWithoutGradients().lacks(RuleCase("a run", recorded=passes(steady(1, count))).window)) is lacks

@@ -1,0 +1,152 @@
+"""`trackside check`: a rehearsal of minutes before a training of days."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from trackside.cli.terminal.options import format_option, shared_options, wants_color
+from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.contracts.rule_catalogue import built_in_catalogue
+
+if TYPE_CHECKING:
+    from trackside.local.check import CheckResult
+    from trackside.local.run import LocalRun
+
+SCHEMA_VERSION = 1
+
+
+@click.command("check", context_settings={"allow_interspersed_args": False})
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Optimizer steps before the probes.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=120.0,
+    show_default=True,
+    help="Time for these steps; then the probes begin.",
+)
+@click.option(
+    "--probe-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=90.0,
+    show_default=True,
+    help="Time for the probes.",
+)
+@click.option(
+    "--limit",
+    "limit_seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=900.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time for everything; then COMMAND is stopped.",
+)
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), help="The run's folder.  [default: .trackside/runs/NAME]"
+)
+@click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write a JUnit report to this file.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@format_option("table", "json")
+@shared_options
+def command(
+    *,
+    steps: int,
+    seconds: float,
+    probe_seconds: float,
+    limit_seconds: float,
+    out: Path | None,
+    junit: Path | None,
+    output: str,
+    command: tuple[str, ...],
+) -> None:
+    """Rehearse COMMAND for some steps, and probe its model.
+
+    The script runs unchanged for some steps, and all rules judge them. Then probes work on its model, optimizer and
+    last batch, and the script is ended as by sys.exit(). The script's output goes to stderr. It writes what it writes:
+    give it a folder of its own if that matters.
+
+    Exits with 1 if a probe finds a fault, a rule a critical issue, or the script fails; 2 for wrong usage.
+
+    \b
+    Example:
+      trackside check -- python train.py
+      trackside check --steps 50 --junit check.xml -- torchrun train.py
+    """
+    from trackside.environment import RehearsalEnvironment, inherited
+    from trackside.local.check import rehearsed
+    from trackside.local.preflight import plan_rules
+    from trackside.local.run import LocalRun
+    from trackside.local.run_folder import RUNS, create_run_folder, run_name
+    from trackside.local.training_process import find_command, owns_the_terminal
+
+    environment = inherited()
+    plan = plan_rules((), catalogue=built_in_catalogue(), actions=(), save_interval=1)
+    find_command(command, search_path=environment.get("PATH"))
+    name = run_name(command, now=time.time(), token=secrets.token_hex(2))
+    run = LocalRun(
+        command=command,
+        folder=create_run_folder(out or RUNS / name),
+        request=plan.request,
+        capture=plan.capture,
+        environment=environment,
+        shares_terminal=owns_the_terminal(),
+        limit_seconds=limit_seconds,
+    )
+    settings = RehearsalEnvironment(steps, seconds, probe_seconds)
+    result = _rehearse(rehearsed(run, settings))
+    if junit is not None:
+        from trackside.exchange.junit import junit_report
+
+        junit.write_text(junit_report(result.answers, result.issues), encoding="utf-8")
+    if output == "json":
+        click.echo(json.dumps(_document(result), indent=2))
+    else:
+        _print(result)
+    click.get_current_context().exit(result.exit_code)
+
+
+def _rehearse(run: LocalRun) -> CheckResult:
+    from trackside.cli.terminal.run_view import RunView
+    from trackside.local.check import check_locally
+    from trackside.local.run_folder import discard_run_folder
+
+    view = RunView(color=wants_color())
+    view.note(f"rehearsal in {run.folder}")
+    try:
+        return check_locally(run, observer=view)
+    except OSError as error:
+        discard_run_folder(run.folder)
+        problem = Problem(run.command[0], f"cannot be started: {error.strerror}.")
+        raise ConfigurationError([problem], subject="The command") from error
+
+
+def _document(result: CheckResult) -> dict[str, object]:
+    from trackside.cli.terminal.run_cards import verdict_document
+    from trackside.contracts.stored_fields import document_of
+
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "run": str(result.run.folder),
+        "steps": result.steps,
+        "exit_code": result.exit_code,
+        "probes": [document_of(answer) for answer in result.answers],
+        "findings": [verdict_document(issue) for issue in result.issues],
+    }
+
+
+def _print(result: CheckResult) -> None:
+    from trackside.cli.terminal.check_view import print_check
+    from trackside.cli.terminal.console import data_console
+
+    print_check(data_console(color=wants_color()), result.answers, result.issues, folder=str(result.run.folder))

@@ -1,0 +1,32 @@
+"""The interval between two looks at a run: short while its steps are quick, long while one takes minutes."""
+
+from __future__ import annotations
+
+LONGEST_SECONDS = 10.0
+POLLS_BETWEEN_STEPS = 12.0
+
+
+class PollInterval:
+    """The pause between two looks.
+
+    It is a twelfth of the time that passed between the last two new steps, or since the last one where that is longer:
+    so a step is noticed within a tenth of its own time, and a run that stands still is polled rarely.
+
+    Args:
+        shortest_seconds: The pause while steps are quick.
+        longest_seconds: The pause at most; where it is not above the shortest, every pause is that one.
+        now: Seconds, of the same clock as in the calls.
+    """
+
+    def __init__(self, *, shortest_seconds: float, longest_seconds: float, now: float) -> None:
+        self._shortest, self._longest = shortest_seconds, longest_seconds
+        self._news_at, self._gap = now, 0.0
+
+    def note_new_steps(self, now: float) -> None:
+        """Store the time at which new steps were found."""
+        self._gap, self._news_at = now - self._news_at, now
+
+    def pause_seconds(self, now: float) -> float:
+        """Return the number of seconds to wait before the next look."""
+        wanted = max(self._gap, now - self._news_at) / POLLS_BETWEEN_STEPS
+        return max(self._shortest, min(wanted, self._longest))

@@ -1,0 +1,70 @@
+"""A rehearsal as a JUnit report, which CI systems show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from xml.sax.saxutils import escape, quoteattr
+
+from trackside.contracts.check import Answer, Outcome
+from trackside.contracts.verdict import Severity, Verdict
+
+_ALLOWED_BELOW_SPACE = "\t\n\r"
+
+
+def junit_report(answers: Sequence[Answer], issues: Sequence[Verdict]) -> str:
+    """Return the report: a test case for each probe and each issue. What could not be tried is skipped.
+
+    Args:
+        answers: The answers of the probes.
+        issues: The issues that rules found; critical ones count as failures.
+    """
+    critical = [issue for issue in issues if issue.severity is Severity.CRITICAL]
+    failed = sum(each.outcome is Outcome.FAULT for each in answers) + len(critical)
+    skipped = sum(each.outcome in {Outcome.NOT_TRIED, Outcome.DOES_NOT_APPLY} for each in answers)
+    cases = [*map(_probe_case, answers), *map(_issue_case, issues)]
+    seconds = sum(each.seconds for each in answers)
+    head = f'<testsuite name="trackside check" tests="{len(cases)}" failures="{failed}" skipped="{skipped}"'
+    return "\n".join(
+        ['<?xml version="1.0" encoding="utf-8"?>', f'{head} time="{seconds:.3f}">', *cases, "</testsuite>", ""]
+    )
+
+
+def _probe_case(answer: Answer) -> str:
+    inner = ""
+    if answer.outcome is Outcome.FAULT:
+        lines = [answer.what, f"where: {answer.where}" if answer.where else "", answer.observed, *answer.what_to_do]
+        inner = _failure(answer.what, lines)
+    elif answer.outcome is not Outcome.OK:
+        inner = f"<skipped message={_attribute(f'{answer.outcome.value}: {answer.observed}')}/>"
+    return _case("trackside.probes", answer.probe, answer.seconds, inner)
+
+
+def _issue_case(issue: Verdict) -> str:
+    inner = ""
+    if issue.severity is Severity.CRITICAL:
+        inner = _failure(issue.message, [issue.message, *issue.what_to_do])
+    return _case("trackside.rules", f"{issue.configuration_name} ({issue.severity.value})", 0.0, inner)
+
+
+def _failure(message: str, lines: Sequence[str]) -> str:
+    text = "\n".join(line for line in lines if line)
+    return f"<failure message={_attribute(message)}>{escape(_legal(text))}</failure>"
+
+
+def _case(group: str, name: str, seconds: float, inner: str) -> str:
+    head = f'  <testcase classname="{group}" name={_attribute(name)} time="{seconds:.3f}"'
+    return f"{head}>{inner}</testcase>" if inner else f"{head}/>"
+
+
+def _attribute(text: str) -> str:
+    return quoteattr(" ".join(_legal(text).split()))
+
+
+def _legal(text: str) -> str:
+    """Return the text without characters that XML forbids."""
+    return "".join(
+        c
+        if (c >= " " or c in _ALLOWED_BELOW_SPACE) and not "\ud800" <= c <= "\udfff" and c not in "\ufffe\uffff"
+        else "?"
+        for c in text
+    )

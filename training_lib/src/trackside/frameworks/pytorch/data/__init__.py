@@ -1,0 +1,1 @@
+"""Facts about the batches of a training, from its DataLoaders."""

@@ -1,0 +1,146 @@
+"""The source of numbers about batches: those that DataLoaders return, looked at in the process that trains.
+
+The first 256 batches are looked at, and 64 of every thousand after them. A look reads a few hundred elements of each
+tensor, draws no random number, and holds nothing of the batch.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils.data import dataloader
+
+from trackside.capture.budget import EVERY_STEP
+from trackside.capture.step_statistics import StepStatistics
+from trackside.contracts.recorded_names import BATCH, BATCH_OF_ONE_ROW, BATCH_REPEATED
+from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
+from trackside.frameworks.pytorch.data.fingerprint import fingerprint
+from trackside.frameworks.pytorch.data.worker_randomness import shared_randomness
+
+LOOKS_AT_FIRST = 256  # batches of a data set
+LOOKS_IN_A_ROW, LOOK_INTERVAL = 64, 1024
+MOST_DATA_SETS = 8
+MOST_REMEMBERED = 4096  # fingerprints of a data set
+FEWEST_BATCHES = 4  # of a data set: one of fewer is soon at its start again
+
+
+class _Seen:
+    """The batches of one data set: their count, and the newest occurrence of each fingerprint."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset_type = type(dataset)
+        self.count = 0
+        self.last: OrderedDict[int, int] = OrderedDict()
+
+    def has(self, number: int, *, within: int) -> bool | None:
+        """Return True if the batch with this fingerprint came at most `within` batches ago; None if that is nothing.
+
+        Remember it as the newest.
+        """
+        if within < 1:
+            return None
+        before = self.last.pop(number, None)
+        self.last[number] = self.count
+        if len(self.last) > MOST_REMEMBERED:
+            self.last.popitem(last=False)
+        return before is not None and self.count - before <= within
+
+
+class BatchSource:
+    """A source of numbers about the batches of each step.
+
+    Attributes:
+        shared_randomness: Source of random numbers that are the same in all workers of a DataLoader; "" if none.
+
+    Args:
+        statistics: The session's statistics.
+        is_evaluating: Returns True during an evaluation: its batches do not count.
+        protect: Makes a function of ours harmless to the script.
+    """
+
+    def __init__(
+        self,
+        statistics: StepStatistics,
+        *,
+        is_evaluating: Callable[[], bool],
+        protect: Callable[[Callable[..., None]], Callable[..., None]],
+    ) -> None:
+        self._statistics, self._is_evaluating = statistics, is_evaluating
+        self._seen: OrderedDict[int, _Seen] = OrderedDict()
+        self.shared_randomness = ""
+        self._fetched = untraced(protect(self._look))
+
+    def install(self) -> Callable[[], None]:
+        """Wrap the step of DataLoaders' iterators. Return the function that undoes it."""
+        kind = dataloader._BaseDataLoaderIter
+        original = kind.__next__
+        statistics, fetched = self._statistics, self._fetched
+
+        @functools.wraps(original)
+        def __next__(self: Any) -> Any:  # noqa: N807 - it replaces one
+            batch = original(self)
+            if statistics.is_on:
+                fetched(self, batch)
+            return batch
+
+        skip_frame(__next__)
+        setattr(kind, "__next__", __next__)  # noqa: B010 - mypy forbids the plain assignment to a method
+
+        def undo() -> None:
+            if kind.__next__ is __next__:  # else another library has wrapped it, and it stays, inert
+                setattr(kind, "__next__", original)  # noqa: B010 - as above
+
+        return undo
+
+    def _look(self, iterator: Any, batch: Any) -> None:
+        if torch.utils.data.get_worker_info() is not None or not torch.is_grad_enabled() or self._is_evaluating():
+            return
+        seen = self._of(iterator._dataset)
+        seen.count += 1
+        if iterator._num_yielded == 1:
+            self._look_at_workers(iterator)
+        if seen.count > LOOKS_AT_FIRST and seen.count % LOOK_INTERVAL >= LOOKS_IN_A_ROW:
+            return
+        budget = self._statistics.budget
+        started = budget.clock()
+        found = fingerprint(batch)
+        if found is not None:
+            added = self._statistics.recorder.numbers.added
+            added[BATCH, "mean"] = float(found.number)
+            if found.rows > 1:
+                added[BATCH_OF_ONE_ROW, "mean"] = float(found.is_one_row)
+                repeated = seen.has(found.number, within=_distance(iterator))
+                if repeated is not None:
+                    added[BATCH_REPEATED, "mean"] = float(repeated)
+        budget.spend(EVERY_STEP, started)
+
+    def _look_at_workers(self, iterator: Any) -> None:
+        if iterator._num_workers > 1 and not self.shared_randomness:
+            self.shared_randomness = shared_randomness(iterator._dataset, getattr(iterator, "_worker_init_fn", None))
+
+    def _of(self, dataset: Any) -> _Seen:
+        seen = self._seen.get(id(dataset))
+        if seen is None or seen.dataset_type is not type(dataset):
+            seen = self._seen[id(dataset)] = _Seen(dataset)
+            if len(self._seen) > MOST_DATA_SETS:
+                self._seen.popitem(last=False)
+        return seen
+
+
+def _distance(iterator: Any) -> int:
+    """Return the number of batches within which no batch may come again; 0 if that is unknown.
+
+    It is less than half of the data set. Of a data set without a length it is the number of other workers, which would
+    all return the same if it did not divide itself among them.
+    """
+    if iterator._dataset_kind == dataloader._DatasetKind.Iterable:
+        return int(iterator._num_workers) - 1
+    try:
+        batches = len(iterator._index_sampler)
+    except (TypeError, NotImplementedError):
+        return 0
+    return (batches - 1) // 2 if batches >= FEWEST_BATCHES else 0

@@ -1,0 +1,94 @@
+"""gradients-reach-parameters: each trained parameter that the loss depends on gets a gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from trackside.contracts.check import Answer
+from trackside.frameworks.pytorch.probes.probe import NotTriedError, Probe
+from trackside.frameworks.pytorch.probes.subject import Subject
+
+_SIZE = 2e-2  # of the parameter's root mean square
+_SMALLEST = 1e-3
+_RESOLUTION = 1e-6  # of the loss
+_MOST_NAMED = 3
+
+
+class ReachedParameters(Probe):
+    """Move parameters without a gradient to both sides, and watch the loss."""
+
+    name = "gradients-reach-parameters"
+    place = 80
+    what = "The loss depends on parameters that the optimizer holds, and no gradient reaches them."
+    cures = (
+        "Look for detach(), .data, .item(), torch.no_grad() or a new torch.tensor(...) between them and the loss.",
+        "If they are kept as they are on purpose, leave them out of the optimizer.",
+    )
+
+    def answer(self, subject: Subject) -> Answer:
+        """Return a fault for parameters on which the loss depends and that have no gradient in any loss of the step."""
+        if subject.is_partial:
+            raise NotTriedError("one of the step's losses cannot be replayed, and may be the one that reaches them")
+        trained = subject.optimizer_parameters()
+        named = {name: p for name, p in subject.named_parameters() if id(p) in trained and p.requires_grad}
+        if not named:
+            raise NotTriedError("no optimizer holds parameters of the models")
+        reached = self._reached(subject, named)
+        left = {name: p for name, p in named.items() if id(p) not in reached}
+        guilty = self._guilty(subject, left)
+        if not guilty:
+            return self.ok(f"{len(reached)} of {len(named)} parameters get gradients; the loss depends on no other")
+        more = f" and {len(guilty) - _MOST_NAMED} more" if len(guilty) > _MOST_NAMED else ""
+        return self.fault(
+            f"the loss depends on {len(guilty)} of {len(named)} parameters without a gradient",
+            where=", ".join(guilty[:_MOST_NAMED]) + more,
+        )
+
+    def _reached(self, subject: Subject, named: Mapping[str, torch.Tensor]) -> set[int]:
+        reached: set[int] = set()
+        for _, losses in subject.steps:
+            for program in losses:
+                for parameter in named.values():
+                    parameter.grad = None
+                torch.autograd.backward(subject.trained(program).loss)
+                reached |= {id(p) for p in named.values() if p.grad is not None and bool((p.grad != 0).any())}
+        return reached
+
+    def _guilty(self, subject: Subject, left: Mapping[str, torch.Tensor]) -> list[str]:
+        if not left or not self._depends(subject, list(left.values())):
+            return []
+        found = []
+        for name, parameter in left.items():
+            if subject.time_left() <= 0:
+                break
+            if self._depends(subject, [parameter]):
+                found.append(name)
+        return found
+
+    def _depends(self, subject: Subject, parameters: list[torch.Tensor]) -> bool:
+        """Return True if any loss has a slope along a random direction: its changes to both sides differ in sign."""
+        generator = torch.Generator().manual_seed(7)
+        values = [parameter.detach().clone() for parameter in parameters]
+        moves = [torch.randn(v.shape, generator=generator).to(v) * max(_SIZE * _rms(v), _SMALLEST) for v in values]
+        for _, losses in subject.steps:
+            for program in losses:
+                start = float(subject.trained(program).loss.detach())
+                ends = []
+                for sign in (1, -1):
+                    with torch.no_grad():
+                        for parameter, value, move in zip(parameters, values, moves, strict=True):
+                            parameter.copy_(value + sign * move)
+                    ends.append(float(subject.trained(program).loss.detach()) - start)
+                with torch.no_grad():
+                    for parameter, value in zip(parameters, values, strict=True):
+                        parameter.copy_(value)
+                smallest = _RESOLUTION * max(abs(start), 1e-3)
+                if min(map(abs, ends)) > smallest and ends[0] * ends[1] < 0:
+                    return True
+        return False
+
+
+def _rms(value: torch.Tensor) -> float:
+    return float(value.double().square().mean().sqrt()) if value.numel() else 0.0

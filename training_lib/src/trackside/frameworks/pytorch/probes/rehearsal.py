@@ -1,0 +1,256 @@
+"""The rehearsal in a training process: it counts steps, asks the probes, stores the answers and ends the script."""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import torch
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+
+from trackside.capture.guard import Guard, describe
+from trackside.capture.session import Rank
+from trackside.contracts.check import Answer, Outcome, ProcessReport, StepDigest
+from trackside.contracts.run_layout import check_key, worker_name
+from trackside.environment import CaptureEnvironment, RehearsalEnvironment
+from trackside.frameworks.pytorch.probes.kept_state import KeptState
+from trackside.frameworks.pytorch.probes.probe import DoesNotApplyError, NotTriedError, Probe
+from trackside.frameworks.pytorch.probes.registry import all_probes
+from trackside.frameworks.pytorch.probes.step_program import StepProgram
+from trackside.frameworks.pytorch.probes.step_recorder import StepRecorder
+from trackside.frameworks.pytorch.probes.subject import Subject, named_state
+from trackside.frameworks.pytorch.sharding.ranks import rank_of_this_process
+from trackside.storage.open_store import open_store
+
+_FEWEST_STEPS = 3  # for a statement about values that do not change
+_MOST_ENDS = 3  # times that the script is asked to end
+
+
+class Capture(Protocol):
+    """The capture of the same process, which must have ended before the probes call the models."""
+
+    def uninstall(self) -> None:
+        """Close the run, and leave the framework as it was."""
+
+
+class Rehearsal:
+    """The rehearsal of one process.
+
+    Args:
+        environment: Address of the run.
+        settings: Number of steps, and the times allowed.
+        capture: The capture of the same process.
+    """
+
+    def __init__(self, environment: CaptureEnvironment, settings: RehearsalEnvironment, capture: Capture) -> None:
+        self._environment, self._settings, self._capture = environment, settings, capture
+        self._guard = _Guard()
+        self._recorder = StepRecorder(self._guard)
+        self._counts: dict[int, int] = {}
+        self._first_values: dict[str, torch.Tensor] = {}
+        self._digests: list[StepDigest] = []
+        self._began_at = 0.0
+        self._ends = 0
+        self._is_probing = False
+        self._pid = os.getpid()
+        self._remove_hook: Callable[[], object] = lambda: None
+
+    def install(self) -> None:
+        """Begin to record, right after the import of PyTorch."""
+        self._recorder.install()
+        self._remove_hook = register_optimizer_step_post_hook(self._stepped).remove
+        atexit.register(self._at_exit)
+
+    def remove(self) -> None:
+        """Leave PyTorch as it was."""
+        self._remove_hook()
+        self._recorder.remove()
+        atexit.unregister(self._at_exit)
+
+    @property
+    def steps(self) -> int:
+        """Number of steps of the optimizer that has made most."""
+        return max(self._counts.values(), default=0)
+
+    def _stepped(self, optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
+        if self._is_probing or os.getpid() != self._pid or torch.utils.data.get_worker_info() is not None:
+            return
+        if self._ends:
+            self._end_script()
+        if not self._counts:
+            self._began_at = time.monotonic()
+        self._counts[id(optimizer)] = self._counts.get(id(optimizer), 0) + 1
+        self._guard.attempt("recording a step", lambda: self._record(optimizer))
+        is_late = time.monotonic() - self._began_at > self._settings.seconds
+        if self.steps >= self._settings.steps or is_late:
+            self._finish()
+            self._end_script()
+
+    def _record(self, optimizer: Optimizer) -> None:
+        self._recorder.stepped(optimizer)
+        if not self._first_values:
+            models = [model for _, losses in self._recorder.programs for loss in losses for model in loss.models]
+            self._first_values = {name: t.detach().clone() for name, t in named_state(models).items()}
+        if self._rank().of > 1:
+            self._digests.append(self._digest(optimizer))
+
+    def _at_exit(self) -> None:
+        """Ask the probes at the end of a script with fewer steps, unless it has failed."""
+        if os.getpid() == self._pid and self._counts and not self._ends and not hasattr(sys, "last_type"):
+            self._finish()
+
+    def _finish(self) -> None:
+        self._ends = 1
+        rank = self._rank()
+        report = ProcessReport(
+            worker_name(rank.number),
+            self.steps,
+            rank.of,
+            is_sharded=_is_sharded(self._recorder.programs),
+            digests=tuple(self._digests),
+        )
+        self._guard.attempt("storing what was captured", self._capture.uninstall)
+        self._recorder.remove()
+        if rank.number == 0:
+            self._is_probing = True
+            report = self._guard.attempt("asking the probes", lambda: self._probe_model(report)) or report
+            self._is_probing = False
+        self._store(replace(report, is_done=True))
+
+    def _probe_model(self, report: ProcessReport) -> ProcessReport:
+        end = time.monotonic() + self._settings.probe_seconds
+        subject = Subject(
+            self._recorder.programs,
+            first_values=self._first_values if self.steps >= _FEWEST_STEPS else {},
+            time_left=lambda: end - time.monotonic(),
+        )
+        if self._guard.is_off and not subject.steps:
+            subject.lacks = f"recording the script's steps failed: {self._guard.why}"
+        if report.is_sharded:
+            subject.lacks = "parameters are sharded over ranks"
+        self._store(report)
+
+        def answered(answers: tuple[Answer, ...]) -> None:
+            self._store(replace(report, answers=answers))
+
+        return replace(report, answers=answer_all(subject, all_probes(), answered=answered))
+
+    def _store(self, report: ProcessReport) -> None:
+        self._guard.attempt(
+            "storing the answers of the probes",
+            lambda: open_store(self._environment.run_uri).put(check_key(report.worker), report.to_json().encode()),
+        )
+
+    def _rank(self) -> Rank:
+        return rank_of_this_process(self._environment)
+
+    def _digest(self, optimizer: Optimizer) -> StepDigest:
+        newest = next((losses[-1] for known, losses in self._recorder.programs if known is optimizer), None)
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        batch = _digest_of(newest.inputs()) if newest is not None else ""
+        return StepDigest(self._counts[id(optimizer)], _digest_of(parameters), batch)
+
+    def _end_script(self) -> None:
+        """End the script as `sys.exit()` would. If the script goes on all the same, end the process."""
+        self._ends += 1
+        if self._ends > _MOST_ENDS or threading.current_thread() is not threading.main_thread():
+            for stream in (sys.stdout, sys.stderr):
+                if stream is not None:
+                    stream.flush()
+            os._exit(0)
+        raise SystemExit(0)
+
+
+def answer_all(
+    subject: Subject,
+    probes: Sequence[Probe],
+    *,
+    answered: Callable[[tuple[Answer, ...]], object] = lambda answers: None,
+) -> tuple[Answer, ...]:
+    """Return the answer of each probe. Models, gradients and random numbers are afterwards as before, bit for bit.
+
+    Args:
+        subject: The recorded step.
+        probes: The probes, in the order in which they are asked.
+        answered: Called with all answers so far, after each.
+    """
+    answers: list[Answer] = []
+    lacks = subject.lacks or _within(subject, lambda: _not_rebuilt(subject))
+    for probe in probes:
+        began = time.monotonic()
+        if lacks:
+            answer = Answer(probe.name, Outcome.NOT_TRIED, lacks)
+        elif subject.time_left() <= 0:
+            answer = Answer(probe.name, Outcome.NOT_TRIED, "the time for probes is up")
+        else:
+            answer = _answered(subject, probe)
+        answers.append(answer.lasting(round(time.monotonic() - began, 3)))
+        answered(tuple(answers))
+    return tuple(answers)
+
+
+def _answered(subject: Subject, probe: Probe) -> Answer:
+    kept = KeptState(subject.models)
+    try:
+        return probe.answer(subject)
+    except NotTriedError as error:
+        return Answer(probe.name, Outcome.NOT_TRIED, str(error))
+    except DoesNotApplyError as error:
+        return Answer(probe.name, Outcome.DOES_NOT_APPLY, str(error))
+    except Exception as error:  # noqa: BLE001 - a model may not bear the probe's call
+        return Answer(probe.name, Outcome.NOT_TRIED, f"the model or its loss raised {describe(error)[:300]}")
+    finally:
+        kept.restore()
+
+
+def _within(subject: Subject, answer: Callable[[], str]) -> str:
+    kept = KeptState(subject.models)
+    try:
+        return answer()
+    except Exception as error:  # noqa: BLE001 - as above
+        return f"a replay of its step raised {describe(error)[:300]}"
+    finally:
+        kept.restore()
+
+
+def _not_rebuilt(subject: Subject) -> str:
+    return "" if subject.is_rebuilt() else subject.lacks
+
+
+class _Guard(Guard):
+    """A guard that keeps the reason for which it was switched off."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.why = ""
+
+    def switch_off(self, doing: str, error: Exception) -> None:
+        self.is_off = True
+        self.why = self.why or f"{doing}: {describe(error)}"
+
+
+def _digest_of(tensors: Sequence[torch.Tensor]) -> str:
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        value = tensor.detach().cpu().contiguous()
+        digest.update(str((tuple(value.shape), value.dtype)).encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().tobytes() if value.numel() else b"")
+    return digest.hexdigest()[:16]
+
+
+def _is_sharded(programs: Sequence[tuple[Optimizer, tuple[StepProgram, ...]]]) -> bool:
+    """Return True if ranks hold parts of the parameters: FSDP's flat ones, or distributed tensors."""
+    kinds = {
+        type(parameter).__name__
+        for optimizer, _ in programs
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    }
+    return not kinds.isdisjoint({"FlatParameter", "DTensor"})

@@ -1,0 +1,67 @@
+"""The order of backward passes and optimizer steps: a count of passes, and steps that found no gradient at all.
+
+It costs an addition at each pass and a subtraction at each step. Nothing is held, and no device is waited for.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import torch
+from torch.optim.optimizer import Optimizer
+
+FEWEST_WITHOUT_STEP = 50  # backward passes without a step, before they are reported
+MANY_STEPS = 10  # and they are as many as the most passes of a step, times this
+
+
+class StepOrder:
+    """The backward passes since each optimizer's step before, and the gradients that a step found.
+
+    `without_step(passes)` is called once many backward passes were followed by no step, and again each time that their
+    number has doubled.
+    """
+
+    def __init__(self, without_step: Callable[[int], None]) -> None:
+        self._without_step = without_step
+        self._passes = 0  # so far in this process
+        self._limit = sys.maxsize  # number of passes at which to report that no step came; not before the first step
+        self._at_newest_step = 0
+        self._most = 1  # passes of a step
+        self._at_step: dict[int, int] = {}  # optimizer -> passes when it stepped
+        self._fewest: int | None = None  # of the optimizers in the open step
+        self._is_without: bool | None = None  # None: no optimizer of the open step was looked at
+
+    def backward_ended(self) -> None:
+        """Count a backward pass that has ended. One inside of another, as of a reentrant checkpoint, does not count."""
+        if torch._C._current_graph_task_id() == -1:
+            self._passes += 1
+            if self._passes >= self._limit:
+                count = self._passes - self._at_newest_step
+                self._limit = self._passes + count
+                self._without_step(count)
+
+    def before_step(self, optimizer: Optimizer) -> None:
+        """Look for a gradient. Call it right before an optimizer's step, unless its closure computes the gradients."""
+        is_without = all(p.grad is None for group in optimizer.param_groups for p in group["params"])
+        self._is_without = is_without and self._is_without is not False
+
+    def after_step(self, optimizer: Optimizer) -> None:
+        """Count the passes since the optimizer's step before. Call it right after each of its steps."""
+        number, passes = id(optimizer), self._passes
+        before = self._at_step.get(number)
+        self._at_step[number] = self._at_newest_step = passes
+        if before is not None and (self._fewest is None or passes - before < self._fewest):
+            self._fewest = passes - before
+            self._most = max(self._most, self._fewest)
+        self._limit = passes + max(FEWEST_WITHOUT_STEP, MANY_STEPS * self._most)
+
+    def end_step(self) -> tuple[float | None, bool]:
+        """Return the fewest passes of the step's optimizers, and whether none of these had a gradient.
+
+        The number is None at the first step of an optimizer, and while no backward pass was ever seen: then gradients
+        come another way.
+        """
+        fewest, is_without = self._fewest, self._is_without is True
+        self._fewest = self._is_without = None
+        return float(fewest) if fewest is not None and self._passes else None, is_without

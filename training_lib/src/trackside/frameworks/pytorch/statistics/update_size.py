@@ -1,0 +1,152 @@
+"""The size of each step's change of all weights, relative to the weights: from a fixed sample of their elements.
+
+A few hundred elements of a few tensors are copied into one buffer after an optimizer's step, and compared with those of
+the measurement before. The change of the whole model would need a copy of the model at every step. Of a rate that runs
+away, or of weights that jump, any element shows the same as all.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Sequence
+
+import torch
+from torch.optim.optimizer import Optimizer
+
+from trackside.capture.budget import UPDATES
+from trackside.capture.statistic_rows import Numbers, Values
+from trackside.contracts.recorded_names import UPDATE_SIZE
+from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
+from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
+
+MOST_TENSORS = 16
+MOST_ELEMENTS = 256  # of a tensor
+_KEY = UPDATE_SIZE, "mean"
+_FLOATING = {torch.float32, torch.float64, torch.float16, torch.bfloat16}
+
+Size = tuple[float, float]  # the norm of the change, and that of the weights
+Parts = Sequence[Size | Values]
+
+
+class UpdateSize:
+    """The samples of the optimizers of one training. Nothing raises: the first error ends this, and nothing else.
+
+    Only plain tensors are looked at: not the shards of a distributed one, and none within a CUDA graph.
+
+    Attributes:
+        after_step: Measures the change by an optimizer's step, if the open step takes it. Call it right after the step.
+    """
+
+    def __init__(
+        self, statistics: PyTorchStatistics, *, protect: Callable[[Callable[..., None]], Callable[..., None]]
+    ) -> None:
+        self._record, self._numbers = statistics.record, statistics.numbers
+        self._samples: dict[int, _Sample] = {}
+        self._parts: list[Size | Values] = []  # of the open step
+        self.after_step: Callable[[Optimizer], None] = protect(self._after_step)
+
+    def _after_step(self, optimizer: Optimizer) -> None:
+        recorder, budget = self._record.recorder, self._record.budget
+        if not self._record.is_on or not recorder.takes_update:
+            return
+        started = budget.clock()
+        part = self._measured(optimizer)
+        if part is not None:
+            added = recorder.numbers.added
+            if _KEY not in added:
+                self._parts = []
+            self._parts.append(part)
+            relative = _Relative(tuple(self._parts))
+            added[_KEY] = relative.relative() if relative.is_here() else relative
+        budget.spend(UPDATES, started)
+
+    def _measured(self, optimizer: Optimizer) -> Size | Values | None:
+        """Return the norm of the change since the last call for this optimizer, and that of its weights."""
+        number = id(optimizer)
+        sample = self._samples.get(number)
+        if sample is None or sample.optimizer() is not optimizer or not sample.is_current():
+            samples = self._samples
+            reference = weakref.ref(optimizer, lambda _: samples.pop(number, None))
+            sample = samples[number] = _Sample(reference, _chosen(optimizer))
+        with torch.no_grad():
+            norms = sample.norms()
+        if norms is None:
+            return None
+        if self._numbers.is_late(norms):
+            return self._numbers.take(norms)
+        change, size = norms.tolist()
+        return change, size
+
+
+class _Relative:
+    """The relative change of several optimizers together; numbers may be on their way from a device."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def is_here(self) -> bool:
+        return all(isinstance(part, tuple) or part.is_here() for part in self._parts)
+
+    def get(self) -> Numbers:
+        return torch.tensor([self.relative()], dtype=torch.float64).numpy()
+
+    def relative(self) -> float:
+        pairs = [part if isinstance(part, tuple) else part.get().tolist() for part in self._parts]
+        size = math.hypot(*[size for _, size in pairs])
+        return math.hypot(*[change for change, _ in pairs]) / size if size > 0 else 0.0
+
+
+class _Sample:
+    """The sampled elements of one optimizer's weights, after its last measured step."""
+
+    def __init__(self, optimizer: weakref.ref[Optimizer], tensors: Sequence[torch.Tensor]) -> None:
+        self.optimizer = optimizer
+        self._parameters = [weakref.ref(tensor) for tensor in tensors]
+        self._addresses = [tensor.data_ptr() for tensor in tensors]
+        self._views = [_some(tensor) for tensor in tensors]
+        self._now: torch.Tensor | None = None
+        self._spare: torch.Tensor | None = None
+
+    def is_current(self) -> bool:
+        """Return False if a tensor's values lie elsewhere by now, as after `model.to`."""
+        for reference, address in zip(self._parameters, self._addresses, strict=True):
+            parameter = reference()
+            if parameter is None or parameter.data_ptr() != address:
+                return False
+        return True
+
+    def norms(self) -> torch.Tensor | None:
+        """Return the norm of the change since the last call, and of the sample. None at the first call."""
+        if not self._views or is_in_cuda_graph(self._views[0]):
+            return None
+        before, spare = self._now, self._spare
+        if spare is None:
+            spare = self._views[0].new_empty(sum(map(len, self._views)), dtype=torch.float32)
+        self._now = torch.cat(self._views, out=spare)
+        if before is None:
+            return None
+        self._spare = torch.sub(self._now, before, out=before)
+        return torch.stack(torch._foreach_norm([self._spare, self._now], 2))
+
+
+def _chosen(optimizer: Optimizer) -> list[torch.Tensor]:
+    """Return tensors from all over the optimizer's list, weights rather than biases."""
+    plain = [p for group in optimizer.param_groups for p in group["params"] if _is_plain(p)]
+    fitting = [p for p in plain if p.device == plain[0].device]
+    weights = [p for p in fitting if p.dim() > 1] or fitting
+    stride = -(-len(weights) // MOST_TENSORS) or 1
+    return weights[::stride]
+
+
+def _is_plain(parameter: torch.Tensor) -> bool:
+    if type(parameter) not in {torch.Tensor, torch.nn.Parameter} or parameter.dtype not in _FLOATING:
+        return False
+    if not parameter.requires_grad or parameter.device.type == "meta" or parameter.layout is not torch.strided:
+        return False
+    return parameter.numel() > 0 and parameter.is_contiguous()
+
+
+def _some(tensor: torch.Tensor) -> torch.Tensor:
+    flat = tensor.detach().view(-1)
+    return flat[:: max(1, len(flat) // MOST_ELEMENTS)][:MOST_ELEMENTS]

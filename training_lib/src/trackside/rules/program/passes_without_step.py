@@ -1,0 +1,91 @@
+"""passes-without-step: backward passes go on, and the optimizer no longer steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from trackside.contracts.cause import Cause
+from trackside.contracts.recorded_names import PASSES_WITHOUT_STEP
+from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.rule import Rule, parameter
+from trackside.trial.window import Column, Window
+
+
+@dataclass(frozen=True)
+class PassesWithoutStep(Rule):
+    """Backward passes go on, and no optimizer step follows.
+
+    Why it matters:
+        Batches are read, losses and gradients are computed, and the weights stay as they are: a condition that is
+        never true again, a gradient scaler that skips every step, a counter that has reached its end. The process
+        looks busy, and all that it costs is lost. A clock of optimizer steps alone stands still then.
+
+    How it decides:
+        The hook counts backward passes since the newest optimizer step. Once they are 50, and ten times the most that
+        a step had before, it notes their number, if they come from a line of the script with a backward pass of
+        training; and again each time that the number has doubled.
+
+        1. p is the noted number at the run's newest step. It fires where p is at least `passes`.
+
+        It recovers with the next step. Gradients that are computed elsewhere, as for adversarial examples after the
+        training, are no training, and are not counted. Amazon's Debugger has no such rule; its clock is the step.
+
+    What to do:
+        Look at the condition around `optimizer.step()`. With a gradient scaler, look at its scale: one that falls at
+        each batch finds gradients that are not finite.
+
+    Example:
+        ```python
+        from trackside.rules.program.passes_without_step import is_stuck
+
+        assert is_stuck(passes=400, limit=50)
+        assert not is_stuck(passes=8, limit=50)
+        ```
+
+    References:
+        - PyTorch, `torch.amp.GradScaler`: steps are skipped while gradients are not finite.
+    """
+
+    rule_id = "passes-without-step"
+    watches = ("losses", "gradients")
+    save_interval = 500
+    needs = ()
+    paced = True
+    judges_waiting = True
+    severity = Severity.WARNING
+    since = "0.1"
+    likely_causes = (Cause.STEP_ORDER,)
+    what_to_do = (
+        "Look at the condition around optimizer.step(): is it ever true again?",
+        "With a gradient scaler, print its scale: it skips each step with gradients that are not finite.",
+    )
+
+    passes: int = parameter(50, "backward passes since the newest step", minimum=1)
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        """Return one finding per worker with backward passes that no step followed."""
+        columns = window.statistic(PASSES_WITHOUT_STEP, "mean", mode=None)
+        return [self._finding(window, column) for column in columns if self._is_stuck_now(window, column)]
+
+    def _is_stuck_now(self, window: Window, column: Column) -> bool:
+        return int(column.steps[-1]) == window.step and is_stuck(passes=float(column.values[-1]), limit=self.passes)
+
+    def _finding(self, window: Window, column: Column) -> Finding:
+        facts = window.facts
+        return Finding(
+            subject="steps",
+            worker=column.worker,
+            step=window.step,
+            since_step=window.step,
+            measure="backward passes since the newest step",
+            observed=float(column.values[-1]),
+            relation=">",
+            threshold=float(self.passes - 1),
+            place=facts.losses[0].backward_line if facts and facts.losses else "",
+        )
+
+
+def is_stuck(*, passes: float, limit: float) -> bool:
+    """Return True if the number of backward passes since the newest step is at least the limit."""
+    return passes >= limit

@@ -1,0 +1,384 @@
+"""loss-spike: the training loss leaves its recent level for a higher one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.diagnosis import certain_causes, why_it_breaks
+from trackside.rules.rule import FoldingRule, parameter
+from trackside.rules.training_loss import whole_losses
+from trackside.rules.update_growth import BEYOND, growth_of_updates, risen_rate
+from trackside.trial.window import Column, Window
+
+Losses = NDArray[np.float64]
+
+_FEWEST = 30  # losses before one can stand out
+_CLIP = 4.0  # deviations: a single loss, however large, is no spike
+_SLACK = 1.0  # deviations by which a loss may always be above its level
+_LOOKED_BACK = 24  # losses of which the sum is made up
+_NEWEST = 3
+_BACK = 5  # losses of which the median must be back at the old level
+_LEVEL_EVERY = 10  # steps between two looks at the whole history
+_MAD_TO_DEVIATION = 1.4826
+
+_SINCE, _PLATEAU, _ALLOWED, _HIGHEST, _REASON, _BROKEN = range(6)
+_UNKNOWN, _BY_UPDATES, _BY_RATE, _LOST, _BROKEN_LOSS, _MOVED = 0.0, 1.0, 2.0, 3.0, 4.0, 5.0  # reasons
+
+
+@dataclass(frozen=True)
+class OpenSpikes:
+    """The spikes that the losses have not come back from.
+
+    by_loss  "<tensor> <worker>" -> first step, level before, rise above it that is none, highest level of the run
+             before, reason why the training is being hurt, number of newest losses in a row that are not finite
+    """
+
+    by_loss: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LossSpike(FoldingRule):
+    """The training loss has left its recent level for a higher one.
+
+    Why it matters:
+        Runs break late: after days of a falling loss a rate that is too high, or a few bad batches, undo in minutes
+        all that was learned. The cure is to go back to a checkpoint from before the spike and to leave its batches out,
+        and both get dearer with every step that passes.
+
+    How it decides:
+        At each step, for each training loss (without addends of another one) and worker. Let m be the median of the 100
+        losses before and s their deviation, 1.4826 x MAD.
+
+        1. A loss that is not finite is a finding at once.
+        2. From 30 losses on, a one-sided cumulative sum: S = max(0, S + min(4, max(-4, (x - m) / s)) - 1), over the
+           newest 24 losses. It fires where S > `threshold` and x is more than `rise_percent` above m, and more than
+           as much of all that the run has learned so far, first loss - m. As no loss counts for more than three, a
+           single odd batch never fires.
+        3. Whatever the length of the run: it fires where even the smallest of the newest three losses is more than
+           `level_times` the lowest level (the smallest median of three successive losses) and half of all that was
+           learned is lost. So the end of a run whose last losses are many times its best is never called OK.
+        4. The spike holds until the median of the newest five losses is back at m, but for the rise that step 2 allows.
+
+        It is a warning where something else shows that the training is being hurt: the updates of the weights are
+        larger than any that the run has lived through (1.2 x, and six deviations above the 50 before), or so is a
+        learning rate, or the loss is not finite or higher than it ever was (than all medians of three). Otherwise it is
+        a remark, and only after `remark_steps` steps: a curriculum, a change of the data and a schedule that goes up
+        and down move a loss as well.
+
+        Critical where such a spike lasts: three losses in a row that are not finite, `critical_steps` steps above all
+        earlier levels, or, with such updates or such a rate, five times as many above the old level.
+
+        The losses of several models that are trained in turns, and losses that are ever negative, rise as they like:
+        of these only numbers that are not finite count.
+
+    What to do:
+        Go back to the last checkpoint before the spike, and lower the learning rate, or leave out the batches of the
+        steps since then.
+
+    Example:
+        ```python
+        import numpy as np
+        from trackside.rules.tensors.loss_spike import first_of_spike
+
+        noise = np.random.default_rng(0).normal(0, 0.05, 200)
+        assert first_of_spike(2.4 + noise, threshold=8, rise_percent=5) is None
+        late = 2.4 + noise + np.where(np.arange(200) >= 196, 0.4, 0)
+        assert first_of_spike(late, threshold=8, rise_percent=5) == 196
+        ```
+
+    References:
+        - Page: Continuous inspection schemes (1954): the cumulative sum.
+        - Chowdhery et al.: PaLM (2022), section 5.1: to go back some 100 steps and leave out 200 to 500 batches.
+    """
+
+    rule_id = "loss-spike"
+    watches = ("losses",)
+    save_interval = 10
+    needs = ()
+    severity = Severity.WARNING
+    escalates = True
+    since = "0.2"
+    likely_causes = (Cause.LEARNING_RATE_TOO_HIGH, Cause.NON_FINITE_DATA)
+    what_to_do = (
+        "Go back to the last checkpoint before the spike.",
+        "Lower the learning rate, or the end of its warm-up; clip the gradient norm.",
+        "Leave out the batches of the steps since the spike began, and look at them.",
+    )
+
+    threshold: float = parameter(
+        8.0, "cumulative sum of deviations above the recent level, above which it fires", minimum=1
+    )
+    rise_percent: float = parameter(5.0, "least rise of the loss above its recent level, in percent", minimum=0)
+    window_losses: int = parameter(100, "losses that make up the recent level", minimum=_FEWEST)
+    level_times: float = parameter(10.0, "times the lowest level of the run, above which it fires", minimum=1)
+    critical_steps: int = parameter(20, "steps above the highest earlier level after which it is critical", minimum=1)
+    remark_steps: int = parameter(20, "steps after which a rise is reported that nothing else confirms", minimum=1)
+
+    def start(self) -> OpenSpikes:
+        """Return a state without spikes."""
+        return OpenSpikes()
+
+    def fold(self, state: OpenSpikes, window: Window) -> tuple[OpenSpikes, Iterable[Finding]]:
+        """Return the spikes that are open after this step, and one finding for each, the oldest first.
+
+        Args:
+            state: The spikes that were open before.
+            window: The run up to the step to judge.
+        """
+        columns = whole_losses(window)
+        facts = window.facts
+        is_shared = len(columns) > 1 and facts is not None and len(facts.optimizers) > 1
+        spikes, findings = dict(state.by_loss), []
+        for column in columns:
+            key = f"{column.tensor} {column.worker}"
+            if column.steps[-1] == window.step:
+                spike = self._followed(column, spikes.pop(key, None), window, is_shared=is_shared)
+                if spike is not None:
+                    spikes[key] = spike
+            if key in spikes and spikes[key][_REASON]:
+                findings.append(self._finding(column, spikes[key], window))
+        return replace(state, by_loss=spikes), sorted(findings, key=lambda finding: finding.since_step)
+
+    def lacks(self, window: Window) -> str:
+        """Name the missing input: a loss with enough values.
+
+        Args:
+            window: The run up to the step to judge.
+        """
+        most = max((len(column.values) for column in whole_losses(window)), default=0)
+        return "" if most >= _FEWEST else f"{_FEWEST} losses; the run has {most}"
+
+    def severity_of(self, findings: Sequence[Finding]) -> Severity:
+        """Return INFO for losses that only moved, CRITICAL where the training is lost for certain.
+
+        Args:
+            findings: The findings.
+        """
+        found = [self._severity(finding.statistics) for finding in findings]
+        return max(found, key=lambda severity: severity.rank)
+
+    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
+        """Return the reasons that the run's numbers show; none for a loss that only moved.
+
+        Args:
+            findings: The findings, worst first.
+            window: The run up to the judged step.
+        """
+        lead = findings[0]
+        certain = certain_causes(window)
+        if lead.statistics["not_finite"]:
+            return why_it_breaks(window, since=lead.since_step)
+        growth = growth_of_updates(window, worker=lead.worker)
+        rate = risen_rate(window, before=lead.since_step - _LOOKED_BACK)
+        if rate is not None:
+            because = f"the rate is {rate[1]:.3g}, and was never above {rate[0]:.3g} before"
+            return (*certain, Suspicion(Cause.LEARNING_RATE_TOO_HIGH, because))
+        if growth is not None:
+            because = f"updates of the weights are {growth.times:.3g} times as large as in the 50 steps before"
+            return (*certain, Suspicion(Cause.LEARNING_RATE_TOO_HIGH, because), Suspicion(Cause.EXPLODING_GRADIENTS))
+        return certain
+
+    def sentence(self, findings: Sequence[Finding]) -> str:
+        """Return the message: how far the loss rose, and since which step.
+
+        Args:
+            findings: The findings, worst first.
+        """
+        lead = findings[0]
+        if lead.statistics["not_finite"]:
+            return f"The training loss {lead.subject} is not finite since step {lead.since_step}."
+        before = lead.statistics["level_before"]
+        return (
+            f"The training loss {lead.subject} rose from {before:.4g} to {lead.statistics['loss']:.4g} since step "
+            f"{lead.since_step}."
+        )
+
+    def _severity(self, numbers: Mapping[str, float]) -> Severity:
+        if numbers["reason"] == _MOVED:
+            return Severity.INFO
+        if numbers["not_finite"] >= _NEWEST or numbers["steps_lost"] >= self.critical_steps:
+            return Severity.CRITICAL
+        is_driven = numbers["reason"] in {_BY_UPDATES, _BY_RATE}
+        lasts = is_driven and numbers["steps"] >= 5 * self.critical_steps
+        return Severity.CRITICAL if lasts else Severity.WARNING
+
+    def _followed(
+        self, column: Column, spike: tuple[float, ...] | None, window: Window, *, is_shared: bool
+    ) -> tuple[float, ...] | None:
+        """Return the spike of a loss after its newest value: the open one, a new one, or None."""
+        values = column.values
+        newest = float(values[-1])
+        if not math.isfinite(newest):
+            return _broken(column, spike)
+        if spike is not None:
+            if _is_back(values, spike):
+                return None
+            spike = (*spike[:_BROKEN], 0.0)
+        else:
+            spike = None if is_shared else self._new(column, window)
+        if spike is None or spike[_REASON] not in {_UNKNOWN, _MOVED}:
+            return spike
+        reason = _reason(column, spike, window) or spike[_REASON]
+        if not reason and _steps_above(column, spike[_PLATEAU] + spike[_ALLOWED]) >= self.remark_steps:
+            reason = _MOVED
+        return (*spike[:_REASON], reason, spike[_BROKEN])
+
+    def _new(self, column: Column, window: Window) -> tuple[float, ...] | None:
+        values, steps = column.values, column.steps
+        allowed = self.rise_percent / 100
+        at = first_of_spike(
+            values, threshold=self.threshold, rise_percent=self.rise_percent, window_losses=self.window_losses
+        )
+        if at is not None and not (values < 0).any():
+            ends = (at, len(values) - 1)
+            level = min(_level(values[max(0, end - self.window_losses) : end]) for end in ends)
+            highest = _highest(values[:at])
+            return float(steps[at]), level, _rise(level, values, allowed), highest, _UNKNOWN, 0.0
+        if len(values) > self.window_losses and window.step % _LEVEL_EVERY:
+            return None
+        best = level_left(values, times=self.level_times)
+        if best is None:
+            return None
+        at = int(np.flatnonzero(values <= self.level_times * best)[-1]) + 1
+        return float(steps[at]), best, _rise(best, values, allowed), _highest(values[:at]), _UNKNOWN, 0.0
+
+    def _finding(self, column: Column, spike: tuple[float, ...], window: Window) -> Finding:
+        since, before, newest = int(spike[_SINCE]), spike[_PLATEAU], float(column.values[-1])
+        facts = window.facts.loss(column.tensor) if window.facts else None
+        return Finding(
+            subject=column.tensor,
+            worker=column.worker,
+            step=window.step,
+            since_step=since,
+            measure="losses in a row that are not finite" if spike[_BROKEN] else "largest of the newest losses",
+            observed=spike[_BROKEN] or float(np.nanmax(column.values[-_BACK:])),
+            relation=">",
+            threshold=0.0 if spike[_BROKEN] else before + spike[_ALLOWED],
+            statistics={
+                "loss": newest,
+                "level_before": before,
+                "highest_before": spike[_HIGHEST],
+                "steps": float(window.step - since),
+                "steps_lost": float(_steps_above(column, spike[_HIGHEST])),
+                "not_finite": spike[_BROKEN],
+                "reason": spike[_REASON],
+            },
+            series=column.series,
+            place=facts.line if facts else "",
+        )
+
+
+def first_of_spike(losses: Losses, *, threshold: float, rise_percent: float, window_losses: int = 100) -> int | None:
+    """Return the index of the first loss of the spike that the newest loss completes; None without one.
+
+    Args:
+        losses: The losses, oldest first, shape (n,).
+        threshold: The sum of deviations above which it fires.
+        rise_percent: The least rise above the recent level, in percent.
+        window_losses: The number of losses that make up the recent level.
+    """
+    end = len(losses)
+    if end <= _FEWEST or not _is_above(losses, end - 1, rise_percent / 100, window_losses):
+        return None
+    total, first = 0.0, end - 1
+    for at in range(max(_FEWEST, end - _LOOKED_BACK), end):
+        before = losses[max(0, at - window_losses) : at]
+        level = _level(before)
+        deviation = _MAD_TO_DEVIATION * _level(np.abs(before - level))
+        above = (float(losses[at]) - level) / deviation if deviation > 0 else math.copysign(_CLIP, losses[at] - level)
+        if not math.isfinite(above):
+            return None
+        if total == 0.0:
+            first = at
+        total = max(0.0, total + min(_CLIP, max(-_CLIP, above)) - _SLACK)
+    return first if total > threshold else None
+
+
+def level_left(losses: Losses, *, times: float) -> float | None:
+    """Return the lowest level of the losses, if the newest ones are many times as large; else None.
+
+    A level is the median of three successive losses. The newest three must all be above `times` the lowest, and half of
+    the way from the first loss down to it.
+
+    Args:
+        losses: The losses, oldest first, shape (n,); none is negative.
+        times: How many times the lowest level they must be.
+    """
+    finite = losses[np.isfinite(losses)]
+    if len(finite) < 2 * _NEWEST - 1 or float(finite.min()) < 0:
+        return None
+    best = float(np.median(np.lib.stride_tricks.sliding_window_view(finite, _NEWEST), axis=1).min())
+    now = float(finite[-_NEWEST:].min())
+    return best if now > times * best and now > (best + _first(finite)) / 2 else None
+
+
+def _is_above(losses: Losses, at: int, allowed: float, window_losses: int) -> bool:
+    level = _level(losses[max(0, at - window_losses) : at])
+    return float(losses[at]) > level + _rise(level, losses, allowed)
+
+
+def _rise(level: float, losses: Losses, allowed: float) -> float:
+    """Return the rise above a level that is no spike: a share of it, and of all that was learned so far."""
+    return allowed * max(abs(level), _first(losses) - level)
+
+
+def _first(losses: Losses) -> float:
+    """Return the loss at which the run began: the first one, or the median of the first three if that is larger."""
+    first = losses[:_NEWEST][np.isfinite(losses[:_NEWEST])]
+    return max(float(first[0]), float(np.median(first))) if len(first) else 0.0
+
+
+def _highest(losses: Losses) -> float:
+    """Return the largest level of the finite losses: of medians of three successive ones."""
+    finite = losses[np.isfinite(losses)]
+    if len(finite) < _NEWEST:
+        return float(finite.max()) if len(finite) else math.inf
+    return float(np.median(np.lib.stride_tricks.sliding_window_view(finite, _NEWEST), axis=1).max())
+
+
+def _level(losses: Losses) -> float:
+    """Return the median of the finite losses; NaN for none."""
+    finite = losses if np.isfinite(losses).all() else losses[np.isfinite(losses)]
+    if not len(finite):
+        return math.nan
+    half = len(finite) // 2
+    return float(np.partition(finite, half)[half])
+
+
+def _broken(column: Column, spike: tuple[float, ...] | None) -> tuple[float, ...]:
+    """Return the spike of a loss that is not finite."""
+    values = column.values
+    sound = np.flatnonzero(np.isfinite(values))
+    in_a_row = float(len(values) - 1 - sound[-1]) if sound.size else float(len(values))
+    if spike is not None:
+        return (*spike[:_REASON], _BROKEN_LOSS, in_a_row)
+    level, highest = _level(values[-101:-1]), _highest(values)
+    return float(column.steps[-1]), 0.0 if math.isnan(level) else level, 0.0, highest, _BROKEN_LOSS, in_a_row
+
+
+def _is_back(values: Losses, spike: tuple[float, ...]) -> bool:
+    newest = values[-_BACK:]
+    return bool(np.isfinite(newest).all()) and float(np.median(newest)) <= spike[_PLATEAU] + spike[_ALLOWED]
+
+
+def _steps_above(column: Column, level: float) -> int:
+    """Return the number of newest steps at which the loss was above a level, or not finite."""
+    below = np.flatnonzero(column.values <= level)
+    return int(column.steps[-1] - column.steps[below[-1]]) if below.size else 0
+
+
+def _reason(column: Column, spike: tuple[float, ...], window: Window) -> float:
+    """Return why a spike hurts the training; `_UNKNOWN` where nothing but the loss shows it."""
+    if float(column.values[-_NEWEST:].min()) > spike[_HIGHEST]:
+        return _LOST
+    growth = growth_of_updates(window, worker=column.worker)
+    if growth is not None and growth.now > BEYOND * growth.peak:
+        return _BY_UPDATES
+    return _BY_RATE if risen_rate(window, before=int(spike[_SINCE]) - _LOOKED_BACK) is not None else _UNKNOWN

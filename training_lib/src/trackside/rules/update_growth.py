@@ -1,0 +1,109 @@
+"""The growth of a training's updates against their own recent past. Pure functions of a window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.contracts.recorded_names import UPDATE_SIZE
+from trackside.rules.diagnosis import Evidence
+from trackside.trial.window import Column, Window
+
+TRAILING = 50  # measurements that make up the recent past
+BEYOND = 1.2  # times the largest update or learning rate of the run so far
+_NEWEST = 3
+_FIRST = 20  # measurements at the start of a run that are never usual
+FEWEST = TRAILING + _NEWEST + _FIRST
+_LEFT_OUT = 10  # measurements before now that are no part of the past to exceed
+_MAD_TO_DEVIATION = 1.4826
+
+
+@dataclass(frozen=True)
+class UpdateGrowth:
+    """The newest updates against those before.
+
+    now        the smallest of the newest three relative updates |w' - w| / |w|
+    usual      the median of the 50 before
+    deviation  their deviation, from the median absolute deviation
+    peak       the largest that the run has lived through before: of medians of three, after the first 20
+    since      the step of the first measurement in a row above `usual` and six deviations
+    column     the measurements
+    """
+
+    now: float
+    usual: float
+    deviation: float
+    peak: float
+    since: int
+    column: Column
+
+    @property
+    def times(self) -> float:
+        """The newest update over the usual one."""
+        return self.now / self.usual
+
+
+def growth_of_updates(window: Window, *, worker: str, deviations: float = 6.0) -> UpdateGrowth | None:
+    """Return the growth of a worker's updates, if the newest three stand out; else None.
+
+    They stand out where each is more than `deviations` above the median of the 50 before, and half as large again.
+
+    Args:
+        window: The window to read.
+        worker: The worker.
+        deviations: How far above the usual ones they must be, in deviations.
+    """
+    column = next((c for c in window.statistic(UPDATE_SIZE, "mean", mode=None) if c.worker == worker), None)
+    if column is None or len(column.values) < FEWEST or not stands_out(column.values, deviations=deviations):
+        return None
+    gaps = np.diff(column.steps[-TRAILING - _NEWEST :])
+    if gaps.min() != gaps.max():  # measured at other intervals than before: changes over more steps are larger
+        return None
+    usual, deviation, limit = _usual(column.values, deviations)
+    below = np.flatnonzero(column.values <= limit)
+    since = int(column.steps[below[-1] + 1])
+    now = float(column.values[-_NEWEST:].min())
+    return UpdateGrowth(now, usual, deviation, _peak(column.values[_FIRST:-_LEFT_OUT]), since, column)
+
+
+def risen_rate(window: Window, *, before: int) -> tuple[float, float] | None:
+    """Return (largest before, now) of a learning rate that is higher than ever; None without one.
+
+    Args:
+        window: The window to read.
+        before: The first step that does not count as before.
+    """
+    for column in Evidence(window).learning_rates:
+        earlier = column.values[column.steps < before]
+        if earlier.size and 0 < BEYOND * float(earlier.max()) < float(column.values[-1]):
+            return float(earlier.max()), float(column.values[-1])
+    return None
+
+
+def stands_out(sizes: NDArray[np.float64], *, deviations: float) -> bool:
+    """Return True if the newest three sizes are far above the 50 before; False for too few.
+
+    Args:
+        sizes: Relative updates, oldest first, shape (n,).
+        deviations: How far above the usual ones they must be, in deviations.
+    """
+    if len(sizes) < TRAILING + _NEWEST:
+        return False
+    return float(sizes[-_NEWEST:].min()) > _usual(sizes, deviations)[2] > 0
+
+
+def _usual(sizes: NDArray[np.float64], deviations: float) -> tuple[float, float, float]:
+    """Return the median of the recent sizes, their deviation, and the size above which one stands out."""
+    recent = sizes[-TRAILING - _NEWEST : -_NEWEST]
+    usual = float(np.median(recent))
+    deviation = _MAD_TO_DEVIATION * float(np.median(np.abs(recent - usual)))
+    return usual, deviation, max(usual + deviations * deviation, 1.5 * usual)
+
+
+def _peak(values: NDArray[np.float64]) -> float:
+    if len(values) < _NEWEST:
+        return 0.0
+    middle = np.median(np.lib.stride_tricks.sliding_window_view(values, _NEWEST), axis=1)
+    return float(middle.max())
