@@ -39,7 +39,6 @@ ALLOWED = {
     # Public API, described in docs/.
     "by_seconds": "Schedule, for capture requests in Python",
     "hyperparameter": "ModelFacts, for authors of rules",
-    "model_facts_of": "Trial",
     "step_number": "trackside.Hook",
     "to_pandas": "Column",
     "Adapter": "the protocol, for authors of adapters",

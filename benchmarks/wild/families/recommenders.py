@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.wild.program import Family
 
-FAMILY = Family("recommenders", ("recbole",), imports=("recbole.quick_start", "pandas"))
+FAMILY = Family("recommenders", ("recbole", "setuptools<81", "numpy<2"), imports=("recbole.quick_start", "pandas"))
 
 
 def _recommend(model: str, seed: int, **settings: Any) -> None:
