@@ -42,9 +42,9 @@ def recbole_bpr(seed: int) -> None:
 
 
 @FAMILY.program("recbole", data="made: who liked what")
-def recbole_lightgcn(seed: int) -> None:
-    """LightGCN, with the ranking loss."""
-    _recommend("LightGCN", seed)
+def recbole_autoencoder(seed: int) -> None:
+    """A denoising autoencoder of each person's list, with the library's MultiDAE."""
+    _recommend("MultiDAE", seed)
 
 
 @FAMILY.program("recbole", data="made: who liked what")
