@@ -74,8 +74,8 @@ class LossSpike(FoldingRule):
         schedule that goes up and down move a loss as well.
 
         Where a DataLoader is used, the finding names the batches of the step before the spike and of its first
-        six, by their numbers in the pass over the data; `rule-output/skip_batches.json` in the run's folder lists them all, in the form of the
-        file that Lightning's SpikeDetection writes, and keeps those of a run that was resumed.
+        six, by their numbers in the pass over the data; `rule-output/skip_batches.json` in the run's folder lists them
+        all, in the form of the file that Lightning's SpikeDetection writes, and keeps those of a run that was resumed.
 
         Critical where such a spike lasts: three losses in a row that are not finite, `critical_steps` steps above all
         earlier levels, or, with such updates or such a rate, five times as many above the old level.

@@ -12,8 +12,7 @@ from trackside.contracts.recorded_names import UPDATE_SIZE
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import certain_causes, training_losses
 from trackside.rules.rule import Rule, parameter
-from trackside.rules.update_growth import FEWEST, growth_of_updates, risen_rate
-from trackside.rules.update_growth import stands_out as stands_out
+from trackside.rules.update_growth import FEWEST, growth_of_updates, risen_rate, stands_out
 from trackside.trial.window import Window
 
 _BEFORE = 10  # steps before the growth that do not count as before
@@ -48,7 +47,7 @@ class RunawayUpdates(Rule):
     Example:
         ```python
         import numpy as np
-        from trackside.rules.tensors.runaway_updates import stands_out
+        from trackside.rules.update_growth import stands_out
 
         calm = np.random.default_rng(0).normal(0.002, 0.0001, 100)
         assert not stands_out(calm, deviations=6)
