@@ -86,8 +86,8 @@ class LossNotDecreasing(Rule):
            together for one loss: the losses of a policy gradient or of two models that compete have no level that they
            should fall to. Of a sum of losses only the sum is judged: an addend may rise while it falls.
         7. When the run has ended, nothing more can come: then d may be as large as noise allows if the loss did not
-           certainly fall from the first quarter of the run to the last (by two standard errors), or if the
-           evaluations of point 4 were never better than guessing.
+           certainly fall from the first quarter of the run to the last (by two standard errors) and is not below
+           guessing, or if the evaluations of point 4 were never better than guessing.
         8. The losses up to ten steps before must say the same, unless the run has ended. A run that ends before two
            fifths of `start_step`, and has not learned a tenth by then, could not be evaluated: that is not a clean bill
            of health.
@@ -296,12 +296,12 @@ def _never_exceeded_guessing(window: Window, trained: Column) -> float | None:
 
 
 def _level_of_guessing(window: Window, trained: Column) -> float | None:
-    """Return the loss of guessing classes, by the saved labels; None if unknown, or if an evaluation was better."""
+    """Return the loss of guessing classes, by the saved labels: infinite if an evaluation was better; or None."""
     guess = best_guess(window, trained.tensor, worker=trained.worker)
     if guess is None or not guess.is_of_classes:
         return None
     was_better = any(seen.means.min() < _AS_GUESSING * guess.loss for seen in _evaluations_of(window, trained))
-    return None if was_better else guess.loss
+    return math.inf if was_better else guess.loss
 
 
 def _warmed_up_at(window: Window) -> int:
@@ -351,7 +351,7 @@ def judge_losses(
 
     window             number of losses in a window
     guessing           the loss of guessing, if validation losses were never better than that
-    level_of_guessing  returns the loss of guessing; called only for losses that stand still
+    level_of_guessing  returns the loss of guessing (infinite: it is known to be learned); called if losses stand still
     has_ended          no further losses come
     """
     if len(losses) < window:
@@ -417,9 +417,10 @@ def _stuck(
     half = max(window, len(losses) // 4)
     before, after = losses[-2 * half : -half], losses[-half:]
     decrease, error = _decrease(before, after)
-    largest = decrease + 2 * error
+    largest, newest = decrease + 2 * error, float(np.median(losses[-window:]))
     if has_ended and decrease < between[1] <= largest and (guessing is not None or not _certainly_fell(losses)):
-        largest = decrease
+        guess = level_of_guessing()
+        largest = decrease if guess is None or guessing is not None or newest >= _AS_GUESSING * guess else largest
     if not between[0] <= largest < between[1]:
         return None
     if guessing is None and _learns_slowly(losses, half, decrease - 2 * error):
@@ -427,7 +428,7 @@ def _stuck(
     start = _start_of(losses, window)
     if guessing is not None:
         start = min(start, guessing)
-    newest, is_guessing = float(np.median(losses[-window:])), False
+    is_guessing = False
     if _fell(start, newest):
         guess = level_of_guessing()
         if guess is None or newest < _AS_GUESSING * guess:
